@@ -1,0 +1,58 @@
+# Two commands are enough: `make up` and `make test`. The rest serves those who change Rota.
+# Needs Python 3.11 or newer, pip and make. Everything else is installed here: Python packages into .venv,
+# the databases that the tests start (PostgreSQL, etcd) by apt where this user may do that.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LOCK := requirements/dev.lock
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+ARGS ?=
+
+.PHONY: help install system up test check format bench lock proto clean
+
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## put `rota` and the development tools into .venv/bin
+
+$(STAMP): $(LOCK) pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Rota needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+system: ## install the databases that the tests start (needs root and apt; otherwise says what is missing)
+	@bash scripts/install-system-parts
+
+up: install ## start Rota on this machine
+	$(BIN)/rota up $(ARGS)
+
+test: install system ## run every test
+	$(BIN)/pytest -n $(WORKERS) $(ARGS)
+
+check: install ## format, lint, types, layers, fast tests: under a minute
+	$(BIN)/ruff format --check src tests scripts
+	$(BIN)/ruff check src tests scripts
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -n $(WORKERS) -m "not slow and not postgres and not etcd" -q $(ARGS)
+
+format: install ## rewrite the code in the house format
+	$(BIN)/ruff format src tests scripts
+	$(BIN)/ruff check --fix src tests scripts
+
+bench: install system ## measure; figures as ratios from one run
+	$(BIN)/rota bench all $(ARGS)
+
+lock: install ## resolve the pinned versions anew
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --no-header --all-extras --group dev --output-file $(LOCK) pyproject.toml
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

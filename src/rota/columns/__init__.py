@@ -1,0 +1,1 @@
+"""The cluster as NumPy columns: interning, snapshots, deltas, kernels. Pure."""

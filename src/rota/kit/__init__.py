@@ -1,0 +1,1 @@
+"""Domain-free ground: clocks, backoff, supervised tasks, logging, metrics. Knows nothing of Kubernetes."""

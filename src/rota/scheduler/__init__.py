@@ -1,0 +1,1 @@
+"""Placement: the framework's contract, its plugins, and the loop around them."""

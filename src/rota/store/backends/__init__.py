@@ -1,0 +1,1 @@
+"""One module per database that can hold the store; each fills the same contract."""
