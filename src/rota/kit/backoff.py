@@ -1,0 +1,85 @@
+"""How long to wait before trying again: exponential, capped, with jitter.
+
+Pure: it computes delays and never waits. `Policy` is the rule, `Backoff` counts the failures of one thing.
+The laws (see tests/kit/test_backoff.py): a delay is never negative and never above the cap, its ceiling never
+shrinks from one failure to the next, and after a reset the delays start over.
+"""
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Chance(Protocol):
+    """A source of randomness; `random.Random` is one."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+
+class Jitter(enum.Enum):
+    """Which part of a delay is left to chance, so that those who failed together return apart."""
+
+    NONE = "none"
+    #: Half of the delay is certain, half is drawn: spreads callers out and still keeps them away for a while.
+    EQUAL = "equal"
+    #: All of it is drawn: the best spread when very many callers wait for one server.
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Delays of `initial_s`, `initial_s * factor`, `initial_s * factor ** 2`, ... up to `cap_s`."""
+
+    initial_s: float = 0.1
+    factor: float = 2.0
+    cap_s: float = 30.0
+    jitter: Jitter = Jitter.EQUAL
+
+    def __post_init__(self) -> None:
+        if not 0 < self.initial_s <= self.cap_s < math.inf:
+            raise ValueError(f"a backoff needs 0 < initial_s <= cap_s, got {self.initial_s} and {self.cap_s}")
+        if not 1 <= self.factor < math.inf:
+            raise ValueError(f"a backoff needs a factor of at least 1, got {self.factor}")
+
+    def ceiling(self, failures: int) -> float:
+        """The longest delay after this many failures in a row, counted from 1."""
+        # A power that leaves the range of floats is past any cap.
+        try:
+            return min(self.cap_s, self.initial_s * self.factor ** (failures - 1))
+        except OverflowError:
+            return self.cap_s
+
+    def delay(self, failures: int, chance: Chance) -> float:
+        """Seconds to wait after this many failures in a row, counted from 1."""
+        ceiling = self.ceiling(failures)
+        match self.jitter:
+            case Jitter.NONE:
+                return ceiling
+            case Jitter.EQUAL:
+                return ceiling / 2 + ceiling / 2 * chance.random()
+            case Jitter.FULL:
+                return ceiling * chance.random()
+
+
+class Backoff:
+    """Counts one thing's failures in a row and says how long to wait after each."""
+
+    __slots__ = ("_chance", "_policy", "failures")
+
+    def __init__(self, policy: Policy, chance: Chance) -> None:
+        self._policy = policy
+        self._chance = chance
+        #: Failures since the last success.
+        self.failures = 0
+
+    def next(self) -> float:
+        """Count a failure; return the seconds to wait before the next try."""
+        self.failures += 1
+        return self._policy.delay(self.failures, self._chance)
+
+    def reset(self) -> None:
+        """Count a success: the next failure waits as briefly as the first one did."""
+        self.failures = 0

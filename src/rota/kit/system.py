@@ -1,0 +1,43 @@
+"""The real clock and real randomness: the only module that may read them from the operating system.
+
+Built where parts are assembled (`rota.assembly`, the command line, benchmarks) and handed down as arguments.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from rota.kit.backoff import Chance
+
+_T = TypeVar("_T")
+
+
+class SystemClock:
+    """The machine's clock and the running event loop's timers."""
+
+    __slots__ = ()
+
+    def now(self) -> float:
+        """See `Clock.now`."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """See `Clock.monotonic`."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """See `Clock.sleep`."""
+        await asyncio.sleep(seconds)
+
+    async def wait_for(self, awaitable: Awaitable[_T], timeout: float) -> _T:
+        """See `Clock.wait_for`."""
+        # Not asyncio.wait_for: before Python 3.12 it can swallow a cancellation that races with the result.
+        async with asyncio.timeout(timeout):
+            return await awaitable
+
+
+def chance() -> Chance:
+    """A fresh generator, seeded by the operating system."""
+    return random.Random()  # noqa: S311  # spreads retries out; keeps no secret

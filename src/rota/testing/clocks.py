@@ -1,0 +1,87 @@
+"""Virtual time for tests: it stands still until the test moves it.
+
+`await clock.advance(10)` goes through the deadlines of all sleepers in order, letting the tasks that wake run
+(and fall asleep again) before time moves on. Ten seconds of a one-second loop are ten rounds, in no time.
+"""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Awaitable
+from typing import Final, TypeVar
+
+_T = TypeVar("_T")
+
+#: Loop iterations granted to woken tasks. A chain of tasks that wake each other costs one per link.
+_ROUNDS: Final = 50
+
+
+class FakeClock:
+    """A `rota.kit.clock.Clock` in the hands of a test."""
+
+    def __init__(self, start: float = 1_700_000_000.0) -> None:
+        self._elapsed = 0.0
+        self._wall_offset = start
+        self._order = itertools.count()
+        #: (deadline in elapsed seconds, order of falling asleep, who sleeps)
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    def now(self) -> float:
+        """See `Clock.now`."""
+        return self._wall_offset + self._elapsed
+
+    def monotonic(self) -> float:
+        """See `Clock.monotonic`."""
+        return self._elapsed
+
+    async def sleep(self, seconds: float) -> None:
+        """See `Clock.sleep`."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        future = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._elapsed + seconds, next(self._order), future))
+        await future
+
+    async def wait_for(self, awaitable: Awaitable[_T], timeout: float) -> _T:
+        """See `Clock.wait_for`."""
+        work = asyncio.ensure_future(awaitable)
+        alarm = asyncio.ensure_future(self.sleep(timeout))
+        late = False
+        try:
+            await asyncio.wait((work, alarm), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            alarm.cancel()
+            late = work.cancel()
+            await asyncio.wait((work, alarm))
+        if late and work.cancelled():
+            raise TimeoutError
+        return work.result()
+
+    @property
+    def sleeping(self) -> int:
+        """How many wait for time to pass."""
+        return sum(not future.done() for _, _, future in self._sleepers)
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass: wake every sleeper at its moment, earliest first, and let it run before going on."""
+        until = self._elapsed + seconds
+        await self.settle()
+        while self._sleepers and self._sleepers[0][0] <= until:
+            deadline, _, future = heapq.heappop(self._sleepers)
+            if future.done():
+                continue
+            self._elapsed = deadline
+            future.set_result(None)
+            await self.settle()
+        self._elapsed = until
+        await self.settle()
+
+    def step_wall(self, seconds: float) -> None:
+        """Jump the wall clock alone, as a time server does; durations are not affected."""
+        self._wall_offset += seconds
+
+    async def settle(self) -> None:
+        """Let every task that can run do so, without any time passing."""
+        for _ in range(_ROUNDS):
+            await asyncio.sleep(0)
