@@ -1,0 +1,193 @@
+"""The store in memory: for tests, simulations and throw-away clusters.
+
+A `Database` may be shared by several stores of one process, which then behave like several processes on one database;
+`memory://` opens a private one, `memory://NAME` a shared one. Nothing outlives the process.
+"""
+
+import bisect
+from collections.abc import Callable, Iterable, Sequence
+
+from rota.kit import clock
+from rota.store import contract, errors, ledger
+from rota.store.contract import Entry, Event, Extent, Page
+from rota.store.engine import Applied, check_revision
+from rota.store.ledger import Lease, Row, Work
+from rota.store.watching import Tail
+
+
+class Database:
+    """The data, shared by the engines that are opened on it."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Row] = {}
+        #: The keys of `rows`, sorted.
+        self.keys: list[str] = []
+        #: History above the floor, in revision order, by (revision, key).
+        self.log: dict[tuple[int, str], Event] = {}
+        self.extent = Extent(0, 0)
+        #: By id: the time to live, and when it runs out.
+        self.leases: dict[int, tuple[float, float]] = {}
+        self.last_lease = 0
+        self.listeners: list[Callable[[], None]] = []
+
+    def put(self, key: str, row: Row | None) -> None:
+        """Set or remove one row, keeping `keys` in step."""
+        if row is None:
+            del self.rows[key]
+            del self.keys[bisect.bisect_left(self.keys, key)]
+            return
+        if key not in self.rows:
+            bisect.insort(self.keys, key)
+        self.rows[key] = row
+
+    def record(self, record: ledger.Record) -> None:
+        """Append to history; a superseded heartbeat gives way and leaves what it knew of the state before."""
+        event = record.event
+        if record.supersedes:
+            old = self.log.pop((record.supersedes, event.key))
+            event = Event(event.key, event.revision, event.value, event.created, old.previous, old.previous_revision)
+        self.log[event.revision, event.key] = event
+
+
+class MemoryEngine:
+    """Fills `engine.Engine` on a `Database`."""
+
+    def __init__(self, database: Database, time: clock.Clock) -> None:
+        self._db = database
+        self._time = time
+        self._wake: Callable[[], None] | None = None
+
+    async def extent(self) -> Extent:
+        """The newest revision and the floor."""
+        return self._db.extent
+
+    async def get(self, key: str) -> Entry | None:
+        """The key as it stands."""
+        row = self._db.rows.get(key)
+        return row.entry if row else None
+
+    async def scan(self, prefix: str, *, limit: int, after: str, revision: int) -> Page:
+        """One page of entries."""
+        extent = self._db.extent
+        revision = revision or extent.revision
+        check_revision(revision, extent)
+        entries = self._newest(prefix, after) if revision == extent.revision else self._as_of(prefix, after, revision)
+        page = entries[:limit] if limit else entries
+        return Page(page, revision, len(entries) - len(page))
+
+    def _newest(self, prefix: str, after: str) -> list[Entry]:
+        keys = self._db.keys
+        start = bisect.bisect_right(keys, after) if after >= prefix else bisect.bisect_left(keys, prefix)
+        end = bisect.bisect_left(keys, contract.range_end(prefix)) if prefix else len(keys)
+        return [self._db.rows[key].entry for key in keys[start:end]]
+
+    def _as_of(self, prefix: str, after: str, revision: int) -> list[Entry]:
+        entries = [entry for entry in self._newest(prefix, after) if entry.revision <= revision]
+        for event in self._db.log.values():
+            # The one change that spans the asked-for revision tells what the key held then.
+            spans = event.previous_revision <= revision < event.revision
+            if spans and event.previous is not None and event.key.startswith(prefix) and event.key > after:
+                entries.append(Entry(event.key, event.previous, event.previous_revision, event.created))
+        return sorted(entries, key=lambda entry: entry.key)
+
+    async def apply(self, work: Sequence[Work]) -> Applied:
+        """Carry out the work."""
+        db, now = self._db, self._time.now()
+        leases = {
+            lease: Lease(db.leases[lease][1] <= now, frozenset(self._held(lease)))
+            for lease in ledger.touched_leases(work)
+            if lease in db.leases
+        }
+        plan = ledger.plan(work, db.rows, leases, head=db.extent.revision, floor=db.extent.floor)
+        for key, row in plan.rows.items():
+            if row or key in db.rows:
+                db.put(key, row)
+        for record in plan.records:
+            db.record(record)
+        for lease in plan.ended:
+            del db.leases[lease]
+        before = db.extent.revision
+        db.extent = Extent(plan.revision, db.extent.floor)
+        self._announce()
+        return Applied(plan.verdicts, plan.events, before, plan.revision)
+
+    def _held(self, lease: int) -> Iterable[str]:
+        return (key for key, row in self._db.rows.items() if row.entry.lease == lease)
+
+    async def tail(self, after: int, limit: int) -> Tail:
+        """History above `after`."""
+        check_revision(after, self._db.extent)
+        events: list[Event] = []
+        for (revision, _), event in self._db.log.items():
+            if len(events) >= limit and revision != events[-1].revision:
+                return Tail(events, events[-1].revision)
+            if revision > after:
+                events.append(event)
+        return Tail(events, self._db.extent.revision)
+
+    async def raise_floor(self, floor: int) -> None:
+        """Declare history up to `floor` gone."""
+        self._db.extent = Extent(self._db.extent.revision, max(floor, self._db.extent.floor))
+
+    async def trim(self, limit: int) -> int:
+        """Remove records at or below the floor."""
+        gone: list[tuple[int, str]] = []
+        for at in self._db.log:
+            if at[0] > self._db.extent.floor or len(gone) == limit:
+                break
+            gone.append(at)
+        for at in gone:
+            del self._db.log[at]
+        return len(gone)
+
+    async def grant(self, ttl_s: float) -> int:
+        """A new lease."""
+        self._db.last_lease += 1
+        self._db.leases[self._db.last_lease] = (ttl_s, self._time.now() + ttl_s)
+        return self._db.last_lease
+
+    async def renew(self, lease: int) -> bool:
+        """Start its time anew."""
+        ttl_s, expires_at = self._db.leases.get(lease, (0.0, 0.0))
+        if expires_at <= self._time.now():
+            return False
+        self._db.leases[lease] = (ttl_s, self._time.now() + ttl_s)
+        return True
+
+    async def expired(self) -> list[int]:
+        """Leases whose time is over."""
+        now = self._time.now()
+        return [lease for lease, (_, expires_at) in self._db.leases.items() if expires_at <= now]
+
+    async def next_expiry_s(self) -> float | None:
+        """Seconds until the next lease runs out."""
+        due = min((expires_at for _, expires_at in self._db.leases.values()), default=None)
+        return None if due is None else due - self._time.now()
+
+    async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
+        """Fill an empty database."""
+        db = self._db
+        if db.rows:
+            raise errors.NotEmpty("the memory store holds keys already", "restore into a new one")
+        head = max(revision, db.extent.revision) + contract.RESTORE_GAP
+        for entry in list(entries):
+            db.put(entry.key, Row(Entry(entry.key, entry.value, head, head)))
+        db.log.clear()
+        db.extent = Extent(head, head)
+        self._announce()
+        return db.extent
+
+    def on_foreign_commit(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called after another engine on the same data commits."""
+        self._wake = wake
+        self._db.listeners.append(wake)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._wake in self._db.listeners:
+            self._db.listeners.remove(self._wake)
+
+    def _announce(self) -> None:
+        for listener in self._db.listeners:
+            if listener is not self._wake:
+                listener()

@@ -1,0 +1,402 @@
+"""Reads and writes of the SQLite backend.
+
+One thread writes, holding a file lock that our processes queue on: SQLite alone makes a second writer poll with
+growing sleeps, and in the end tell the user that the database is locked. Point reads run on the event loop, since
+in WAL mode they neither wait for the writer nor for each other and take a tenth of what a hop to a thread would;
+lists and history, which may be long, run in reader threads with connections of their own.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Self, TypeVar
+
+from rota.kit import clock
+from rota.store import contract, errors, ledger
+from rota.store.backends.sqlite import schema
+from rota.store.backends.sqlite.faults import translated
+from rota.store.backends.sqlite.peers import Peers
+from rota.store.contract import Entry, Event, Extent, Page
+from rota.store.engine import Applied, check_revision
+from rota.store.ledger import Lease, Record, Row, Work
+from rota.store.watching import Tail
+
+_T = TypeVar("_T")
+
+# ruff: noqa: S608 - what is spliced into queries here are constants and whole numbers, never a caller's text
+
+_ENTRY = "SELECT key, value, revision, created, lease FROM entries"
+_EVENT = f"SELECT key, id >> {schema.PLACE_BITS}, value, created, previous, previous_revision FROM log"
+
+#: What a list at a past revision returns: what has not changed since, and what the one change that spans the revision
+#: says was there before it. The log is read by id, from the revision on: a page token is young, that part is short.
+_AS_OF = """
+SELECT key, value, revision, created, lease FROM entries
+  WHERE key > :after AND key >= :prefix AND key < :end AND revision <= :revision
+UNION ALL
+SELECT key, previous, previous_revision, created, 0 FROM log
+  WHERE id >= :from_id AND previous IS NOT NULL AND previous_revision <= :revision
+  AND +key > :after AND +key >= :prefix AND +key < :end
+ORDER BY key
+"""
+
+#: Above every key: keys are valid text, and this is the highest code point.
+_LAST = "\U0010ffff"
+
+
+class SqliteEngine:
+    """Fills `engine.Engine` on one file."""
+
+    def __init__(self, path: Path, time: clock.Clock) -> None:
+        self._path = path
+        self._time = time
+        self._peers = Peers(path)
+        self._writer = ThreadPoolExecutor(1, "store-writer")
+        self._readers = ThreadPoolExecutor(4, "store-reader")
+        self._local = threading.local()
+        #: Every connection ever made, to close them all at the end, from another thread than their own.
+        self._connections: list[sqlite3.Connection] = []
+        self._lock_file = -1
+
+    @classmethod
+    async def open(cls, path: Path, *, time: clock.Clock, create: bool) -> Self:
+        """Open a file, or make it; one that is not ours is refused untouched."""
+        engine = cls(path, time)
+        try:
+            await engine._write(lambda: engine._prepare(create))
+        except BaseException:
+            await engine.close()
+            raise
+        return engine
+
+    def _prepare(self, create: bool) -> None:
+        if not self._path.parent.is_dir():
+            raise errors.BadAddress(f"folder {self._path.parent} does not exist", "create it, or name another file")
+        if not create and not self._path.exists():
+            raise errors.BadAddress(f"there is no store at {self._path}", "check the path")
+        if self._path.exists():
+            # Looked at without the right to write, so that a foreign file stays as it is.
+            with contextlib.closing(
+                sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)
+            ) as connection:
+                schema.recognise(connection, self._path)
+        lock = self._path.with_name(self._path.name + ".lock")
+        self._lock_file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with self._locked():
+            connection = self._connection()
+            if not schema.recognise(connection, self._path):
+                schema.make(connection, self._path)
+                self._path.chmod(0o600)
+            # Fails here, not at the first write of a user, where the file may not be written.
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("UPDATE meta SET floor = floor")
+            connection.execute("COMMIT")
+
+    async def close(self) -> None:
+        """Let go of the file."""
+        self._peers.close()
+        self._writer.shutdown()
+        self._readers.shutdown()
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+        if self._lock_file >= 0:
+            os.close(self._lock_file)
+            self._lock_file = -1
+
+    def on_foreign_commit(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called soon after another process commits."""
+        with translated(self._path):
+            self._peers.listen(wake)
+
+    # Reads
+
+    async def extent(self) -> Extent:
+        """The newest revision and the floor."""
+        with translated(self._path):
+            return _extent(self._connection())
+
+    async def get(self, key: str) -> Entry | None:
+        """The key as it stands."""
+        with translated(self._path):
+            found = self._connection().execute(f"{_ENTRY} WHERE key = ?", (key,)).fetchone()
+        return Entry(*found) if found else None
+
+    async def scan(self, prefix: str, *, limit: int, after: str, revision: int) -> Page:
+        """One page of entries."""
+
+        def scan(connection: sqlite3.Connection) -> Page:
+            extent = _extent(connection)
+            at = revision or extent.revision
+            check_revision(at, extent)
+            bounds = {
+                "after": after,
+                "prefix": prefix,
+                "end": contract.range_end(prefix) if prefix else _LAST,
+            }
+            if at == extent.revision:
+                query = f"{_ENTRY} WHERE key > :after AND key >= :prefix AND key < :end ORDER BY key"
+            else:
+                query, bounds = _AS_OF, bounds | {"revision": at, "from_id": schema.first_id(at + 1)}
+            rows = connection.execute(f"{query} LIMIT {int(limit) or -1}", bounds).fetchall()
+            remaining = 0
+            if limit and len(rows) == limit:
+                bounds["after"] = rows[-1][0]
+                remaining = connection.execute(f"SELECT count(*) FROM ({query})", bounds).fetchone()[0]
+            return Page([Entry(*row) for row in rows], at, remaining)
+
+        return await self._read(scan)
+
+    async def tail(self, after: int, limit: int) -> Tail:
+        """History above `after`."""
+
+        def tail(connection: sqlite3.Connection) -> Tail:
+            extent = _extent(connection)
+            check_revision(after, extent)
+            query = f"{_EVENT} WHERE id >= ? AND id < ? ORDER BY id LIMIT {int(limit)}"
+            rows = connection.execute(
+                query, (schema.first_id(after + 1), schema.first_id(extent.revision + 1))
+            ).fetchall()
+            events = [Event(*row) for row in rows]
+            if len(events) < limit:
+                return Tail(events, extent.revision)
+            # The limit may have cut through a transaction: take all of the last one.
+            last = events[-1].revision
+            whole = connection.execute(
+                f"{_EVENT} WHERE id >= ? AND id < ? ORDER BY id",
+                (schema.first_id(last), schema.first_id(last + 1)),
+            ).fetchall()
+            return Tail([*(event for event in events if event.revision < last), *(Event(*row) for row in whole)], last)
+
+        return await self._read(tail)
+
+    async def expired(self) -> list[int]:
+        """Leases whose time is over."""
+        with translated(self._path):
+            rows = self._connection().execute("SELECT id FROM leases WHERE expires_at <= ?", (self._time.now(),))
+            return [lease for (lease,) in rows]
+
+    async def next_expiry_s(self) -> float | None:
+        """Seconds until the next lease runs out."""
+        with translated(self._path):
+            (due,) = self._connection().execute("SELECT min(expires_at) FROM leases").fetchone()
+        return None if due is None else due - self._time.now()
+
+    # Writes
+
+    async def apply(self, work: Sequence[Work]) -> Applied:
+        """Carry out the work in one durable commit."""
+
+        def apply(connection: sqlite3.Connection) -> Applied:
+            extent = _extent(connection)
+            leases = _leases(connection, ledger.touched_leases(work), self._time.now())
+            rows = _rows(connection, ledger.touched_keys(work, leases))
+            plan = ledger.plan(work, rows, leases, head=extent.revision, floor=extent.floor)
+            if plan.records or plan.ended:
+                _carry_out(connection, plan)
+            return Applied(plan.verdicts, plan.events, extent.revision, plan.revision)
+
+        return await self._write(lambda: self._transact(apply))
+
+    async def raise_floor(self, floor: int) -> None:
+        """Declare history up to `floor` gone."""
+        await self._write(
+            lambda: self._transact(
+                lambda connection: connection.execute("UPDATE meta SET floor = max(floor, ?)", (floor,)).rowcount
+            )
+        )
+
+    async def trim(self, limit: int) -> int:
+        """Remove records at or below the floor, and give their pages back."""
+
+        def trim(connection: sqlite3.Connection) -> int:
+            before = schema.first_id(_extent(connection).floor + 1)
+            gone = connection.execute(
+                "DELETE FROM log WHERE id IN (SELECT id FROM log WHERE id < ? ORDER BY id LIMIT ?)",
+                (before, limit),
+            ).rowcount
+            connection.execute(f"PRAGMA incremental_vacuum({int(limit)})").fetchall()
+            return gone
+
+        return await self._write(lambda: self._transact(trim))
+
+    async def grant(self, ttl_s: float) -> int:
+        """A new lease."""
+
+        def grant(connection: sqlite3.Connection) -> int:
+            lease = connection.execute(
+                "INSERT INTO leases (ttl_s, expires_at) VALUES (?, ?)", (ttl_s, self._time.now() + ttl_s)
+            ).lastrowid
+            assert lease is not None
+            return lease
+
+        return await self._write(lambda: self._transact(grant))
+
+    async def renew(self, lease: int) -> bool:
+        """Start its time anew."""
+        now = self._time.now()
+        renewed = await self._write(
+            lambda: self._transact(
+                lambda connection: (
+                    connection.execute(
+                        "UPDATE leases SET expires_at = ? + ttl_s WHERE id = ? AND expires_at > ?",
+                        (now, lease, now),
+                    ).rowcount
+                )
+            )
+        )
+        return bool(renewed)
+
+    async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
+        """Fill an empty file."""
+
+        def load(connection: sqlite3.Connection) -> Extent:
+            if connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone():
+                raise errors.NotEmpty(f"{self._path} holds keys already", "restore into a new file")
+            head = max(revision, _extent(connection).revision) + contract.RESTORE_GAP
+            connection.executemany(
+                "INSERT INTO entries VALUES (?, ?, ?, ?, 0, 0)",
+                ((entry.key, entry.value, head, head) for entry in entries),
+            )
+            connection.execute("DELETE FROM log")
+            connection.execute("UPDATE meta SET revision = ?, floor = ?", (head, head))
+            return Extent(head, head)
+
+        return await self._write(lambda: self._transact(load))
+
+    # Threads, connections, locks
+
+    def _connection(self) -> sqlite3.Connection:
+        """The calling thread's own connection."""
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            # Closed by another thread at the end, never used by one.
+            connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            self._local.connection = connection
+            self._connections.append(connection)
+            schema.tune(connection)
+        return connection
+
+    async def _read(self, read: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run `read` in a reader thread, all of it on one snapshot."""
+
+        def run() -> _T:
+            with translated(self._path):
+                connection = self._connection()
+                connection.execute("BEGIN")
+                try:
+                    return read(connection)
+                finally:
+                    connection.execute("COMMIT")
+
+        return await asyncio.get_running_loop().run_in_executor(self._readers, run)
+
+    async def _write(self, write: Callable[[], _T]) -> _T:
+        """Run `write` in the writer's thread."""
+
+        def run() -> _T:
+            with translated(self._path):
+                return write()
+
+        return await asyncio.get_running_loop().run_in_executor(self._writer, run)
+
+    def _transact(self, write: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run `write` in a transaction, alone among our processes, and tell the others."""
+        connection = self._connection()
+        with self._locked():
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                result = write(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                # SQLite has rolled back by itself where the disk is full.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        self._peers.announce()
+        return result
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+
+
+def _extent(connection: sqlite3.Connection) -> Extent:
+    return Extent(*connection.execute("SELECT revision, floor FROM meta").fetchone())
+
+
+def _rows(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, Row]:
+    found = {}
+    for key in keys:
+        row = connection.execute(
+            "SELECT key, value, revision, created, lease, heartbeat FROM entries WHERE key = ?", (key,)
+        ).fetchone()
+        if row:
+            found[key] = Row(Entry(*row[:5]), bool(row[5]))
+    return found
+
+
+def _leases(connection: sqlite3.Connection, leases: Iterable[int], now: float) -> dict[int, Lease]:
+    found = {}
+    for lease in leases:
+        row = connection.execute("SELECT expires_at FROM leases WHERE id = ?", (lease,)).fetchone()
+        if row:
+            keys = connection.execute("SELECT key FROM entries WHERE lease = ? AND lease <> 0", (lease,))
+            found[lease] = Lease(row[0] <= now, frozenset(key for (key,) in keys))
+    return found
+
+
+def _carry_out(connection: sqlite3.Connection, plan: ledger.Plan) -> None:
+    """Write what the plan says."""
+    connection.executemany(
+        "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value,"
+        " revision = excluded.revision, created = excluded.created, lease = excluded.lease,"
+        " heartbeat = excluded.heartbeat",
+        (
+            (entry.key, entry.value, entry.revision, entry.created, entry.lease, row.heartbeat)
+            for row in plan.rows.values()
+            if row
+            for entry in (row.entry,)
+        ),
+    )
+    connection.executemany("DELETE FROM entries WHERE key = ?", ((key,) for key, row in plan.rows.items() if not row))
+    for log_id, record in _numbered(plan.records):
+        event = record.event
+        if record.supersedes:
+            _supersede(connection, log_id, record)
+        else:
+            connection.execute(
+                "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)",
+                (log_id, event.key, event.value, event.created, event.previous, event.previous_revision),
+            )
+    connection.executemany("DELETE FROM leases WHERE id = ?", ((lease,) for lease in plan.ended))
+    connection.execute("UPDATE meta SET revision = ?", (plan.revision,))
+
+
+def _supersede(connection: sqlite3.Connection, log_id: int, record: Record) -> None:
+    """Move the superseded heartbeat's record to the new place; what it says of the state before stays."""
+    old = record.supersedes
+    connection.execute(
+        "UPDATE log SET id = ?, value = ? WHERE id >= ? AND id < ? AND key = ?",
+        (log_id, record.event.value, schema.first_id(old), schema.first_id(old + 1), record.event.key),
+    )
+
+
+def _numbered(records: Iterable[Record]) -> Iterator[tuple[int, Record]]:
+    """Records with their log ids: the revision, then the place within it."""
+    last = place = 0
+    for record in records:
+        revision = record.event.revision
+        place = place + 1 if revision == last else 0
+        last = revision
+        yield schema.first_id(revision) + place, record

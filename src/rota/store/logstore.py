@@ -1,0 +1,204 @@
+"""A store on an engine: the queue of writes before it, the fan-out of changes behind it, and its leases' clock.
+
+Reads go straight to the engine. Writes go through the group commit; what they changed goes to the hub at once
+when it follows directly on what the hub knows. Otherwise another process wrote in between, and the tail task
+reads the log, which is the only truth about order. The engine's wake-up is a hint that makes this prompt; a slow
+look every few seconds makes it sure.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Self, TypeVar
+
+from msgspec import Struct
+
+from rota.kit import backoff, clock, logs, tasks
+from rota.store import contract, errors, hub, watching
+from rota.store.committer import Committer
+from rota.store.contract import Entry, Extent, Outcome, Page, Transaction
+from rota.store.engine import Applied, Engine
+from rota.store.ledger import EndLease, LeaseLost
+
+log = logs.get(__name__)
+
+_T = TypeVar("_T")
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How a store behaves; the defaults suit a cluster of some thousand nodes."""
+
+    limits: hub.Limits = hub.Limits()
+    #: A look at the log without a hint, in case a hint got lost.
+    look_every_s: float = 5.0
+    #: A look for leases that others granted and did not renew.
+    lease_look_s: float = 2.0
+    #: How long a call is retried while the database does not answer, before its caller hears of it.
+    patience_s: float = 30.0
+    retry: backoff.Policy = backoff.Policy(initial_s=0.05, cap_s=2.0)
+    #: How many records one step of a compaction removes.
+    trim_step: int = 500
+
+
+class LogStore(contract.Verbs):
+    """Fills `contract.Store` with an `Engine`."""
+
+    def __init__(
+        self, engine: Engine, revision: int, *, time: clock.Clock, chance: backoff.Chance, settings: Settings
+    ) -> None:
+        self._engine = engine
+        self._time = time
+        self._settings = settings
+        self._hub = hub.Hub(revision, settings.limits)
+        self._committer = Committer(lambda work: self._patiently(lambda: engine.apply(work)), self._on_commit)
+        self._look = asyncio.Event()
+        self._lease_look = asyncio.Event()
+        self._chance = chance
+        self._supervisor = tasks.Supervisor("store", clock=time, chance=chance)
+
+    @classmethod
+    async def start(
+        cls, engine: Engine, *, time: clock.Clock, chance: backoff.Chance, settings: Settings | None = None
+    ) -> Self:
+        """Take over an opened engine."""
+        extent = await engine.extent()
+        store = cls(engine, extent.revision, time=time, chance=chance, settings=settings or Settings())
+        engine.on_foreign_commit(store._look.set)
+        store._supervisor.start("tail", store._follow_log)
+        store._supervisor.start("leases", store._end_leases)
+        return store
+
+    async def close(self) -> None:
+        """Finish what was accepted, end watches, let go of the database."""
+        await self._committer.close()
+        await self._supervisor.close()
+        self._hub.close()
+        await self._engine.close()
+
+    async def extent(self) -> Extent:
+        """The newest revision and how far back history reaches."""
+        return await self._patiently(self._engine.extent)
+
+    async def get(self, key: str) -> Entry | None:
+        """The key as of the newest revision, or None."""
+        return await self._patiently(lambda: self._engine.get(key))
+
+    async def list(self, prefix: str, *, limit: int = 0, after: str = "", revision: int = 0) -> Page:
+        """Entries under `prefix`; see `contract.Store.list`."""
+        contract.check_prefix(prefix)
+        return await self._patiently(lambda: self._engine.scan(prefix, limit=limit, after=after, revision=revision))
+
+    async def commit(self, transaction: Transaction) -> Outcome:
+        """Carry out a guarded transaction; when this returns `Committed` the change is durable."""
+        contract.check_transaction(transaction)
+        verdict = await self._committer.submit(transaction)
+        if isinstance(verdict, LeaseLost):
+            raise errors.LeaseNotFound(verdict.lease)
+        return verdict
+
+    def watch(self, prefix: str, *, after: int) -> watching.HubWatch:
+        """Changes under `prefix` above revision `after`."""
+        contract.check_prefix(prefix)
+        return watching.HubWatch(self._hub, self, prefix, after)
+
+    async def tail(self, after: int, limit: int) -> watching.Tail:
+        """A stretch of history, for watches that the hub's memory does not reach."""
+        return await self._patiently(lambda: self._engine.tail(after, limit))
+
+    async def compact(self, revision: int) -> None:
+        """Give up history up to `revision`, in short steps between which writers have their turn."""
+        extent = await self.extent()
+        if revision > extent.revision:
+            raise errors.FutureRevision(revision, extent.revision)
+        await self._patiently(lambda: self._engine.raise_floor(revision))
+        while await self._patiently(lambda: self._engine.trim(self._settings.trim_step)):
+            await self._time.sleep(0)
+
+    async def grant(self, ttl_s: float) -> int:
+        """A new lease of `ttl_s` seconds."""
+        if ttl_s <= 0:
+            raise ValueError(f"a lease lasts some time: {ttl_s}")
+        lease = await self._patiently(lambda: self._engine.grant(ttl_s))
+        self._lease_look.set()
+        return lease
+
+    async def renew(self, lease: int) -> bool:
+        """Start a lease's time anew; False when it is gone."""
+        return await self._patiently(lambda: self._engine.renew(lease))
+
+    async def revoke(self, lease: int) -> bool:
+        """End a lease and delete its keys; False when it was gone."""
+        return isinstance(await self._committer.submit(EndLease(lease)), contract.Committed)
+
+    async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
+        """Fill an empty store; see `contract.Store.load`."""
+        extent = await self._engine.load(entries, revision=revision)
+        self._hub.reset(extent.revision)
+        return extent
+
+    def _on_commit(self, applied: Applied) -> None:
+        """Tell watchers, unless another process wrote first and the log must be read for the right order."""
+        if applied.before <= self._hub.revision:
+            self._hub.publish(applied.events, applied.revision)
+        else:
+            self._look.set()
+
+    async def _patiently(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        """Retry while the database does not answer, with growing pauses, as long as patience lasts."""
+        pause = backoff.Backoff(self._settings.retry, self._chance)
+        deadline = self._time.monotonic() + self._settings.patience_s
+        while True:
+            try:
+                return await call()
+            except errors.Unavailable as problem:
+                delay = pause.next()
+                if problem.uncertain or self._time.monotonic() + delay > deadline:
+                    raise
+                log.warning("store does not answer, trying again", problem=str(problem), delay_s=round(delay, 3))
+                await self._time.sleep(delay)
+
+    async def _follow_log(self) -> None:
+        """Bring the hub up to the log whenever somebody else may have written."""
+        pause = backoff.Backoff(self._settings.retry, self._chance)
+        while True:
+            await self._wait(self._look, self._settings.look_every_s)
+            try:
+                while await self._read_on():
+                    pause.reset()
+            except errors.Unavailable as problem:
+                delay = pause.next()
+                log.warning("watches wait for the store", problem=str(problem), delay_s=round(delay, 3))
+                await self._time.sleep(delay)
+                self._look.set()
+            except errors.Expired as problem:
+                extent = await self.extent()
+                log.warning("history ran ahead of the watches, they list again", problem=str(problem))
+                self._hub.reset(extent.revision)
+
+    async def _read_on(self) -> bool:
+        """Publish one stretch of the log; whether there may be more."""
+        after = self._hub.revision
+        tail = await self._engine.tail(after, watching.HubWatch.STRETCH)
+        self._hub.publish(tail.events, tail.revision)
+        return tail.revision > after
+
+    async def _end_leases(self) -> None:
+        """End leases when their time is over."""
+        while True:
+            try:
+                for lease in await self._patiently(self._engine.expired):
+                    await self._committer.submit(EndLease(lease, only_expired=True))
+                due = await self._patiently(self._engine.next_expiry_s)
+            except errors.StoreError as problem:
+                log.warning("leases wait for the store", problem=str(problem))
+                due = None
+            look = self._settings.lease_look_s
+            await self._wait(self._lease_look, look if due is None else min(max(due, 0.001), look))
+
+    async def _wait(self, event: asyncio.Event, timeout: float) -> None:
+        """Until the event is set or the time is over."""
+        try:
+            await self._time.wait_for(event.wait(), timeout)
+        except TimeoutError:
+            return
+        finally:
+            event.clear()
