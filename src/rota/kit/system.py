@@ -31,6 +31,10 @@ class SystemClock:
         """See `Clock.sleep`."""
         await asyncio.sleep(seconds)
 
+    def block(self, seconds: float) -> None:
+        """Hold up this whole thread: for code without an event loop."""
+        time.sleep(seconds)
+
     async def wait_for(self, awaitable: Awaitable[_T], timeout: float) -> _T:
         """See `Clock.wait_for`."""
         # Not asyncio.wait_for: before Python 3.12 it can swallow a cancellation that races with the result.

@@ -1,0 +1,66 @@
+"""Programs that some tests need and a machine may lack: one line per part.
+
+A part's name is also the pytest marker of the tests that need it. What happens to those tests when the part
+is missing (left out and reported at the end of the run, or failed under ROTA_TEST_REQUIRE) is decided in
+`rota.testing.plugin`.
+"""
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from rota.testing.servers import binaries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Something outside of this repository that tests start or call."""
+
+    name: str
+    title: str
+    #: Whether this machine has it.
+    present: Callable[[], bool]
+    #: Completes the sentence "to get it: ...".
+    remedy: str
+
+    @property
+    def absence(self) -> str:
+        """One sentence: what is missing and how to get it."""
+        return f"{self.title} is missing; to get it: {self.remedy}"
+
+
+def _has_module(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+PARTS: Final = (
+    Part(
+        name="postgres",
+        title="PostgreSQL (the server's programs and psycopg)",
+        present=lambda: binaries.postgres_folder() is not None and _has_module("psycopg"),
+        remedy="`make install system` as root on Debian or Ubuntu, or `apt install postgresql`",
+    ),
+    Part(
+        name="etcd",
+        title="etcd (the program and grpcio)",
+        present=lambda: binaries.etcd() is not None and _has_module("grpc"),
+        remedy="`make install system` as root on Debian or Ubuntu, or `apt install etcd-server`",
+    ),
+)
+
+
+class UnknownPartError(ValueError):
+    """ROTA_TEST_REQUIRE names a part that does not exist."""
+
+
+def required(setting: str) -> frozenset[str]:
+    """The parts that ROTA_TEST_REQUIRE names: `all`, or a list with commas, or nothing."""
+    known = {part.name for part in PARTS}
+    names = {name.strip() for name in setting.split(",")} - {""}
+    if names == {"all"}:
+        return frozenset(known)
+    if unknown := names - known:
+        wrong, right = ", ".join(sorted(unknown)), ", ".join(sorted(known))
+        raise UnknownPartError(f"ROTA_TEST_REQUIRE names {wrong}; it takes `all`, or some of {right}")
+    return frozenset(names)

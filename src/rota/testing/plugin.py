@@ -1,0 +1,124 @@
+"""A pytest plugin: private servers as fixtures, and honest words about tests that a missing part leaves out.
+
+A test that asks for a server gets the part's marker by itself. Where the part is missing, the test is skipped and the
+very last lines of the run say how many were left out, why, and how to get the part; a part that ROTA_TEST_REQUIRE names
+(`all`, or a list with commas) makes them fail with the same sentence. Works the same under pytest-xdist.
+"""
+
+import functools
+import os
+import secrets
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from rota.testing import parts
+
+if TYPE_CHECKING:
+    from rota.testing.servers.etcd import EtcdServer
+    from rota.testing.servers.postgres import PostgresServer
+
+_NEEDS: Final = {
+    "postgres_server": "postgres",
+    "private_postgres": "postgres",
+    "etcd_server": "etcd",
+    "private_etcd": "etcd",
+}
+
+
+@functools.cache
+def _missing() -> dict[str, parts.Part]:
+    return {part.name: part for part in parts.PARTS if not part.present()}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a misspelt requirement at once, before it silently requires nothing."""
+    for part in parts.PARTS:
+        config.addinivalue_line("markers", f"{part.name}: needs {part.title}")
+    try:
+        parts.required(os.environ.get("ROTA_TEST_REQUIRE", ""))
+    except parts.UnknownPartError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that ask for a server, before `-m` chooses among them."""
+    for item in items:
+        for fixture in getattr(item, "fixturenames", ()):
+            if fixture in _NEEDS:
+                item.add_marker(_NEEDS[fixture])
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip or fail a test whose part is missing."""
+    for mark in item.iter_markers():
+        part = _missing().get(mark.name)
+        if part is not None:
+            if part.name in parts.required(os.environ.get("ROTA_TEST_REQUIRE", "")):
+                pytest.fail(part.absence, pytrace=False)
+            pytest.skip(part.absence)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
+    """After everything else that pytest has to say: what was left out, and how to get it."""
+    yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:  # a worker of pytest-xdist: its controller speaks
+        return
+    for part in parts.PARTS:
+        for outcome, verdict in (("skipped", "left out"), ("failed", "failed"), ("error", "failed")):
+            reports = reporter.stats.get(outcome, [])
+            if count := sum(part.absence in str(report.longrepr) for report in reports):
+                noun = "test" if count == 1 else "tests"
+                reporter.write_line(f"{count} {noun} {verdict}: {part.absence}", yellow=True)
+
+
+@pytest.fixture(scope="session")
+def private_postgres(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Callable[[], PostgresServer]]":
+    """Starts a PostgreSQL of a test's own, to be stopped, killed and paused at will; all end with the session."""
+    from rota.testing.servers.postgres import PostgresServer  # noqa: PLC0415  # needs a driver that may be missing
+
+    # Workers of pytest-xdist have folders of their own side by side; what lies above them is shared.
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with ExitStack() as servers:
+        yield lambda: servers.enter_context(PostgresServer(template=shared / "postgres-template"))
+
+
+@pytest.fixture(scope="session")
+def postgres_server(private_postgres: "Callable[[], PostgresServer]") -> "PostgresServer":
+    """The session's PostgreSQL. Tests share it: do not stop it."""
+    return private_postgres()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: "PostgresServer") -> Iterator[str]:
+    """The URL of an empty database of the test's own."""
+    url = postgres_server.create_database()
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture(scope="session")
+def private_etcd() -> "Iterator[Callable[[], EtcdServer]]":
+    """Starts an etcd of a test's own, to be stopped, killed and paused at will; all end with the session."""
+    from rota.testing.servers.etcd import EtcdServer  # noqa: PLC0415  # only when asked for, like the other one
+
+    with ExitStack() as servers:
+        yield lambda: servers.enter_context(EtcdServer())
+
+
+@pytest.fixture(scope="session")
+def etcd_server(private_etcd: "Callable[[], EtcdServer]") -> "EtcdServer":
+    """The session's etcd. Tests share it: do not stop it."""
+    return private_etcd()
+
+
+@pytest.fixture
+def etcd_url(etcd_server: "EtcdServer") -> str:
+    """A URL with a key prefix (its path) of the test's own."""
+    return f"{etcd_server.url}/{secrets.token_hex(6)}"
