@@ -1,0 +1,7 @@
+"""Every backend keeps every promise of `rota.testing.store_contract`."""
+
+from rota.testing.store_contract import StoreContract
+
+
+class TestStore(StoreContract):
+    pass
