@@ -1,0 +1,29 @@
+"""Array types, and the letters that shapes are written in.
+
+N: rows of the node axis, freed rows included; R: resources. Columns are longer than N, so that nodes can be added
+without copying; `cluster.rows` selects the N rows in use. Sums and products of resources are int64, codes are int32.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+CodeArray = npt.NDArray[np.int32]
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.intp]
+
+#: What selects rows of a column: a slice of all, or the indices of some.
+Rows = slice | IndexArray
+
+
+def count(rows: Rows) -> int:
+    """Give the number of selected rows; slices here are always complete."""
+    return rows.stop if isinstance(rows, slice) else len(rows)
+
+
+def grown(column: npt.NDArray[np.generic], *, capacity: int, fill: int = 0) -> npt.NDArray[np.generic]:
+    """Copy a column into a longer one along its last axis."""
+    longer = np.full((*column.shape[:-1], capacity), fill, dtype=column.dtype)
+    longer[..., : column.shape[-1]] = column
+    return longer

@@ -1,0 +1,58 @@
+"""Objects beside nodes and pods that plugins look up: namespaces, services, budgets, claims, volumes.
+
+They are few and change rarely, so they are kept as plain JSON data by kind, with a version per kind for those who keep
+what they derived from them.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Document = Mapping[str, Any]
+_NONE: Mapping[str, str] = {}
+
+
+class Catalog:
+    """Objects by kind, namespace and name. Kinds are singular, as in manifests: "Service"."""
+
+    __slots__ = ("_kinds", "_versions")
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, dict[tuple[str, str], Document]] = {}
+        self._versions: dict[str, int] = {}
+
+    def put(self, kind: str, document: Document) -> None:
+        """Add or replace an object."""
+        meta = document["metadata"]
+        self._kinds.setdefault(kind, {})[meta.get("namespace") or "", meta["name"]] = document
+        self._versions[kind] = self.version(kind) + 1
+
+    def remove(self, kind: str, *, namespace: str, name: str) -> None:
+        """Take an object out; taking out twice is fine."""
+        if self._kinds.get(kind, {}).pop((namespace, name), None) is not None:
+            self._versions[kind] = self.version(kind) + 1
+
+    def get(self, kind: str, *, namespace: str = "", name: str) -> Document | None:
+        """Give one object."""
+        return self._kinds.get(kind, {}).get((namespace, name))
+
+    def list(self, kind: str, *, namespace: str | None = None) -> Iterator[Document]:
+        """Give all objects of a kind, of one namespace if wanted, in order of arrival."""
+        for (where, _), document in self._kinds.get(kind, {}).items():
+            if namespace is None or where == namespace:
+                yield document
+
+    def version(self, kind: str) -> int:
+        """Give a number that changes whenever an object of the kind does."""
+        return self._versions.get(kind, 0)
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        """Give the labels of a namespace; none if it is not known."""
+        document = self.get("Namespace", name=namespace)
+        return (document["metadata"].get("labels") or _NONE) if document is not None else _NONE
+
+    def copy(self) -> "Catalog":
+        """Give an independent catalog; the objects are shared."""
+        twin = Catalog()
+        twin._kinds = {kind: dict(documents) for kind, documents in self._kinds.items()}
+        twin._versions = dict(self._versions)
+        return twin

@@ -1,0 +1,272 @@
+"""The cluster as columns: every node a row, every pod a change to some numbers of its node's row.
+
+`Cluster` takes deltas (a node came, changed or went; a pod was placed or removed) at a cost that does not depend on how
+many nodes and pods there are, and shows the result in two forms that are always equal: columns for the vector form of
+plugins, `NodeInfo` for the scalar form. `trial` asks what-if questions on the cluster itself and takes everything back;
+`snapshots.Snapshot` follows a cluster at its own pace. Nothing here knows what a plugin is.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from rota.columns import nodes as node_infos
+from rota.columns import objects
+from rota.columns.arrays import BoolArray, IntArray, Rows, grown
+from rota.columns.catalog import Catalog
+from rota.columns.counts import PodCounts
+from rota.columns.interned import InternedColumn
+from rota.columns.journal import Facet, Journal
+from rota.columns.labels import LabelColumns
+from rota.columns.nodes import NodeInfo
+from rota.columns.occupancy import HostPorts, Images
+from rota.columns.pods import CPU, EPHEMERAL_STORAGE, MEMORY, PodInfo
+from rota.columns.terms import HeldTerms
+
+FIRST_CAPACITY = 64
+
+
+class Cluster:
+    """Nodes, the pods on them, and everything derived from both."""
+
+    def __init__(self) -> None:
+        self._capacity = FIRST_CAPACITY
+        self._free: list[int] = []
+        #: Pods whose node is not known (yet, or any more), by node name and uid.
+        self._stray: dict[str, dict[str, PodInfo]] = {}
+        #: While a trial runs: each pod that was placed (None) or displaced (the order of its node's pods before).
+        self._undo: list[tuple[PodInfo, tuple[str, ...] | None]] | None = None
+        #: The number N of rows in use, freed ones included.
+        self.size = 0
+        #: Nodes by row; None in freed rows.
+        self.nodes: list[NodeInfo | None] = []
+        self.by_name: dict[str, NodeInfo] = {}
+        #: Pods that have a node, by uid, with that node's name.
+        self.pods: dict[str, PodInfo] = {}
+        self.journal = Journal()
+        #: Counts the nodes that came, changed or went.
+        self.node_version = 0
+        self.catalog = Catalog()
+        #: Index of each resource in the first axis of `allocatable` and `requested`.
+        self.resources: dict[str, int] = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2}
+        #: Shape (R, capacity), int64: what nodes offer and what their pods take.
+        self.allocatable: IntArray = np.zeros((3, FIRST_CAPACITY), dtype=np.int64)
+        self.requested: IntArray = np.zeros((3, FIRST_CAPACITY), dtype=np.int64)
+        #: Shape (2, capacity), int64: cpu and memory as scoring counts them.
+        self.nonzero_requested: IntArray = np.zeros((2, FIRST_CAPACITY), dtype=np.int64)
+        #: Shape (capacity,), int64.
+        self.allowed_pods: IntArray = np.zeros(FIRST_CAPACITY, dtype=np.int64)
+        self.pod_count: IntArray = np.zeros(FIRST_CAPACITY, dtype=np.int64)
+        #: Shape (capacity,), bool: whether the row holds a node; whether that node is cordoned.
+        self.alive: BoolArray = np.zeros(FIRST_CAPACITY, dtype=np.bool_)
+        self.unschedulable: BoolArray = np.zeros(FIRST_CAPACITY, dtype=np.bool_)
+        self.labels = LabelColumns(self.nodes, FIRST_CAPACITY)
+        #: Sets of taints, in the order in which the node lists them; the empty tuple is a value like any other.
+        self.taints: InternedColumn[tuple[objects.Taint, ...]] = InternedColumn(FIRST_CAPACITY)
+        self.pod_counts = PodCounts(FIRST_CAPACITY)
+        self.terms = HeldTerms(FIRST_CAPACITY)
+        self.ports = HostPorts()
+        self.images = Images()
+
+    @property
+    def rows(self) -> Rows:
+        """All rows in use."""
+        return slice(0, self.size)
+
+    @property
+    def capacity(self) -> int:
+        """How long the columns are."""
+        return self._capacity
+
+    def node_infos(self) -> Iterator[NodeInfo]:
+        """Give every node, in row order."""
+        return (node for node in self.nodes if node is not None)
+
+    def resource_index(self, name: str) -> int:
+        """Give the index of a resource, new ones included."""
+        index = self.resources.get(name)
+        if index is None:
+            index = self.resources[name] = len(self.resources)
+            nothing = np.zeros((1, self._capacity), dtype=np.int64)
+            self.allocatable = np.concatenate([self.allocatable, nothing])
+            self.requested = np.concatenate([self.requested, nothing])
+        return index
+
+    # --- deltas -----------------------------------------------------------------------------------------------------
+
+    def set_node(self, node: objects.Node) -> NodeInfo:
+        """Add a node, or bring it up to date."""
+        name = node.metadata.name
+        info = self.by_name.get(name)
+        if info is None:
+            row = self._take_row()
+            info = self.by_name[name] = self.nodes[row] = NodeInfo(name, row)
+            self.alive[row] = True
+        node_infos.describe(info, node)
+        self._describe_row(info)
+        for pod in self._stray.pop(name, {}).values():
+            self._place(pod, info)
+        return info
+
+    def remove_node(self, name: str) -> None:
+        """Take a node out; its pods wait for it to come back, or for their own removal."""
+        info = self.by_name.pop(name, None)
+        if info is None:
+            return
+        stranded = dict(info.pods)
+        for pod in stranded.values():
+            self._displace(pod, info)
+        if stranded:
+            self._stray[name] = stranded
+        row = info.row
+        self.nodes[row] = None
+        self.alive[row] = False
+        self._describe_row(NodeInfo("", row))
+        self._free.append(row)
+
+    def add_pod(self, pod: PodInfo, node_name: str | None = None) -> None:
+        """Place a pod on a node (its own, if none is given); a pod with that uid is replaced."""
+        name = pod.node_name if node_name is None else node_name
+        if pod.uid in self.pods:
+            self.remove_pod(pod.uid)
+        placed = pod if pod.node_name == name else _at(pod, name)
+        self.pods[pod.uid] = placed
+        info = self.by_name.get(name)
+        if info is None:
+            self._stray.setdefault(name, {})[pod.uid] = placed
+        else:
+            self._place(placed, info)
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        """Take a pod off its node; None if it was not there."""
+        pod = self.pods.pop(uid, None)
+        if pod is None:
+            return None
+        info = self.by_name.get(pod.node_name)
+        if info is not None:
+            self._displace(pod, info)
+        else:
+            waiting = self._stray[pod.node_name]
+            del waiting[uid]
+            if not waiting:
+                del self._stray[pod.node_name]
+        return pod
+
+    @contextmanager
+    def trial(self) -> Iterator["Cluster"]:
+        """Ask what would happen: pods added and removed inside the block are taken back at its end, in order.
+
+        Trials nest. Nodes must not change inside one. The cost is that of the changes, twice.
+        """
+        outer, self._undo = self._undo, []
+        try:
+            yield self
+        finally:
+            log, self._undo = self._undo, None
+            for pod, order in reversed(log):
+                if order is None:
+                    self.remove_pod(pod.uid)
+                else:
+                    self.add_pod(pod)
+                    self._restore_order(pod, order)
+            self._undo = outer
+
+    # --- keeping columns and NodeInfo equal -------------------------------------------------------------------------
+
+    def _place(self, pod: PodInfo, info: NodeInfo) -> None:
+        if self._undo is not None:
+            self._undo.append((pod, None))
+        info.add_pod(pod)
+        self._tally(pod, info.row, 1)
+
+    def _displace(self, pod: PodInfo, info: NodeInfo) -> None:
+        if self._undo is not None:
+            self._undo.append((pod, tuple(info.pods)))
+        info.remove_pod(pod)
+        self._tally(pod, info.row, -1)
+
+    def _tally(self, pod: PodInfo, row: int, sign: int) -> None:
+        shape = pod.shape
+        for name, amount in shape.requests.items():
+            self.requested[self.resource_index(name), row] += sign * amount
+        cpu, memory = shape.nonzero_requests
+        self.nonzero_requested[0, row] += sign * cpu
+        self.nonzero_requested[1, row] += sign * memory
+        self.pod_count[row] += sign
+        if sign > 0:
+            self.pod_counts.add(shape.group, row)
+        else:
+            self.pod_counts.remove(shape.group, row)
+        if shape.has_affinity:
+            (self.terms.add if sign > 0 else self.terms.remove)(shape, row)
+        if shape.host_ports:
+            (self.ports.add if sign > 0 else self.ports.remove)(shape.host_ports, row)
+        self.journal.note(row, Facet.PODS)
+
+    def _restore_order(self, pod: PodInfo, order: tuple[str, ...]) -> None:
+        info = self.by_name[pod.node_name]
+        info.pods = {uid: info.pods[uid] for uid in order}
+
+    def _describe_row(self, info: NodeInfo) -> None:
+        row = info.row
+        self.allocatable[:, row] = 0
+        for name, amount in info.allocatable.items():
+            self.allocatable[self.resource_index(name), row] = amount
+        self.allowed_pods[row] = info.allowed_pods
+        self.unschedulable[row] = info.unschedulable
+        self.taints.set(row, info.taints if info.name else None)
+        self.labels.set(row, info.labels)
+        self.images.set(row, info.images)
+        self.node_version += 1
+        self.journal.note(row, Facet.NODE)
+
+    def _take_row(self) -> int:
+        if self._free:
+            return self._free.pop()
+        row = self.size
+        if row == self._capacity:
+            self._grow(2 * self._capacity)
+        self.nodes.append(None)
+        self.size = row + 1
+        return row
+
+    def _grow(self, capacity: int) -> None:
+        self._capacity = capacity
+        for name in (
+            "allocatable",
+            "requested",
+            "nonzero_requested",
+            "allowed_pods",
+            "pod_count",
+            "alive",
+            "unschedulable",
+        ):
+            setattr(self, name, grown(getattr(self, name), capacity=capacity))
+        self.labels.grow(capacity)
+        self.taints.grow(capacity)
+        self.pod_counts.grow(capacity)
+        self.terms.grow(capacity)
+
+
+def _at(pod: PodInfo, node_name: str) -> PodInfo:
+    return PodInfo(
+        uid=pod.uid,
+        name=pod.name,
+        shape=pod.shape,
+        node_name=node_name,
+        nominated_node=pod.nominated_node,
+        start_time=pod.start_time,
+        preempted=pod.preempted,
+        manifest=pod.manifest,
+    )
+
+
+def of(nodes: Iterable[objects.Node], pods: Iterable[PodInfo] = ()) -> Cluster:
+    """Build a cluster from scratch."""
+    cluster = Cluster()
+    for node in nodes:
+        cluster.set_node(node)
+    for pod in pods:
+        cluster.add_pod(pod)
+    return cluster

@@ -1,0 +1,118 @@
+"""A column of interned values: each row holds the small number of a value, or -1 for none.
+
+Numbers are dense and are used again when the last row with a value is gone, so that tables indexed by them (counts per
+topology domain, verdicts per set of taints) stay as small as the number of different values.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from rota.columns.arrays import BoolArray, CodeArray, Rows
+
+V = TypeVar("V", bound=Hashable)
+
+NONE = -1
+
+
+class InternedColumn(Generic[V]):
+    """Numbers of values by row, and the values by number."""
+
+    __slots__ = ("_free", "_ids", "_uses", "column", "values", "version")
+
+    def __init__(self, capacity: int) -> None:
+        #: Shape (capacity,), int32; -1 where a row has no value.
+        self.column: CodeArray = np.full(capacity, NONE, dtype=np.int32)
+        #: Values by number; freed numbers hold None.
+        self.values: list[V | None] = []
+        #: Counts the changes, for those who keep what they derived.
+        self.version = 0
+        self._ids: dict[V, int] = {}
+        self._uses: list[int] = []
+        self._free: list[int] = []
+
+    def set(self, row: int, value: V | None) -> None:
+        """Put a value (or none) into a row."""
+        old = int(self.column[row])
+        new = NONE if value is None else self._number(value)
+        if old == new:
+            return
+        self.version += 1
+        self.column[row] = new
+        if new != NONE:
+            self._uses[new] += 1
+        if old != NONE:
+            self._release(old)
+
+    def id_of(self, value: V) -> int | None:
+        """Give the number of a value that some row has."""
+        return self._ids.get(value)
+
+    def value_at(self, row: int) -> V | None:
+        """Give the value in a row."""
+        number = int(self.column[row])
+        return None if number == NONE else self.values[number]
+
+    def grow(self, capacity: int) -> None:
+        """Make room for more rows."""
+        longer = np.full(capacity, NONE, dtype=np.int32)
+        longer[: len(self.column)] = self.column
+        self.column = longer
+
+    def where(self, wanted: Iterable[V], rows: Rows) -> BoolArray:
+        """Give which of the rows hold one of the wanted values."""
+        ids = [number for value in wanted if (number := self._ids.get(value)) is not None]
+        selected = self.column[rows]
+        if not ids:
+            return np.zeros(len(selected), dtype=np.bool_)
+        found = selected == ids[0]
+        for number in ids[1:]:
+            found |= selected == number
+        return found
+
+    def test(self, verdict: Callable[[V | None], bool], rows: Rows) -> BoolArray:
+        """Ask about each different value once (and about none), and give the answers by row."""
+        return np.asarray(self.table(verdict, np.bool_)[self.column[rows]], dtype=np.bool_)
+
+    def table(self, answer: Callable[[V | None], object], dtype: type[np.generic]) -> np.ndarray:
+        """Give the answers by number; the last entry, which -1 selects, is that for no value."""
+        table = np.zeros(len(self.values) + 1, dtype=dtype)
+        for number, value in enumerate(self.values):
+            if value is not None:
+                table[number] = answer(value)
+        table[-1] = answer(None)
+        return table
+
+    def copy(self) -> "InternedColumn[V]":
+        """Give an independent column with equal content."""
+        twin: InternedColumn[V] = InternedColumn(0)
+        twin.column = self.column.copy()
+        twin.values = list(self.values)
+        twin.version = self.version
+        twin._ids = dict(self._ids)
+        twin._uses = list(self._uses)
+        twin._free = list(self._free)
+        return twin
+
+    def _number(self, value: V) -> int:
+        number = self._ids.get(value)
+        if number is None:
+            if self._free:
+                number = self._free.pop()
+                self.values[number] = value
+            else:
+                number = len(self.values)
+                self.values.append(value)
+                self._uses.append(0)
+            self._ids[value] = number
+        return number
+
+    def _release(self, number: int) -> None:
+        self._uses[number] -= 1
+        if not self._uses[number]:
+            value = self.values[number]
+            assert value is not None
+            del self._ids[value]
+            self.values[number] = None
+            self._free.append(number)

@@ -1,0 +1,75 @@
+"""The journal of changed rows: who kept answers per node asks it which of them are stale.
+
+Every change to a row is one entry. A reader remembers the generation up to which it has read; reading on costs as much
+as what has happened since, not as much as there are nodes. Old entries are dropped; a reader who fell behind that far
+starts from scratch.
+"""
+
+from dataclasses import dataclass
+from enum import IntFlag
+
+KEPT = 65_536
+
+
+class Facet(IntFlag):
+    """What about a node changed, or what of it an answer depends on."""
+
+    #: The pods on it, with all that is summed over them: requests, ports, counts.
+    PODS = 1
+    #: The node object: labels, taints, allocatable, images; also its coming and going.
+    NODE = 2
+    BOTH = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows that changed since a reader last looked, by facet, each row once."""
+
+    pods: tuple[int, ...]
+    node: tuple[int, ...]
+
+    def watched(self, facet: Facet) -> tuple[int, ...]:
+        """Give the rows that matter to an answer which depends on `facet`."""
+        if facet is Facet.PODS:
+            return self.pods
+        if facet is Facet.NODE:
+            return self.node
+        return tuple({*self.pods, *self.node}) if self.node else self.pods
+
+
+class Journal:
+    """An append-only list of (row, facet), numbered from the beginning of time."""
+
+    __slots__ = ("_entries", "_first")
+
+    def __init__(self) -> None:
+        self._entries: list[int] = []
+        self._first = 0
+
+    @property
+    def generation(self) -> int:
+        """The number of the next entry."""
+        return self._first + len(self._entries)
+
+    def note(self, row: int, facet: Facet) -> None:
+        """Write down that a row changed."""
+        self._entries.append(row << 2 | facet)
+        if len(self._entries) > 2 * KEPT:
+            del self._entries[:KEPT]
+            self._first += KEPT
+
+    def since(self, generation: int) -> Changes | None:
+        """Give what changed from `generation` on; None if that is too long ago to tell."""
+        start = generation - self._first
+        if start < 0:
+            return None
+        entries = self._entries
+        if len(entries) - start == 1:
+            entry = entries[start]
+            row = (entry >> 2,)
+            return Changes(row if entry & Facet.PODS else (), row if entry & Facet.NODE else ())
+        new = set(entries[start:])
+        return Changes(
+            tuple({entry >> 2 for entry in new if entry & Facet.PODS}),
+            tuple({entry >> 2 for entry in new if entry & Facet.NODE}),
+        )

@@ -1,0 +1,113 @@
+"""A node as the scalar form of plugins sees it: plain Python values, kept equal to the columns by `cluster.Cluster`.
+
+`NodeInfo` is what kube-scheduler calls by the same name. The cluster owns and changes it; plugins read it. A what-if
+question about one node takes a `copy` and changes that.
+"""
+
+from collections.abc import Mapping
+
+from rota.api import quantities
+from rota.columns import objects
+from rota.columns.pods import CPU, HostPort, PodInfo
+
+NO_LABELS: Mapping[str, str] = {}
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - an address to compare with, not one to listen on
+
+
+class NodeInfo:
+    """A node, the pods on it, and what they take together."""
+
+    __slots__ = (
+        "allocatable",
+        "allowed_pods",
+        "images",
+        "labels",
+        "name",
+        "nonzero_cpu",
+        "nonzero_memory",
+        "pods",
+        "ports",
+        "requested",
+        "row",
+        "taints",
+        "unschedulable",
+    )
+
+    def __init__(self, name: str, row: int) -> None:
+        self.name = name
+        #: The node's row in every column.
+        self.row = row
+        self.labels: Mapping[str, str] = NO_LABELS
+        self.taints: tuple[objects.Taint, ...] = ()
+        self.unschedulable = False
+        #: By resource name; cpu in thousandths, all else in units.
+        self.allocatable: dict[str, int] = {}
+        self.allowed_pods = 0
+        #: Sizes in bytes by normalised image name.
+        self.images: dict[str, int] = {}
+        #: By uid, in order of arrival.
+        self.pods: dict[str, PodInfo] = {}
+        #: Sums over `pods`; never negative.
+        self.requested: dict[str, int] = {}
+        self.nonzero_cpu = 0
+        self.nonzero_memory = 0
+        #: How many pods hold each host port.
+        self.ports: dict[HostPort, int] = {}
+
+    def add_pod(self, pod: PodInfo) -> None:
+        """Count a pod in; its uid must be new."""
+        shape = pod.shape
+        self.pods[pod.uid] = pod
+        requested = self.requested
+        for resource, amount in shape.requests.items():
+            requested[resource] = requested.get(resource, 0) + amount
+        cpu, memory = shape.nonzero_requests
+        self.nonzero_cpu += cpu
+        self.nonzero_memory += memory
+        for port in shape.host_ports:
+            self.ports[port] = self.ports.get(port, 0) + 1
+
+    def remove_pod(self, pod: PodInfo) -> None:
+        """Count a pod out; it must be the one that was counted in."""
+        shape = self.pods.pop(pod.uid).shape
+        requested = self.requested
+        for resource, amount in shape.requests.items():
+            requested[resource] -= amount
+        cpu, memory = shape.nonzero_requests
+        self.nonzero_cpu -= cpu
+        self.nonzero_memory -= memory
+        for port in shape.host_ports:
+            if (left := self.ports[port] - 1) > 0:
+                self.ports[port] = left
+            else:
+                del self.ports[port]
+
+    def copy(self) -> "NodeInfo":
+        """Give a node that can be changed without changing this one; what describes the machine is shared."""
+        twin = NodeInfo(self.name, self.row)
+        twin.labels = self.labels
+        twin.taints = self.taints
+        twin.unschedulable = self.unschedulable
+        twin.allocatable = self.allocatable
+        twin.allowed_pods = self.allowed_pods
+        twin.images = self.images
+        twin.pods = dict(self.pods)
+        twin.requested = dict(self.requested)
+        twin.nonzero_cpu = self.nonzero_cpu
+        twin.nonzero_memory = self.nonzero_memory
+        twin.ports = dict(self.ports)
+        return twin
+
+
+def describe(info: NodeInfo, node: objects.Node) -> None:
+    """Take over what a node object says."""
+    info.labels = node.metadata.labels or NO_LABELS
+    info.taints = tuple(node.spec.taints or ())
+    info.unschedulable = bool(node.spec.unschedulable)
+    amounts = dict(node.status.allocatable or {})
+    info.allowed_pods = quantities.from_wire(amounts.pop("pods", None)).value()
+    info.allocatable = {
+        name: quantities.from_wire(amount).milli_value() if name == CPU else quantities.from_wire(amount).value()
+        for name, amount in amounts.items()
+    }
+    info.images = {name: image.sizeBytes or 0 for image in node.status.images or () for name in image.names or ()}

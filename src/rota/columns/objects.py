@@ -1,0 +1,296 @@
+"""The fields of pods, nodes and their neighbours that placement reads, as typed views.
+
+A view is read from plain JSON data; what it does not name is dropped, which keeps a large cluster small in memory.
+Attribute names are the wire's, so the library's full models may stand in for these views wherever they are read.
+Types are checked deeper than the models do (values of label maps, for one), because a wrong type inside a column would
+surface far from its cause. A mismatch is a `MalformedObjectError` that names the path.
+"""
+
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+# ruff: noqa: N815 - attribute names are the wire's, see above
+
+T = TypeVar("T")
+
+#: A quantity as it stands in JSON.
+Amount = str | int | float
+Amounts = dict[str, Amount]
+Labels = dict[str, str]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+
+
+class MalformedObjectError(ValueError):
+    """An object does not have the shape that its kind prescribes; the message names the field to mend."""
+
+    def __init__(self, path: str, message: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {message}")
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A read-only excerpt of a wire object."""
+
+
+class OwnerReference(View, frozen=True):
+    """Who made this object."""
+
+    kind: str
+    name: str
+    apiVersion: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class ObjectMeta(View, frozen=True):
+    """Identity, labels and owners."""
+
+    name: str
+    namespace: str | None = None
+    uid: str | None = None
+    labels: Labels | None = None
+    annotations: Labels | None = None
+    ownerReferences: list[OwnerReference] | None = None
+    deletionTimestamp: str | None = None
+    creationTimestamp: str | None = None
+
+
+class LabelSelectorRequirement(View, frozen=True):
+    """A test of one label of a pod."""
+
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class LabelSelector(View, frozen=True):
+    """Tests of labels that must all hold."""
+
+    matchLabels: Labels | None = None
+    matchExpressions: list[LabelSelectorRequirement] | None = None
+
+
+class NodeSelectorRequirement(View, frozen=True):
+    """A test of one label or field of a node."""
+
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class NodeSelectorTerm(View, frozen=True):
+    """Tests of a node that must all hold."""
+
+    matchExpressions: list[NodeSelectorRequirement] | None = None
+    matchFields: list[NodeSelectorRequirement] | None = None
+
+
+class NodeSelector(View, frozen=True):
+    """Terms of which one must hold."""
+
+    nodeSelectorTerms: list[NodeSelectorTerm]
+
+
+class PreferredSchedulingTerm(View, frozen=True):
+    """A term and what it is worth."""
+
+    weight: int
+    preference: NodeSelectorTerm
+
+
+class NodeAffinity(View, frozen=True):
+    """Which nodes are required, and which are liked."""
+
+    requiredDuringSchedulingIgnoredDuringExecution: NodeSelector | None = None
+    preferredDuringSchedulingIgnoredDuringExecution: list[PreferredSchedulingTerm] | None = None
+
+
+class PodAffinityTerm(View, frozen=True):
+    """Pods to be near to, or far from, and how near is measured."""
+
+    topologyKey: str
+    labelSelector: LabelSelector | None = None
+    matchLabelKeys: list[str] | None = None
+    mismatchLabelKeys: list[str] | None = None
+    namespaceSelector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+
+
+class WeightedPodAffinityTerm(View, frozen=True):
+    """A term and what it is worth."""
+
+    weight: int
+    podAffinityTerm: PodAffinityTerm
+
+
+class PodAffinity(View, frozen=True):
+    """Affinity, or anti-affinity, to other pods."""
+
+    requiredDuringSchedulingIgnoredDuringExecution: list[PodAffinityTerm] | None = None
+    preferredDuringSchedulingIgnoredDuringExecution: list[WeightedPodAffinityTerm] | None = None
+
+
+class Affinity(View, frozen=True):
+    """All affinities of a pod."""
+
+    nodeAffinity: NodeAffinity | None = None
+    podAffinity: PodAffinity | None = None
+    podAntiAffinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(View, frozen=True):
+    """How evenly matching pods are to lie over the values of a node label."""
+
+    maxSkew: int
+    topologyKey: str
+    whenUnsatisfiable: str
+    labelSelector: LabelSelector | None = None
+    matchLabelKeys: list[str] | None = None
+    minDomains: int | None = None
+    nodeAffinityPolicy: str | None = None
+    nodeTaintsPolicy: str | None = None
+
+
+class Toleration(View, frozen=True):
+    """Taints that a pod puts up with."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+    tolerationSeconds: int | None = None
+
+
+class ContainerPort(View, frozen=True):
+    """A port of a container; only host ports matter here."""
+
+    containerPort: int = 0
+    hostPort: Port | None = None
+    hostIP: str | None = None
+    protocol: str | None = None
+
+
+class ResourceRequirements(View, frozen=True):
+    """What a container, or a whole pod, asks for."""
+
+    requests: Amounts | None = None
+    limits: Amounts | None = None
+
+
+class Container(View, frozen=True):
+    """A container, as far as placement cares."""
+
+    name: str = ""
+    image: str | None = None
+    ports: list[ContainerPort] | None = None
+    resources: ResourceRequirements | None = None
+    restartPolicy: str | None = None
+
+
+class PodSchedulingGate(View, frozen=True):
+    """Something that must happen before the pod is considered."""
+
+    name: str
+
+
+class PodSpec(View, frozen=True):
+    """What a pod wants."""
+
+    containers: list[Container]
+    initContainers: list[Container] | None = None
+    nodeName: str | None = None
+    nodeSelector: Labels | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    topologySpreadConstraints: list[TopologySpreadConstraint] | None = None
+    overhead: Amounts | None = None
+    resources: ResourceRequirements | None = None
+    priority: int | None = None
+    preemptionPolicy: str | None = None
+    schedulerName: str | None = None
+    schedulingGates: list[PodSchedulingGate] | None = None
+    hostNetwork: bool | None = None
+    volumes: list[dict[str, Any]] | None = None
+
+
+class PodCondition(View, frozen=True):
+    """A condition of a pod."""
+
+    type: str
+    status: str = ""
+    reason: str | None = None
+
+
+class ContainerStatus(View, frozen=True):
+    """What the node has set aside for a container (in-place resize)."""
+
+    name: str = ""
+    allocatedResources: Amounts | None = None
+    resources: ResourceRequirements | None = None
+
+
+class PodStatus(View, frozen=True):
+    """How a pod is doing."""
+
+    phase: str | None = None
+    startTime: str | None = None
+    nominatedNodeName: str | None = None
+    conditions: list[PodCondition] | None = None
+    containerStatuses: list[ContainerStatus] | None = None
+    initContainerStatuses: list[ContainerStatus] | None = None
+
+
+class Pod(View, frozen=True):
+    """A pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec
+    status: PodStatus = PodStatus()
+
+
+class Taint(View, frozen=True):
+    """What keeps pods away from a node."""
+
+    key: str
+    effect: str
+    value: str | None = None
+
+
+class NodeSpec(View, frozen=True):
+    """What an administrator wants of a node."""
+
+    taints: list[Taint] | None = None
+    unschedulable: bool | None = None
+
+
+class ContainerImage(View, frozen=True):
+    """An image that a node holds."""
+
+    names: list[str] | None = None
+    sizeBytes: int | None = None
+
+
+class NodeStatus(View, frozen=True):
+    """What a node offers."""
+
+    allocatable: Amounts | None = None
+    capacity: Amounts | None = None
+    images: list[ContainerImage] | None = None
+
+
+class Node(View, frozen=True):
+    """A node."""
+
+    metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+def read(document: object, kind: type[T], *, path: str = "$") -> T:
+    """Read a view from plain JSON data."""
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `")
+        raise MalformedObjectError(path + where.rstrip("`").removeprefix("$"), message) from None

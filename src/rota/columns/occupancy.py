@@ -1,0 +1,75 @@
+"""Host ports and images by node: sparse, because most nodes hold few of either.
+
+Both are looked up by what a pod wants, so each is an index from the thing to the rows that have it.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from rota.columns.pods import HostPort
+
+
+class HostPorts:
+    """Which rows have a host port taken, and on which addresses."""
+
+    __slots__ = ("_taken",)
+
+    def __init__(self) -> None:
+        #: (protocol, port) -> row -> address -> number of pods; no empty entries.
+        self._taken: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
+
+    def add(self, ports: Iterable[HostPort], row: int) -> None:
+        """Count the ports of one pod in."""
+        for port in ports:
+            addresses = self._taken.setdefault((port.protocol, port.port), {}).setdefault(row, {})
+            addresses[port.ip] = addresses.get(port.ip, 0) + 1
+
+    def remove(self, ports: Iterable[HostPort], row: int) -> None:
+        """Count the ports of one pod out."""
+        for port in ports:
+            rows = self._taken[port.protocol, port.port]
+            addresses = rows[row]
+            addresses[port.ip] -= 1
+            if not addresses[port.ip]:
+                del addresses[port.ip]
+            if not addresses:
+                del rows[row]
+            if not rows:
+                del self._taken[port.protocol, port.port]
+
+    def taken(self, protocol: str, port: int) -> Mapping[int, Mapping[str, int]]:
+        """Give the addresses on which a port is taken, by row."""
+        return self._taken.get((protocol, port), {})
+
+
+class Images:
+    """Which rows hold an image, and how large it is there."""
+
+    __slots__ = ("_by_row", "_rows", "version")
+
+    def __init__(self) -> None:
+        self._by_row: dict[int, Mapping[str, int]] = {}
+        self._rows: dict[str, dict[int, int]] = {}
+        #: Counts the changes.
+        self.version = 0
+
+    def set(self, row: int, sizes: Mapping[str, int]) -> None:
+        """Bring a row up to date."""
+        old = self._by_row.pop(row, {})
+        if old == sizes:
+            if sizes:
+                self._by_row[row] = sizes
+            return
+        self.version += 1
+        for name in old:
+            rows = self._rows[name]
+            del rows[row]
+            if not rows:
+                del self._rows[name]
+        for name, size in sizes.items():
+            self._rows.setdefault(name, {})[row] = size
+        if sizes:
+            self._by_row[row] = sizes
+
+    def holders(self, name: str) -> Mapping[int, int]:
+        """Give the size of an image by row, for the rows that hold it."""
+        return self._rows.get(name, {})

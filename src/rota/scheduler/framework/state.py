@@ -1,0 +1,62 @@
+"""The memory of one scheduling attempt: what a plugin works out early and needs again later.
+
+A plugin writes under its own keys (its name, or name plus a suffix). Values that change during an attempt (counts
+that AddPod and RemovePod adjust) offer `clone`; all others are shared between the copies that what-if questions use.
+The state of pods that no plugin can tell apart is kept from one attempt to the next, see `points.Signed`.
+"""
+
+from typing import Protocol, TypeVar, cast, runtime_checkable
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class Cloneable(Protocol):
+    """A value that must not be shared between an attempt and its what-if copies."""
+
+    def clone(self) -> "Cloneable":
+        """Give an independent copy."""
+
+
+class CycleState:
+    """Values of one attempt by key, plus which plugins asked to be left out of it."""
+
+    __slots__ = ("_values", "skip_filter", "skip_score")
+
+    def __init__(self) -> None:
+        self._values: dict[str, object] = {}
+        #: Plugins whose Filter, AddPod and RemovePod are left out of this attempt.
+        self.skip_filter: set[str] = set()
+        #: Plugins whose Score is left out of this attempt.
+        self.skip_score: set[str] = set()
+
+    def write(self, key: str, value: object) -> None:
+        """Remember a value for the rest of the attempt."""
+        self._values[key] = value
+
+    def read(self, key: str, kind: type[T]) -> T:
+        """Give back what was written; a missing key means that the plugin's earlier point did not run."""
+        try:
+            return cast("T", self._values[key])
+        except KeyError:
+            raise LookupError(
+                f"no {kind.__name__} under {key!r}: was the plugin's PreFilter or PreScore run?"
+            ) from None
+
+    def find(self, key: str, kind: type[T]) -> T | None:
+        """Give back what was written, or None."""
+        return cast("T | None", self._values.get(key))
+
+    def delete(self, key: str) -> None:
+        """Forget a value; forgetting twice is fine."""
+        self._values.pop(key, None)
+
+    def clone(self) -> "CycleState":
+        """Copy for a what-if question: changes to the copy do not reach the original."""
+        copy = CycleState()
+        copy._values = {
+            key: value.clone() if isinstance(value, Cloneable) else value for key, value in self._values.items()
+        }
+        copy.skip_filter = set(self.skip_filter)
+        copy.skip_score = set(self.skip_score)
+        return copy
