@@ -1,0 +1,109 @@
+"""The whole way of a configuration: text, wire structs, rules, profiles.
+
+What comes out is what a scheduler needs and nothing of what the file looked like. Extenders change two things
+on the way, as in kube-scheduler: those that may fail move behind the others, and resources that one of them
+asks the scheduler to ignore become the ignored resources of NodeResourcesFit in every profile.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import msgspec
+
+from rota.scheduler.config import documents, profiles, validation
+from rota.scheduler.config.args import NodeResourcesFitArgs
+from rota.scheduler.config.catalogue import Catalogue
+from rota.scheduler.config.faults import ConfigurationError, Fault
+from rota.scheduler.config.points import ExtensionPoint
+from rota.scheduler.config.profiles import Profile
+from rota.scheduler.config.wire import API_VERSION, KIND, Extender, KubeSchedulerConfiguration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """A scheduler's settings, checked; `settings` holds the plain ones (backoff, leader election...)."""
+
+    settings: KubeSchedulerConfiguration
+    #: By schedulerName, in the order of the file.
+    profiles: Mapping[str, Profile]
+    #: In the order in which they are called.
+    extenders: tuple[Extender, ...] = ()
+
+    @property
+    def first(self) -> Profile:
+        """Give the profile that stands first in the file."""
+        return next(iter(self.profiles.values()))
+
+
+def read(document: object) -> KubeSchedulerConfiguration:
+    """Turn a parsed document into wire structs; unknown fields and wrong types are refused by path."""
+    if not isinstance(document, dict):
+        raise ConfigurationError([Fault("", f"expected a {KIND}, got {type(document).__name__}")])
+    version, kind = document.get("apiVersion"), document.get("kind")
+    if (version, kind) != (API_VERSION, KIND):
+        # The fields of another kind or version would all look unknown, which would hide the one true fault.
+        expected = f"must be a {KIND} of {API_VERSION}"
+        raise ConfigurationError([Fault("apiVersion" if version != API_VERSION else "kind", expected)])
+    return documents.convert(document, KubeSchedulerConfiguration)
+
+
+def resolve(settings: KubeSchedulerConfiguration, catalogue: Catalogue) -> Configuration:
+    """Check the settings and work out every profile; all faults come in one `ConfigurationError`."""
+    faults = list(validation.faults(settings))
+    resolved: list[Profile] = []
+    for path, profile in documents.indexed("profiles", settings.profiles):
+        try:
+            share = settings.percentage_of_nodes_to_score
+            resolved.append(profiles.resolve(profile, catalogue, path=path, percentage_of_nodes_to_score=share))
+        except ConfigurationError as error:
+            faults += error.faults
+    faults += _queue_sort_faults(resolved) if not faults else []
+    if faults:
+        raise ConfigurationError(faults)
+    ignored = [
+        resource.name
+        for extender in settings.extenders
+        for resource in extender.managed_resources
+        if resource.ignored_by_scheduler
+    ]
+    return Configuration(
+        settings=settings,
+        profiles=MappingProxyType({each.scheduler_name: _ignoring(each, ignored) for each in resolved}),
+        extenders=tuple(sorted(settings.extenders, key=lambda extender: extender.ignorable)),
+    )
+
+
+def load(text: str | bytes, catalogue: Catalogue) -> Configuration:
+    """Read a configuration file's text (YAML or JSON) and resolve it."""
+    return resolve(read(documents.parse(text)), catalogue)
+
+
+def default(catalogue: Catalogue) -> Configuration:
+    """Give the configuration of a scheduler that was given no file."""
+    return resolve(KubeSchedulerConfiguration(api_version=API_VERSION, kind=KIND), catalogue)
+
+
+def _ignoring(profile: Profile, resources: list[str]) -> Profile:
+    fit = profile.args.get("NodeResourcesFit")
+    if not resources or not isinstance(fit, NodeResourcesFitArgs):
+        return profile
+    overwritten = msgspec.structs.replace(fit, ignored_resources=tuple(resources))
+    return replace(profile, args=MappingProxyType({**profile.args, "NodeResourcesFit": overwritten}))
+
+
+def _queue_sort_faults(resolved: list[Profile]) -> list[Fault]:
+    """All profiles feed one queue, so all must sort it alike."""
+
+    def sorting(profile: Profile) -> tuple[str, object]:
+        (name,) = profile.plugins[ExtensionPoint.QUEUE_SORT]
+        return name, profile.args.get(name)
+
+    return [
+        Fault(
+            f"profiles[{position}].plugins.queueSort",
+            f"must be the same plugin with the same arguments as in profiles[0] ({sorting(resolved[0])[0]})",
+        )
+        for position, profile in enumerate(resolved)
+        if sorting(profile) != sorting(resolved[0])
+    ]
