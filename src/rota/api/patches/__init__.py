@@ -1,0 +1,13 @@
+"""Patches: the four ways in which Kubernetes clients change an object, as pure functions over plain JSON values.
+
+- `merge`: JSON merge patch (RFC 7386), `apply(target, patch)` and `diff(before, after)`
+- `json_patch`: JSON patch (RFC 6902), `apply(document, operations)` with limits against abuse
+- `strategic`: strategic merge patch, `apply(original, patch, schema)` with the directives kubectl sends
+- `apply`: server-side apply, `apply(live, config, ...)`, and `update(live, new, ...)` for every other write
+- `schemas`, `structural`: the facts about built-in and custom kinds that the last two need: `schemas.for_kind`
+- `errors`: what can go wrong, one class for each wire answer
+
+Below them: `ownership` (the rules of server-side apply), `managed` (managedFields), `fieldsets` and `field_paths` (who
+owns what), `typed` and `validation` (values seen through a schema), `json_values`. Nothing here does I/O, reads a clock
+or changes its arguments; results share nothing with them.
+"""

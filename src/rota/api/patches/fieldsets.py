@@ -1,0 +1,120 @@
+"""Sets of fields: who owns what.
+
+A field set is a frozenset of paths, so union, intersection and difference are Python's own. A path in the set owns
+exactly that field, not what lies below it: owning `.spec` is the right to remove it, owning `.spec.replicas` is the
+right to its value. On the wire a set is a tree (FieldsV1) in which `.` marks an inner node that is itself a member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from rota.api.patches import field_paths
+from rota.api.patches.errors import MalformedPatch
+from rota.api.patches.field_paths import FIELD, KEY, Path, PathElement
+from rota.api.patches.json_values import Json, JsonObject
+from rota.api.patches.schemas import TypeSchema
+
+FieldSet: TypeAlias = frozenset[Path]
+
+EMPTY: FieldSet = frozenset()
+
+
+def from_wire(fields_v1: Json) -> FieldSet:
+    """The set that a FieldsV1 tree stands for."""
+    if fields_v1 is None:
+        return EMPTY
+    paths: set[Path] = set()
+    _collect(fields_v1, (), paths)
+    return frozenset(paths)
+
+
+def _collect(tree: Json, prefix: Path, paths: set[Path]) -> None:
+    if not isinstance(tree, dict):
+        raise MalformedPatch(f"managedFields: expected an object below {field_paths.text(prefix) or 'fieldsV1'}")
+    for wire, subtree in tree.items():
+        if wire == ".":
+            continue
+        element = field_paths.parse(wire)
+        if element is None:
+            continue
+        here = (*prefix, element)
+        before = len(paths)
+        _collect(subtree, here, paths)
+        # A node without members below it is a leaf and so itself a member.
+        if "." in subtree or len(paths) == before:
+            paths.add(here)
+
+
+def to_wire(fields: FieldSet) -> JsonObject:
+    """The FieldsV1 tree of a set, with its keys in the order in which Kubernetes writes them."""
+    return Tree.of(fields).to_wire()
+
+
+def in_order(fields: Iterable[Path]) -> list[Path]:
+    """The paths in the order in which Kubernetes lists them: a node's members first, then what lies below each."""
+    return sorted(fields, key=lambda path: [*((1, step) for step in path[:-1]), (0, path[-1])])
+
+
+def without_subtrees(fields: FieldSet, roots: FieldSet) -> FieldSet:
+    """The paths that are neither in `roots` nor below one of them."""
+    if not roots:
+        return fields
+    return frozenset(path for path in fields if not any(path[: depth + 1] in roots for depth in range(len(path))))
+
+
+def with_named_parents(fields: FieldSet, schema: TypeSchema) -> FieldSet:
+    """The set plus every declared field that has a member below it.
+
+    Appliers own leaves; a struct such as `.spec.strategy` is nobody's. Removing items needs to know that the struct
+    goes when all its leaves go.
+    """
+    parents = set()
+    for path in fields:
+        node: TypeSchema | None = schema
+        for depth, step in enumerate(path[:-1]):
+            if node is None:
+                break
+            shape, node = node, None
+            if step.kind == FIELD and shape.map is not None:
+                if step.content in shape.map.fields:
+                    parents.add(path[: depth + 1])
+                    node = shape.map.fields[step.content].type
+                else:
+                    node = shape.map.element
+            elif step.kind == KEY and shape.items is not None:
+                node = shape.items.element
+    return fields | parents
+
+
+class Tree:
+    """A set as nested nodes, for walking it beside a value: members end here, children lead further down."""
+
+    __slots__ = ("children", "members")
+
+    def __init__(self) -> None:
+        self.members: set[PathElement] = set()
+        self.children: dict[PathElement, Tree] = {}
+
+    @classmethod
+    def of(cls, fields: Iterable[Path]) -> Tree:
+        """The tree of a set."""
+        root = cls()
+        for path in fields:
+            node = root
+            for step in path[:-1]:
+                node = node.children.setdefault(step, cls())
+            node.members.add(path[-1])
+        return root
+
+    def to_wire(self) -> JsonObject:
+        """The tree as FieldsV1."""
+        tree: JsonObject = {}
+        for step in sorted(self.members | self.children.keys()):
+            below = self.children.get(step)
+            node: JsonObject = {".": {}} if below is not None and step in self.members else {}
+            if below is not None:
+                node.update(below.to_wire())
+            tree[step.wire()] = node
+        return tree

@@ -1,0 +1,244 @@
+"""Who owns what after a change: the rules of server-side apply, without the wire around them.
+
+Pure functions over an object, its next state and `ManagedFields`. Three rules make it all: an applier owns what its
+configuration sets; whoever changes a value takes it from its owners (an applier must force that); and what an applier
+stops setting disappears unless somebody else owns it. `rota.api.patches.apply` wraps these into the two operations
+that the API server calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from rota.api.patches import fieldsets, typed
+from rota.api.patches.errors import ApplyConflict, Conflict
+from rota.api.patches.field_paths import FIELD, Path, text
+from rota.api.patches.fieldsets import EMPTY, FieldSet
+from rota.api.patches.json_values import Json, JsonObject
+from rota.api.patches.managed import ManagedFields, Manager, Ownership
+from rota.api.patches.schemas import DEDUCED, TypeSchema
+
+
+def only_rename(obj: JsonObject, api_version: str) -> JsonObject:
+    """The conversion of kinds whose versions differ in name only."""
+    return {**obj, "apiVersion": api_version}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """The versions in which one kind is served: their schemas, and how an object moves between them."""
+
+    schemas: Mapping[str, TypeSchema]
+    convert: Callable[[JsonObject, str], JsonObject] = only_rename
+
+    def at(self, obj: JsonObject, api_version: str) -> JsonObject | None:
+        """The object in another version; None if that version is not served (any more)."""
+        if obj.get("apiVersion") == api_version:
+            return obj
+        return self.convert(obj, api_version) if api_version in self.schemas else None
+
+    def schema(self, api_version: str) -> TypeSchema:
+        """The schema of one version; deduced from the values where there is none."""
+        return self.schemas.get(api_version, DEDUCED)
+
+
+class OwnershipConflict(Exception):
+    """Others own what the configuration changes; carries their fields."""
+
+    def __init__(self, fields: Mapping[Manager, FieldSet]) -> None:
+        super().__init__("fields are owned by other managers")
+        self.fields = fields
+
+    def without(self, allowed: FieldSet) -> OwnershipConflict:
+        """The conflict that is left when some fields do not count."""
+        left = {manager: fields - allowed for manager, fields in self.fields.items()}
+        return OwnershipConflict({manager: fields for manager, fields in left.items() if fields})
+
+    def for_users(self) -> ApplyConflict:
+        """The same as an answer to the request."""
+        managers = sorted(self.fields, key=lambda manager: manager.order)
+        return ApplyConflict(
+            [
+                Conflict(manager=str(manager), field=text(path))
+                for manager in managers
+                for path in fieldsets.in_order(self.fields[manager])
+            ]
+        )
+
+
+def applied(
+    live: JsonObject,
+    config: JsonObject,
+    *,
+    managed: ManagedFields,
+    me: Manager,
+    versions: Versions,
+    force: bool,
+    reset: FieldSet,
+) -> tuple[JsonObject, ManagedFields]:
+    """The object with the configuration in it, and who then owns what; OwnershipConflict unless forced."""
+    version = config["apiVersion"]
+    schema = versions.schema(version)
+    managed = follow_schema(live, managed, versions)
+    merged = typed.merge(live, config, schema)
+    last = managed.get(me)
+    mine = fieldsets.without_subtrees(typed.fields_of(config, schema), reset)
+    managed[me] = Ownership(fields=mine, api_version=version, time=last.time if last else None)
+    pruned = _prune(merged, managed=managed, version=version, last=last, versions=versions)
+    managed, _ = changed(live, pruned, managed=managed, me=me, versions=versions, force=force, reset=reset)
+    return _without_emptied(pruned, merged), managed
+
+
+def changed(
+    old: JsonObject,
+    new: JsonObject,
+    *,
+    managed: ManagedFields,
+    me: Manager | None,
+    versions: Versions,
+    force: bool,
+    reset: FieldSet,
+) -> tuple[ManagedFields, typed.Comparison]:
+    """Take what changed from everybody but `me`; returns the owners and what changed, in the new object's version."""
+    version = new["apiVersion"]
+    comparisons = {version: _compare(old, new, schema=versions.schema(version), reset=reset)}
+    kept: ManagedFields = {}
+    conflicts: dict[Manager, FieldSet] = {}
+    for manager, own in managed.items():
+        if manager == me:
+            kept[manager] = own
+            continue
+        if own.api_version not in comparisons:
+            before, after = versions.at(old, own.api_version), versions.at(new, own.api_version)
+            if before is None or after is None:
+                continue
+            comparisons[own.api_version] = _compare(before, after, schema=versions.schema(own.api_version), reset=reset)
+        difference = comparisons[own.api_version]
+        taken = own.fields & (difference.modified | difference.added)
+        if taken:
+            conflicts[manager] = taken
+        kept[manager] = replace(own, fields=own.fields - taken - difference.removed)
+    if conflicts and not force:
+        raise OwnershipConflict(conflicts)
+    return {manager: own for manager, own in kept.items() if own.fields}, comparisons[version]
+
+
+def _compare(old: JsonObject, new: JsonObject, *, schema: TypeSchema, reset: FieldSet) -> typed.Comparison:
+    found = typed.compare(completed(old, schema), completed(new, schema), schema)
+    if not reset:
+        return found
+    return typed.Comparison(
+        removed=fieldsets.without_subtrees(found.removed, reset),
+        modified=fieldsets.without_subtrees(found.modified, reset),
+        added=fieldsets.without_subtrees(found.added, reset),
+    )
+
+
+def completed(value: Json, schema: TypeSchema) -> Json:
+    """The value with the empty structs that Kubernetes' types always carry.
+
+    Kubernetes compares such structs as present on both sides, so nobody comes to own `.spec` or `.status` itself by
+    creating an object. Comparing plain JSON would say otherwise.
+    """
+    if isinstance(value, list):
+        if schema.items is None or schema.items.relation == "atomic":
+            return value
+        element = schema.items.element
+        return [completed(item, element) for item in value]
+    if not isinstance(value, dict) or schema.map is None or schema.map.atomic:
+        return value
+    shape = schema.map
+    whole = {name: completed(item, shape.child(name)) for name, item in value.items()}
+    for name, empty in shape.present.items():
+        if name not in whole:
+            whole[name] = completed(empty, shape.child(name))
+    return whole
+
+
+def _prune(
+    merged: Json, *, managed: ManagedFields, version: str, last: Ownership | None, versions: Versions
+) -> JsonObject:
+    """Drop what the applier set last time and does not set now, except what somebody owns or nobody ever applied."""
+    if last is None or not last.fields:
+        return merged  # type: ignore[no-any-return] # a merged object is an object
+    at_last = versions.at(merged, last.api_version)
+    if at_last is None:
+        return merged  # type: ignore[no-any-return]
+    schema = versions.schema(last.api_version)
+    lately = fieldsets.with_named_parents(last.fields, schema)
+    pruned = typed.remove(at_last, lately, schema)
+    pruned = _add_back_owned(at_last, pruned, managed=managed, version=last.api_version, versions=versions)
+    pruned_then = versions.at(pruned, last.api_version)
+    assert pruned_then is not None, "the version was served a moment ago"
+    gone = _all_fields(at_last, schema) - _all_fields(pruned_then, schema)
+    result = versions.at(typed.remove(at_last, gone & lately, schema), version)
+    assert result is not None, "the applied version is served"
+    return result
+
+
+def _add_back_owned(
+    merged: JsonObject, pruned: JsonObject, *, managed: ManagedFields, version: str, versions: Versions
+) -> JsonObject:
+    """What was pruned but has an owner, version by version, the pruned object's own version first."""
+    owned: dict[str, FieldSet] = {}
+    for own in managed.values():
+        owned[own.api_version] = owned.get(own.api_version, EMPTY) | own.fields
+    for owned_version in sorted(owned, key=lambda candidate: (candidate != version, candidate)):
+        merged_then, pruned_then = versions.at(merged, owned_version), versions.at(pruned, owned_version)
+        if merged_then is None or pruned_then is None:
+            continue
+        merged = merged_then
+        schema = versions.schema(owned_version)
+        kept = _all_fields(pruned_then, schema) | fieldsets.with_named_parents(owned[owned_version], schema)
+        pruned = typed.remove(merged, _all_fields(merged, schema) - kept, schema)
+    return pruned
+
+
+def _all_fields(obj: JsonObject, schema: TypeSchema) -> FieldSet:
+    return fieldsets.with_named_parents(typed.fields_of(obj, schema), schema)
+
+
+def _without_emptied(pruned: Json, merged: Json) -> Json:
+    """Drop the nulls that stand where pruning emptied a map or list; nulls from the configuration stay."""
+    if isinstance(pruned, dict) and isinstance(merged, dict):
+        return {
+            name: _without_emptied(item, merged.get(name))
+            for name, item in pruned.items()
+            if item is not None or merged.get(name) is None
+        }
+    return pruned
+
+
+def follow_schema(live: JsonObject, managed: ManagedFields, versions: Versions) -> ManagedFields:
+    """Adjust owners to a schema that since declared a list or map atomic: they own it whole, and nothing inside it."""
+    followed: ManagedFields = {}
+    for manager, own in managed.items():
+        if versions.at(live, own.api_version) is None:
+            continue
+        whole = _now_atomic(own.fields, versions.schema(own.api_version))
+        followed[manager] = replace(own, fields=fieldsets.without_subtrees(own.fields, whole) | whole)
+    return followed
+
+
+def _now_atomic(fields: FieldSet, schema: TypeSchema) -> FieldSet:
+    whole: set[Path] = set()
+    for path in fields:
+        node = schema
+        for depth, step in enumerate(path):
+            if depth and _is_atomic(node):
+                whole.add(path[:depth])
+                break
+            if step.kind == FIELD and node.map is not None:
+                node = node.map.child(step.content)
+            elif node.items is not None:
+                node = node.items.element
+            else:
+                break
+    return frozenset(whole)
+
+
+def _is_atomic(schema: TypeSchema) -> bool:
+    if schema.map is not None:
+        return schema.map.atomic
+    return schema.scalar is None and schema.items is not None and schema.items.relation == "atomic"
