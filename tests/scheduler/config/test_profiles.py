@@ -2,27 +2,28 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from rota.scheduler.config import catalogue, documents, profiles, stock
+from rota.scheduler.config import documents, profiles, specs, stock
 from rota.scheduler.config.args import NodeResourcesFitArgs
-from rota.scheduler.config.catalogue import Catalogue, PluginSpec
 from rota.scheduler.config.faults import ConfigurationError
-from rota.scheduler.config.points import ExtensionPoint as Point
-from rota.scheduler.config.profiles import Profile
+from rota.scheduler.config.specs import PluginSpec, PluginSpecs
 from rota.scheduler.config.wire import KubeSchedulerProfile, PluginRef, PluginSet, WireStruct
+from rota.scheduler.framework.points import ExtensionPoint as Point
+from rota.scheduler.framework.registry import NoArgs, ProfileSpec
 
 
 class TunedArgs(WireStruct, frozen=True):
     factor: int = 2
 
 
-def spec(name: str, *points: Point, args: type[object] | None = None) -> PluginSpec:
+def spec(name: str, *points: Point, args: type[msgspec.Struct] = NoArgs) -> PluginSpec:
     return PluginSpec(name=name, points=frozenset(points), args=args)
 
 
 #: A small world: one plugin for everything, and some for scores only.
-WORLD: Catalogue = {
+WORLD: PluginSpecs = {
     plugin.name: plugin
     for plugin in (
         spec("Sort", Point.QUEUE_SORT),
@@ -41,7 +42,7 @@ WORLD: Catalogue = {
 BASICS = (PluginRef(name="Sort"), PluginRef(name="Binder"))
 
 
-def profile(*defaults: PluginRef | str, config: list[dict[str, Any]] | None = None, **sections: Any) -> Profile:
+def profile(*defaults: PluginRef | str, config: list[dict[str, Any]] | None = None, **sections: Any) -> ProfileSpec:
     """Resolve a profile over `defaults` (plus what every profile needs); sections are camelCase."""
     wire = documents.convert({"plugins": sections, "pluginConfig": config or []}, KubeSchedulerProfile)
     refs = tuple(ref if isinstance(ref, PluginRef) else PluginRef(name=ref) for ref in defaults)
@@ -52,12 +53,12 @@ def names(*plugins: str | tuple[str, int]) -> list[dict[str, Any]]:
     return [{"name": p} if isinstance(p, str) else {"name": p[0], "weight": p[1]} for p in plugins]
 
 
-def at(resolved: Profile, point: Point) -> tuple[str, ...]:
-    return resolved.plugins[point]
+def at(resolved: ProfileSpec, point: Point) -> tuple[str, ...]:
+    return tuple(plugin.name for plugin in resolved.points[point])
 
 
-def weights(resolved: Profile, point: Point = Point.SCORE) -> dict[str, int]:
-    return dict(resolved.score_weights if point is Point.SCORE else resolved.placement_score_weights)
+def weights(resolved: ProfileSpec, point: Point = Point.SCORE) -> dict[str, int]:
+    return {plugin.name: plugin.weight for plugin in resolved.points[point]}
 
 
 def refusal(*defaults: str, config: list[dict[str, Any]] | None = None, **sections: Any) -> list[str]:
@@ -76,7 +77,7 @@ def test_a_default_plugin_runs_at_every_point_that_it_implements() -> None:
 
 
 def test_every_extension_point_is_listed_even_when_empty() -> None:
-    assert set(profile().plugins) == set(Point)
+    assert set(profile().points) == set(Point)
 
 
 def test_a_plugin_can_be_switched_off_at_one_point() -> None:
@@ -302,7 +303,7 @@ ARGS = "profiles[0].pluginConfig[0]"
         ),
         (
             [{"name": "Who"}],
-            f'{ARGS}.name: there is no plugin "Who"; {catalogue.REMEDY}',
+            f'{ARGS}.name: there is no plugin "Who"; {specs.REMEDY}',
         ),
         (
             [{"name": "EBSLimits"}],

@@ -7,17 +7,18 @@ import yaml
 
 from rota.scheduler.config import args, resolution, stock
 from rota.scheduler.config.args import NodeResourcesFitArgs
-from rota.scheduler.config.catalogue import Catalogue, PluginSpec
 from rota.scheduler.config.faults import ConfigurationError
-from rota.scheduler.config.points import ExtensionPoint as Point
 from rota.scheduler.config.resolution import Configuration
+from rota.scheduler.config.specs import PluginSpec, PluginSpecs
+from rota.scheduler.framework.points import ExtensionPoint as Point
+from rota.scheduler.framework.registry import NoArgs
 
 POINTS = {"PrioritySort": Point.QUEUE_SORT, "DefaultBinder": Point.BIND, "SchedulingGates": Point.PRE_ENQUEUE}
 
 #: Every stock plugin by name; which points most of them implement does not matter here.
-STOCK: Catalogue = {
+STOCK: PluginSpecs = {
     ref.name: PluginSpec(
-        name=ref.name, points=frozenset({POINTS.get(ref.name, Point.FILTER)}), args=args.UPSTREAM.get(ref.name)
+        name=ref.name, points=frozenset({POINTS.get(ref.name, Point.FILTER)}), args=args.UPSTREAM.get(ref.name, NoArgs)
     )
     for ref in stock.DEFAULT_PLUGINS
 } | {"OtherSort": PluginSpec(name="OtherSort", points=frozenset({Point.QUEUE_SORT}))}
@@ -38,7 +39,9 @@ def test_an_empty_configuration_is_the_stock_one() -> None:
     config = load()
     assert config == resolution.default(STOCK)
     assert list(config.profiles) == ["default-scheduler"]
-    assert set(config.first.names()) == {ref.name for ref in stock.DEFAULT_PLUGINS}
+    assert {plugin.name for enabled in config.first.points.values() for plugin in enabled} == {
+        ref.name for ref in stock.DEFAULT_PLUGINS
+    }
     settings = config.settings
     assert settings.parallelism == 16
     assert (settings.pod_initial_backoff_seconds, settings.pod_max_backoff_seconds) == (1, 10)
@@ -135,7 +138,7 @@ def sorting(name: str, plugin: str) -> dict[str, Any]:
 
 def test_profiles_may_share_another_queue_sort() -> None:
     config = load(profiles=[sorting("a", "OtherSort"), sorting("b", "OtherSort")])
-    assert config.first.plugins[Point.QUEUE_SORT] == ("OtherSort",)
+    assert [plugin.name for plugin in config.first.points[Point.QUEUE_SORT]] == ["OtherSort"]
 
 
 def extender(**fields: Any) -> dict[str, Any]:

@@ -10,86 +10,62 @@ enables. The weight given at the point beats that of multiPoint.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import msgspec
+
 from rota.scheduler.config import documents, stock
-from rota.scheduler.config.catalogue import (
-    Catalogue,
+from rota.scheduler.config.faults import ConfigurationError, Fault
+from rota.scheduler.config.specs import (
+    PluginSpecs,
     enabling_faults,
     naming_faults,
     read_args,
 )
-from rota.scheduler.config.faults import ConfigurationError, Fault
-from rota.scheduler.config.points import ExtensionPoint
 from rota.scheduler.config.wire import KubeSchedulerProfile, PluginRef, PluginSet
+from rota.scheduler.framework.points import ExtensionPoint
+from rota.scheduler.framework.registry import Enabled, NoArgs, ProfileSpec
 
 ALL = "*"
-WEIGHTED = (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """A profile with nothing left to decide: what runs where, in which order, weight and arguments."""
-
-    scheduler_name: str
-    #: 0 lets the scheduler adapt to the size of the cluster.
-    percentage_of_nodes_to_score: int = 0
-    #: Every extension point is a key; a point at which nothing runs has an empty tuple.
-    plugins: Mapping[ExtensionPoint, tuple[str, ...]]
-    #: The weight of each plugin at the score point, never 0.
-    score_weights: Mapping[str, int]
-    placement_score_weights: Mapping[str, int] = field(default_factory=dict)
-    #: The arguments of each plugin above that takes any, defaults filled in.
-    args: Mapping[str, object] = field(default_factory=dict)
-
-    def names(self) -> tuple[str, ...]:
-        """List the plugins that run anywhere, each once, in the order in which an attempt meets them."""
-        return tuple(dict.fromkeys(name for names in self.plugins.values() for name in names))
 
 
 def resolve(
     profile: KubeSchedulerProfile,
-    catalogue: Catalogue,
+    specs: PluginSpecs,
     *,
     path: str,
     percentage_of_nodes_to_score: int = 0,
     defaults: Sequence[PluginRef] = stock.DEFAULT_PLUGINS,
-) -> Profile:
+) -> ProfileSpec:
     """Work out one profile; raises `ConfigurationError` with everything that is wrong with it."""
-    faults = list(_section_faults(profile, catalogue, path=f"{path}.plugins"))
-    args: dict[str, object] = {}
+    faults = list(_section_faults(profile, specs, path=f"{path}.plugins"))
+    args: dict[str, msgspec.Struct] = {}
     try:
-        args = read_args(profile.plugin_config, catalogue, path=f"{path}.pluginConfig")
+        args = read_args(profile.plugin_config, specs, path=f"{path}.pluginConfig")
     except ConfigurationError as error:
         faults += error.faults
     if faults:
         raise ConfigurationError(faults)
 
-    sections = {name: _canonical(section, catalogue) for name, section in profile.plugins.sections().items()}
+    sections = {name: _canonical(section, specs) for name, section in profile.plugins.sections().items()}
     multi_point = merge(defaults, sections["multiPoint"])
-    plugins: dict[ExtensionPoint, tuple[str, ...]] = {}
-    weights: dict[ExtensionPoint, dict[str, int]] = {}
+    plugins: dict[ExtensionPoint, tuple[Enabled, ...]] = {}
     for point in ExtensionPoint:
         section = sections.get(point, PluginSet())
-        able = [ref for ref in multi_point if point in catalogue[ref.name].points]
-        plugins[point] = order(section, able)
-        if point in WEIGHTED:
-            given = {ref.name: ref.weight for ref in [*able, *section.enabled]}
-            weights[point] = {name: given[name] or 1 for name in plugins[point]}
+        able = [ref for ref in multi_point if point in specs[ref.name].points]
+        weights = {ref.name: ref.weight or 1 for ref in [*able, *section.enabled]}
+        plugins[point] = tuple(Enabled(name, weights[name]) for name in order(section, able))
     if faults := list(_count_faults(plugins, path=f"{path}.plugins")):
         raise ConfigurationError(faults)
 
-    running = dict.fromkeys(name for names in plugins.values() for name in names)
-    shapes = {name: shape for name in running if (shape := catalogue[name].args) is not None}
+    running = dict.fromkeys(each.name for enabled in plugins.values() for each in enabled)
+    shapes = {name: specs[name].args for name in running if specs[name].args is not NoArgs}
     own_percentage = profile.percentage_of_nodes_to_score
-    return Profile(
+    return ProfileSpec(
         scheduler_name=profile.scheduler_name or "",
-        percentage_of_nodes_to_score=percentage_of_nodes_to_score if own_percentage is None else own_percentage,
-        plugins=MappingProxyType(plugins),
-        score_weights=MappingProxyType(weights[ExtensionPoint.SCORE]),
-        placement_score_weights=MappingProxyType(weights[ExtensionPoint.PLACEMENT_SCORE]),
+        points=MappingProxyType(plugins),
         args=MappingProxyType({name: args.get(name) or shape() for name, shape in shapes.items()}),
+        percentage_of_nodes_to_score=percentage_of_nodes_to_score if own_percentage is None else own_percentage,
     )
 
 
@@ -114,11 +90,11 @@ def order(section: PluginSet, able: Sequence[PluginRef]) -> tuple[str, ...]:
     )
 
 
-def _canonical(section: PluginSet, catalogue: Catalogue) -> PluginSet:
+def _canonical(section: PluginSet, specs: PluginSpecs) -> PluginSet:
     """Replace the names that a file may use for a plugin by the plugin's own."""
 
     def own(ref: PluginRef) -> PluginRef:
-        spec = catalogue.get(ref.name)
+        spec = specs.get(ref.name)
         return ref if spec is None else PluginRef(name=spec.name, weight=ref.weight)
 
     return PluginSet(
@@ -127,12 +103,12 @@ def _canonical(section: PluginSet, catalogue: Catalogue) -> PluginSet:
     )
 
 
-def _section_faults(profile: KubeSchedulerProfile, catalogue: Catalogue, *, path: str) -> Iterator[Fault]:
+def _section_faults(profile: KubeSchedulerProfile, specs: PluginSpecs, *, path: str) -> Iterator[Fault]:
     for name, section in profile.plugins.sections().items():
         seen: set[str] = set()
         for place, ref in documents.indexed(f"{path}.{name}.enabled", section.enabled):
-            yield from enabling_faults(ref.name, catalogue, path=f"{place}.name")
-            if (spec := catalogue.get(ref.name)) is None:
+            yield from enabling_faults(ref.name, specs, path=f"{place}.name")
+            if (spec := specs.get(ref.name)) is None:
                 continue
             if name != "multiPoint" and name not in spec.points:
                 yield Fault(f"{place}.name", f'plugin "{spec.name}" does not implement {name}; enable it elsewhere')
@@ -141,16 +117,16 @@ def _section_faults(profile: KubeSchedulerProfile, catalogue: Catalogue, *, path
             seen.add(spec.name)
         for place, ref in documents.indexed(f"{path}.{name}.disabled", section.disabled):
             if ref.name != ALL:
-                yield from naming_faults(ref.name, catalogue, path=f"{place}.name")
+                yield from naming_faults(ref.name, specs, path=f"{place}.name")
 
 
-def _count_faults(plugins: Mapping[ExtensionPoint, tuple[str, ...]], *, path: str) -> Iterator[Fault]:
-    sorting = plugins[ExtensionPoint.QUEUE_SORT]
+def _count_faults(plugins: Mapping[ExtensionPoint, tuple[Enabled, ...]], *, path: str) -> Iterator[Fault]:
+    sorting = [each.name for each in plugins[ExtensionPoint.QUEUE_SORT]]
     if len(sorting) != 1:
         what = f"has {', '.join(sorting)}; disable all but one" if sorting else "has none; enable PrioritySort"
         yield Fault(f"{path}.queueSort", f"needs exactly one plugin and {what}")
     if not plugins[ExtensionPoint.BIND]:
         yield Fault(f"{path}.bind", "needs at least one plugin and has none; enable DefaultBinder")
-    generating = plugins[ExtensionPoint.PLACEMENT_GENERATE]
+    generating = [each.name for each in plugins[ExtensionPoint.PLACEMENT_GENERATE]]
     if len(generating) > 1:
         yield Fault(f"{path}.placementGenerate", f"takes at most one plugin and has {', '.join(generating)}")

@@ -13,11 +13,11 @@ import msgspec
 
 from rota.scheduler.config import documents, profiles, validation
 from rota.scheduler.config.args import NodeResourcesFitArgs
-from rota.scheduler.config.catalogue import Catalogue
 from rota.scheduler.config.faults import ConfigurationError, Fault
-from rota.scheduler.config.points import ExtensionPoint
-from rota.scheduler.config.profiles import Profile
+from rota.scheduler.config.specs import PluginSpecs
 from rota.scheduler.config.wire import API_VERSION, KIND, Extender, KubeSchedulerConfiguration
+from rota.scheduler.framework.points import ExtensionPoint
+from rota.scheduler.framework.registry import ProfileSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +26,12 @@ class Configuration:
 
     settings: KubeSchedulerConfiguration
     #: By schedulerName, in the order of the file.
-    profiles: Mapping[str, Profile]
+    profiles: Mapping[str, ProfileSpec]
     #: In the order in which they are called.
     extenders: tuple[Extender, ...] = ()
 
     @property
-    def first(self) -> Profile:
+    def first(self) -> ProfileSpec:
         """Give the profile that stands first in the file."""
         return next(iter(self.profiles.values()))
 
@@ -48,14 +48,14 @@ def read(document: object) -> KubeSchedulerConfiguration:
     return documents.convert(document, KubeSchedulerConfiguration)
 
 
-def resolve(settings: KubeSchedulerConfiguration, catalogue: Catalogue) -> Configuration:
+def resolve(settings: KubeSchedulerConfiguration, specs: PluginSpecs) -> Configuration:
     """Check the settings and work out every profile; all faults come in one `ConfigurationError`."""
     faults = list(validation.faults(settings))
-    resolved: list[Profile] = []
+    resolved: list[ProfileSpec] = []
     for path, profile in documents.indexed("profiles", settings.profiles):
         try:
             share = settings.percentage_of_nodes_to_score
-            resolved.append(profiles.resolve(profile, catalogue, path=path, percentage_of_nodes_to_score=share))
+            resolved.append(profiles.resolve(profile, specs, path=path, percentage_of_nodes_to_score=share))
         except ConfigurationError as error:
             faults += error.faults
     faults += _queue_sort_faults(resolved) if not faults else []
@@ -74,17 +74,17 @@ def resolve(settings: KubeSchedulerConfiguration, catalogue: Catalogue) -> Confi
     )
 
 
-def load(text: str | bytes, catalogue: Catalogue) -> Configuration:
+def load(text: str | bytes, specs: PluginSpecs) -> Configuration:
     """Read a configuration file's text (YAML or JSON) and resolve it."""
-    return resolve(read(documents.parse(text)), catalogue)
+    return resolve(read(documents.parse(text)), specs)
 
 
-def default(catalogue: Catalogue) -> Configuration:
+def default(specs: PluginSpecs) -> Configuration:
     """Give the configuration of a scheduler that was given no file."""
-    return resolve(KubeSchedulerConfiguration(api_version=API_VERSION, kind=KIND), catalogue)
+    return resolve(KubeSchedulerConfiguration(api_version=API_VERSION, kind=KIND), specs)
 
 
-def _ignoring(profile: Profile, resources: list[str]) -> Profile:
+def _ignoring(profile: ProfileSpec, resources: list[str]) -> ProfileSpec:
     fit = profile.args.get("NodeResourcesFit")
     if not resources or not isinstance(fit, NodeResourcesFitArgs):
         return profile
@@ -92,12 +92,12 @@ def _ignoring(profile: Profile, resources: list[str]) -> Profile:
     return replace(profile, args=MappingProxyType({**profile.args, "NodeResourcesFit": overwritten}))
 
 
-def _queue_sort_faults(resolved: list[Profile]) -> list[Fault]:
+def _queue_sort_faults(resolved: list[ProfileSpec]) -> list[Fault]:
     """All profiles feed one queue, so all must sort it alike."""
 
-    def sorting(profile: Profile) -> tuple[str, object]:
-        (name,) = profile.plugins[ExtensionPoint.QUEUE_SORT]
-        return name, profile.args.get(name)
+    def sorting(profile: ProfileSpec) -> tuple[str, object]:
+        (plugin,) = profile.points[ExtensionPoint.QUEUE_SORT]
+        return plugin.name, profile.args.get(plugin.name)
 
     return [
         Fault(

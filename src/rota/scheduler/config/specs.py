@@ -1,6 +1,6 @@
 """Which plugins there are, as far as configuration must know: name, extension points, shape of the arguments.
 
-A catalogue is a plain mapping that the caller supplies (built-in plugins plus what was loaded), so resolution
+`PluginSpecs` is a plain mapping that the caller supplies (built-in plugins plus what was loaded), so resolution
 needs no plugin classes. Two questions are answered here: is this name one we may use in this place, and what
 do these arguments say.
 """
@@ -9,60 +9,71 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from rota.scheduler.config import args as upstream_args
 from rota.scheduler.config import documents, stock
 from rota.scheduler.config.faults import ConfigurationError, Fault, join
-from rota.scheduler.config.points import ExtensionPoint
 from rota.scheduler.config.wire import API_VERSION, PluginConfig
+from rota.scheduler.framework.points import ExtensionPoint
+from rota.scheduler.framework.registry import NoArgs, Registry
 
 REMEDY = 'install it (entry point group "rota.plugins") or write it as module:Class'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSpec:
-    """What configuration must know of a plugin; `args` is the struct for its arguments, None if it takes none."""
+    """What configuration must know of a plugin; `args` is the struct that its arguments are read into."""
 
     name: str
     points: frozenset[ExtensionPoint]
-    args: type[object] | None = None
+    args: type[msgspec.Struct] = NoArgs
 
 
 #: Plugins by the names that a file may use for them; a plugin loaded from a module path is there under that
 #: path too.
-Catalogue = Mapping[str, PluginSpec]
+PluginSpecs = Mapping[str, PluginSpec]
 
 
-def enabling_faults(name: str, catalogue: Catalogue, *, path: str) -> Iterator[Fault]:
+def specs_of(registry: Registry) -> dict[str, PluginSpec]:
+    """List the plugins of a registry under their own names; a class without `Args` takes none."""
+    return {
+        name: PluginSpec(name=name, points=registry.points(name), args=getattr(registry[name], "Args", NoArgs))
+        for name in registry
+    }
+
+
+def enabling_faults(name: str, specs: PluginSpecs, *, path: str) -> Iterator[Fault]:
     """Say why a plugin of this name cannot be switched on, if so."""
-    if name in catalogue:
+    if name in specs:
         return
     if name in stock.REMOVED_PLUGINS:
         yield Fault(path, f'"{name}" was removed from kube-scheduler; {stock.REMOVED_PLUGINS[name]} does its work')
     elif name in stock.ABSENT_PLUGINS:
         yield Fault(path, f'"{name}" is a plugin of kube-scheduler that Rota does not have; remove it')
     else:
-        yield Fault(path, _unknown(name, catalogue))
+        yield Fault(path, _unknown(name, specs))
 
 
-def naming_faults(name: str, catalogue: Catalogue, *, path: str) -> Iterator[Fault]:
+def naming_faults(name: str, specs: PluginSpecs, *, path: str) -> Iterator[Fault]:
     """Say why nothing of this name can be switched off or configured, if so: it is known to nobody."""
-    if name not in catalogue and name not in stock.ABSENT_PLUGINS and name not in stock.REMOVED_PLUGINS:
-        yield Fault(path, _unknown(name, catalogue))
+    if name not in specs and name not in stock.ABSENT_PLUGINS and name not in stock.REMOVED_PLUGINS:
+        yield Fault(path, _unknown(name, specs))
 
 
-def read_args(configs: Sequence[PluginConfig], catalogue: Catalogue, *, path: str) -> dict[str, object]:
+def read_args(configs: Sequence[PluginConfig], specs: PluginSpecs, *, path: str) -> dict[str, msgspec.Struct]:
     """Read the arguments of every plugin in the list; raises one `ConfigurationError` for all faults."""
-    found: dict[str, object] = {}
+    found: dict[str, msgspec.Struct] = {}
     seen: set[str] = set()
     faults: list[Fault] = []
     for place, config in documents.indexed(path, configs):
-        wrong = list(_entry_faults(config.name, catalogue, path=f"{place}.name"))
-        spec = catalogue.get(config.name)
+        wrong = list(_entry_faults(config.name, specs, path=f"{place}.name"))
+        spec = specs.get(config.name)
         name = spec.name if spec else config.name
         if name in seen:
             wrong.append(Fault(place, f'plugin "{name}" is configured twice; merge the two entries'))
         seen.add(name)
-        shape = spec.args if spec else upstream_args.UPSTREAM.get(name)
+        shape = spec.args if spec else upstream_args.UPSTREAM.get(name, NoArgs)
         try:
             if not wrong:
                 found[name] = _read_one(config, shape, name=name)
@@ -77,14 +88,14 @@ def read_args(configs: Sequence[PluginConfig], catalogue: Catalogue, *, path: st
     return found
 
 
-def _entry_faults(name: str, catalogue: Catalogue, *, path: str) -> Iterator[Fault]:
-    if name in stock.REMOVED_PLUGINS and name not in catalogue:
-        yield from enabling_faults(name, catalogue, path=path)
+def _entry_faults(name: str, specs: PluginSpecs, *, path: str) -> Iterator[Fault]:
+    if name in stock.REMOVED_PLUGINS and name not in specs:
+        yield from enabling_faults(name, specs, path=path)
     else:
-        yield from naming_faults(name, catalogue, path=path)
+        yield from naming_faults(name, specs, path=path)
 
 
-def _read_one(config: PluginConfig, shape: type[object] | None, *, name: str) -> object:
+def _read_one(config: PluginConfig, shape: type[msgspec.Struct], *, name: str) -> msgspec.Struct:
     """Read one entry; `apiVersion` and `kind` may stand in it, and must then be right."""
     data = dict(config.args)
     version, kind = data.pop("apiVersion", API_VERSION), data.pop("kind", f"{name}Args")
@@ -93,19 +104,17 @@ def _read_one(config: PluginConfig, shape: type[object] | None, *, name: str) ->
         wrong.append(Fault("apiVersion", f'"{version}" must be "{API_VERSION}"'))
     if kind != f"{name}Args":
         wrong.append(Fault("kind", f'"{kind}" must be "{name}Args"'))
-    if shape is None and data:
+    if shape is NoArgs and data:
         wrong.append(Fault(next(iter(data)), "the plugin takes no arguments; remove them"))
     if wrong:
         raise ConfigurationError(wrong)
-    if shape is None:
-        return None
     value = documents.convert(data, shape)
     if isinstance(value, upstream_args.Checked) and (faults := list(value.faults())):
         raise ConfigurationError(faults)
     return value
 
 
-def _unknown(name: str, catalogue: Catalogue) -> str:
-    near = difflib.get_close_matches(name, [*catalogue, *stock.ABSENT_PLUGINS], n=1)
+def _unknown(name: str, specs: PluginSpecs) -> str:
+    near = difflib.get_close_matches(name, [*specs, *stock.ABSENT_PLUGINS], n=1)
     hint = f"did you mean {near[0]}? Otherwise " if near else ""
     return f'there is no plugin "{name}"; {hint}{REMEDY}'

@@ -1,0 +1,134 @@
+"""Third-party plugins: found by an entry point of the group `rota.plugins`, or by `module:Class` in a profile.
+
+Only what a configuration names is imported. Code that does not come from us runs here for the first time, so
+whatever it raises becomes a fault with the profile, the place in the file and the remedy. Modules are found on
+Python's path; who wants those beside a configuration file found puts that folder there first.
+"""
+
+import importlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from typing import cast
+
+import msgspec
+
+from rota.scheduler.config import documents, resolution
+from rota.scheduler.config.faults import ConfigurationError, Fault
+from rota.scheduler.config.resolution import Configuration
+from rota.scheduler.config.specs import PluginSpec, specs_of
+from rota.scheduler.config.wire import KubeSchedulerConfiguration
+from rota.scheduler.framework.points import METHODS, points_of
+from rota.scheduler.framework.registry import NoArgs, PluginClass, Registry
+
+GROUP = "rota.plugins"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration together with all the plugin classes that its profiles may use."""
+
+    configuration: Configuration
+    registry: Registry
+
+
+class _NotLoadableError(Exception):
+    """Why a plugin cannot be used, with what to do about it."""
+
+
+def load(text: str | bytes, builtin: Registry, *, entry_points: Iterable[metadata.EntryPoint] | None = None) -> Loaded:
+    """Read a configuration file's text, import the plugins that it names, and resolve it."""
+    return load_settings(resolution.read(documents.parse(text)), builtin, entry_points=entry_points)
+
+
+def load_settings(
+    settings: KubeSchedulerConfiguration,
+    builtin: Registry,
+    *,
+    entry_points: Iterable[metadata.EntryPoint] | None = None,
+) -> Loaded:
+    """Import the plugins that the settings name, and resolve them."""
+    installed = list(metadata.entry_points(group=GROUP) if entry_points is None else entry_points)
+    registry = Registry(builtin[name] for name in builtin)
+    specs: dict[str, PluginSpec] = specs_of(builtin)
+    faults: list[Fault] = []
+    for path, profile_name, name in _names(settings):
+        if name in specs:
+            continue
+        try:
+            if (plugin := _find(name, installed)) is not None:
+                _register(plugin, registry)
+                specs[name] = specs[plugin.name] = specs_of(registry)[plugin.name]
+        except _NotLoadableError as error:
+            faults.append(Fault(path, f'plugin "{name}" of profile "{profile_name}" cannot be used: {error}'))
+    if faults:
+        raise ConfigurationError(faults)
+    return Loaded(resolution.resolve(settings, specs), registry)
+
+
+def _names(settings: KubeSchedulerConfiguration) -> Iterator[tuple[str, str, str]]:
+    """List where plugins are named: (path, schedulerName, name)."""
+    for path, profile in documents.indexed("profiles", settings.profiles):
+        owner = profile.scheduler_name or ""
+        for section_name, section in profile.plugins.sections().items():
+            for place, ref in documents.indexed(f"{path}.plugins.{section_name}.enabled", section.enabled):
+                yield f"{place}.name", owner, ref.name
+            for place, ref in documents.indexed(f"{path}.plugins.{section_name}.disabled", section.disabled):
+                yield f"{place}.name", owner, ref.name
+        for place, config in documents.indexed(f"{path}.pluginConfig", profile.plugin_config):
+            yield f"{place}.name", owner, config.name
+
+
+def _find(name: str, installed: list[metadata.EntryPoint]) -> PluginClass | None:
+    """Give the class of this name, or None where no package and no path offers one."""
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        return _checked(_import(module, attribute))
+    offers = [point for point in installed if point.name == name]
+    if not offers:
+        return None
+    if len({point.value for point in offers}) > 1:
+        values = " and ".join(point.value for point in offers)
+        raise _NotLoadableError(f"{values} both offer it; uninstall one, or write the one you want as module:Class")
+    plugin = _checked(_import(offers[0].module, offers[0].attr))
+    if plugin.name != name:
+        raise _NotLoadableError(f'{offers[0].value} calls itself "{plugin.name}"; its entry point must, too')
+    return plugin
+
+
+def _import(module_name: str, attribute: str) -> object:
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        where = "install the package that holds it, or put its folder on PYTHONPATH"
+        raise _NotLoadableError(f"{error}; {where}") from error
+    except Exception as error:
+        raise _NotLoadableError(f"importing {module_name} raised {type(error).__name__}: {error}") from error
+    found: object = module
+    for name in attribute.split("."):
+        found = getattr(found, name, None)
+    if found is None:
+        raise _NotLoadableError(f'module {module_name} has no "{attribute}"; write module:Class')
+    return found
+
+
+def _checked(found: object) -> PluginClass:
+    """Check what every plugin class must have, so that the framework need not."""
+    if not isinstance(found, type):
+        raise _NotLoadableError(f"it is a {type(found).__name__}, not a class; name the plugin's class")
+    if not isinstance(getattr(found, "name", None), str):
+        raise _NotLoadableError(f'class {found.__name__} has no name; give it name = "{found.__name__}"')
+    if not points_of(found):
+        methods = ", ".join(sorted(name for names in METHODS.values() for name in names))
+        raise _NotLoadableError(f"class {found.__name__} has no method of an extension point ({methods})")
+    args = getattr(found, "Args", NoArgs)
+    if not (isinstance(args, type) and issubclass(args, msgspec.Struct)):
+        raise _NotLoadableError(f"{found.__name__}.Args is not a msgspec.Struct; derive it from WireStruct")
+    return cast("PluginClass", found)
+
+
+def _register(plugin: PluginClass, registry: Registry) -> None:
+    if plugin.name not in registry:
+        registry.register(plugin)
+    elif registry[plugin.name] is not plugin:
+        raise _NotLoadableError(f'there is another plugin named "{plugin.name}"; change the name of the class')
