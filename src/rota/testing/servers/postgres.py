@@ -74,6 +74,9 @@ class PostgresServer(Server):
             "shared_buffers": "64MB",
             # Files in the data folder, not in /dev/shm: they go when the folder goes.
             "dynamic_shared_memory_type": "mmap",
+            # A client that connects during shutdown and then says nothing holds the server up for this long (60 s by
+            # default): PostgreSQL does not signal the child that is there to refuse it.
+            "authentication_timeout": "5s",
             "logging_collector": "off",
         }
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]

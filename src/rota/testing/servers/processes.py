@@ -211,7 +211,9 @@ class Server(abc.ABC):
 
     def _signal_family(self, number: signal.Signals) -> None:
         self._must_run()
-        for pid in keeper.family(self._pid):
+        # The parent first: stopped, it has no further child behind our back.
+        os.kill(self._pid, number)
+        for pid in keeper.family(self._pid)[1:]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
