@@ -138,7 +138,7 @@ Outcome = Committed | Refused
 class Extent(Struct, frozen=True):
     """How far a store's history reaches."""
 
-    #: The newest committed revision.
+    #: The newest committed revision. A store begins at 1, so that 0 can mean "none" or "the newest".
     revision: int
     #: History begins after this revision: lists at and watches from an older one are `Expired`.
     floor: int

@@ -24,7 +24,7 @@ class Database:
         self.keys: list[str] = []
         #: History above the floor, in revision order, by (revision, key).
         self.log: dict[tuple[int, str], Event] = {}
-        self.extent = Extent(0, 0)
+        self.extent = Extent(1, 0)
         #: By id: the time to live, and when it runs out.
         self.leases: dict[int, tuple[float, float]] = {}
         self.last_lease = 0

@@ -135,7 +135,7 @@ class SqliteEngine:
             extent = _extent(connection)
             at = revision or extent.revision
             check_revision(at, extent)
-            bounds = {
+            bounds: dict[str, str | int] = {
                 "after": after,
                 "prefix": prefix,
                 "end": contract.range_end(prefix) if prefix else _LAST,

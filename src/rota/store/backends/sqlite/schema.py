@@ -24,7 +24,7 @@ CREATE TABLE meta (
   revision INTEGER NOT NULL,
   floor INTEGER NOT NULL
 );
-INSERT INTO meta VALUES (1, 0, 0);
+INSERT INTO meta VALUES (1, 1, 0);
 CREATE TABLE entries (
   key TEXT NOT NULL PRIMARY KEY,
   value BLOB NOT NULL,

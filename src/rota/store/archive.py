@@ -1,0 +1,219 @@
+"""Backups: a store as of one revision, in one file that any backend can be filled from.
+
+The file is a magic word, frames, and a SHA-256 of all that. A frame is a length and a compressed MessagePack
+value: first the header, then lists of entries, then the number of entries. It is written beside its place and
+moved there when complete, so that a file of that name is always whole; and it is checked from end to end before a
+restore writes anything.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from rota.kit import clock
+from rota.store import errors
+from rota.store.contract import Entry, Store
+
+#: The version of the layout; raised whenever an older Rota would misread it.
+FORMAT = 1
+_MAGIC = b"rota-backup\n"
+_DIGEST_BYTES = hashlib.sha256().digest_size
+#: How many entries a frame holds: about a megabyte of usual objects.
+_PAGE = 500
+#: No frame that we wrote is larger, so one that says it is comes from elsewhere.
+_MOST_FRAME_BYTES = 1 << 30
+
+
+class Header(Struct, frozen=True, kw_only=True):
+    """What a backup says of itself."""
+
+    format: int
+    revision: int
+    taken_at: float
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """What a backup holds, or what a restore made of it."""
+
+    entries: int
+    revision: int
+    size_bytes: int
+
+
+class _Version(Struct):
+    """As much of a header as every version has."""
+
+    format: int
+
+
+_T = TypeVar("_T")
+_VERSION = msgspec.msgpack.Decoder(_Version)
+_HEADER = msgspec.msgpack.Decoder(Header)
+_BODY: msgspec.msgpack.Decoder[list[Entry] | int] = msgspec.msgpack.Decoder(list[Entry] | int)
+
+
+def _ignore(entries: int) -> None:
+    """Progress that nobody wants to see."""
+
+
+async def backup(store: Store, path: Path, *, time: clock.Clock, progress: Callable[[int], None] = _ignore) -> Summary:
+    """Write `store` as it is now to `path`, while it goes on being written; `progress` hears the entries done."""
+    unready = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with _translated(path):
+            file = await asyncio.to_thread(_create, unready)
+            with file:
+                entries, revision = await _write(store, file, time.now(), progress)
+                await asyncio.to_thread(_finish, file)
+            size = unready.stat().st_size
+            unready.replace(path)
+    finally:
+        unready.unlink(missing_ok=True)
+    return Summary(entries=entries, revision=revision, size_bytes=size)
+
+
+async def _write(store: Store, file: BinaryIO, taken_at: float, progress: Callable[[int], None]) -> tuple[int, int]:
+    """All frames and the digest; how many entries, as of which revision."""
+    page = await store.list("", limit=_PAGE)
+    revision, count = page.revision, 0
+    digest = hashlib.sha256(_MAGIC)
+    file.write(_MAGIC)
+    _write_frame(file, digest, Header(format=FORMAT, revision=revision, taken_at=taken_at))
+    while page.entries:
+        await asyncio.to_thread(_write_frame, file, digest, page.entries)
+        count += len(page.entries)
+        progress(count)
+        if not page.remaining:
+            break
+        page = await store.list("", limit=_PAGE, after=page.entries[-1].key, revision=revision)
+    _write_frame(file, digest, count)
+    file.write(digest.digest())
+    return count, revision
+
+
+def _create(path: Path) -> BinaryIO:
+    # A backup holds every secret of the cluster: it is for its owner's eyes.
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def _write_frame(file: BinaryIO, digest: "hashlib._Hash", content: Header | list[Entry] | int) -> None:
+    packed = zlib.compress(msgspec.msgpack.encode(content), level=1)
+    frame = len(packed).to_bytes(8, "big") + packed
+    digest.update(frame)
+    file.write(frame)
+
+
+def _finish(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+async def restore(store: Store, path: Path) -> Summary:
+    """Fill an empty store from a backup that `verify` has found whole."""
+    found = await asyncio.to_thread(verify, path)
+    extent = await store.load(_entries(path), revision=found.revision)
+    return Summary(entries=found.entries, revision=extent.revision, size_bytes=found.size_bytes)
+
+
+def verify(path: Path) -> Summary:
+    """Read the whole file; what it holds, or an error if anything is amiss."""
+    with _translated(path), path.open("rb") as file:
+        _verify_digest(path, file)
+        frames = _frames(path, file)
+        header = _header(path, next(frames, b""))
+        count = -1
+        found = 0
+        for frame in frames:
+            content = _decode(path, frame, _BODY)
+            if isinstance(content, int):
+                count = content
+            else:
+                found += len(content)
+        if count != found:
+            raise _damaged(path, f"it holds {found} entries and speaks of {count}")
+    return Summary(entries=count, revision=header.revision, size_bytes=path.stat().st_size)
+
+
+def _verify_digest(path: Path, file: BinaryIO) -> None:
+    """Check the digest at the file's end, and leave the file just behind the magic word."""
+    size = path.stat().st_size
+    if file.read(len(_MAGIC)) != _MAGIC:
+        raise errors.Corrupt(f"{path} is not a backup of Rota", "name a file that `rota backup` wrote")
+    digest = hashlib.sha256(_MAGIC)
+    left = size - len(_MAGIC) - _DIGEST_BYTES
+    while left > 0:
+        piece = file.read(min(left, 1 << 20))
+        if not piece:
+            break
+        digest.update(piece)
+        left -= len(piece)
+    if left or file.read() != digest.digest():
+        raise _damaged(path, "it is truncated or was altered")
+    file.seek(len(_MAGIC))
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    """The entries of a verified file."""
+    with path.open("rb") as file:
+        file.seek(len(_MAGIC))
+        frames = _frames(path, file)
+        next(frames)
+        for frame in frames:
+            content = _decode(path, frame, _BODY)
+            if not isinstance(content, int):
+                yield from content
+
+
+def _frames(path: Path, file: BinaryIO) -> Iterator[bytes]:
+    """The frames from where the file stands to the digest, unpacked."""
+    end = path.stat().st_size - _DIGEST_BYTES
+    while file.tell() < end:
+        size = int.from_bytes(file.read(8), "big")
+        if size > min(end - file.tell(), _MOST_FRAME_BYTES):
+            raise _damaged(path, "a frame is longer than the file")
+        unpacker = zlib.decompressobj()
+        try:
+            frame = unpacker.decompress(file.read(size), _MOST_FRAME_BYTES)
+        except zlib.error as problem:
+            raise _damaged(path, str(problem)) from problem
+        if unpacker.unconsumed_tail:
+            raise _damaged(path, "a frame is too large")
+        yield frame
+
+
+def _header(path: Path, frame: bytes) -> Header:
+    # The number alone first: a newer header may have fields that this version cannot read.
+    version = _decode(path, frame, _VERSION).format
+    if version > FORMAT:
+        raise errors.NewerFormat(str(path), version, FORMAT)
+    return _decode(path, frame, _HEADER)
+
+
+def _decode(path: Path, frame: bytes, decoder: msgspec.msgpack.Decoder[_T]) -> _T:
+    try:
+        return decoder.decode(frame)
+    except msgspec.DecodeError as problem:
+        raise _damaged(path, str(problem)) from problem
+
+
+def _damaged(path: Path, why: str) -> errors.Corrupt:
+    return errors.Corrupt(f"backup {path} is damaged: {why}", "use another backup; nothing was written")
+
+
+@contextlib.contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """What the operating system says of the file, as an error for a person."""
+    try:
+        yield
+    except OSError as problem:
+        raise errors.StoreError(
+            f"cannot use {problem.filename or path}: {problem.strerror}", "check the path, its mode and the disk"
+        ) from problem

@@ -1,0 +1,46 @@
+"""The standing order to forget: history is kept for a while, not for ever.
+
+Kubernetes clients resume a watch within minutes or list again, so five minutes of history serve them. Every
+process that runs this does so independently; raising the floor twice to the same place is no harm.
+"""
+
+from collections import deque
+
+from rota.kit import clock, logs
+from rota.store import errors
+from rota.store.contract import Store
+
+log = logs.get(__name__)
+
+
+class Compactor:
+    """Gives up history older than `keep_s`, looking every `every_s`."""
+
+    def __init__(self, store: Store, *, time: clock.Clock, keep_s: float = 300.0, every_s: float = 30.0) -> None:
+        self._store = store
+        self._time = time
+        self._keep_s = keep_s
+        self._every_s = every_s
+        #: (moment, newest revision at that moment), oldest first.
+        self._noted: deque[tuple[float, int]] = deque()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self.step()
+            except errors.StoreError as problem:
+                log.warning("compaction waits for the store", problem=str(problem))
+            await self._time.sleep(self._every_s)
+
+    async def step(self) -> None:
+        """Note where history stands now, and give up what is older than wanted."""
+        extent = await self._store.extent()
+        now = self._time.monotonic()
+        self._noted.append((now, extent.revision))
+        target = 0
+        while self._noted and self._noted[0][0] <= now - self._keep_s:
+            target = self._noted.popleft()[1]
+        if target > extent.floor:
+            await self._store.compact(target)
+            log.debug("history compacted", floor=target)

@@ -1,0 +1,166 @@
+"""Backups: consistent while writes go on, whole or refused, from any backend to any other."""
+
+import asyncio
+import hashlib
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rota.kit import system
+from rota.store import archive, errors
+from rota.store.contract import Committed, Put, Store, Transaction
+from rota.testing.databases import BACKENDS, FreshDatabase, fresh_database
+from rota.testing.store_contract import opened
+
+CLOCK = system.SystemClock()
+
+
+async def filled(store: Store, count: int) -> dict[str, bytes]:
+    content = {f"/a/{number % 3}/{number}": b"value %d" % number for number in range(count)}
+    for start in range(0, count, 100):
+        puts = tuple(Put(key, value) for key, value in list(content.items())[start : start + 100])
+        assert isinstance(await store.commit(Transaction(puts)), Committed)
+    return content
+
+
+async def content_of(store: Store) -> dict[str, bytes]:
+    return {entry.key: entry.value for entry in (await store.list("")).entries}
+
+
+@pytest.fixture(params=BACKENDS)
+def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> FreshDatabase:
+    if request.param == "sqlite":
+        return FreshDatabase("sqlite", f"sqlite:///{tmp_path_factory.mktemp('target')}/restored.db")
+    return fresh_database(request.param, request)
+
+
+@pytest.mark.slow
+async def test_a_backup_fills_any_other_backend(database: FreshDatabase, target: FreshDatabase, tmp_path: Path) -> None:
+    if database.url == target.url:
+        pytest.skip("a test has one database of this kind")
+    path = tmp_path / "backup"
+    async with opened(database.url) as store:
+        content = await filled(store, 1203)
+        summary = await archive.backup(store, path, time=CLOCK)
+        assert (summary.entries, summary.size_bytes) == (1203, path.stat().st_size)
+        old = (await store.extent()).revision
+    async with opened(target.url) as store:
+        summary = await archive.restore(store, path)
+        assert summary.entries == 1203
+        assert await content_of(store) == content
+        assert (await store.extent()).revision > old
+        with pytest.raises(errors.Expired):
+            async with store.watch("", after=old):
+                pass
+
+
+@pytest.mark.slow
+async def test_a_backup_is_one_revision_while_writes_go_on(database: FreshDatabase, tmp_path: Path) -> None:
+    """Pairs are written together; a backup that tore one apart would show it."""
+    async with opened(database.url) as store:
+        await filled(store, 1500)
+        stop = asyncio.Event()
+
+        async def write() -> None:
+            number = 0
+            while not stop.is_set():
+                value = b"%d" % number
+                await store.commit(Transaction((Put("/a/0/first", value), Put("/z/last", value))))
+                number += 1
+
+        writing = asyncio.create_task(write())
+        for round_ in range(3):
+            path = tmp_path / f"backup {round_}"
+            await archive.backup(store, path, time=CLOCK)
+            async with opened("memory://") as copy:
+                await archive.restore(copy, path)
+                first, last = await copy.get("/a/0/first"), await copy.get("/z/last")
+                assert (first and first.value) == (last and last.value)
+        stop.set()
+        await writing
+
+
+@pytest.fixture
+async def good(tmp_path: Path) -> Path:
+    path = tmp_path / "good"
+    async with opened("memory://") as store:
+        await filled(store, 700)
+        await archive.backup(store, path, time=CLOCK)
+    return path
+
+
+async def test_a_backup_is_for_its_owners_eyes_and_leaves_nothing_beside_it(good: Path) -> None:
+    assert stat.S_IMODE(good.stat().st_mode) == 0o600
+    assert list(good.parent.iterdir()) == [good]
+
+
+async def test_a_backup_replaces_an_older_one_only_when_it_is_complete(good: Path) -> None:
+    before = good.read_bytes()
+    async with opened("memory://") as store:
+        await filled(store, 10)
+
+        def fail(entries: int) -> None:
+            raise RuntimeError("pulled the plug")
+
+        with pytest.raises(RuntimeError, match="pulled the plug"):
+            await archive.backup(store, good, time=CLOCK, progress=fail)
+    assert good.read_bytes() == before
+    assert list(good.parent.iterdir()) == [good]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_truncated_or_altered_file_is_refused_whole(good: Path, data: st.DataObject) -> None:
+    original = good.read_bytes()
+    bad = good.with_name("bad")
+    if data.draw(st.booleans(), label="truncate"):
+        bad.write_bytes(original[: data.draw(st.integers(0, len(original) - 1))])
+    else:
+        at = data.draw(st.integers(0, len(original) - 1))
+        bad.write_bytes(original[:at] + bytes([original[at] ^ data.draw(st.integers(1, 255))]) + original[at + 1 :])
+    with pytest.raises(errors.Corrupt):
+        archive.verify(bad)
+
+
+def signed(body: bytes) -> bytes:
+    return body + hashlib.sha256(body).digest()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        (1 << 62).to_bytes(8, "big"),
+        (5).to_bytes(8, "big") + b"xxxxx",
+        (500).to_bytes(8, "big") + b"short",
+    ],
+)
+def test_a_rightly_signed_file_of_nonsense_is_refused_too(tmp_path: Path, body: bytes) -> None:
+    path = tmp_path / "nonsense"
+    path.write_bytes(signed(b"rota-backup\n" + body))
+    with pytest.raises(errors.Corrupt):
+        archive.verify(path)
+
+
+async def test_a_bad_backup_leaves_the_target_untouched(good: Path) -> None:
+    good.write_bytes(good.read_bytes()[:-1])
+    async with opened("memory://") as store:
+        before = await store.extent()
+        with pytest.raises(errors.Corrupt):
+            await archive.restore(store, good)
+        assert await store.extent() == before
+
+
+async def test_a_backup_of_a_newer_version_says_so(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "FORMAT", 0)
+    with pytest.raises(errors.NewerFormat, match="newer Rota"):
+        archive.verify(good)
+
+
+async def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    async with opened("memory://") as store:
+        with pytest.raises(errors.StoreError, match="No such file"):
+            await archive.backup(store, tmp_path / "nowhere" / "file", time=CLOCK)
