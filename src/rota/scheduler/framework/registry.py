@@ -4,7 +4,7 @@ A `Registry` maps names to plugin classes. A `ProfileSpec` is a profile after me
 run at which point, in which order, with which weight and arguments. Where profiles come from is not known here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -28,6 +28,21 @@ class Binder(Protocol):
         """Bind the pod to the node; a refusal by the API server is a status."""
 
 
+class VolumeBinder(Protocol):
+    """The port through which VolumeBinding reaches the world."""
+
+    async def bind_volumes(
+        self,
+        pod: PodInfo,
+        node_name: str,
+        *,
+        volumes: Sequence[Mapping[str, Any]],
+        claims: Sequence[Mapping[str, Any]],
+        timeout_s: float,
+    ) -> Status:
+        """Write these volumes and claims as they are, then wait until the pod's claims are bound, or not."""
+
+
 class Handle(Protocol):
     """What a plugin may ask of the framework that it was built into."""
 
@@ -38,6 +53,10 @@ class Handle(Protocol):
     @property
     def binder(self) -> Binder:
         """The way to bind pods."""
+
+    @property
+    def volume_binder(self) -> VolumeBinder:
+        """The way to bind persistent volumes."""
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Run the profile's filters on one node, as it is and with the pods nominated to it."""
