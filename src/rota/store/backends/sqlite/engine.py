@@ -81,11 +81,10 @@ class SqliteEngine:
         if not create and not self._path.exists():
             raise errors.BadAddress(f"there is no store at {self._path}", "check the path")
         if self._path.exists():
-            # Looked at without the right to write, so that a foreign file stays as it is.
-            with contextlib.closing(
-                sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)
-            ) as connection:
-                schema.recognise(connection, self._path)
+            self._inspect()
+        for place in (self._path.parent, self._path):
+            if place.exists() and not os.access(place, os.W_OK):
+                raise errors.ReadOnly(f"{place} is read-only", "make the file and its folder writable")
         lock = self._path.with_name(self._path.name + ".lock")
         self._lock_file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with self._locked():
@@ -97,6 +96,14 @@ class SqliteEngine:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("UPDATE meta SET floor = floor")
             connection.execute("COMMIT")
+
+    def _inspect(self) -> None:
+        """Look at a file without the right to write, so that one that is not ours stays as it is."""
+        # Where nobody has the file open there is no WAL beside it, and SQLite must be kept from making one.
+        alone = not self._path.with_name(self._path.name + "-wal").exists()
+        uri = f"{self._path.absolute().as_uri()}?mode=ro{'&immutable=1' * alone}"
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+            schema.recognise(connection, self._path)
 
     async def close(self) -> None:
         """Let go of the file."""
