@@ -170,9 +170,7 @@ async def test_close_interrupts_a_task_that_waits_for_its_restart(clock: FakeClo
     assert supervisor.running == ()
 
 
-async def test_close_names_the_tasks_that_do_not_let_go(
-    clock: FakeClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_close_names_the_tasks_that_do_not_let_go(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
     released = asyncio.Event()
 
     async def stubborn() -> None:

@@ -24,16 +24,12 @@ _FIELDS: Final = "rota_fields"
 _BOUND: ContextVar[Mapping[str, object]] = ContextVar("rota_log_fields", default=MappingProxyType({}))
 
 _HIDDEN: Final = "***"
-_SECRET_KEYS: Final = frozenset(
-    {"password", "passwd", "secret", "token", "authorization", "api_key", "private_key"}
-)
+_SECRET_KEYS: Final = frozenset({"password", "passwd", "secret", "token", "authorization", "api_key", "private_key"})
 # user:password@ in a URL. A password may itself hold "@" or ":", so the last "@" before the path ends it.
-_URL_PASSWORD: Final = re.compile(
-    r"(?P<head>\b[a-z][a-z0-9+.-]*://[^\s/:@?#]*:)[^\s/?#]+(?=@)", re.IGNORECASE
-)
+_URL_PASSWORD: Final = re.compile(r"(?P<head>\b[a-z][a-z0-9+.-]*://[^\s/:@?#]*:)[^\s/?#]+(?=@)", re.IGNORECASE)
 # password=... in a URL's query or in a libpq connection string, bare or quoted.
 _PARAMETER: Final = re.compile(
-    r"(?P<head>\b(?:password|passwd|secret|token)\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&'\"#]+)", re.IGNORECASE
+    r"(?P<head>\b(?:password|passwd|secret|token)\s*=\s*)(?:'(?:[^'\\]|\\.|'')*'|[^\s&'\"#]+)", re.IGNORECASE
 )
 
 
@@ -70,9 +66,7 @@ class Log:
         """Log an error together with its traceback."""
         self._emit(logging.ERROR, message, fields, error)
 
-    def _emit(
-        self, level: int, message: str, fields: Mapping[str, object], error: BaseException | None = None
-    ) -> None:
+    def _emit(self, level: int, message: str, fields: Mapping[str, object], error: BaseException | None = None) -> None:
         if self._logger.isEnabledFor(level):
             merged = {**_BOUND.get(), **self._fields, **fields}
             self._logger.log(level, "%s", message, exc_info=error, extra={_FIELDS: merged}, stacklevel=3)
@@ -119,7 +113,7 @@ class JsonFormatter(logging.Formatter):
             event[f"field_{key}" if key in event else key] = _plain(value)
         if record.exc_info:
             event["traceback"] = redact(self.formatException(record.exc_info))
-        return json.dumps(event, ensure_ascii=False, default=_shown)
+        return json.dumps(event)
 
 
 class TextFormatter(logging.Formatter):
@@ -171,14 +165,15 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, object]:
-    fields: Mapping[str, object] = getattr(record, _FIELDS, {})
-    return {key: _HIDDEN if key.lower() in _SECRET_KEYS else value for key, value in fields.items()}
+    return _without_secrets(getattr(record, _FIELDS, {}))
+
+
+def _without_secrets(fields: Mapping[str, object]) -> dict[str, object]:
+    return {key: _HIDDEN if str(key).lower() in _SECRET_KEYS else value for key, value in fields.items()}
 
 
 def _timestamp(record: logging.LogRecord) -> str:
-    return (
-        datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _shown(value: object) -> str:
@@ -186,12 +181,22 @@ def _shown(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    return redact(value) if isinstance(value, str) else value
+    """What JSON can say of a value."""
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case Mapping():
+            return {str(key): _plain(item) for key, item in _without_secrets(value).items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case _:
+            return _shown(value)
 
 
 def _quoted(value: object) -> str:
     """The value on one line, quoted where a reader could not tell where it ends."""
-    text = _shown(value)
+    text = _shown(_without_secrets(value) if isinstance(value, Mapping) else value)
     if text and text.isprintable() and not any(letter in text for letter in ' "='):
         return text
-    return json.dumps(text, ensure_ascii=False)
+    # Only what a terminal can show stays as it is: control characters and exotic line ends are written as escapes.
+    return json.dumps(text, ensure_ascii=not text.isprintable())

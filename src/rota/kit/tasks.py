@@ -70,9 +70,7 @@ class Supervisor:
         """Why the supervisor failed, if it did."""
         return self._failure
 
-    def start(
-        self, name: str, run: Callable[[], Awaitable[None]], *, on_crash: OnCrash = OnCrash.RESTART
-    ) -> None:
+    def start(self, name: str, run: Callable[[], Awaitable[None]], *, on_crash: OnCrash = OnCrash.RESTART) -> None:
         """Run `run()` in the background under a unique name; returning ends the task, raising is a crash."""
         if self._closing:
             raise RuntimeError(f"{self.name} is closing and takes no new task ({name})")
@@ -142,9 +140,7 @@ class Supervisor:
             else:
                 return
             if on_crash is not OnCrash.RESTART:
-                log.exception(
-                    "task crashed", error=error, supervisor=self.name, task=name, then=on_crash.value
-                )
+                log.exception("task crashed", error=error, supervisor=self.name, task=name, then=on_crash.value)
                 if on_crash is OnCrash.FAIL:
                     self._fail(name, error)
                 return

@@ -1,0 +1,71 @@
+"""Counters, gauges and histograms of one part of a process, in Prometheus' text format.
+
+A `Metrics` owns its registry: nothing is global, so two parts (or two tests) in one process never share a figure.
+Asking twice for the same metric gives the same one, since a supervised part that starts again declares its metrics
+again; asking for it with another shape is a bug and raises.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics import MetricWrapperBase
+
+_M = TypeVar("_M", bound=MetricWrapperBase)
+
+#: Seconds, from a cache hit to something that a person waits for.
+DURATIONS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class Metrics:
+    """The metrics of one part; their names begin with `rota_` and the part's name."""
+
+    def __init__(self, part: str, *, process: bool = False) -> None:
+        """`process`: also tell the memory, processor time and open files of this process."""
+        self._prefix = f"rota_{part}_"
+        self._registry = CollectorRegistry()
+        self._known: dict[str, tuple[MetricWrapperBase, object]] = {}
+        if process:
+            ProcessCollector(registry=self._registry)
+
+    def counter(self, name: str, meaning: str, labels: Sequence[str] = ()) -> Counter:
+        """A number that only grows; Prometheus wants its name to end in `_total`."""
+        return self._declare(
+            name, (Counter, tuple(labels)), lambda full: Counter(full, meaning, labels, registry=self._registry)
+        )
+
+    def gauge(self, name: str, meaning: str, labels: Sequence[str] = ()) -> Gauge:
+        """A number that goes up and down."""
+        return self._declare(
+            name, (Gauge, tuple(labels)), lambda full: Gauge(full, meaning, labels, registry=self._registry)
+        )
+
+    def histogram(
+        self, name: str, meaning: str, labels: Sequence[str] = (), *, buckets: Sequence[float] = DURATIONS_S
+    ) -> Histogram:
+        """How often which values occurred; durations are in seconds."""
+        return self._declare(
+            name,
+            (Histogram, tuple(labels), tuple(buckets)),
+            lambda full: Histogram(full, meaning, labels, registry=self._registry, buckets=buckets),
+        )
+
+    def exposition(self, accept: str = "") -> tuple[str, bytes]:
+        """Content type and body for a scraper that sent this `Accept` header."""
+        encode, content_type = choose_encoder(accept)
+        return content_type, encode(self._registry)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """The figure as a scraper would read it, for displays. A histogram has `_count`, `_sum`, `_bucket`."""
+        return self._registry.get_sample_value(self._prefix + name, labels)
+
+    def _declare(self, name: str, shape: object, make: Callable[[str], _M]) -> _M:
+        if name in self._known:
+            metric, former = self._known[name]
+            if former != shape:
+                raise ValueError(f"metric {self._prefix}{name} was declared as {former}, now as {shape}")
+            return metric  # type: ignore[return-value]  # the shape holds its class
+        made = make(self._prefix + name)
+        self._known[name] = (made, shape)
+        return made
