@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self, TypeVar
 
-from rota.kit import clock
+from rota.kit import clock, lanes
 from rota.store import contract, errors, ledger
 from rota.store.backends.sqlite import schema
 from rota.store.backends.sqlite.faults import translated
@@ -57,7 +57,7 @@ class SqliteEngine:
         self._path = path
         self._time = time
         self._peers = Peers(path)
-        self._writer = ThreadPoolExecutor(1, "store-writer")
+        self._writer = lanes.Lane("store-writer")
         self._readers = ThreadPoolExecutor(4, "store-reader")
         self._local = threading.local()
         #: Every connection ever made, to close them all at the end, from another thread than their own.
@@ -108,7 +108,7 @@ class SqliteEngine:
     async def close(self) -> None:
         """Let go of the file."""
         self._peers.close()
-        self._writer.shutdown()
+        self._writer.close()
         self._readers.shutdown()
         for connection in self._connections:
             connection.close()
@@ -311,7 +311,7 @@ class SqliteEngine:
             with translated(self._path):
                 return write()
 
-        return await asyncio.get_running_loop().run_in_executor(self._writer, run)
+        return await self._writer.run(run)
 
     def _transact(self, write: Callable[[sqlite3.Connection], _T]) -> _T:
         """Run `write` in a transaction, alone among our processes, and tell the others."""
