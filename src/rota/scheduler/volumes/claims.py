@@ -1,0 +1,109 @@
+"""Persistent volume claims: which ones a pod uses, what they ask for, how far their binding has come."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rota.api import quantities
+from rota.api.quantities import Quantity
+from rota.columns.catalog import Catalog
+from rota.columns.pods import PodInfo
+
+Document = Mapping[str, Any]
+
+CLAIM = "PersistentVolumeClaim"
+VOLUME = "PersistentVolume"
+CLASS = "StorageClass"
+
+#: Annotations of claims and volumes.
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+
+WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
+READ_WRITE_ONCE_POD = "ReadWriteOncePod"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUse:
+    """A claim that a pod mounts; an ephemeral one is made for this pod and named after it."""
+
+    name: str
+    ephemeral: bool = False
+
+
+def used_by(pod: PodInfo) -> Iterator[ClaimUse]:
+    """List the claims of a pod, in the order of its volumes."""
+    for volume in pod.shape.volumes:
+        if (source := volume.get("persistentVolumeClaim")) is not None:
+            yield ClaimUse(source.get("claimName") or "")
+        elif volume.get("ephemeral") is not None:
+            yield ClaimUse(f"{pod.name}-{volume['name']}", ephemeral=True)
+
+
+def named_by(pod: PodInfo) -> Iterator[str]:
+    """List the claims that a pod names itself, ephemeral ones left out."""
+    return (use.name for use in used_by(pod) if not use.ephemeral)
+
+
+def find(catalog: Catalog, pod: PodInfo, use: ClaimUse) -> Document | None:
+    """Look a pod's claim up."""
+    return catalog.get(CLAIM, namespace=pod.namespace, name=use.name)
+
+
+def concerns(pod: PodInfo, claim: Document) -> bool:
+    """Whether the claim is one of the pod's, ephemeral ones included."""
+    meta = claim["metadata"]
+    return meta.get("namespace") == pod.namespace and any(use.name == meta["name"] for use in used_by(pod))
+
+
+def not_found(use: ClaimUse) -> str:
+    """Say that a claim does not exist, in the words of the API."""
+    return f'persistentvolumeclaim "{use.name}" not found'
+
+
+def foreign(claim: Document, pod: PodInfo) -> str | None:
+    """Say so if a claim was not made for this pod, though an ephemeral volume of it has that name."""
+    owners = claim["metadata"].get("ownerReferences") or ()
+    if any(owner.get("controller") and owner.get("uid") == pod.uid for owner in owners):
+        return None
+    return f"PVC {key(claim)} was not created for pod {pod.key} (pod is not owner)"
+
+
+def key(claim: Document) -> str:
+    """Give namespace/name."""
+    return f"{claim['metadata'].get('namespace', '')}/{claim['metadata']['name']}"
+
+
+def annotations(document: Document) -> Mapping[str, str]:
+    """Give the annotations of an object."""
+    return document["metadata"].get("annotations") or {}
+
+
+def class_name(document: Document) -> str:
+    """Give the storage class of a claim or of a volume; an old annotation comes first."""
+    old = annotations(document).get(BETA_CLASS)
+    return old if old is not None else (document.get("spec") or {}).get("storageClassName") or ""
+
+
+def volume_name(claim: Document) -> str:
+    """Give the volume that a claim names, "" if it names none."""
+    return (claim.get("spec") or {}).get("volumeName") or ""
+
+
+def bound(claim: Document) -> bool:
+    """Whether a claim has its volume, and the controller has finished with both."""
+    return bool(volume_name(claim)) and BIND_COMPLETED in annotations(claim)
+
+
+def request(claim: Document) -> Quantity | None:
+    """Give how much storage a claim asks for; None if it does not say."""
+    resources = (claim.get("spec") or {}).get("resources") or {}
+    amount = (resources.get("requests") or {}).get("storage")
+    return None if amount is None else quantities.from_wire(amount)
+
+
+def access_modes(document: Document) -> frozenset[str]:
+    """Give the access modes of a claim or of a volume."""
+    return frozenset((document.get("spec") or {}).get("accessModes") or ())
