@@ -1,0 +1,97 @@
+"""The `rota` program: finds the verb, runs it, and turns whatever went wrong into one line and an exit code.
+
+Exit codes: 0 done; 1 a bug in Rota (with a traceback, please report it); 2 something that the user can put right, in
+one line on standard error; 130 interrupted; 141 the reader of our output went away. A verb may define further ones.
+"""
+
+import os
+import select
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Final, TextIO
+
+import click
+from click import shell_completion
+
+import rota
+from rota.cli.commands import COMPLETION_VARIABLE, Root
+from rota.kit.errors import UserError
+
+FAILED: Final = 2
+INTERRUPTED: Final = 130
+READER_GONE: Final = 141
+
+
+@click.command(
+    cls=Root,
+    name="rota",
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    examples=[("rota COMMAND --help", "what a command does, its options, and examples")],
+)
+@click.version_option(rota.__version__, "-V", "--version", message="%(prog)s %(version)s", help="Show the version.")
+@click.pass_context
+def root(ctx: click.Context) -> None:
+    """Rota: a scheduler for any work on any machines."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `rota` with these arguments (by default the process's) and return its exit code."""
+    if instruction := os.environ.get(COMPLETION_VARIABLE):
+        return shell_completion.shell_complete(root, {}, "rota", COMPLETION_VARIABLE, instruction)
+    try:
+        return _run(sys.argv[1:] if arguments is None else list(arguments))
+    except UserError as error:
+        _complain(error, str(error))
+        return FAILED
+    except click.ClickException as error:
+        _complain(error, _said_by_click(error))
+        return FAILED
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Only our own output's reader may leave without a word; a broken connection elsewhere is a fault to report.
+        if not _reader_is_gone(sys.stdout):
+            raise
+        # What is still buffered must go somewhere when the interpreter flushes it at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return READER_GONE
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        with root.make_context("rota", arguments) as ctx:
+            root.invoke(ctx)
+    except click.exceptions.Exit as end:
+        code = end.exit_code
+    else:
+        code = 0
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    return code
+
+
+def _complain(error: Exception, message: str) -> None:
+    if os.environ.get("ROTA_DEBUG"):
+        traceback.print_exception(error)
+    click.echo(f"rota: {' '.join(message.split())}", err=True)
+
+
+def _said_by_click(error: click.ClickException) -> str:
+    """Click's message in our form: no capital, no full stop, and where to read more."""
+    message = error.format_message().rstrip(".")
+    message = message[:1].lower() + message[1:]
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        see = f"see '{error.ctx.command_path} --help'"
+        # A message that ends with a guess at what was meant is a question.
+        return f"{message} S{see[1:]}" if message.endswith("?") else f"{message}; {see}"
+    return message
+
+
+def _reader_is_gone(stream: TextIO) -> bool:
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))

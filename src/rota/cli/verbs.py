@@ -1,0 +1,34 @@
+"""The table of verbs: the one place to look when adding one.
+
+A line here and a module `rota.cli.<name>` (dashes become underscores) with a `command` make a verb. The module is
+imported only when its verb is called, so that help and completion stay quick however many verbs there are; that is also
+why the summaries stand here.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A word that may follow `rota`."""
+
+    name: str
+    #: What the list of commands says of it: one line, no full stop.
+    summary: str
+
+    @property
+    def module(self) -> str:
+        """Where its `command` is defined."""
+        return f"rota.cli.{self.name.replace('-', '_')}"
+
+
+#: By the heading under which `rota --help` lists them.
+SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
+    "This program": (
+        Verb("completion", "Print a script that completes commands in your shell"),
+        Verb("version", "Say which version this is and what it runs on"),
+    ),
+}
+
+VERBS: Final[dict[str, Verb]] = {verb.name: verb for verbs in SECTIONS.values() for verb in verbs}

@@ -1,0 +1,45 @@
+"""`rota version`: what to put into a bug report."""
+
+import platform
+import sqlite3
+from importlib import metadata
+
+import click
+
+import rota
+from rota.cli import output
+from rota.cli.commands import Command
+
+#: Libraries that decide how Rota behaves; those of optional backends are listed if installed.
+_LIBRARIES = ("lightkube-models", "msgspec", "numpy", "psycopg", "grpcio")
+
+
+@click.command(
+    "version",
+    cls=Command,
+    examples=[("rota version", "for a bug report"), ("rota version --json | jq -r .rota", "for a script")],
+)
+@output.json_option
+def command(*, as_json: bool) -> None:
+    """Say which version of Rota this is and what it runs on."""
+    facts = {
+        "rota": rota.__version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "sqlite": sqlite3.sqlite_version,
+        **_installed(),
+    }
+    if as_json:
+        output.document(facts)
+    else:
+        output.table(["PART", "VERSION"], facts.items())
+
+
+def _installed() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
