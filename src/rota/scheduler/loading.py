@@ -97,6 +97,8 @@ def _find(name: str, installed: list[metadata.EntryPoint]) -> PluginClass | None
 
 
 def _import(module_name: str, attribute: str) -> object:
+    if not module_name or not attribute:
+        raise _NotLoadableError("write module:Class")
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -115,7 +117,7 @@ def _import(module_name: str, attribute: str) -> object:
 def _checked(found: object) -> PluginClass:
     """Check what every plugin class must have, so that the framework need not."""
     if not isinstance(found, type):
-        raise _NotLoadableError(f"it is a {type(found).__name__}, not a class; name the plugin's class")
+        raise _NotLoadableError(f"it is not a class but an object of {type(found).__name__}; name the class")
     if not isinstance(getattr(found, "name", None), str):
         raise _NotLoadableError(f'class {found.__name__} has no name; give it name = "{found.__name__}"')
     if not points_of(found):

@@ -9,6 +9,8 @@ it.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rota.kit.errors import UserError
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -25,7 +27,7 @@ class Fault:
         return Fault(join(parent, self.path), self.message)
 
 
-class ConfigurationError(ValueError):
+class ConfigurationError(UserError):
     """A scheduler configuration was refused; each line names the field to mend."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
