@@ -19,7 +19,7 @@ from rota.api.patches import ownership, typed, validation
 from rota.api.patches.errors import MalformedPatch
 from rota.api.patches.field_paths import path
 from rota.api.patches.fieldsets import EMPTY, FieldSet
-from rota.api.patches.json_values import Json, JsonObject, copy, same
+from rota.api.patches.json_values import JsonObject, copy, json_text, same
 from rota.api.patches.managed import ManagedFields, Manager, Ownership
 from rota.api.patches.ownership import OwnershipConflict, Versions
 from rota.api.patches.schemas import TypeSchema
@@ -75,16 +75,29 @@ def apply(
     managed = _recorded(live)
     if not managed:
         managed = _updated(
-            _empty(config), before, managed=managed, manager=BEFORE_FIRST_APPLY, versions=versions, now=now
+            _empty(config),
+            before,
+            managed=managed,
+            manager=BEFORE_FIRST_APPLY,
+            versions=versions,
+            now=now,
+            subresource=subresource,
+            reset=reset,
         )
     before_then = versions.at(before, config["apiVersion"])
     assert before_then is not None, "the applied version is served"
     me = Manager(name=manager or "unknown", operation="Apply", subresource=subresource)
 
     def attempt(*, forced: bool) -> tuple[JsonObject, ManagedFields]:
-        return ownership.applied(
-            before_then, config, managed=managed, me=me, versions=versions, force=forced, reset=reset
-        )
+        try:
+            return ownership.applied(
+                before_then, config, managed=managed, me=me, versions=versions, force=forced, reset=reset
+            )
+        except MalformedPatch as error:
+            # The configuration was checked, so it is the stored object whose lists do not fit the schema.
+            raise MalformedPatch(
+                f"failed to create typed live object ({_identity(before_then)}): {error.message}"
+            ) from error
 
     try:
         result, owners = attempt(forced=force)
@@ -96,10 +109,12 @@ def apply(
             raise disallowed.for_users() from None
         result, owners = attempt(forced=True)
 
+    unchanged = same(ownership.completed(result, schema), ownership.completed(before_then, schema))
+    if unchanged:
+        result = before_then
     if me in owners:
         mine = owners[me].fields - SYSTEM_FIELDS
-        time = owners[me].time if same(result, before_then) else now
-        owners[me] = replace(owners[me], fields=mine, time=time)
+        owners[me] = replace(owners[me], fields=mine, time=owners[me].time if unchanged else now)
         if not mine:
             del owners[me]
     result = copy(result)
@@ -269,12 +284,11 @@ def _renew_last_applied(result: JsonObject, config: JsonObject) -> None:
     if not annotations.get(LAST_APPLIED):
         return
     applied: JsonObject = copy(config)
-    (applied.get("metadata", {}).get("annotations") or {}).pop(LAST_APPLIED, None)
-    annotations[LAST_APPLIED] = _go_json(applied) + "\n"
+    metadata = applied.get("metadata") or {}
+    if metadata.get("annotations") is None:
+        metadata.pop("annotations", None)
+    else:
+        metadata["annotations"].pop(LAST_APPLIED, None)
+    annotations[LAST_APPLIED] = json_text(applied) + "\n"
     if sum(len(key.encode()) + len(str(text).encode()) for key, text in annotations.items()) > MAX_ANNOTATIONS_BYTES:
         del annotations[LAST_APPLIED]
-
-
-def _go_json(value: Json) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

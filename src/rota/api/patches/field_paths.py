@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from rota.api.patches.errors import MalformedPatch
-from rota.api.patches.json_values import Json, number_text, quoted, shown, token, untoken
+from rota.api.patches.json_values import Json, json_text, quoted, shown, token, untoken
 
 FIELD, KEY, VALUE, INDEX = range(4)
 
@@ -39,10 +39,10 @@ class PathElement(NamedTuple):
         if self.kind == FIELD:
             return f"f:{self.content}"
         if self.kind == KEY:
-            pairs = (f"{_json_text(name)}:{_json_text(untoken(tok))}" for name, tok in self.content)
+            pairs = (f"{json_text(name)}:{json_text(untoken(tok))}" for name, tok in self.content)
             return "k:{" + ",".join(pairs) + "}"
         if self.kind == VALUE:
-            return f"v:{_json_text(untoken(self.content))}"
+            return f"v:{json_text(untoken(self.content))}"
         return f"i:{self.content}"
 
 
@@ -110,14 +110,3 @@ def _scalar_text(item: Json) -> str:
     if isinstance(item, str):
         return quoted(item)
     return "null" if item is None else shown(item)
-
-
-#: Kubernetes escapes these inside strings so that JSON can be pasted into HTML and JavaScript.
-_ESCAPED = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
-
-
-def _json_text(item: Json) -> str:
-    """JSON text exactly as Kubernetes writes it, since the text itself is the identity of an element on the wire."""
-    if isinstance(item, float):
-        return number_text(item, json=True)
-    return json.dumps(item, ensure_ascii=False, separators=(",", ":"), sort_keys=True).translate(_ESCAPED)

@@ -7,6 +7,7 @@ users know and search for. `ABSENT` tells a field that is not there from one tha
 
 from __future__ import annotations
 
+import json
 import math
 from enum import Enum
 from typing import Any, Final, TypeAlias
@@ -80,14 +81,14 @@ def copy(value: Json) -> Json:
     return value
 
 
-def number_text(value: float, *, json: bool) -> str:
-    """A number as Go writes it: in JSON (`encoding/json`) or for people (`%v`); they differ in small exponents."""
+def number_text(value: float, *, wire: bool) -> str:
+    """A number as Go writes it: on the wire (JSON) or for people (`%v`); they differ in small exponents."""
     if isinstance(value, int) or not math.isfinite(value):
         return str(value)
     if value == int(value) and abs(value) < 1e21:
         return "-0" if value == 0 and math.copysign(1, value) < 0 else str(int(value))
     mantissa, _, exponent = repr(value).partition("e")
-    smallest = -6 if json else -4
+    smallest = -6 if wire else -4
     power = math.floor(math.log10(abs(value)))
     if smallest <= power < 21:
         return mantissa if not exponent else f"{value:.{len(mantissa.replace('.', '').lstrip('-')) - 1 - power}f}"
@@ -95,7 +96,24 @@ def number_text(value: float, *, json: bool) -> str:
         mantissa, _, exponent = f"{value:.{len(mantissa.lstrip('-0.')) - 1}e}".partition("e")
     mantissa = mantissa.removesuffix(".0")
     digits = int(exponent)
-    return f"{mantissa}e{'-' if digits < 0 else '+'}{abs(digits):0{1 if json and digits < 0 else 2}d}"
+    return f"{mantissa}e{'-' if digits < 0 else '+'}{abs(digits):0{1 if wire and digits < 0 else 2}d}"
+
+
+#: Kubernetes escapes these inside strings so that JSON can be pasted into HTML and JavaScript.
+_ESCAPED = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
+
+
+def json_text(value: Json) -> str:
+    """JSON exactly as Kubernetes writes it, compact and with keys in order; managedFields compares such texts."""
+    match value:
+        case dict():
+            return "{" + ",".join(f"{json_text(key)}:{json_text(value[key])}" for key in sorted(value)) + "}"
+        case list():
+            return "[" + ",".join(json_text(item) for item in value) + "]"
+        case float():
+            return number_text(value, wire=True)
+        case _:
+            return json.dumps(value, ensure_ascii=False).translate(_ESCAPED)
 
 
 _QUOTED = {
@@ -137,7 +155,7 @@ def shown(value: Json) -> str:
         case str():
             return value
         case int() | float():
-            return number_text(value, json=False)
+            return number_text(value, wire=False)
         case list():
             return "[" + " ".join(shown(item) for item in value) + "]"
         case _:
