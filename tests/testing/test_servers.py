@@ -85,20 +85,15 @@ class TestPostgres:
             assert connection.execute("SELECT 1").fetchone() == (1,)
         server.close()
 
-    @pytest.mark.skipif(shutil.which("ipcs") is None, reason="needs ipcs to see shared memory")
     def test_a_killed_and_closed_server_leaves_no_shared_memory(
         self, private_postgres: Callable[[], PostgresServer]
     ) -> None:
-        def segments() -> set[str]:
-            listed = subprocess.run(["ipcs", "-m"], capture_output=True, text=True, check=True).stdout
-            return {line.split()[1] for line in listed.splitlines() if line.startswith("0x")}
-
         server = private_postgres()
-        mine = (server.folder / "data/postmaster.pid").read_text().splitlines()[6].split()[1]
-        assert mine in segments()
+        mine = _shared_memory_of(server.folder)
+        assert mine in _shared_memory()
         server.kill()
         server.close()
-        assert mine not in segments()
+        assert mine not in _shared_memory()
 
 
 class TestEtcd:
@@ -125,6 +120,16 @@ class TestEtcd:
                 fill()
             with refused.value as answer:
                 assert b"database space exceeded" in answer.read()
+
+
+def _shared_memory() -> set[str]:
+    """Identifiers of System V segments on this machine."""
+    return {line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]}
+
+
+def _shared_memory_of(folder: Path) -> str:
+    """The identifier of the segment of the PostgreSQL that lives in this folder."""
+    return (folder / "data/postmaster.pid").read_text().splitlines()[6].split()[1]
 
 
 def _ask_etcd(server: EtcdServer, path: str, body: dict[str, str]) -> dict[str, object]:
@@ -182,10 +187,14 @@ class TestEveryServer:
             server.pause()
         server.close()
 
-    @pytest.mark.parametrize("victim", ["owner", "keeper"])
-    def test_a_killed_owner_or_keeper_leaves_no_server_behind(self, victim: str) -> None:
+    @pytest.mark.postgres
+    @pytest.mark.parametrize(
+        ("victim", "kind"), [("owner", "EtcdServer"), ("keeper", "EtcdServer"), ("owner", "PostgresServer")]
+    )
+    def test_a_killed_owner_or_keeper_leaves_no_server_behind(self, victim: str, kind: str) -> None:
         script = (
-            "import os, sys; from rota.testing.servers.etcd import EtcdServer; server = EtcdServer(); server.start();"
+            "import sys; from rota.testing.servers.etcd import EtcdServer;"
+            f"from rota.testing.servers.postgres import PostgresServer; server = {kind}(); server.start();"
             "print(server.pid, server._process.pid, server.folder, flush=True); sys.stdin.read()"
         )
         owner = subprocess.Popen(
@@ -194,6 +203,7 @@ class TestEveryServer:
         with owner:
             assert owner.stdout is not None
             pid, keeper_pid, folder = owner.stdout.readline().split()
+            memory = _shared_memory_of(Path(folder)) if kind == "PostgresServer" else "none"
             exits = [os.pidfd_open(int(each)) for each in (pid, keeper_pid)]
             os.kill(owner.pid if victim == "owner" else int(keeper_pid), signal.SIGKILL)
             for each in exits:
@@ -201,6 +211,7 @@ class TestEveryServer:
                 os.close(each)
             if victim == "owner":
                 assert not Path(folder).exists()
+                assert memory not in _shared_memory()
             else:
                 shutil.rmtree(folder)
 
