@@ -1,14 +1,15 @@
 """Array types, and the letters that shapes are written in.
 
 N: rows of the node axis, freed rows included; R: resources. Columns are longer than N, so that nodes can be added
-without copying; `cluster.rows` selects the N rows in use. Sums and products of resources are int64, codes are int32.
+without copying; `cluster.rows` selects the N rows in use. Amounts, scores and codes are int64, interned numbers int32.
 """
 
 import numpy as np
 import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
-CodeArray = npt.NDArray[np.int32]
+CodeArray = npt.NDArray[np.int64]
+IdArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]

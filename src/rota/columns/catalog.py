@@ -41,9 +41,10 @@ class Catalog:
             if namespace is None or where == namespace:
                 yield document
 
-    def version(self, kind: str) -> int:
-        """Give a number that changes whenever an object of the kind does."""
-        return self._versions.get(kind, 0)
+    def version(self, *kinds: str) -> int:
+        """Give a number that changes whenever an object of one of the kinds does."""
+        versions = self._versions
+        return sum([versions.get(kind, 0) for kind in kinds]) if versions else 0
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
         """Give the labels of a namespace; none if it is not known."""

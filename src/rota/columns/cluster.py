@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from rota.api.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from rota.columns import nodes as node_infos
 from rota.columns import objects
 from rota.columns.arrays import BoolArray, IntArray, Rows, grown
@@ -21,7 +22,7 @@ from rota.columns.journal import Facet, Journal
 from rota.columns.labels import LabelColumns
 from rota.columns.nodes import NodeInfo
 from rota.columns.occupancy import HostPorts, Images
-from rota.columns.pods import CPU, EPHEMERAL_STORAGE, MEMORY, PodInfo
+from rota.columns.pods import PodInfo
 from rota.columns.terms import HeldTerms
 
 FIRST_CAPACITY = 64

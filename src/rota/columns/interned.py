@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from rota.columns.arrays import BoolArray, CodeArray, Rows
+from rota.columns.arrays import BoolArray, IdArray, Rows
 
 V = TypeVar("V", bound=Hashable)
 
@@ -23,7 +23,7 @@ class InternedColumn(Generic[V]):
 
     def __init__(self, capacity: int) -> None:
         #: Shape (capacity,), int32; -1 where a row has no value.
-        self.column: CodeArray = np.full(capacity, NONE, dtype=np.int32)
+        self.column: IdArray = np.full(capacity, NONE, dtype=np.int32)
         #: Values by number; freed numbers hold None.
         self.values: list[V | None] = []
         #: Counts the changes, for those who keep what they derived.

@@ -6,12 +6,14 @@ question about one node takes a `copy` and changes that.
 
 from collections.abc import Mapping
 
-from rota.api import quantities
+import msgspec
+
+from rota.api import resources
+from rota.api.resources import HostPort
 from rota.columns import objects
-from rota.columns.pods import CPU, HostPort, PodInfo
+from rota.columns.pods import PodInfo
 
 NO_LABELS: Mapping[str, str] = {}
-ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - an address to compare with, not one to listen on
 
 
 class NodeInfo:
@@ -104,10 +106,7 @@ def describe(info: NodeInfo, node: objects.Node) -> None:
     info.labels = node.metadata.labels or NO_LABELS
     info.taints = tuple(node.spec.taints or ())
     info.unschedulable = bool(node.spec.unschedulable)
-    amounts = dict(node.status.allocatable or {})
-    info.allowed_pods = quantities.from_wire(amounts.pop("pods", None)).value()
-    info.allocatable = {
-        name: quantities.from_wire(amount).milli_value() if name == CPU else quantities.from_wire(amount).value()
-        for name, amount in amounts.items()
-    }
+    amounts = resources.node_allocatable(msgspec.to_builtins(node))
+    info.allowed_pods = amounts.pop(resources.PODS, 0)
+    info.allocatable = amounts
     info.images = {name: image.sizeBytes or 0 for image in node.status.images or () for name in image.names or ()}

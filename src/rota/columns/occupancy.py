@@ -5,7 +5,7 @@ Both are looked up by what a pod wants, so each is an index from the thing to th
 
 from collections.abc import Iterable, Mapping
 
-from rota.columns.pods import HostPort
+from rota.api.resources import HostPort
 
 
 class HostPorts:
@@ -21,16 +21,16 @@ class HostPorts:
         """Count the ports of one pod in."""
         for port in ports:
             addresses = self._taken.setdefault((port.protocol, port.port), {}).setdefault(row, {})
-            addresses[port.ip] = addresses.get(port.ip, 0) + 1
+            addresses[port.address] = addresses.get(port.address, 0) + 1
 
     def remove(self, ports: Iterable[HostPort], row: int) -> None:
         """Count the ports of one pod out."""
         for port in ports:
             rows = self._taken[port.protocol, port.port]
             addresses = rows[row]
-            addresses[port.ip] -= 1
-            if not addresses[port.ip]:
-                del addresses[port.ip]
+            addresses[port.address] -= 1
+            if not addresses[port.address]:
+                del addresses[port.address]
             if not addresses:
                 del rows[row]
             if not rows:

@@ -9,12 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rota.api.resources import HostPort
 from rota.api.selectors import Selector
 from rota.columns import objects
-
-CPU = "cpu"
-MEMORY = "memory"
-EPHEMERAL_STORAGE = "ephemeral-storage"
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -52,15 +49,6 @@ class WeightedTerm:
 
     weight: int
     term: AffinityTerm
-
-
-@dataclass(frozen=True, slots=True)
-class HostPort:
-    """A port that a pod takes on its node; the address is 0.0.0.0 if the pod names none."""
-
-    ip: str
-    protocol: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, kw_only=True)

@@ -1,0 +1,204 @@
+"""How full nodes would be with one more pod, rated 0 to 100: the formulas, for one node and for columns of them.
+
+`used` includes the pod, `whole` is allocatable and greater than 0. Divisions truncate towards zero, as in Go; the two
+forms of every formula agree exactly. Nothing here knows about plugins or profiles.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from rota.api.resources import CPU, EPHEMERAL_STORAGE, MEMORY
+from rota.columns.arrays import BoolArray, FloatArray, IntArray, Rows, count
+from rota.columns.cluster import Cluster
+from rota.columns.nodes import NodeInfo
+from rota.columns.pods import PodShape
+
+FULL = 100
+#: Resources that count in a score also where a pod does not ask for them.
+NATIVE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
+
+
+class Strategy(Protocol):
+    """A rating of one resource, and the way in which ratings of several are averaged."""
+
+    def rate(self, used: int, whole: int) -> int:
+        """Rate one node."""
+
+    def rate_all(self, used: IntArray, whole: IntArray) -> IntArray:
+        """Rate many nodes."""
+
+    #: Whether a rating of 0 takes part in the mean.
+    counts_zero: bool
+
+
+class Least:
+    """The share that would be left."""
+
+    counts_zero = True
+
+    def rate(self, used: int, whole: int) -> int:
+        """Rate one node."""
+        return 0 if used > whole else (whole - used) * FULL // whole
+
+    def rate_all(self, used: IntArray, whole: IntArray) -> IntArray:
+        """Rate many nodes."""
+        return np.maximum(whole - used, 0) * FULL // whole
+
+
+class Most:
+    """The share that would be in use."""
+
+    counts_zero = True
+
+    def rate(self, used: int, whole: int) -> int:
+        """Rate one node."""
+        return min(used, whole) * FULL // whole
+
+    def rate_all(self, used: IntArray, whole: IntArray) -> IntArray:
+        """Rate many nodes."""
+        return np.minimum(used, whole) * FULL // whole
+
+
+class Ratio:
+    """A function of the share in use, given by its corners; what it rates 0 is left out of the mean."""
+
+    counts_zero = False
+
+    def __init__(self, corners: Sequence[tuple[int, int]]) -> None:
+        #: The value at every whole percentage, which is all that can be asked for.
+        self._values = [broken_line(corners, share) for share in range(FULL + 1)]
+        self._table = np.array(self._values, dtype=np.int64)
+
+    def rate(self, used: int, whole: int) -> int:
+        """Rate one node."""
+        return self._values[FULL if used > whole else used * FULL // whole]
+
+    def rate_all(self, used: IntArray, whole: IntArray) -> IntArray:
+        """Rate many nodes."""
+        return self._table[np.minimum(used, whole) * FULL // whole]
+
+
+def broken_line(corners: Sequence[tuple[int, int]], x: int) -> int:
+    """Give the value at x of the line through the corners, level before the first and after the last."""
+    if x <= corners[0][0]:
+        return corners[0][1]
+    for (left, low), (right, high) in zip(corners, corners[1:], strict=False):
+        if x <= right:
+            rise, run = (high - low) * (x - left), right - left
+            return low + (rise // run if rise >= 0 else -(-rise // run))
+    return corners[-1][1]
+
+
+class Scorer:
+    """The weighted mean of the ratings of some resources."""
+
+    def __init__(self, resources: Sequence[tuple[str, int]], strategy: Strategy) -> None:
+        self._resources = tuple(resources)
+        self._strategy = strategy
+
+    def one(self, shape: PodShape, node: NodeInfo) -> int:
+        """Rate one node with the pod on it."""
+        strategy, total, weights = self._strategy, 0, 0
+        for name, weight in self._resources:
+            whole, extra = node.allocatable.get(name, 0), counted(shape, name)
+            if whole == 0 or (extra == 0 and name not in NATIVE):
+                continue
+            rating = strategy.rate(counted_on(node, name) + extra, whole)
+            if rating > 0 or strategy.counts_zero:
+                total += rating * weight
+                weights += weight
+        if not weights:
+            return 0
+        return total // weights if strategy.counts_zero else rounded_quotient(total, weights)
+
+    def many(self, shape: PodShape, cluster: Cluster, rows: Rows) -> IntArray:
+        """Rate the selected rows with the pod on them."""
+        strategy = self._strategy
+        total, weights = np.zeros(count(rows), dtype=np.int64), np.zeros(count(rows), dtype=np.int64)
+        for name, weight in self._resources:
+            index, extra = cluster.resources.get(name), counted(shape, name)
+            if index is None or (extra == 0 and name not in NATIVE):
+                continue
+            whole = cluster.allocatable[index, rows]
+            used = cluster.nonzero_requested[index, rows] if index < 2 else cluster.requested[index, rows]
+            takes_part: BoolArray = whole > 0
+            ratings = np.where(takes_part, strategy.rate_all(used + extra, np.maximum(whole, 1)), 0)
+            if not strategy.counts_zero:
+                takes_part &= ratings > 0
+            total += ratings * weight
+            weights += takes_part * np.int64(weight)
+        weights_or_one = np.maximum(weights, 1)
+        if strategy.counts_zero:
+            return total // weights_or_one
+        return (2 * total + weights_or_one) // (2 * weights_or_one)
+
+
+def counted(shape: PodShape, name: str) -> int:
+    """Give what a pod counts as in a score."""
+    if name == CPU:
+        return shape.nonzero_requests[0]
+    if name == MEMORY:
+        return shape.nonzero_requests[1]
+    return shape.requests.get(name, 0)
+
+
+def counted_on(node: NodeInfo, name: str) -> int:
+    """Give what the pods of a node count as in a score."""
+    if name == CPU:
+        return node.nonzero_cpu
+    if name == MEMORY:
+        return node.nonzero_memory
+    return node.requested.get(name, 0)
+
+
+def rounded_quotient(total: int, weights: int) -> int:
+    """Divide two numbers that are not negative, halves upwards.
+
+    Upstream divides as float64 and rounds; for numbers of this size (at most 100 times the weights) that is the same.
+    """
+    return (2 * total + weights) // (2 * weights)
+
+
+def balance(fractions: Sequence[float]) -> int:
+    """Rate how alike the shares in use of a node's resources are; 100 is perfectly even."""
+    size = len(fractions)
+    deviation = 0.0
+    if size == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    elif size > 2:
+        mean = _sum(fractions) / size
+        deviation = math.sqrt(_sum([(each - mean) * (each - mean) for each in fractions]) / size)
+    return int((1 - deviation) * FULL)
+
+
+def balance_all(fractions: FloatArray, present: BoolArray) -> IntArray:
+    """Rate many nodes; both arrays have shape (resources, nodes), absent fractions are 0."""
+    sizes = present.sum(axis=0)
+    if len(fractions) == 2:
+        deviation = np.where(sizes == 2, np.abs((fractions[0] - fractions[1]) / 2), 0.0)
+        return ((1 - deviation) * FULL).astype(np.int64)
+    highest = np.where(present, fractions, -np.inf).max(axis=0, initial=-np.inf)
+    lowest = np.where(present, fractions, np.inf).min(axis=0, initial=np.inf)
+    total = np.zeros(fractions.shape[1])
+    for row in fractions:
+        total += row
+    divisor = np.maximum(sizes, 1)
+    mean = total / divisor
+    squares = np.zeros(fractions.shape[1])
+    for row, here in zip(fractions, present, strict=True):
+        squares += np.where(here, (row - mean) * (row - mean), 0.0)
+    with np.errstate(invalid="ignore"):
+        two = (highest - lowest) / 2
+    deviation = np.where(sizes == 2, two, np.where(sizes > 2, np.sqrt(squares / divisor), 0.0))
+    return ((1 - deviation) * FULL).astype(np.int64)
+
+
+def _sum(values: Sequence[float]) -> float:
+    """Add from left to right; the built-in sum compensates, which Go does not."""
+    total = 0.0
+    for value in values:
+        total += value
+    return total

@@ -1,0 +1,36 @@
+"""Sums over topology domains: how much of something lies in the domain of each node.
+
+A domain is a value of a label; its number is that of the interned label column. Tables are indexed by that number and
+have one more entry at the end, which the number -1 (no such label) selects and which always stays 0.
+"""
+
+import numpy as np
+
+from rota.columns.arrays import BoolArray, IdArray, IntArray
+from rota.columns.interned import InternedColumn
+
+
+def sums(column: InternedColumn[str], amounts: np.ndarray, included: BoolArray | None = None) -> IntArray:
+    """Add up amounts by domain; `amounts` and `included` cover the rows in use, shape (N,)."""
+    ids = column.column[: len(amounts)]
+    if included is not None:
+        ids = np.where(included, ids, -1)
+    width = len(column.values) + 1
+    table = np.bincount(ids + np.int32(1), weights=amounts, minlength=width).astype(np.int64)
+    # Number -1 was counted in entry 0; rolled to the end, it is where -1 points, and it is emptied.
+    table = np.roll(table, -1)
+    table[-1] = 0
+    return table
+
+
+def members(column: InternedColumn[str], included: BoolArray) -> BoolArray:
+    """Give which domains have an included row; shape as that of `sums`."""
+    found = np.zeros(len(column.values) + 1, dtype=np.bool_)
+    found[column.column[: len(included)][included]] = True
+    found[-1] = False
+    return found
+
+
+def ids(column: InternedColumn[str], size: int) -> IdArray:
+    """Give the domain of each row in use."""
+    return column.column[:size]

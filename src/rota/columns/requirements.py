@@ -1,0 +1,50 @@
+"""What a pod demands of the labels and the name of its node, compiled: nodeSelector and required node affinity.
+
+Both NodeAffinity and topology spreading ask this, for one node or for all of them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.api import nodeselectors, selectors
+from rota.api.nodeselectors import NodeSelector
+from rota.api.selectors import Selector
+from rota.columns.arrays import BoolArray, Rows, count
+from rota.columns.cluster import Cluster
+from rota.columns.nodes import NodeInfo
+from rota.columns.pods import PodShape
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRequirements:
+    """Labels that a node must have, and terms of which one must match (None: no terms are given)."""
+
+    labels: Selector
+    terms: NodeSelector | None
+
+    @property
+    def empty(self) -> bool:
+        """Whether every node will do."""
+        return self.labels.empty and self.terms is None
+
+    def met_by(self, node: NodeInfo) -> bool:
+        """Whether the pod may go to this node. Terms that cannot be understood match nothing."""
+        return self.labels.matches(node.labels) and (self.terms is None or self.terms.matches(node.labels, node.name))
+
+    def rows(self, cluster: Cluster, rows: Rows) -> BoolArray:
+        """Which of the rows the pod may go to."""
+        met = cluster.labels.matching(self.labels, rows)
+        if self.terms is not None:
+            matched = cluster.labels.matching_any(self.terms, rows, cluster.by_name)
+            met = matched if met is None else met & matched
+        return np.ones(count(rows), dtype=np.bool_) if met is None else met
+
+
+def of(shape: PodShape) -> NodeRequirements:
+    """Compile the demands of a pod."""
+    required = shape.node_affinity.requiredDuringSchedulingIgnoredDuringExecution if shape.node_affinity else None
+    return NodeRequirements(
+        labels=selectors.from_labels(shape.node_selector),
+        terms=None if required is None else nodeselectors.compile_selector(required),
+    )

@@ -1,0 +1,75 @@
+"""NodePorts: two pods cannot have the same host port on one node."""
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from rota.api import resources
+from rota.api.resources import HostPort
+from rota.columns.arrays import CodeArray, Rows, count
+from rota.columns.cluster import Cluster
+from rota.columns.journal import Facet
+from rota.columns.nodes import NodeInfo
+from rota.columns.pods import PodInfo
+from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
+from rota.scheduler.framework.points import PreFilterResult
+from rota.scheduler.framework.registry import Handle, NoArgs
+from rota.scheduler.framework.state import CycleState
+from rota.scheduler.framework.status import SKIP, SUCCESS, Status, unschedulable
+
+REFUSED = unschedulable("node(s) didn't have free ports for the requested pod ports")
+PASS = PreFilterResult()
+IDLE = PreFilterResult(SKIP)
+
+
+class NodePorts:
+    """Filter on host ports; the address 0.0.0.0 stands for all addresses."""
+
+    name: ClassVar[str] = "NodePorts"
+    Args = NoArgs
+    watches: ClassVar[Facet] = Facet.PODS
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        pass
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        """Only host ports matter."""
+        return pod.shape.host_ports
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
+        """Leave out pods without host ports."""
+        return PASS if pod.shape.host_ports else IDLE
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Refuse a node where a wanted port is taken."""
+        return REFUSED if resources.conflicting_ports(pod.shape.host_ports, node.ports) else SUCCESS
+
+    def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray:
+        """Give 1 where a wanted port is taken."""
+        taken = {
+            row
+            for port in pod.shape.host_ports
+            for row, addresses in cluster.ports.taken(port.protocol, port.port).items()
+            if any(port.conflicts(HostPort(address, port.protocol, port.port)) for address in addresses)
+        }
+        if isinstance(rows, slice):
+            codes = np.zeros(count(rows), dtype=np.int64)
+            codes[list(taken)] = 1
+            return codes
+        return np.fromiter((row in taken for row in rows.tolist()), dtype=np.int64, count=len(rows))
+
+    def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
+        """There is one reason."""
+        return REFUSED
+
+    def events_to_register(self) -> Sequence[Subscription]:
+        """New nodes help; so does the end of a pod that held one of the ports."""
+        return (
+            Subscription(ClusterEvent(Resource.NODE, Action.ADD)),
+            Subscription(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self._after_pod_deleted),
+        )
+
+    def _after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: PodInfo | None) -> Hint:
+        held = old.shape.host_ports if old.node_name or old.nominated_node else ()
+        return Hint.QUEUE if resources.conflicting_ports(pod.shape.host_ports, held) else Hint.SKIP

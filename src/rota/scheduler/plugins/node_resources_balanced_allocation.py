@@ -1,0 +1,77 @@
+"""NodeResourcesBalancedAllocation: prefer nodes whose resources the pod brings closer to equal use.
+
+The score compares how even the node would be with the pod to how even it is without: 75 is no difference, 100 is the
+greatest improvement, 50 the greatest harm. Pods that request none of the resources are left out.
+"""
+
+from collections.abc import Hashable
+from typing import ClassVar
+
+import numpy as np
+
+from rota.columns import allocation
+from rota.columns.arrays import BoolArray, IntArray, Rows, count
+from rota.columns.cluster import Cluster
+from rota.columns.journal import Facet
+from rota.columns.nodes import NodeInfo
+from rota.columns.pods import PodInfo
+from rota.scheduler.config.args import NodeResourcesBalancedAllocationArgs
+from rota.scheduler.framework.points import MAX_SCORE
+from rota.scheduler.framework.registry import Handle
+from rota.scheduler.framework.state import CycleState
+from rota.scheduler.framework.status import SKIP, SUCCESS, Status
+
+HALF = MAX_SCORE // 2
+
+
+class NodeResourcesBalancedAllocation:
+    """Score on the evenness of real requests."""
+
+    name: ClassVar[str] = "NodeResourcesBalancedAllocation"
+    Args = NodeResourcesBalancedAllocationArgs
+    watches: ClassVar[Facet] = Facet.BOTH
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
+        self._resources = tuple(resource.name for resource in args.resources)
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        """Only requests of the configured resources matter."""
+        requests = pod.shape.requests
+        return tuple(requests.get(name, 0) for name in self._resources)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> Status:
+        """Leave out pods that would not change the balance."""
+        requests = pod.shape.requests
+        return SUCCESS if any(requests.get(name, 0) for name in self._resources) else SKIP
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Compare the node with the pod to the node without it."""
+        before: list[float] = []
+        after: list[float] = []
+        for name in self._resources:
+            extra = pod.shape.requests.get(name, 0)
+            whole = node.allocatable.get(name, 0)
+            if whole == 0 or (extra == 0 and name not in allocation.NATIVE):
+                continue
+            used = node.requested.get(name, 0)
+            before.append(min(used / whole, 1.0))
+            after.append(min((used + extra) / whole, 1.0))
+        return HALF + (HALF + allocation.balance(after) - allocation.balance(before)) // 2
+
+    def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
+        """Compare the selected rows with the pod to those without it."""
+        shape = (len(self._resources), count(rows))
+        before, after = np.zeros(shape), np.zeros(shape)
+        present = np.zeros(shape, dtype=np.bool_)
+        for position, name in enumerate(self._resources):
+            index, extra = cluster.resources.get(name), pod.shape.requests.get(name, 0)
+            if index is None or (extra == 0 and name not in allocation.NATIVE):
+                continue
+            whole = cluster.allocatable[index, rows]
+            used = cluster.requested[index, rows]
+            present[position] = whole > 0
+            divisor = np.maximum(whole, 1)
+            before[position] = np.where(present[position], np.minimum(used / divisor, 1.0), 0.0)
+            after[position] = np.where(present[position], np.minimum((used + extra) / divisor, 1.0), 0.0)
+        gain = allocation.balance_all(after, present) - allocation.balance_all(before, present)
+        return HALF + (HALF + gain) // 2

@@ -1,0 +1,163 @@
+"""NodeResourcesFit: a pod goes only where its requests fit, and by default where most is left.
+
+The score strategies are LeastAllocated, MostAllocated and RequestedToCapacityRatio. For scoring, a container without a
+cpu or memory request counts as a small one, on nodes as well as in the pod. Divisions truncate towards zero.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from rota.columns import allocation
+from rota.columns.arrays import CodeArray, IntArray, Rows
+from rota.columns.cluster import Cluster
+from rota.columns.journal import Facet
+from rota.columns.nodes import NodeInfo
+from rota.columns.pods import PodInfo, PodShape
+from rota.scheduler.config.args import MAX_SHAPE_SCORE, NodeResourcesFitArgs, ScoringStrategy
+from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
+from rota.scheduler.framework.points import MAX_SCORE, PreFilterResult
+from rota.scheduler.framework.registry import Handle
+from rota.scheduler.framework.state import CycleState
+from rota.scheduler.framework.status import SUCCESS, Code, Status
+
+TOO_MANY_PODS = "Too many pods"
+
+# Bits of a code: one for the number of pods, one for "more than the whole node has", then one per requested resource.
+_PODS, _BEYOND, _FIRST = 1, 2, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What Filter checks: resources and amounts, all greater than 0."""
+
+    amounts: tuple[tuple[str, int], ...]
+
+
+class NodeResourcesFit:
+    """Filter and Score on requests against allocatable."""
+
+    name: ClassVar[str] = "NodeResourcesFit"
+    Args = NodeResourcesFitArgs
+    watches: ClassVar[Facet] = Facet.BOTH
+
+    def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._scorer = _scorer(args.scoring_strategy)
+        self._statuses: dict[tuple[tuple[str, ...], int], Status] = {}
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        """Only requests matter."""
+        return tuple(pod.shape.requests.items()), pod.shape.nonzero_requests
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
+        """Work out which requests are checked."""
+        state.write(self.name, self._wanted(pod.shape))
+        return PreFilterResult()
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Refuse a node that lacks something; all that is lacking is said."""
+        wanted = state.read(self.name, Wanted)
+        code = _code(wanted, node)
+        return self._status(wanted, code) if code else SUCCESS
+
+    def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray:
+        """Give a bit for everything that is lacking."""
+        codes = (cluster.pod_count[rows] >= cluster.allowed_pods[rows]).astype(np.int64)
+        for position, (name, amount) in enumerate(state.read(self.name, Wanted).amounts):
+            index = cluster.resource_index(name)
+            allocatable = cluster.allocatable[index, rows]
+            lacking = amount > allocatable - cluster.requested[index, rows]
+            if lacking.any():
+                codes |= lacking * np.int64(1 << (_FIRST + position))
+                codes |= (lacking & (amount > allocatable)) * np.int64(_BEYOND)
+        return codes
+
+    def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
+        """Say what is lacking; more than the whole node has is beyond remedy."""
+        return self._status(state.read(self.name, Wanted), code)
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Rate what would be left, or used, with the pod on the node."""
+        return self._scorer.one(pod.shape, node)
+
+    def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
+        """Rate the selected rows."""
+        return self._scorer.many(pod.shape, cluster, rows)
+
+    def events_to_register(self) -> Sequence[Subscription]:
+        """Whatever frees or adds a requested resource may help."""
+        return (
+            Subscription(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self._after_pod_deleted),
+            Subscription(ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN), self._after_scale_down),
+            Subscription(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN)),
+            Subscription(
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), self._after_node_change
+            ),
+        )
+
+    def _wanted(self, shape: PodShape) -> Wanted:
+        return Wanted(
+            tuple((name, amount) for name, amount in shape.requests.items() if amount > 0 and not self._ignores(name))
+        )
+
+    def _ignores(self, name: str) -> bool:
+        if name in allocation.NATIVE:
+            return False
+        return name in self._ignored or name.partition("/")[0] in self._ignored_groups
+
+    def _status(self, wanted: Wanted, code: int) -> Status:
+        names = tuple(name for name, _ in wanted.amounts)
+        status = self._statuses.get((names, code))
+        if status is None:
+            lacking = [name for position, name in enumerate(names) if code >> (_FIRST + position) & 1]
+            reasons = [TOO_MANY_PODS] * (code & _PODS) + [f"Insufficient {name}" for name in lacking]
+            kind = Code.UNRESOLVABLE if code & _BEYOND else Code.UNSCHEDULABLE
+            status = self._statuses[names, code] = Status(kind, tuple(reasons))
+        return status
+
+    def _after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: PodInfo | None) -> Hint:
+        return Hint.QUEUE if old.node_name or old.nominated_node else Hint.SKIP
+
+    def _after_scale_down(self, pod: PodInfo, old: PodInfo, new: PodInfo) -> Hint:
+        freed = any(new.shape.requests.get(name, 0) < old.shape.requests.get(name, 0) for name in pod.shape.requests)
+        return Hint.QUEUE if freed else Hint.SKIP
+
+    def _after_node_change(self, pod: PodInfo, old: NodeInfo | None, new: NodeInfo) -> Hint:
+        wanted = self._wanted(pod.shape)
+        if new.allowed_pods < 1 or any(amount > new.allocatable.get(name, 0) for name, amount in wanted.amounts):
+            return Hint.SKIP
+        grew = (
+            old is None
+            or new.allowed_pods > old.allowed_pods
+            or any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name, _ in wanted.amounts)
+        )
+        return Hint.QUEUE if grew else Hint.SKIP
+
+
+def _code(wanted: Wanted, node: NodeInfo) -> int:
+    code = _PODS if len(node.pods) >= node.allowed_pods else 0
+    allocatable, requested = node.allocatable, node.requested
+    for position, (name, amount) in enumerate(wanted.amounts):
+        whole = allocatable.get(name, 0)
+        if amount > whole - requested.get(name, 0):
+            code |= 1 << (_FIRST + position)
+            if amount > whole:
+                code |= _BEYOND
+    return code
+
+
+def _scorer(strategy: ScoringStrategy) -> allocation.Scorer:
+    resources = [(resource.name, resource.weight) for resource in strategy.resources]
+    if strategy.type == "MostAllocated":
+        return allocation.Scorer(resources, allocation.Most())
+    if strategy.type == "RequestedToCapacityRatio" and strategy.requested_to_capacity_ratio is not None:
+        points = strategy.requested_to_capacity_ratio.shape
+        stretch = MAX_SCORE // MAX_SHAPE_SCORE
+        return allocation.Scorer(
+            resources, allocation.Ratio([(point.utilization, point.score * stretch) for point in points])
+        )
+    return allocation.Scorer(resources, allocation.Least())

@@ -1,0 +1,87 @@
+"""TaintToleration: keep pods off nodes whose taints they do not tolerate, and prefer nodes with few such taints.
+
+Taints with NoSchedule and NoExecute forbid; those with PreferNoSchedule are counted, and the fewer the better.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rota.columns import taints
+from rota.columns.arrays import BoolArray, CodeArray, IntArray, Rows
+from rota.columns.cluster import Cluster
+from rota.columns.journal import Facet
+from rota.columns.nodes import NodeInfo
+from rota.columns.pods import PodInfo
+from rota.scheduler.framework import normalizing
+from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
+from rota.scheduler.framework.registry import Handle, NoArgs
+from rota.scheduler.framework.state import CycleState
+from rota.scheduler.framework.status import SUCCESS, Status, unresolvable
+
+REFUSED = unresolvable("node(s) had untolerated taint(s)")
+
+
+class TaintToleration:
+    """Filter and Score on taints."""
+
+    name: ClassVar[str] = "TaintToleration"
+    Args = NoArgs
+    watches: ClassVar[Facet] = Facet.NODE
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        pass
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        """Only the tolerations matter."""
+        return pod.shape.tolerations
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Refuse a node with a forbidding taint that the pod does not tolerate."""
+        return REFUSED if taints.repelled(pod.shape.tolerations, node.taints) else SUCCESS
+
+    def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray:
+        """Give 1 where a forbidding taint is not tolerated."""
+        tolerations = pod.shape.tolerations
+        table = cluster.taints.table(lambda held: taints.repelled(tolerations, held or ()), np.int64)
+        return np.asarray(table[cluster.taints.column[rows]])
+
+    def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
+        """There is one reason."""
+        return REFUSED
+
+    def pre_score(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> Status:
+        """Pick the tolerations that count."""
+        state.write(self.name, taints.against_scheduling(pod.shape.tolerations))
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Count the taints that advise against the node."""
+        return taints.disliked(state.read(self.name, tuple), node.taints)
+
+    def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
+        """Count the taints that advise against each node."""
+        tolerations = state.read(self.name, tuple)
+        table = cluster.taints.table(lambda held: taints.disliked(tolerations, held or ()), np.int64)
+        return np.asarray(table[cluster.taints.column[rows]])
+
+    def bounds(self, state: CycleState, pod: PodInfo, scores: IntArray) -> int:
+        """Give the highest count."""
+        return normalizing.highest(scores)
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray, bounds: Any) -> IntArray:
+        """Give 100 to nodes without such taints."""
+        return normalizing.by_highest(scores, bounds, reverse=True)
+
+    def events_to_register(self) -> Sequence[Subscription]:
+        """Nodes whose taints become tolerable, and the pod's own tolerations, may help."""
+        return (
+            Subscription(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), self._after_node_change),
+            Subscription(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)),
+        )
+
+    def _after_node_change(self, pod: PodInfo, old: NodeInfo | None, new: NodeInfo) -> Hint:
+        tolerations = pod.shape.tolerations
+        was_repelled = old is None or taints.repelled(tolerations, old.taints)
+        return Hint.QUEUE if was_repelled and not taints.repelled(tolerations, new.taints) else Hint.SKIP
