@@ -54,5 +54,8 @@ lock: install ## resolve the pinned versions anew
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --no-header --all-extras --group dev --output-file $(LOCK) pyproject.toml
 
+proto: install ## compile etcd's messages anew after a change of etcd.proto
+	$(BIN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/rota/store/backends/etcd/etcd.proto
+
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

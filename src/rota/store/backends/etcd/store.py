@@ -1,0 +1,273 @@
+"""A store on etcd: fills `contract.Store` with the parts beside it.
+
+Reads are linearizable. Heartbeats are written like anything else: etcd's history is etcd's own, and is bounded by
+compaction alone. A compaction is etcd's as well: it concerns everybody's keys.
+"""
+
+import contextlib
+import math
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+from rota.kit import backoff, clock, tasks
+from rota.store import contract, errors, hub, watching
+from rota.store.backends.etcd import address, connection, faults, keyspace, loading, transactions
+from rota.store.backends.etcd import etcd_pb2 as pb
+from rota.store.backends.etcd.connection import Connection
+from rota.store.backends.etcd.feed import Feed
+from rota.store.backends.etcd.keyspace import Keyspace, Span
+from rota.store.backends.etcd.past import Past, Resumption
+from rota.store.contract import Entry, Extent, Outcome, Page, Store, Transaction
+from rota.store.logstore import Settings
+
+#: How much one answer to a list should hold, so that decoding it does not hold up the event loop for long, and how many
+#: keys the first one asks for, before it is known how large they are.
+_ANSWER_BYTES = 4 * 1024 * 1024
+_FIRST_KEYS = 500
+_MOST_KEYS = 10_000
+
+
+async def open_store(
+    url: str, *, time: clock.Clock, chance: backoff.Chance, settings: Settings | None, create: bool
+) -> Store:
+    """Open the store at `url`; see `rota.store.opening`."""
+    settings = settings or Settings()
+    where = address.parse(url)
+    etcd = Connection(where, time=time, chance=chance, settings=settings)
+    space = Keyspace(where.prefix, str(where))
+    try:
+        revision = await _recognise(etcd, space, create=create)
+        return await EtcdStore.start(etcd, space, revision, time=time, chance=chance, settings=settings)
+    except BaseException:
+        await etcd.close()
+        raise
+
+
+async def _recognise(etcd: Connection, space: Keyspace, *, create: bool) -> int:
+    """Read the notes, or leave the first one in an unused prefix; the newest revision."""
+    look = pb.RangeRequest(key=space.notes.start, range_end=space.notes.end)
+    answer = await etcd.first_contact(connection.RANGE, look)
+    if create and not answer.kvs:
+        is_unused = pb.Compare(
+            result=pb.Compare.EQUAL,
+            target=pb.Compare.CREATE,
+            key=space.whole.start,
+            range_end=space.whole.end,
+            create_revision=0,
+        )
+        note = transactions.put_note(space, "format", keyspace.number(keyspace.FORMAT))
+        made = await etcd.call(connection.TXN, pb.TxnRequest(compare=[is_unused], success=[note]))
+        answer = await etcd.call(connection.RANGE, look)
+        if not made.succeeded and not answer.kvs:
+            raise errors.Corrupt(f"{space.where} holds keys of another program", "add another /prefix to the URL")
+    return space.read(answer)
+
+
+class EtcdStore(contract.Verbs):
+    """Fills `contract.Store`."""
+
+    def __init__(
+        self,
+        etcd: Connection,
+        space: Keyspace,
+        revision: int,
+        *,
+        time: clock.Clock,
+        chance: backoff.Chance,
+        settings: Settings,
+    ) -> None:
+        self._etcd = etcd
+        self._space = space
+        self._time = time
+        self._settings = settings
+        self._hub = hub.Hub(revision, settings.limits)
+        self._feed = Feed(etcd, space, self._hub, time=time, chance=chance, settings=settings)
+        self._past = Past(etcd, space, self._hub, self._feed)
+        self._supervisor = tasks.Supervisor("store", clock=time, chance=chance)
+
+    @classmethod
+    async def start(
+        cls,
+        etcd: Connection,
+        space: Keyspace,
+        revision: int,
+        *,
+        time: clock.Clock,
+        chance: backoff.Chance,
+        settings: Settings,
+    ) -> Self:
+        """Take over a connection whose notes have been read."""
+        store = cls(etcd, space, revision, time=time, chance=chance, settings=settings)
+        store._supervisor.start("feed", store._feed.follow)
+        store._supervisor.start("bookmarks", store._feed.keep_up)
+        # A watch that etcd has not begun yet could lose its start to a compaction.
+        with contextlib.suppress(TimeoutError):
+            await time.wait_for(store._feed.connected.wait(), connection.FIRST_CONTACT_S)
+        return store
+
+    async def close(self) -> None:
+        """Finish what was accepted, end watches, let go of etcd."""
+        await self._supervisor.close()
+        self._hub.close()
+        await self._etcd.close()
+
+    # Reads
+
+    async def extent(self) -> Extent:
+        """The newest revision and how far back history reaches."""
+        revision = await self._feed.refresh()
+        self._must_be_whole()
+        return Extent(revision, self._space.floor)
+
+    async def get(self, key: str) -> Entry | None:
+        """The key as of the newest revision, or None."""
+        self._must_be_whole()
+        answer = await self._etcd.call(connection.RANGE, pb.RangeRequest(key=self._space.key(key)))
+        self._space.ours(answer.header.revision)
+        return self._space.entry(answer.kvs[0]) if answer.kvs else None
+
+    async def list(self, prefix: str, *, limit: int = 0, after: str = "", revision: int = 0) -> Page:
+        """Entries under `prefix`; see `contract.Store.list`."""
+        contract.check_prefix(prefix)
+        self._must_be_whole()
+        span = self._space.span(prefix, after)
+        while True:
+            try:
+                return await self._scan(span, limit, revision)
+            except errors.Expired:
+                # Compacted while we read on: what is newest has changed, so begin again.
+                if revision:
+                    raise
+
+    async def _scan(self, span: Span, limit: int, revision: int) -> Page:
+        """The list in as many answers as its size takes, all of one revision."""
+        entries: list[Entry] = []
+        start, at, step = span.start, revision, _FIRST_KEYS
+        while True:
+            wanted = min(step, limit - len(entries)) if limit else step
+            answer = await self._range(Span(start, span.end), wanted, at)
+            at = at or self._space.ours(answer.header.revision)
+            entries += map(self._space.entry, answer.kvs)
+            remaining = answer.count - len(answer.kvs)
+            if not remaining or len(entries) == limit:
+                return Page(entries, at, remaining)
+            start = answer.kvs[-1].key + b"\0"
+            step = min(_MOST_KEYS, max(1, _ANSWER_BYTES * len(answer.kvs) // answer.ByteSize()))
+
+    async def _range(self, span: Span, limit: int, revision: int) -> pb.RangeResponse:
+        if revision and revision < self._space.floor:
+            raise errors.Expired(revision, self._space.floor)
+        request = pb.RangeRequest(
+            key=span.start,
+            range_end=span.end,
+            limit=limit,
+            revision=self._space.theirs(revision) if revision else 0,
+        )
+        try:
+            return await self._etcd.call(connection.RANGE, request)
+        except faults.Compacted:
+            await self._past.learn_floor(revision)
+            raise errors.Expired(revision, self._space.floor) from None
+        except faults.Ahead:
+            raise errors.FutureRevision(revision, await self._feed.refresh()) from None
+
+    def watch(self, prefix: str, *, after: int) -> watching.HubWatch:
+        """Changes under `prefix` above revision `after`."""
+        contract.check_prefix(prefix)
+        history = Resumption(self._past, self._space, self._hub, after=after, extent=self.extent)
+        return watching.HubWatch(self._hub, history, prefix, after)
+
+    # Writes
+
+    async def commit(self, transaction: Transaction) -> Outcome:
+        """Carry out a guarded transaction; when this returns `Committed` the change is durable."""
+        contract.check_transaction(transaction)
+        self._must_be_whole()
+        try:
+            answer = await self._etcd.call(connection.TXN, transactions.request(transaction, self._space))
+        except faults.LeaseGone:
+            raise errors.LeaseNotFound(await self._gone(transactions.leases(transaction))) from None
+        return transactions.outcome(transaction, answer, self._space)
+
+    async def compact(self, revision: int) -> None:
+        """Give up history up to and including `revision`, everybody's in this etcd."""
+        extent = await self.extent()
+        if revision > extent.revision:
+            raise errors.FutureRevision(revision, extent.revision)
+        if revision <= extent.floor:
+            return
+        await self._note_floor(revision)
+        # etcd looks up what a changed key held before when it tells of the change, so our watch should be past that.
+        # The note is a change too: the feed gets there soon, unless it is cut off and has to begin anew in any case.
+        with contextlib.suppress(TimeoutError):
+            await self._time.wait_for(self._feed.reached(revision), self._settings.look_every_s)
+        with contextlib.suppress(faults.Compacted):
+            await self._etcd.call(connection.COMPACT, pb.CompactionRequest(revision=self._space.theirs(revision)))
+
+    async def _note_floor(self, floor: int) -> None:
+        """Tell every process on this etcd how far history is gone, never less than another one told."""
+        key = self._space.note("floor")
+        look = pb.RequestOp(request_range=pb.RangeRequest(key=key))
+        put = transactions.put_note(self._space, "floor", keyspace.number(floor))
+        known = 0
+        while True:
+            unchanged = pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.MOD, key=key, mod_revision=known)
+            request = pb.TxnRequest(compare=[unchanged], success=[put], failure=[look])
+            answer = await self._etcd.call(connection.TXN, request)
+            if answer.succeeded:
+                self._space.raise_floor(floor)
+                return
+            note = answer.responses[0].response_range.kvs[0]
+            if int(note.value) >= floor:
+                self._space.raise_floor(int(note.value))
+                return
+            known = note.mod_revision
+
+    async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
+        """Fill an empty store; see `contract.Store.load`."""
+        extent = await loading.load(self._etcd, self._space, entries, revision=revision)
+        self._hub.reset(extent.revision)
+        return extent
+
+    # Leases
+
+    async def grant(self, ttl_s: float) -> int:
+        """A new lease. etcd counts whole seconds, and raises a time that is below one and a half election timeouts."""
+        if ttl_s <= 0:
+            raise ValueError(f"a lease lasts some time: {ttl_s}")
+        request = pb.LeaseGrantRequest(TTL=math.ceil(ttl_s))
+        return (await self._etcd.call(connection.LEASE_GRANT, request)).ID
+
+    async def renew(self, lease: int) -> bool:
+        """Start a lease's time anew; False when it is gone."""
+
+        async def renew() -> bool:
+            request = pb.LeaseKeepAliveRequest(ID=lease)
+            async with self._etcd.stream(connection.LEASE_KEEP_ALIVE, request, timeout=connection.CALL_S) as read:
+                return (await read()).TTL > 0
+
+        return await self._etcd.patiently(renew)
+
+    async def revoke(self, lease: int) -> bool:
+        """End a lease and delete its keys in one transaction; False when it was gone."""
+        try:
+            await self._etcd.call(connection.LEASE_REVOKE, pb.LeaseRevokeRequest(ID=lease))
+        except faults.LeaseGone:
+            return False
+        return True
+
+    async def _gone(self, leases: Sequence[int]) -> int:
+        """Which of the leases does not exist; etcd says only that one of them does not."""
+        for lease in leases[:-1]:
+            request = pb.LeaseTimeToLiveRequest(ID=lease)
+            if (await self._etcd.call(connection.LEASE_TIME_TO_LIVE, request)).TTL < 0:
+                return lease
+        return leases[-1]
+
+    def _must_be_whole(self) -> None:
+        """Refuse to work on part of a backup."""
+        if self._space.restoring:
+            raise errors.Corrupt(
+                f"a restore into {self._space.where} has not finished",
+                "wait for it, or restore again if it was interrupted",
+            )

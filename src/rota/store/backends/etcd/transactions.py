@@ -1,0 +1,98 @@
+"""Our transactions as etcd's, and what etcd answered as our outcome.
+
+A guard becomes one or two comparisons. Where they do not hold, etcd reads the guarded keys in the same step, so that
+the conflicts show exactly the state that refused the transaction.
+"""
+
+from collections.abc import Iterable
+
+from rota.store.backends.etcd import etcd_pb2 as pb
+from rota.store.backends.etcd.keyspace import Keyspace
+from rota.store.contract import MOST_WRITES, Committed, Conflict, Delete, Guard, Outcome, Put, Refused, Transaction
+
+#: No key has this revision: the comparison fails.
+_NEVER = -1
+
+
+def request(transaction: Transaction, keyspace: Keyspace) -> pb.TxnRequest:
+    """The transaction, in etcd's words."""
+    compare = [each for guard in transaction.guards for each in _comparisons(guard, keyspace)]
+    if len(compare) > MOST_WRITES:
+        # etcd's limit is on each part of a transaction; both parts of a guard count.
+        raise ValueError(f"a transaction has at most {MOST_WRITES} conditions in its guards, not {len(compare)}")
+    return pb.TxnRequest(
+        compare=compare,
+        success=[_write(write, keyspace) for write in transaction.writes],
+        failure=[
+            pb.RequestOp(request_range=pb.RangeRequest(key=keyspace.key(key)))
+            for key in _guarded_keys(transaction.guards)
+        ],
+    )
+
+
+def outcome(transaction: Transaction, answer: pb.TxnResponse, keyspace: Keyspace) -> Outcome:
+    """What became of it."""
+    revision = keyspace.ours(answer.header.revision)
+    if answer.succeeded:
+        return Committed(revision)
+    found = [response.response_range.kvs for response in answer.responses]
+    states = {
+        key: keyspace.entry(kvs[0]) if kvs else None
+        for key, kvs in zip(_guarded_keys(transaction.guards), found, strict=True)
+    }
+    return Refused(
+        tuple(Conflict(guard, states[guard.key]) for guard in transaction.guards if not guard.holds(states[guard.key]))
+    )
+
+
+def leases(transaction: Transaction) -> list[int]:
+    """The leases that its writes name."""
+    return list(dict.fromkeys(write.lease for write in transaction.writes if isinstance(write, Put) and write.lease))
+
+
+def note_is(keyspace: Keyspace, name: str, value: bytes) -> pb.Compare:
+    """The condition that a note holds a value."""
+    return pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.VALUE, key=keyspace.note(name), value=value)
+
+
+def put_note(keyspace: Keyspace, name: str, value: bytes) -> pb.RequestOp:
+    """Write a note."""
+    return pb.RequestOp(request_put=pb.PutRequest(key=keyspace.note(name), value=value))
+
+
+def _guarded_keys(guards: Iterable[Guard]) -> list[str]:
+    return list(dict.fromkeys(guard.key for guard in guards))
+
+
+def _comparisons(guard: Guard, keyspace: Keyspace) -> Iterable[pb.Compare]:
+    key = keyspace.key(guard.key)
+    if guard.revision is not None:
+        yield pb.Compare(
+            result=pb.Compare.EQUAL,
+            target=pb.Compare.MOD,
+            key=key,
+            mod_revision=_expected(guard.revision, keyspace),
+        )
+    if guard.created is not None:
+        yield pb.Compare(
+            result=pb.Compare.EQUAL,
+            target=pb.Compare.CREATE,
+            key=key,
+            create_revision=_expected(guard.created, keyspace),
+        )
+
+
+def _expected(revision: int, keyspace: Keyspace) -> int:
+    """etcd's number of an expected revision; 0, no such key, is the same for both."""
+    if revision == 0:
+        return 0
+    theirs = keyspace.theirs(revision)
+    # A revision from before a restore is nobody's, and must not be taken for "no such key".
+    return theirs if theirs > 0 else _NEVER
+
+
+def _write(write: Put | Delete, keyspace: Keyspace) -> pb.RequestOp:
+    key = keyspace.key(write.key)
+    if isinstance(write, Put):
+        return pb.RequestOp(request_put=pb.PutRequest(key=key, value=write.value, lease=write.lease))
+    return pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=key))
