@@ -1,14 +1,66 @@
 """The one place that builds parts and plugs them together.
 
-Everything else takes what it needs as arguments; here the real clock, real randomness and real databases come in.
-The command line and the simulator ask this module for running parts and know nothing of how they are made.
+Everything else takes what it needs as arguments; here the real clock, real randomness and real databases come in. The
+command line and the simulator ask this module for running parts and know nothing of how they are made.
 """
 
-from rota.kit import system
-from rota.store import opening
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from rota.kit import logs, system, tasks
+from rota.store import archive, opening
 from rota.store.contract import Store
+from rota.store.upkeep import Compactor
 
 
 async def open_store(url: str, *, create: bool = True) -> Store:
     """The store at `url`; without `create`, one that is not there is an error and nothing is written."""
     return await opening.open_store(url, time=system.SystemClock(), chance=system.chance(), create=create)
+
+
+async def backup(url: str, path: Path, *, progress: Callable[[int], None]) -> dict[str, int]:
+    """Write the store at `url` to a file; how many entries, their revision, the file's size."""
+    store = await open_store(url, create=False)
+    try:
+        summary = await archive.backup(store, path, time=system.SystemClock(), progress=progress)
+    finally:
+        await store.close()
+    return _as_dict(summary)
+
+
+async def restore(path: Path, url: str) -> dict[str, int]:
+    """Fill the store at `url` from a file; how many entries, the store's new revision, the file's size."""
+    # Before the store is touched, which opening it may do.
+    await asyncio.to_thread(archive.verify, path)
+    store = await open_store(url)
+    try:
+        summary = await archive.restore(store, path)
+    finally:
+        await store.close()
+    return _as_dict(summary)
+
+
+async def run_local(url: str, *, ready: Callable[[dict[str, str]], None]) -> None:
+    """Run all parts on the store at `url` until a signal asks to stop; `ready` is told what runs where."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    clock, chance = system.SystemClock(), system.chance()
+    store = await open_store(url)
+    try:
+        async with tasks.Supervisor("rota", clock=clock, chance=chance) as supervisor:
+            supervisor.start("compactor", Compactor(store, time=clock).run)
+            extent = await store.extent()
+            ready({"store": logs.redact_url(url), "revision": str(extent.revision)})
+            await stop.wait()
+    finally:
+        await store.close()
+
+
+def _as_dict(summary: archive.Summary) -> dict[str, int]:
+    return msgspec.to_builtins(summary)  # type: ignore[no-any-return]

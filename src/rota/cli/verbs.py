@@ -25,6 +25,12 @@ class Verb:
 
 #: By the heading under which `rota --help` lists them.
 SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
+    "Clusters": (Verb("up", "Start Rota on this machine"),),
+    "Data": (
+        Verb("backup", "Write a consistent backup of a store to a file"),
+        Verb("restore", "Fill an empty store from a backup"),
+    ),
+    "Measuring": (Verb("bench", "Measure speed, as ratios to a reference of the same run"),),
     "This program": (
         Verb("completion", "Print a script that completes commands in your shell"),
         Verb("version", "Say which version this is and what it runs on"),

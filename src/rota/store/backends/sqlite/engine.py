@@ -76,10 +76,10 @@ class SqliteEngine:
         return engine
 
     def _prepare(self, create: bool) -> None:
-        if not self._path.parent.is_dir():
-            raise errors.BadAddress(f"folder {self._path.parent} does not exist", "create it, or name another file")
         if not create and not self._path.exists():
             raise errors.BadAddress(f"there is no store at {self._path}", "check the path")
+        if not self._path.parent.is_dir():
+            raise errors.BadAddress(f"folder {self._path.parent} does not exist", "create it, or name another file")
         if self._path.exists():
             self._inspect()
         for place in (self._path.parent, self._path):

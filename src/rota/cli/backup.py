@@ -1,0 +1,41 @@
+"""`rota backup`: a store as of one revision, in a file."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from rota import assembly
+from rota.cli import options, output
+from rota.cli.commands import Command
+
+
+@click.command(
+    "backup",
+    cls=Command,
+    examples=[
+        ("rota backup monday.backup", "this user's own cluster"),
+        ("rota backup monday.backup --store postgresql://rota@db/rota", "a replicated one, while it runs"),
+    ],
+)
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@options.store_option("The store to back up:")
+@output.json_option
+def command(*, file: Path, store_url: str, as_json: bool) -> None:
+    """Write a consistent backup to FILE while the store goes on being used.
+
+    FILE appears when it is complete, readable by its owner only. `rota restore` fills any kind of store from it.
+    """
+    with output.progress("backing up") as advance:
+        done = 0
+
+        def show(entries: int) -> None:
+            nonlocal done
+            advance(entries - done)
+            done = entries
+
+        summary = asyncio.run(assembly.backup(store_url, file, progress=show))
+    if as_json:
+        output.document({"file": str(file), **summary})
+    else:
+        click.echo(f"{file}: {summary['entries']:,} objects as of revision {summary['revision']}")

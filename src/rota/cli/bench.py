@@ -1,0 +1,72 @@
+"""`rota bench`: how fast Rota is here, beside a reference measured in the same run."""
+
+import importlib
+import tempfile
+from typing import Any
+
+import click
+import msgspec
+
+from rota.bench import report
+from rota.cli import options, output
+from rota.cli.commands import Command
+
+#: What can be measured, in the order of `all`; each is a module of `rota.bench` with a `measure`.
+BENCHES = ("store",)
+
+
+@click.command(
+    "bench",
+    cls=Command,
+    examples=[
+        ("rota bench store --quick", "the default store, in half a minute"),
+        ("rota bench store --store postgresql://rota@localhost/rota", "another one; it is left as it was"),
+        ("rota bench all --json", "everything, one JSON object a line"),
+    ],
+)
+@click.argument("what", type=click.Choice([*BENCHES, "all"]))
+@click.option(
+    "--store", "store_url", metavar="URL", default="", help="Measure on this store instead of a temporary SQLite file."
+)
+@click.option("--quick", is_flag=True, help="An answer in under 30 seconds, less exact.")
+@output.json_option
+def command(*, what: str, store_url: str, quick: bool, as_json: bool) -> None:
+    """Measure WHAT and print each figure with its ratio to a reference of the same run.
+
+    A ratio above 1 is better than the reference, for times as well as for rates.
+    """
+    for name in BENCHES if what == "all" else [what]:
+        with output.progress(f"measuring {name}"):
+            results = _measure(name, store_url, quick)
+        _show(report.Report(bench=name, machine=report.this_machine(), results=results), as_json)
+
+
+def _measure(name: str, store_url: str, quick: bool) -> list[report.Result]:
+    # NumPy and the drivers load with the benchmark, not with `rota --help`.
+    module: Any = importlib.import_module(f"rota.bench.{name}")
+    folder = options.data_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # On the disk that a cluster's data would lie on, since a durable write is what that disk makes of it.
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".bench-") as place:
+        results: list[report.Result] = module.measure(store_url=store_url or f"sqlite:///{place}/store.db", quick=quick)
+    return results
+
+
+def _show(result: report.Report, as_json: bool) -> None:
+    if as_json:
+        click.echo(msgspec.json.encode(result))
+        return
+    machine = result.machine
+    click.echo(f"{result.bench} on {machine.cores} x {machine.cpu}, {machine.memory_gib} GiB, load {machine.load}")
+    output.table(
+        ["WHAT", "VALUE", "UNIT", "RATIO", "TO"],
+        [
+            [row.name, _figure(row.value), row.unit, "" if row.ratio is None else f"{row.ratio:.2f}", row.against]
+            for row in result.results
+        ],
+        right=["VALUE", "RATIO"],
+    )
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,0 +1,40 @@
+"""Options that several verbs share, and where Rota keeps its data unless told otherwise."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def data_folder() -> Path:
+    """Where the data of this user's Rota lies: ROTA_HOME, or the platform's place for such things."""
+    if home := os.environ.get("ROTA_HOME"):
+        return Path(home).absolute()
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base).absolute() / "rota"
+
+
+def sqlite_url(path: Path) -> str:
+    """The URL of a store in this file; signs that mean something in a URL are written out."""
+    return "sqlite:///" + str(path).replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+
+
+def default_store_url() -> str:
+    """The store that `rota up` uses and that other verbs therefore mean."""
+    return os.environ.get("ROTA_STORE") or sqlite_url(data_folder() / "rota.db")
+
+
+def store_option(meaning: str) -> Callable[[_F], _F]:
+    """`--store URL`; `meaning` completes its help."""
+    return click.option(
+        "--store",
+        "store_url",
+        metavar="URL",
+        default=default_store_url,
+        show_default="$ROTA_STORE, or rota.db in the data folder",
+        help=f"{meaning} sqlite:///path, postgresql://..., etcd://host:port[,host:port] or memory://.",
+    )

@@ -1,0 +1,35 @@
+"""`rota restore`: fill an empty store from a backup."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from rota import assembly
+from rota.cli import options, output
+from rota.cli.commands import Command
+
+
+@click.command(
+    "restore",
+    cls=Command,
+    examples=[
+        ("rota restore monday.backup --store sqlite:///restored.db", "into a new file, to look at"),
+        ("rota restore laptop.backup --store etcd://10.0.0.1:2379,10.0.0.2:2379", "onto another kind of store"),
+    ],
+)
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@options.store_option("The empty store to fill:")
+@output.json_option
+def command(*, file: Path, store_url: str, as_json: bool) -> None:
+    """Fill an empty store from FILE.
+
+    The file is checked whole before anything is written; a damaged one is refused. The store's revisions go on
+    far above those of the old store, so clients that watched that one notice and list again.
+    """
+    with output.progress("restoring"):
+        summary = asyncio.run(assembly.restore(file, store_url))
+    if as_json:
+        output.document({"file": str(file), **summary})
+    else:
+        click.echo(f"restored {summary['entries']:,} objects; the store is at revision {summary['revision']}")

@@ -1,0 +1,42 @@
+"""`rota up`: everything that there is, on this machine."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from rota import assembly
+from rota.cli import options
+from rota.cli.commands import Command
+from rota.kit import logs
+
+
+@click.command(
+    "up",
+    cls=Command,
+    examples=[
+        ("rota up", "start; Ctrl-C stops it, the data stays"),
+        ("rota up --data ./cluster", "keep the data in a folder of your choice"),
+    ],
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=options.data_folder,
+    show_default="$ROTA_HOME, or the platform's data folder",
+    help="Where the cluster's data lies; made if missing.",
+)
+@click.option("--store", "store_url", metavar="URL", help="Use this store instead of a file in the data folder.")
+def command(*, data: Path, store_url: str | None) -> None:
+    """Start Rota on this machine and run until interrupted."""
+    logs.configure()
+    if store_url is None:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        store_url = options.sqlite_url(data.absolute() / "rota.db")
+    asyncio.run(assembly.run_local(store_url, ready=_say_ready))
+
+
+def _say_ready(facts: dict[str, str]) -> None:
+    for name, fact in facts.items():
+        click.echo(f"{name:>9}  {fact}")
+    click.echo("Rota is up. Ctrl-C stops it; the data stays.")

@@ -1,0 +1,168 @@
+"""`rota up`, `backup`, `restore` and `bench` as a user meets them: real processes, exit codes, one-line errors."""
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rota.bench import store as bench_store
+from rota.store.contract import Committed
+from rota.testing.store_contract import opened
+
+ROTA = str(Path(sys.executable).with_name("rota"))
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder of the test's own, never the user's."""
+    monkeypatch.setenv("ROTA_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("ROTA_STORE", raising=False)
+    return tmp_path / "home"
+
+
+def rota(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([ROTA, *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+
+def fill(path: Path, count: int) -> None:
+    async def write() -> None:
+        async with opened(f"sqlite:///{path}") as store:
+            for number in range(count):
+                assert isinstance(await store.create(f"/a/{number}", b"x"), Committed)
+
+    asyncio.run(write())
+
+
+def listed(path: Path) -> list[str]:
+    async def read() -> list[str]:
+        async with opened(f"sqlite:///{path}") as store:
+            return [entry.key for entry in (await store.list("")).entries]
+
+    return asyncio.run(read())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_up_starts_says_so_and_stops_on_a_signal(home: Path, number: signal.Signals) -> None:
+    with subprocess.Popen([ROTA, "up"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        assert any("Rota is up" in line for line in lines)
+        assert (home / "rota.db").exists()
+        process.send_signal(number)
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    assert sorted(path.name for path in home.iterdir()) == ["rota.db", "rota.db.lock"]
+    assert home.stat().st_mode & 0o077 == 0
+
+
+def test_a_backup_taken_while_up_runs_restores_elsewhere(home: Path, tmp_path: Path) -> None:
+    home.mkdir()
+    fill(home / "rota.db", 5)
+    with subprocess.Popen([ROTA, "up"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert any("Rota is up" in line for line in iter(process.stdout.readline, ""))
+        done = rota("backup", str(tmp_path / "b"), "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["entries"] == 5
+        process.send_signal(signal.SIGINT)
+    done = rota("restore", str(tmp_path / "b"), "--store", f"sqlite:///{tmp_path}/new.db")
+    assert done.returncode == 0, done.stderr
+    assert "restored 5 objects" in done.stdout
+    assert len(listed(tmp_path / "new.db")) == 5
+
+
+def one_line_error(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("rota: ")
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_a_wrong_address_gets_one_line(tmp_path: Path) -> None:
+    file = str(tmp_path / "b")
+    assert "is not the URL of a store" in one_line_error(rota("backup", file, "--store", "ftp://x"))
+    assert "there is no store" in one_line_error(rota("backup", file))
+    missing = f"sqlite:///{tmp_path}/none/store.db"
+    assert "does not exist; create it" in one_line_error(rota("up", "--store", missing))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "scheme", [pytest.param("postgresql", marks=pytest.mark.postgres), pytest.param("etcd", marks=pytest.mark.etcd)]
+)
+def test_an_unreachable_server_gets_one_line(tmp_path: Path, scheme: str) -> None:
+    url = f"{scheme}://rota:secret@127.0.0.1:1" + ("/rota" if scheme == "postgresql" else "")
+    message = one_line_error(rota("backup", str(tmp_path / "b"), "--store", url))
+    assert "127.0.0.1" in message
+    assert "secret" not in message
+
+
+@pytest.mark.postgres
+def test_a_wrong_password_gets_one_line(tmp_path: Path, postgres_url: str) -> None:
+    head, _, tail = postgres_url.rpartition("@")
+    wrong = head.rpartition(":")[0] + ":wrong@" + tail
+    message = one_line_error(rota("backup", str(tmp_path / "b"), "--store", wrong))
+    assert "password" in message
+    assert "wrong@" not in message
+
+
+def test_a_store_of_a_newer_version_gets_one_line(tmp_path: Path) -> None:
+    fill(tmp_path / "store.db", 1)
+    connection = sqlite3.connect(tmp_path / "store.db")
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    assert "newer Rota" in one_line_error(rota("up", "--store", f"sqlite:///{tmp_path}/store.db"))
+
+
+def test_a_damaged_store_or_backup_gets_one_line_and_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "store.db").write_bytes(b"garbage" * 1000)
+    assert "damaged" in one_line_error(rota("up", "--store", f"sqlite:///{tmp_path}/store.db"))
+    (tmp_path / "b").write_bytes(b"rota-backup\n" + os.urandom(100))
+    done = rota("restore", str(tmp_path / "b"), "--store", f"sqlite:///{tmp_path}/new.db")
+    assert "truncated or was altered" in one_line_error(done)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "store.db"]
+
+
+def test_restoring_over_existing_data_is_refused(tmp_path: Path) -> None:
+    fill(tmp_path / "store.db", 2)
+    url = f"sqlite:///{tmp_path}/store.db"
+    assert rota("backup", str(tmp_path / "b"), "--store", url).returncode == 0
+    assert "holds keys already" in one_line_error(rota("restore", str(tmp_path / "b"), "--store", url))
+    assert listed(tmp_path / "store.db") == ["/a/0", "/a/1"]
+
+
+def test_a_bench_prints_one_object_of_the_promised_shape_and_cleans_up(home: Path) -> None:
+    done = rota("bench", "store", "--quick", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["bench"] == "store"
+    assert {"cpu", "cores", "memory_gib"} <= report["machine"].keys()
+    assert len(report["results"]) >= 6
+    for row in report["results"]:
+        assert row.keys() == {"name", "value", "unit", "against", "ratio"}
+        assert row["value"] > 0
+        assert row["ratio"] > 0
+        assert row["against"]
+    delivered = [row["value"] for row in report["results"] if "delivered" in row["name"]]
+    assert delivered == [1.0]
+    assert list(home.iterdir()) == []
+
+
+def test_a_bench_leaves_the_store_that_it_measured_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "store.db", 3)
+    little = bench_store.Effort(rounds=1, single_writes=5, group_writes=64, watchers=3, writes_per_s=50, watch_s=0.2)
+    monkeypatch.setattr(bench_store, "QUICK", little)
+    bench_store.measure(store_url=f"sqlite:///{tmp_path}/store.db", quick=True)
+    assert listed(tmp_path / "store.db") == ["/a/0", "/a/1", "/a/2"]
+    assert not list(tmp_path.glob(".bench*"))
