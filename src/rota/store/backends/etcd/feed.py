@@ -16,10 +16,11 @@ import asyncio
 
 from rota.kit import backoff, clock, logs
 from rota.store import errors
-from rota.store.backends.etcd import connection, faults
+from rota.store.backends.etcd import connection, faults, survey
 from rota.store.backends.etcd import etcd_pb2 as pb
 from rota.store.backends.etcd.connection import Connection
 from rota.store.backends.etcd.keyspace import Keyspace
+from rota.store.backends.etcd.survey import Survey
 from rota.store.hub import Hub
 from rota.store.logstore import Settings
 
@@ -34,6 +35,7 @@ class Feed:
         etcd: Connection,
         keyspace: Keyspace,
         hub: Hub,
+        looking: Survey,
         *,
         time: clock.Clock,
         chance: backoff.Chance,
@@ -45,6 +47,11 @@ class Feed:
         self._time = time
         self._chance = chance
         self._settings = settings
+        self._survey = looking
+        #: The base by which the hub's revisions are numbered.
+        self._base = keyspace.base
+        #: Changes were missed for good: the hub begins anew.
+        self._lost = False
         #: The revision of the last change seen, of a key or of a note: one that history surely holds.
         self.last_change = 0
         #: Set while etcd watches for us.
@@ -56,13 +63,13 @@ class Feed:
         pause = backoff.Backoff(self._settings.retry, self._chance)
         while True:
             try:
+                await self._find_place()
                 await self._watch(pause)
-            except faults.Compacted as problem:
-                revision = await self.refresh()
-                log.warning("history ran ahead of the watches, they list again", problem=problem)
-                self._hub.reset(revision)
             except errors.Closed:
                 return
+            except faults.Compacted as problem:
+                log.warning("history ran ahead of the watches, they list again", problem=problem)
+                self._lost = True
             except errors.StoreError as problem:
                 delay = pause.next()
                 log.warning("watches wait for etcd", problem=problem, delay_s=round(delay, 3))
@@ -92,27 +99,32 @@ class Feed:
         while self._hub.revision < revision:
             await self._moved.wait()
 
-    async def refresh(self) -> int:
-        """Read the notes as they stand; the newest revision."""
-        notes = self._keyspace.notes
-        answer = await self._etcd.call(connection.RANGE, pb.RangeRequest(key=notes.start, range_end=notes.end))
-        return self._keyspace.read(answer)
+    def renumber(self) -> None:
+        """Begin anew if a restore has given every revision a new number."""
+        if self._base != self._keyspace.base:
+            log.warning("the store was restored, watches list again", revision=self._keyspace.floor)
+            self._base = self._keyspace.base
+            self._hub.reset(self._keyspace.floor)
+
+    async def _find_place(self) -> None:
+        """See that the hub's revision is one to go on from."""
+        extent = await self._survey.extent()
+        self.renumber()
+        if extent.revision < self._hub.revision:
+            # Somebody put back an older state of etcd itself: what we handed out never happened.
+            log.warning("etcd went back in time, watches list again", revision=extent.revision)
+            self._lost = True
+        if self._lost:
+            self._hub.reset(extent.revision)
+            self._lost = False
 
     async def _watch(self, pause: backoff.Backoff) -> None:
-        base = self._keyspace.base
-        newest = await self.refresh()
-        if self._keyspace.base != base:
-            log.warning("the store was restored, watches list again", revision=newest)
-            self._hub.reset(newest)
-        elif newest < self._hub.revision:
-            # Somebody put back an older state of etcd itself: what we handed out never happened.
-            log.warning("etcd went back in time, watches list again", revision=newest, before=self._hub.revision)
-            self._hub.reset(newest)
-        async with self._etcd.stream(connection.WATCH, watch_request(self._keyspace, self._hub.revision)) as read:
+        request = survey.watch_request(self._keyspace, self._hub.revision)
+        async with self._etcd.stream(connection.WATCH, request) as read:
             while True:
                 answer = await read()
                 if answer.canceled:
-                    raise refusal(answer, self._keyspace, self._etcd)
+                    raise self._survey.refusal(answer)
                 if answer.created:
                     pause.reset()
                     self.connected.set()
@@ -120,9 +132,8 @@ class Feed:
                     self._take(answer)
 
     def _take(self, answer: pb.WatchResponse) -> None:
-        if self._keyspace.heed(answer.events):
-            log.warning("the store was restored, watches list again", revision=self._keyspace.floor)
-            self._hub.reset(self._keyspace.floor)
+        self._keyspace.heed(answer.events)
+        self.renumber()
         if answer.events:
             revision = self._keyspace.ours(answer.events[-1].kv.mod_revision)
             self.last_change = max(self.last_change, revision)
@@ -131,27 +142,3 @@ class Feed:
         self._hub.publish(self._keyspace.events(answer.events), revision)
         self._moved.set()
         self._moved.clear()
-
-
-def watch_request(keyspace: Keyspace, after: int) -> pb.WatchRequest:
-    """A watch over everything of ours above revision `after`."""
-    return pb.WatchRequest(
-        create_request=pb.WatchCreateRequest(
-            key=keyspace.whole.start,
-            range_end=keyspace.whole.end,
-            # 0 would mean from now on; 1 is where etcd begins.
-            start_revision=max(1, keyspace.theirs(after) + 1),
-            progress_notify=True,
-            prev_kv=True,
-        )
-    )
-
-
-def refusal(answer: pb.WatchResponse, keyspace: Keyspace, etcd: Connection) -> errors.StoreError:
-    """Why etcd ended a watch; takes in what it says about the floor."""
-    if answer.compact_revision:
-        keyspace.raise_floor(keyspace.ours(answer.compact_revision))
-        return faults.Compacted(f"{keyspace.where} is compacted up to revision {keyspace.floor}")
-    # A login that has run out shows itself as a lack of permission here.
-    etcd.forget_login()
-    return errors.Unavailable(f"{keyspace.where} ended a watch ({answer.cancel_reason})", "check the user's role")

@@ -5,8 +5,8 @@ Our revision is etcd's plus a *base*, which is 0 until a restore raises it, so t
 above the revisions of the one that was backed up. etcd counts the changes of all its keys: our revisions have gaps
 where others write to the same etcd, or where a note changes.
 
-The notes: `format` (the version of this layout), `base`, `floor` (how far we compacted), `restoring` (a restore began
-and has not ended) and `mark`, whose changes mean nothing but that time has passed.
+The notes: `format` (the version of this layout), `base`, `restoring` (a restore began and has not ended) and `mark`,
+whose changes mean nothing but that time has passed.
 """
 
 from collections.abc import Iterable
@@ -114,18 +114,17 @@ class Keyspace:
 
     # Notes
 
-    def read(self, answer: pb.RangeResponse) -> int:
-        """Take in the notes, all of them as etcd holds them; returns the newest revision."""
-        notes = {kv.key[len(self._meta) :].decode(): kv for kv in answer.kvs}
+    def read(self, kvs: Iterable[pb.KeyValue], revision: int) -> int:
+        """Take in all notes, as they stand at etcd's newest `revision`; returns our number of it."""
+        notes = {kv.key[len(self._meta) :].decode(): kv for kv in kvs}
         if "format" not in notes:
             raise errors.BadAddress(f"there is no store at {self.where}", "check the URL")
         found = _number(notes["format"], self.where)
         if found > FORMAT:
             raise errors.NewerFormat(self.where, found, FORMAT)
-        revision = answer.header.revision
         if revision > self._known:
             self._known = revision
-            for name in ("restoring", "base", "floor"):
+            for name in ("restoring", "base"):
                 self._take(name, notes.get(name))
         return self.ours(revision)
 
@@ -137,16 +136,15 @@ class Keyspace:
         self._known = revision
         return self.floor
 
-    def heed(self, events: Iterable[pb.Event]) -> bool:
-        """Take in what a watch over the whole prefix says of the notes; whether every revision got a new number."""
-        base, revision = self.base, 0
+    def heed(self, events: Iterable[pb.Event]) -> None:
+        """Take in what a watch over the whole prefix says of the notes."""
+        revision = 0
         for event in events:
             revision = event.kv.mod_revision
             if revision > self._known and event.kv.key.startswith(self._meta):
                 gone = event.type == pb.Event.DELETE
                 self._take(event.kv.key[len(self._meta) :].decode(), None if gone else event.kv)
         self._known = max(self._known, revision)
-        return self.base != base
 
     def _take(self, name: str, kv: pb.KeyValue | None) -> None:
         """Take in one note; one that is gone says 0 or nothing."""
@@ -159,9 +157,7 @@ class Keyspace:
                     self.base = base
                     self.seen = kv.mod_revision + base
                 # A restore ends by writing its base: history begins there.
-                self.floor = max(self.floor, kv.mod_revision + base)
-            case "floor" if kv:
-                self.raise_floor(_number(kv, self.where))
+                self.raise_floor(kv.mod_revision + base)
 
 
 def number(value: int) -> bytes:

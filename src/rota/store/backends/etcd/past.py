@@ -7,17 +7,16 @@ after a restart are one or two watches for etcd.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
 from rota.store import errors
-from rota.store.backends.etcd import connection, faults, feed
-from rota.store.backends.etcd import etcd_pb2 as pb
+from rota.store.backends.etcd import connection, faults, survey
 from rota.store.backends.etcd.connection import Connection
 from rota.store.backends.etcd.feed import Feed
 from rota.store.backends.etcd.keyspace import Keyspace
-from rota.store.contract import Event, Extent
+from rota.store.backends.etcd.survey import Survey
+from rota.store.contract import Event
 from rota.store.hub import Hub
 from rota.store.watching import Tail
 
@@ -33,11 +32,12 @@ class _Stretch(Struct, frozen=True):
 class Past:
     """Reads history for the watches of one store."""
 
-    def __init__(self, etcd: Connection, keyspace: Keyspace, hub: Hub, follower: Feed) -> None:
+    def __init__(self, etcd: Connection, keyspace: Keyspace, hub: Hub, looking: Survey, feeding: Feed) -> None:
         self._etcd = etcd
         self._keyspace = keyspace
         self._hub = hub
-        self._feed = follower
+        self._survey = looking
+        self._feed = feeding
         self._turn = asyncio.Lock()
         self._readers = 0
         #: What was read while somebody waited; forgotten when nobody does.
@@ -61,30 +61,6 @@ class Past:
                 self._stretches.clear()
         return Tail([event for event in stretch.events if event.revision > after], stretch.revision)
 
-    async def check(self, after: int) -> None:
-        """Raise the floor if history above `after` is gone, as etcd's operator may compact without asking us."""
-        note = self._keyspace.note("format")
-        # Revision 0 would mean the newest; 1 is where etcd begins.
-        request = pb.RangeRequest(key=note, revision=max(1, self._keyspace.theirs(after)), count_only=True)
-        try:
-            await self._etcd.call(connection.RANGE, request)
-        except faults.Compacted:
-            await self.learn_floor(after)
-        except faults.Ahead:
-            return  # the caller, who knows the newest revision, says so
-
-    async def learn_floor(self, compacted: int) -> None:
-        """Find out how far etcd is compacted, which it tells only to a watch from a revision that is."""
-
-        async def ask() -> None:
-            request = feed.watch_request(self._keyspace, compacted - 1)
-            async with self._etcd.stream(connection.WATCH, request, timeout=connection.CALL_S) as read:
-                while not (answer := await read()).canceled:
-                    pass
-                feed.refusal(answer, self._keyspace, self._etcd)
-
-        await self._etcd.patiently(ask)
-
     def _at_hand(self, after: int) -> _Stretch | None:
         for stretch in self._stretches:
             if stretch.after <= after < stretch.revision:
@@ -101,12 +77,12 @@ class Past:
             await self._make_goal(after)
         events: list[Event] = []
         try:
-            request = feed.watch_request(self._keyspace, after)
+            request = survey.watch_request(self._keyspace, after)
             async with self._etcd.stream(connection.WATCH, request, timeout=connection.CALL_S) as read:
                 while True:
                     answer = await read()
                     if answer.canceled:
-                        raise feed.refusal(answer, self._keyspace, self._etcd)
+                        raise self._survey.refusal(answer)
                     if not answer.events:
                         continue
                     events += self._keyspace.events(answer.events)
@@ -123,27 +99,3 @@ class Past:
         except (errors.NoSpace, errors.AccessDenied):
             # May not write: then history ends where the store was opened, and the reader lists again.
             raise errors.Expired(after, self._hub.oldest) from None
-
-
-class Resumption:
-    """History as one watch sees it, which begins at `after`. Fills `watching.History`."""
-
-    def __init__(
-        self, past: Past, keyspace: Keyspace, hub: Hub, *, after: int, extent: Callable[[], Awaitable[Extent]]
-    ) -> None:
-        self._past = past
-        self._keyspace = keyspace
-        self._hub = hub
-        self._after = after
-        self._extent = extent
-
-    async def extent(self) -> Extent:
-        """How far history reaches; looks closely where the watch begins."""
-        extent = await self._extent()
-        if extent.floor <= self._after < self._hub.oldest:
-            await self._past.check(self._after)
-        return Extent(extent.revision, max(extent.floor, self._keyspace.floor))
-
-    async def tail(self, after: int, limit: int) -> Tail:
-        """See `watching.History.tail`."""
-        return await self._past.tail(after, limit)

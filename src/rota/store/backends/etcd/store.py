@@ -16,7 +16,8 @@ from rota.store.backends.etcd import etcd_pb2 as pb
 from rota.store.backends.etcd.connection import Connection
 from rota.store.backends.etcd.feed import Feed
 from rota.store.backends.etcd.keyspace import Keyspace, Span
-from rota.store.backends.etcd.past import Past, Resumption
+from rota.store.backends.etcd.past import Past
+from rota.store.backends.etcd.survey import Survey
 from rota.store.contract import Entry, Extent, Outcome, Page, Store, Transaction
 from rota.store.logstore import Settings
 
@@ -25,6 +26,9 @@ from rota.store.logstore import Settings
 _ANSWER_BYTES = 4 * 1024 * 1024
 _FIRST_KEYS = 500
 _MOST_KEYS = 10_000
+
+#: How long a change may take from etcd to the hub before we stop waiting for it.
+_LAG_S = 0.25
 
 
 async def open_store(
@@ -36,15 +40,15 @@ async def open_store(
     etcd = Connection(where, time=time, chance=chance, settings=settings)
     space = Keyspace(where.prefix, str(where))
     try:
-        revision = await _recognise(etcd, space, create=create)
-        return await EtcdStore.start(etcd, space, revision, time=time, chance=chance, settings=settings)
+        await _recognise(etcd, space, create=create)
+        return await EtcdStore.start(etcd, space, time=time, chance=chance, settings=settings)
     except BaseException:
         await etcd.close()
         raise
 
 
-async def _recognise(etcd: Connection, space: Keyspace, *, create: bool) -> int:
-    """Read the notes, or leave the first one in an unused prefix; the newest revision."""
+async def _recognise(etcd: Connection, space: Keyspace, *, create: bool) -> None:
+    """Read the notes, or leave the first one in an unused prefix."""
     look = pb.RangeRequest(key=space.notes.start, range_end=space.notes.end)
     answer = await etcd.first_contact(connection.RANGE, look)
     if create and not answer.kvs:
@@ -60,7 +64,7 @@ async def _recognise(etcd: Connection, space: Keyspace, *, create: bool) -> int:
         answer = await etcd.call(connection.RANGE, look)
         if not made.succeeded and not answer.kvs:
             raise errors.Corrupt(f"{space.where} holds keys of another program", "add another /prefix to the URL")
-    return space.read(answer)
+    space.read(answer.kvs, answer.header.revision)
 
 
 class EtcdStore(contract.Verbs):
@@ -70,6 +74,7 @@ class EtcdStore(contract.Verbs):
         self,
         etcd: Connection,
         space: Keyspace,
+        survey: Survey,
         revision: int,
         *,
         time: clock.Clock,
@@ -80,9 +85,10 @@ class EtcdStore(contract.Verbs):
         self._space = space
         self._time = time
         self._settings = settings
+        self._survey = survey
         self._hub = hub.Hub(revision, settings.limits)
-        self._feed = Feed(etcd, space, self._hub, time=time, chance=chance, settings=settings)
-        self._past = Past(etcd, space, self._hub, self._feed)
+        self._feed = Feed(etcd, space, self._hub, survey, time=time, chance=chance, settings=settings)
+        self._past = Past(etcd, space, self._hub, survey, self._feed)
         self._supervisor = tasks.Supervisor("store", clock=time, chance=chance)
 
     @classmethod
@@ -90,14 +96,15 @@ class EtcdStore(contract.Verbs):
         cls,
         etcd: Connection,
         space: Keyspace,
-        revision: int,
         *,
         time: clock.Clock,
         chance: backoff.Chance,
         settings: Settings,
     ) -> Self:
         """Take over a connection whose notes have been read."""
-        store = cls(etcd, space, revision, time=time, chance=chance, settings=settings)
+        survey = Survey(etcd, space)
+        extent = await survey.extent()
+        store = cls(etcd, space, survey, extent.revision, time=time, chance=chance, settings=settings)
         store._supervisor.start("feed", store._feed.follow)
         store._supervisor.start("bookmarks", store._feed.keep_up)
         # A watch that etcd has not begun yet could lose its start to a compaction.
@@ -115,9 +122,9 @@ class EtcdStore(contract.Verbs):
 
     async def extent(self) -> Extent:
         """The newest revision and how far back history reaches."""
-        revision = await self._feed.refresh()
+        extent = await self._survey.extent()
         self._must_be_whole()
-        return Extent(revision, self._space.floor)
+        return extent
 
     async def get(self, key: str) -> Entry | None:
         """The key as of the newest revision, or None."""
@@ -166,16 +173,19 @@ class EtcdStore(contract.Verbs):
         try:
             return await self._etcd.call(connection.RANGE, request)
         except faults.Compacted:
-            await self._past.learn_floor(revision)
+            await self._survey.learn_floor(revision)
             raise errors.Expired(revision, self._space.floor) from None
         except faults.Ahead:
-            raise errors.FutureRevision(revision, await self._feed.refresh()) from None
+            raise errors.FutureRevision(revision, (await self._survey.extent()).revision) from None
 
     def watch(self, prefix: str, *, after: int) -> watching.HubWatch:
         """Changes under `prefix` above revision `after`."""
         contract.check_prefix(prefix)
-        history = Resumption(self._past, self._space, self._hub, after=after, extent=self.extent)
-        return watching.HubWatch(self._hub, history, prefix, after)
+        return watching.HubWatch(self._hub, self, prefix, after)
+
+    async def tail(self, after: int, limit: int) -> watching.Tail:
+        """A stretch of history, for watches that the hub's memory does not reach."""
+        return await self._past.tail(after, limit)
 
     # Writes
 
@@ -196,37 +206,18 @@ class EtcdStore(contract.Verbs):
             raise errors.FutureRevision(revision, extent.revision)
         if revision <= extent.floor:
             return
-        await self._note_floor(revision)
         # etcd looks up what a changed key held before when it tells of the change, so our watch should be past that.
-        # The note is a change too: the feed gets there soon, unless it is cut off and has to begin anew in any case.
+        # It nearly always is; if it is cut off, or only others' changes lie in between, there is no use in waiting.
         with contextlib.suppress(TimeoutError):
-            await self._time.wait_for(self._feed.reached(revision), self._settings.look_every_s)
+            await self._time.wait_for(self._feed.reached(revision), _LAG_S)
         with contextlib.suppress(faults.Compacted):
             await self._etcd.call(connection.COMPACT, pb.CompactionRequest(revision=self._space.theirs(revision)))
-
-    async def _note_floor(self, floor: int) -> None:
-        """Tell every process on this etcd how far history is gone, never less than another one told."""
-        key = self._space.note("floor")
-        look = pb.RequestOp(request_range=pb.RangeRequest(key=key))
-        put = transactions.put_note(self._space, "floor", keyspace.number(floor))
-        known = 0
-        while True:
-            unchanged = pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.MOD, key=key, mod_revision=known)
-            request = pb.TxnRequest(compare=[unchanged], success=[put], failure=[look])
-            answer = await self._etcd.call(connection.TXN, request)
-            if answer.succeeded:
-                self._space.raise_floor(floor)
-                return
-            note = answer.responses[0].response_range.kvs[0]
-            if int(note.value) >= floor:
-                self._space.raise_floor(int(note.value))
-                return
-            known = note.mod_revision
+        self._space.raise_floor(revision)
 
     async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
         """Fill an empty store; see `contract.Store.load`."""
         extent = await loading.load(self._etcd, self._space, entries, revision=revision)
-        self._hub.reset(extent.revision)
+        self._feed.renumber()
         return extent
 
     # Leases
