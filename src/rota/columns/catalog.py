@@ -14,9 +14,11 @@ _NONE: Mapping[str, str] = {}
 class Catalog:
     """Objects by kind, namespace and name. Kinds are singular, as in manifests: "Service"."""
 
-    __slots__ = ("_kinds", "_versions")
+    __slots__ = ("_kinds", "_versions", "generation")
 
     def __init__(self) -> None:
+        #: Counts all changes.
+        self.generation = 0
         self._kinds: dict[str, dict[tuple[str, str], Document]] = {}
         self._versions: dict[str, int] = {}
 
@@ -24,12 +26,12 @@ class Catalog:
         """Add or replace an object."""
         meta = document["metadata"]
         self._kinds.setdefault(kind, {})[meta.get("namespace") or "", meta["name"]] = document
-        self._versions[kind] = self.version(kind) + 1
+        self._changed(kind)
 
     def remove(self, kind: str, *, namespace: str, name: str) -> None:
         """Take an object out; taking out twice is fine."""
         if self._kinds.get(kind, {}).pop((namespace, name), None) is not None:
-            self._versions[kind] = self.version(kind) + 1
+            self._changed(kind)
 
     def get(self, kind: str, *, namespace: str = "", name: str) -> Document | None:
         """Give one object."""
@@ -56,4 +58,9 @@ class Catalog:
         twin = Catalog()
         twin._kinds = {kind: dict(documents) for kind, documents in self._kinds.items()}
         twin._versions = dict(self._versions)
+        twin.generation = self.generation
         return twin
+
+    def _changed(self, kind: str) -> None:
+        self.generation += 1
+        self._versions[kind] = self._versions.get(kind, 0) + 1

@@ -190,7 +190,8 @@ class Cluster:
     def _tally(self, pod: PodInfo, row: int, sign: int) -> None:
         shape = pod.shape
         for name, amount in shape.requests.items():
-            self.requested[self.resource_index(name), row] += sign * amount
+            index = self.resource_index(name)  # first, as it may replace the columns
+            self.requested[index, row] += sign * amount
         cpu, memory = shape.nonzero_requests
         self.nonzero_requested[0, row] += sign * cpu
         self.nonzero_requested[1, row] += sign * memory
@@ -213,7 +214,8 @@ class Cluster:
         row = info.row
         self.allocatable[:, row] = 0
         for name, amount in info.allocatable.items():
-            self.allocatable[self.resource_index(name), row] = amount
+            index = self.resource_index(name)
+            self.allocatable[index, row] = amount
         self.allowed_pods[row] = info.allowed_pods
         self.unschedulable[row] = info.unschedulable
         self.taints.set(row, info.taints if info.name else None)

@@ -21,7 +21,7 @@ class Cloneable(Protocol):
 class CycleState:
     """Values of one attempt by key, plus which plugins asked to be left out of it."""
 
-    __slots__ = ("_values", "skip_filter", "skip_score")
+    __slots__ = ("_values", "skip_filter", "skip_score", "start")
 
     def __init__(self) -> None:
         self._values: dict[str, object] = {}
@@ -29,6 +29,8 @@ class CycleState:
         self.skip_filter: set[str] = set()
         #: Plugins whose Score is left out of this attempt.
         self.skip_score: set[str] = set()
+        #: Where searches that need not look at all nodes begin; an argument of the attempt, so that it can be repeated.
+        self.start = 0
 
     def write(self, key: str, value: object) -> None:
         """Remember a value for the rest of the attempt."""
@@ -59,4 +61,5 @@ class CycleState:
         }
         copy.skip_filter = set(self.skip_filter)
         copy.skip_score = set(self.skip_score)
+        copy.start = self.start
         return copy

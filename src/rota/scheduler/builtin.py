@@ -1,0 +1,47 @@
+"""The plugins that Rota brings along, by name."""
+
+from rota.scheduler.framework.registry import Registry
+from rota.scheduler.plugins.default_binder import DefaultBinder
+from rota.scheduler.plugins.default_preemption import DefaultPreemption
+from rota.scheduler.plugins.image_locality import ImageLocality
+from rota.scheduler.plugins.inter_pod_affinity import InterPodAffinity
+from rota.scheduler.plugins.node_affinity import NodeAffinity
+from rota.scheduler.plugins.node_name import NodeName
+from rota.scheduler.plugins.node_ports import NodePorts
+from rota.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from rota.scheduler.plugins.node_resources_fit import NodeResourcesFit
+from rota.scheduler.plugins.node_unschedulable import NodeUnschedulable
+from rota.scheduler.plugins.node_volume_limits import NodeVolumeLimits
+from rota.scheduler.plugins.pod_topology_spread import PodTopologySpread
+from rota.scheduler.plugins.priority_sort import PrioritySort
+from rota.scheduler.plugins.scheduling_gates import SchedulingGates
+from rota.scheduler.plugins.taint_toleration import TaintToleration
+from rota.scheduler.plugins.volume_binding import VolumeBinding
+from rota.scheduler.plugins.volume_restrictions import VolumeRestrictions
+from rota.scheduler.plugins.volume_zone import VolumeZone
+
+CLASSES = (
+    SchedulingGates,
+    PrioritySort,
+    NodeUnschedulable,
+    NodeName,
+    TaintToleration,
+    NodeAffinity,
+    NodePorts,
+    NodeResourcesFit,
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumeZone,
+    PodTopologySpread,
+    InterPodAffinity,
+    DefaultPreemption,
+    NodeResourcesBalancedAllocation,
+    ImageLocality,
+    DefaultBinder,
+)
+
+
+def registry() -> Registry:
+    """Give a registry of all of them, to which others may be added."""
+    return Registry(CLASSES)

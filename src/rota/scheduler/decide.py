@@ -1,0 +1,118 @@
+"""One decision: where would this pod go, and why, on a cluster as it is now. Pure.
+
+`Decider` keeps the evaluations of equal pods between decisions, so that only nodes that changed are looked at again.
+A `Decision` answers questions about itself when they are asked; read it before the cluster changes.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+
+from rota.columns.cluster import Cluster
+from rota.columns.pods import PodInfo, PodShape
+from rota.scheduler.framework import status as statuses
+from rota.scheduler.framework.evaluation import Evaluation, Nominations
+from rota.scheduler.framework.points import ExtensionPoint, PostFilterResult
+from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.framework.status import SUCCESS, Code, Status, unschedulable
+
+#: How many numbers all kept evaluations may hold together: about 128 MiB.
+KEPT_CELLS = 1 << 24
+_COLUMNS = 12
+
+NO_NODES = statuses.unresolvable("no nodes available to schedule pods")
+
+
+class Decision:
+    """The outcome for one pod."""
+
+    __slots__ = ("evaluation", "post_filter", "row", "status")
+
+    def __init__(self, evaluation: Evaluation, row: int, status: Status, post_filter: PostFilterResult | None) -> None:
+        #: What every plugin thought of every node.
+        self.evaluation = evaluation
+        #: The chosen row, or -1.
+        self.row = row
+        #: Success, or why the pod has no node.
+        self.status = status
+        #: What PostFilter came up with where no node was feasible.
+        self.post_filter = post_filter
+
+    @property
+    def node_name(self) -> str | None:
+        """The chosen node."""
+        node = self.evaluation.cluster.nodes[self.row] if self.row >= 0 else None
+        return None if node is None else node.name
+
+
+class Decider:
+    """Decides for one profile on one cluster."""
+
+    def __init__(self, framework: Framework, cluster: Cluster) -> None:
+        self.framework = framework
+        self.cluster = cluster
+        self._kept: OrderedDict[Hashable, Evaluation] = OrderedDict()
+        self._by_shape: dict[tuple[PodShape, str], Evaluation] = {}
+
+    def evaluate(self, pod: PodInfo, *, nominations: Nominations | None = None) -> Evaluation:
+        """Filter and score all nodes; equal pods share the work."""
+        if nominations:
+            return Evaluation(self.framework, pod, self.cluster, nominations=nominations)
+        known = self._by_shape.get((pod.shape, pod.node_name))
+        if known is None:
+            known = self._find(pod)
+        known.refresh(pod)
+        return known
+
+    def decide(self, pod: PodInfo, *, nominations: Nominations | None = None, start: int = 0) -> Decision:
+        """Choose a node, or find out how to make room for the pod.
+
+        Of several best nodes the first at or after row `start` is taken; give different numbers to deciders that work
+        on the same cluster, so that they do not all choose the same node.
+        """
+        evaluation = self.evaluate(pod, nominations=nominations)
+        if evaluation.failure is not None:
+            return Decision(evaluation, -1, evaluation.failure, None)
+        row = evaluation.best_row(start)
+        if row >= 0:
+            return Decision(evaluation, row, SUCCESS, None)
+        if not self.cluster.by_name:
+            return Decision(evaluation, -1, NO_NODES, None)
+        return self._make_room(evaluation, start)
+
+    def _make_room(self, evaluation: Evaluation, start: int) -> Decision:
+        refusal = evaluation.pre_filter_status
+        if refusal.ok:
+            refusal = unschedulable(f"0/{len(self.cluster.by_name)} nodes are available")
+        evaluation.state.start = start
+        last: PostFilterResult | None = None
+        for plugin in self.framework.at(ExtensionPoint.POST_FILTER):
+            try:
+                result: PostFilterResult = plugin.post_filter(
+                    evaluation.state, evaluation.pod, self.cluster, evaluation
+                )
+            except Exception as error:  # noqa: BLE001 - plugins are other people's code
+                return Decision(evaluation, -1, statuses.fault(error, plugin=plugin.name), None)
+            answer = result.status.by(plugin.name)
+            if answer.ok or answer.code is Code.UNRESOLVABLE:
+                last = result
+                break
+            if answer.code is not Code.UNSCHEDULABLE:
+                return Decision(evaluation, -1, answer, None)
+            if last is None or result.nominated_node is not None:
+                last = result
+        return Decision(evaluation, -1, refusal, last)
+
+    def _find(self, pod: PodInfo) -> Evaluation:
+        signature = self.framework.signature(pod)
+        if signature is None:
+            return Evaluation(self.framework, pod, self.cluster)
+        found = self._kept.get(signature)
+        if found is None:
+            found = self._kept[signature] = Evaluation(self.framework, pod, self.cluster)
+            if len(self._kept) > max(8, KEPT_CELLS // (_COLUMNS * max(self.cluster.size, 1))):
+                self._kept.popitem(last=False)
+                self._by_shape.clear()
+        else:
+            self._kept.move_to_end(signature)
+        self._by_shape[pod.shape, pod.node_name] = found
+        return found

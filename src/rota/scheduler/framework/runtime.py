@@ -1,0 +1,187 @@
+"""A profile brought to life: its plugins, built and sorted by extension point, and the rules for calling them.
+
+The rules are kube-scheduler's: which status ends what, in which order plugins run, what a skip leaves out. A plugin
+that raises gives an Error status under its own name; nothing that was not decided is ever assumed. How filters and
+scores are run over all nodes, and kept between equal pods, is in `evaluation`.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rota.columns.arrays import BoolArray
+from rota.columns.cluster import Cluster
+from rota.columns.nodes import NodeInfo
+from rota.columns.pods import PodInfo
+from rota.scheduler.framework import status as statuses
+from rota.scheduler.framework.points import ExtensionPoint, PreFilterResult
+from rota.scheduler.framework.registry import Binder, ProfileSpec, Registry
+from rota.scheduler.framework.state import CycleState
+from rota.scheduler.framework.status import SUCCESS, Code, Status
+
+
+class UnboundError(RuntimeError):
+    """This framework was built to decide, not to bind; build it with a binder."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreFiltered:
+    """What all PreFilter plugins together found out."""
+
+    #: Success, or why the attempt ends here.
+    status: Status = SUCCESS
+    #: The nodes that come into question (None: all).
+    node_names: frozenset[str] | None = None
+    #: Coarse sieves by plugin, for those that gave one: which rows are worth a look, and what the others are told.
+    sieves: dict[str, tuple[BoolArray, Status]] = field(default_factory=dict)
+
+
+class Framework:
+    """The plugins of one profile. Also the handle through which they ask for each other's help."""
+
+    def __init__(self, profile: ProfileSpec, registry: Registry, *, binder: Binder | None = None) -> None:
+        self.profile = profile
+        self._binder = binder
+        names = dict.fromkeys(enabled.name for plugins in profile.points.values() for enabled in plugins)
+        self.plugins: dict[str, Any] = {}
+        for name in names:
+            plugin = registry[name]
+            args = profile.args.get(name)
+            self.plugins[name] = plugin(plugin.Args() if args is None else args, self)
+        #: Weights of scores by plugin.
+        self.weights = {each.name: each.weight for each in profile.points.get(ExtensionPoint.SCORE, ())}
+        self._points = {
+            point: tuple(self.plugins[enabled.name] for enabled in plugins) for point, plugins in profile.points.items()
+        }
+        self._adjusting = tuple(plugin for plugin in self.at(ExtensionPoint.PRE_FILTER) if hasattr(plugin, "add_pod"))
+        decisive = (
+            ExtensionPoint.PRE_FILTER,
+            ExtensionPoint.FILTER,
+            ExtensionPoint.PRE_SCORE,
+            ExtensionPoint.SCORE,
+        )
+        #: Plugins whose answers make up a decision, each once; and those of them with a say on what can be kept.
+        self.deciding = tuple(dict.fromkeys(plugin for point in decisive for plugin in self.at(point)))
+        self.reusing_filter = tuple(plugin for plugin in self.deciding if hasattr(plugin, "reuse_filter"))
+        self.reusing_score = tuple(plugin for plugin in self.deciding if hasattr(plugin, "reuse_score"))
+
+    @property
+    def profile_name(self) -> str:
+        """The scheduler name of the profile."""
+        return self.profile.scheduler_name
+
+    @property
+    def binder(self) -> Binder:
+        """The way to bind pods."""
+        if self._binder is None:
+            raise UnboundError(UnboundError.__doc__)
+        return self._binder
+
+    def at(self, point: ExtensionPoint) -> tuple[Any, ...]:
+        """Give the plugins of a point, in order."""
+        return self._points.get(point, ())
+
+    def signature(self, pod: PodInfo) -> Hashable | None:
+        """Give what all deciding plugins together read of a pod; None if some plugin cannot tell."""
+        parts = []
+        for plugin in self.deciding:
+            sign = getattr(plugin, "signature", None)
+            part = None if sign is None else sign(pod)
+            if part is None:
+                return None
+            parts.append(part)
+        return tuple(parts)
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFiltered:
+        """Run PreFilter: unresolvable ends it at once, unschedulable after all plugins ran."""
+        state.skip_filter.clear()
+        refusal = SUCCESS
+        narrowed: frozenset[str] | None = None
+        narrowing: list[str] = []
+        sieves: dict[str, tuple[BoolArray, Status]] = {}
+        for plugin in self.at(ExtensionPoint.PRE_FILTER):
+            result = _guarded_pre_filter(plugin, state, pod, cluster)
+            answer = result.status
+            if answer.skipped:
+                state.skip_filter.add(plugin.name)
+                continue
+            if not answer.ok:
+                if answer.code is not Code.UNSCHEDULABLE:
+                    return PreFiltered(answer if answer.rejected else as_error(answer))
+                refusal = answer
+                continue
+            if result.candidates is not None:
+                sieves[plugin.name] = result.candidates, result.refusal.by(plugin.name)
+            if result.node_names is not None:
+                narrowing.append(plugin.name)
+                narrowed = result.node_names if narrowed is None else narrowed & result.node_names
+                if not narrowed:
+                    return PreFiltered(_nobody_satisfies(narrowing), narrowed)
+        return PreFiltered(refusal, narrowed, sieves)
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Run the scalar filters on one node as `node` shows it; the first refusal decides."""
+        for plugin in self.at(ExtensionPoint.FILTER):
+            if plugin.name in state.skip_filter:
+                continue
+            answer = guarded(plugin.name, plugin.filter, state, pod, node)
+            if not answer.ok:
+                return answer if answer.rejected else as_error(answer)
+        return SUCCESS
+
+    def filter_crowded(self, state: CycleState, pod: PodInfo, node: NodeInfo, coming: Iterable[PodInfo]) -> Status:
+        """Run the filters on a node as if pods that are to come were there already."""
+        crowded, counted = node.copy(), state.clone()
+        for other in coming:
+            crowded.add_pod(other)
+            answer = self.count_in(counted, pod, other, crowded)
+            if not answer.ok:
+                return answer
+        return self.filter_node(counted, pod, crowded)
+
+    def count_in(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
+        """Tell the plugins' states that `other` was added to `node`."""
+        return self._adjust("add_pod", state, pod, other, node)
+
+    def count_out(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
+        """Tell the plugins' states that `other` was taken from `node`."""
+        return self._adjust("remove_pod", state, pod, other, node)
+
+    def _adjust(self, method: str, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
+        for plugin in self._adjusting:
+            if plugin.name not in state.skip_filter:
+                answer = guarded(plugin.name, getattr(plugin, method), state, pod, other, node)
+                if not answer.ok:
+                    return as_error(answer)
+        return SUCCESS
+
+
+def guarded(name: str, call: Callable[..., Status], *args: Any) -> Status:
+    """Call a plugin; what it raises becomes an Error status under its name."""
+    try:
+        answer = call(*args)
+    except Exception as error:  # noqa: BLE001 - plugins are other people's code
+        return statuses.fault(error, plugin=name)
+    return answer if answer.ok else answer.by(name)
+
+
+def as_error(answer: Status) -> Status:
+    """Turn an answer that has no business at a point into an Error."""
+    return answer if answer.code is Code.ERROR else Status(Code.ERROR, answer.reasons, answer.plugin)
+
+
+def _guarded_pre_filter(plugin: Any, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
+    try:
+        result: PreFilterResult = plugin.pre_filter(state, pod, cluster)
+    except Exception as error:  # noqa: BLE001 - plugins are other people's code
+        return PreFilterResult(statuses.fault(error, plugin=plugin.name))
+    if result.status.ok or result.status.skipped:
+        return result
+    return PreFilterResult(result.status.by(plugin.name))
+
+
+def _nobody_satisfies(plugins: Iterable[str]) -> Status:
+    names = sorted(plugins)
+    if len(names) == 1:
+        return statuses.unresolvable(f"node(s) didn't satisfy plugin {names[0]}")
+    return statuses.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously")

@@ -1,0 +1,112 @@
+"""DefaultPreemption: if no node will take a pod, look for one where evicting less important pods makes room.
+
+Only nodes that refused the pod for a reason that evictions can cure are looked at, and of those not all in a large
+cluster: the search begins at `state.start` and ends when enough candidates were found (`minCandidateNodes...`).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from rota.columns.cluster import Cluster
+from rota.columns.nodes import NodeInfo
+from rota.columns.pods import PodInfo
+from rota.scheduler import preemption
+from rota.scheduler.config.args import DefaultPreemptionArgs
+from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
+from rota.scheduler.framework.points import NodeStatuses, PostFilterResult
+from rota.scheduler.framework.registry import Handle
+from rota.scheduler.framework.state import CycleState
+from rota.scheduler.framework.status import SUCCESS, Code, Status, unschedulable
+from rota.scheduler.preemption import Candidate
+
+NEVER = unschedulable("preemption: not eligible due to preemptionPolicy=Never.")
+IN_PROGRESS = unschedulable("preemption: not eligible due to a terminating pod on the nominated node.")
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+
+
+class DefaultPreemption:
+    """PostFilter: nominate a node and name the pods that must leave it."""
+
+    name: ClassVar[str] = "DefaultPreemption"
+    Args = DefaultPreemptionArgs
+
+    def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
+        self._args = args
+        self._handle = handle
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, cluster: Cluster, statuses: NodeStatuses
+    ) -> PostFilterResult:
+        """Look for the node where the least is lost."""
+        refusal = self._not_eligible(pod, cluster, statuses)
+        if refusal is not None:
+            return PostFilterResult(refusal)
+        nodes = [cluster.nodes[row] for row in np.flatnonzero(~statuses.unresolvable()).tolist()]
+        candidates, refusals = self._candidates(state, pod, cluster, [node for node in nodes if node is not None])
+        if not candidates:
+            return self._nothing_found(cluster, refusals)
+        chosen = preemption.best(candidates)
+        return PostFilterResult(SUCCESS, chosen.node_name, chosen.victims)
+
+    def _not_eligible(self, pod: PodInfo, cluster: Cluster, statuses: NodeStatuses) -> Status | None:
+        if pod.shape.preemption_policy == "Never":
+            return NEVER
+        node = cluster.by_name.get(pod.nominated_node)
+        if node is None or statuses.status_of(node.row).code is Code.UNRESOLVABLE:
+            return None
+        leaving = any(
+            other.preempted and other.terminating and other.priority < pod.priority for other in node.pods.values()
+        )
+        return IN_PROGRESS if leaving else None
+
+    def _candidates(
+        self, state: CycleState, pod: PodInfo, cluster: Cluster, nodes: Sequence[NodeInfo]
+    ) -> tuple[list[Candidate], list[Status]]:
+        """Try nodes in turn until there are enough candidates, one of them without a broken budget."""
+        limits = preemption.budgets(cluster.catalog)
+        enough = self._enough(len(nodes))
+        unharmed: list[Candidate] = []
+        harmful: list[Candidate] = []
+        refusals: list[Status] = []
+        for node in _rotated(nodes, state.start):
+            found = preemption.select_victims(self._handle, state.clone(), pod, node.copy(), limits=limits)
+            if isinstance(found, Status):
+                refusals.append(found)
+                continue
+            (harmful if found.violations else unharmed).append(found)
+            if unharmed and len(unharmed) + len(harmful) >= enough:
+                break
+        return unharmed + harmful, refusals
+
+    def _enough(self, nodes: int) -> int:
+        share = nodes * self._args.min_candidate_nodes_percentage // 100
+        return min(max(share, self._args.min_candidate_nodes_absolute), nodes)
+
+    def _nothing_found(self, cluster: Cluster, refusals: Iterable[Status]) -> PostFilterResult:
+        total = len(cluster.by_name)
+        faults = [refusal for refusal in refusals if refusal.code is Code.ERROR]
+        if faults:
+            return PostFilterResult(faults[0])
+        reasons = Counter(reason for refusal in refusals for reason in refusal.reasons)
+        unasked = total - len(list(refusals))
+        if unasked:
+            reasons[NOT_HELPFUL] += unasked
+        listed = ", ".join(sorted(f"{number} {reason}" for reason, number in reasons.items()))
+        message = f"preemption: 0/{total} nodes are available: {listed}."
+        return PostFilterResult(unschedulable(message), nominated_node="")
+
+    def events_to_register(self) -> Sequence[Subscription]:
+        """Pods that leave are registered, but the plugins that refused the pod decide whether that helps."""
+        return (Subscription(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), _skip),)
+
+
+def _skip(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> Hint:
+    return Hint.SKIP
+
+
+def _rotated(nodes: Sequence[NodeInfo], start: int) -> Iterable[NodeInfo]:
+    first = start % len(nodes) if nodes else 0
+    return (*nodes[first:], *nodes[:first])
