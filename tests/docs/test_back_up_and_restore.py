@@ -1,0 +1,41 @@
+"""The page docs/howto/back-up-and-restore.md, followed word for word."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "back-up-and-restore.md"
+
+
+@pytest.mark.slow
+def test_the_page_works_as_written(tmp_path: Path) -> None:
+    commands = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(commands) == 3
+    up, *rest = commands
+    script = "\n".join(
+        [
+            "set -eu",
+            up.replace("&", "> up.log & up=$!"),
+            "trap 'kill $up' EXIT",
+            # The page's reader sees the line before typing on; the script waits for it.
+            "timeout 30 sh -c \"until grep -q 'Rota is up' up.log; do sleep 0.1; done\"",
+            *rest,
+        ]
+    )
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "restored 0 objects" in done.stdout
+    assert (tmp_path / "copy.db").exists()
+    assert (tmp_path / "today.backup").stat().st_mode & 0o077 == 0
