@@ -1,0 +1,145 @@
+"""Situations written down: nodes, pods and what surrounds them, as JSON, and a pod to place.
+
+Reads the conformance format (one JSON object per situation) and dumps of a live cluster (`kubectl get -o json`). What
+is malformed is refused with the path to it. Pure: where the text comes from is the caller's business.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rota.columns.cluster import Cluster
+from rota.columns.objects import MalformedObjectError
+from rota.columns.pods import PodInfo
+from rota.columns.vocabulary import Vocabulary, read_node
+
+#: Sections of a scenario whose objects plugins look up, with the kind that they hold.
+CATALOGUED = {
+    "namespaces": "Namespace",
+    "pdbs": "PodDisruptionBudget",
+    "services": "Service",
+    "replicasets": "ReplicaSet",
+    "replicationcontrollers": "ReplicationController",
+    "statefulsets": "StatefulSet",
+    "persistentvolumes": "PersistentVolume",
+    "persistentvolumeclaims": "PersistentVolumeClaim",
+    "storageclasses": "StorageClass",
+}
+#: Pods in these phases hold nothing of their node any more.
+OVER = frozenset({"Succeeded", "Failed"})
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """A cluster and a pod that wants to go there."""
+
+    cluster: Cluster
+    pod: PodInfo
+
+
+def read_scenario(document: Mapping[str, Any], vocabulary: Vocabulary) -> Situation:
+    """Read one line of the conformance format."""
+    cluster = Cluster()
+    for position, node in enumerate(_listed(document, "nodes")):
+        cluster.set_node(read_node(node, path=f"nodes[{position}]"))
+    for position, pod in enumerate(_listed(document, "pods")):
+        _add_pod(cluster, vocabulary, pod, path=f"pods[{position}]")
+    for section, kind in CATALOGUED.items():
+        for position, each in enumerate(_listed(document, section)):
+            cluster.catalog.put(kind, _named(each, path=f"{section}[{position}]"))
+    return Situation(cluster=cluster, pod=vocabulary.pod(_object(document, "pod"), path="pod"))
+
+
+def read_dump(documents: Iterable[tuple[str, object]], vocabulary: Vocabulary) -> Cluster:
+    """Read a cluster from objects of any kind, and lists of them; each comes with the path that names it."""
+    cluster = Cluster()
+    for path, each in _flattened(documents):
+        kind = each.get("kind")
+        if kind == "Node":
+            cluster.set_node(read_node(each, path=path))
+        elif kind == "Pod":
+            _add_pod(cluster, vocabulary, each, path=path)
+        elif isinstance(kind, str) and kind:
+            cluster.catalog.put(kind, _named(each, path=path))
+        else:
+            raise MalformedObjectError(f"{path}.kind", "is required")
+    return cluster
+
+
+def read_incoming(document: object, cluster: Cluster, vocabulary: Vocabulary, *, path: str) -> PodInfo:
+    """Read the pod to place; its priority comes from its class, as the API server would have it."""
+    if not isinstance(document, dict) or document.get("kind") != "Pod":
+        raise MalformedObjectError(f"{path}.kind", "must be Pod")
+    spec = document.get("spec")
+    if isinstance(spec, dict) and spec.get("priority") is None:
+        document = {**document, "spec": {**spec, **_priority(spec.get("priorityClassName"), cluster, path=path)}}
+    return vocabulary.pod(document, path=path)
+
+
+def _priority(name: object, cluster: Cluster, *, path: str) -> dict[str, Any]:
+    classes = list(cluster.catalog.list("PriorityClass"))
+    if not name:
+        chosen = max((each for each in classes if each.get("globalDefault")), key=_value, default=None)
+    elif name in SYSTEM_PRIORITIES:
+        return {"priority": SYSTEM_PRIORITIES[str(name)]}
+    else:
+        chosen = next((each for each in classes if each["metadata"]["name"] == name), None)
+        if chosen is None:
+            raise MalformedObjectError(
+                f"{path}.spec.priorityClassName", f'the cluster has no PriorityClass "{name}"; add it or set priority'
+            )
+    if chosen is None:
+        return {}
+    return {"priority": _value(chosen), "preemptionPolicy": chosen.get("preemptionPolicy")}
+
+
+def _value(priority_class: Mapping[str, Any]) -> int:
+    value = priority_class.get("value")
+    return value if isinstance(value, int) else 0
+
+
+def _add_pod(cluster: Cluster, vocabulary: Vocabulary, document: Mapping[str, Any], *, path: str) -> None:
+    """Put a pod on its node; one without a node, or past its end, takes no place."""
+    pod = vocabulary.pod(document, path=path)
+    if pod.node_name and (document.get("status") or {}).get("phase") not in OVER:
+        cluster.add_pod(pod)
+
+
+def _flattened(documents: Iterable[tuple[str, object]]) -> Iterable[tuple[str, dict[str, Any]]]:
+    for path, document in documents:
+        if not isinstance(document, dict):
+            raise MalformedObjectError(path, "expected an object")
+        kind, items = document.get("kind"), document.get("items")
+        if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
+            item_kind = kind.removesuffix("List")
+            entries = ((f"{path}.items[{position}]", item) for position, item in enumerate(items))
+            for place, item in _flattened(entries):
+                # Items of a typed list may leave their kind out.
+                yield place, {"kind": item_kind, **item} if item_kind else item
+        else:
+            yield path, document
+
+
+def _listed(document: Mapping[str, Any], section: str) -> list[dict[str, Any]]:
+    items = document.get(section) or []
+    if not isinstance(items, list):
+        raise MalformedObjectError(section, "expected a list")
+    for position, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise MalformedObjectError(f"{section}[{position}]", "expected an object")
+    return items
+
+
+def _object(document: Mapping[str, Any], section: str) -> dict[str, Any]:
+    found = document.get(section)
+    if not isinstance(found, dict):
+        raise MalformedObjectError(section, "is required" if found is None else "expected an object")
+    return found
+
+
+def _named(document: Mapping[str, Any], *, path: str) -> Mapping[str, Any]:
+    meta = document.get("metadata")
+    if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
+        raise MalformedObjectError(f"{path}.metadata.name", "is required")
+    return document
