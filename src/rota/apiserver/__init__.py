@@ -1,0 +1,1 @@
+"""The API server: Kubernetes on the wire, over a store."""
