@@ -1,0 +1,84 @@
+"""The hub: bounded, ordered, and nobody waits for anybody."""
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.store.contract import Event
+from rota.store.hub import Hub, Limits, prefixes
+
+
+def event(revision: int, key: str = "/a/x", size: int = 1) -> Event:
+    return Event(key, revision, bytes(size), revision, None)
+
+
+async def flushed(hub: Hub) -> None:
+    while hub.flushed != hub.revision:  # noqa: ASYNC110 - the hub owes nobody but its channels a wake-up
+        await asyncio.sleep(0)
+
+
+async def test_what_is_published_twice_is_handed_out_once() -> None:
+    hub = Hub(0)
+    channel = hub.attach("")
+    hub.publish([event(1), event(2)], 2)
+    hub.publish([event(2), event(3)], 3)
+    hub.publish([event(1)], 1)
+    await flushed(hub)
+    assert [item.revision for batch in channel.read(0) for item in batch.events] == [1, 2, 3]
+
+
+async def test_the_ring_keeps_within_its_limits_by_whole_revisions() -> None:
+    hub = Hub(0, Limits(events=3))
+    hub.publish([event(1, "/a/x"), event(1, "/a/y"), event(2), event(3), event(3)], 3)
+    await flushed(hub)
+    assert hub.oldest == 1
+    assert [item.revision for item in hub.since("", 1)] == [2, 3, 3]
+
+
+async def test_the_ring_keeps_within_its_bytes() -> None:
+    hub = Hub(0, Limits(value_bytes=1000))
+    hub.publish([event(number, size=300) for number in range(1, 11)], 10)
+    await flushed(hub)
+    assert hub.oldest == 7
+
+
+async def test_a_channel_forgets_with_the_ring_even_when_it_is_quiet_itself() -> None:
+    hub = Hub(0, Limits(events=5))
+    quiet = hub.attach("/quiet/")
+    hub.publish([event(1, "/quiet/x")], 1)
+    await flushed(hub)
+    for revision in range(2, 12):
+        hub.publish([event(revision)], revision)
+        await flushed(hub)
+    assert (quiet.base, quiet.end, quiet.dropped) == (1, 1, 1)
+
+
+async def test_with_many_watchers_changes_are_gathered_before_they_are_woken() -> None:
+    hub = Hub(0)
+    channel = hub.attach("")
+    for _ in range(499):
+        hub.attach("")
+    for revision in range(1, 6):
+        hub.publish([event(revision)], revision)
+        await asyncio.sleep(0)
+    assert channel.end == 0
+    await flushed(hub)
+    assert channel.end == 1
+
+
+def test_a_channel_without_readers_is_dropped() -> None:
+    hub = Hub(0)
+    one, two = hub.attach("/a/"), hub.attach("/a/")
+    assert one is two
+    hub.detach("/a/", one)
+    hub.detach("/a/", two)
+    assert hub.watchers == 0
+    assert hub.attach("/a/") is not one
+
+
+@given(st.text(alphabet="/ab", max_size=12))
+def test_the_prefixes_of_a_key_are_those_that_a_watch_of_it_may_have(key: str) -> None:
+    expected = {""} | {key[: at + 1] for at, letter in enumerate(key) if letter == "/"}
+    assert set(prefixes(key)) == expected
+    assert len(list(prefixes(key))) == len(expected)
