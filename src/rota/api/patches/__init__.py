@@ -4,7 +4,8 @@
 - `json_patch`: JSON patch (RFC 6902), `apply(document, operations)` with limits against abuse
 - `strategic`: strategic merge patch, `apply(original, patch, schema)` with the directives kubectl sends
 - `apply`: server-side apply, `apply(live, config, ...)`, and `update(live, new, ...)` for every other write
-- `schemas`, `structural`: the facts about built-in and custom kinds that the last two need: `schemas.for_kind`
+- `schemas`, `structural`, `versions`: the facts about built-in and custom kinds that the last two need:
+  `schemas.for_kind(api_version, kind)`, `structural.from_openapi(schema)`, `versions.Versions(schemas={...})`
 - `errors`: what can go wrong, one class for each wire answer
 
 Below them: `ownership` (the rules of server-side apply), `managed` (managedFields), `fieldsets` and `field_paths` (who

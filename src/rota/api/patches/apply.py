@@ -16,13 +16,14 @@ from dataclasses import replace
 
 from rota.api.patches import managed as records
 from rota.api.patches import ownership, typed, validation
-from rota.api.patches.errors import MalformedPatch
+from rota.api.patches.errors import MalformedPatch, refuses_deep_nesting
 from rota.api.patches.field_paths import path
 from rota.api.patches.fieldsets import EMPTY, FieldSet
 from rota.api.patches.json_values import JsonObject, copy, json_text, same
 from rota.api.patches.managed import ManagedFields, Manager, Ownership
-from rota.api.patches.ownership import OwnershipConflict, Versions
+from rota.api.patches.ownership import OwnershipConflict
 from rota.api.patches.schemas import TypeSchema
+from rota.api.patches.versions import Versions
 
 #: The annotation in which client-side apply keeps the last configuration.
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -54,6 +55,7 @@ SYSTEM_FIELDS: FieldSet = frozenset(
 _KUBECTL = "kubectl"
 
 
+@refuses_deep_nesting
 def apply(
     live: JsonObject | None,
     config: JsonObject,
@@ -123,6 +125,7 @@ def apply(
     return _with_managed_fields(result, owners)
 
 
+@refuses_deep_nesting
 def update(
     live: JsonObject | None,
     new: JsonObject,

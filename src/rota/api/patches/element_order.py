@@ -7,6 +7,8 @@ scalars by themselves (an empty key).
 
 from __future__ import annotations
 
+from collections import deque
+
 from rota.api.patches.errors import MalformedPatch
 from rota.api.patches.json_values import Json, Token, shown, token, type_name
 
@@ -36,12 +38,14 @@ def interleaved(merged: list[Json], *, patch_order: list[Json], live_order: list
     live = _positions(live_order, merge_key)
     identified = [(token(key_value(item, merge_key)), item) for item in merged]
     named = sorted((pair for pair in identified if pair[0] in wanted), key=lambda pair: wanted[pair[0]])
-    others = sorted((pair for pair in identified if pair[0] not in wanted), key=lambda pair: live.get(pair[0], 0))
+    others = deque(
+        sorted((pair for pair in identified if pair[0] not in wanted), key=lambda pair: live.get(pair[0], 0))
+    )
     ordered: list[Json] = []
     for identity, item in named:
         place = live.get(identity)
         while others and place is not None and live.get(others[0][0], place) < place:
-            ordered.append(others.pop(0)[1])
+            ordered.append(others.popleft()[1])
         ordered.append(item)
     return ordered + [item for _, item in others]
 

@@ -12,9 +12,14 @@ name and turns each class into a Status; nothing here knows HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from itertools import groupby
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class PatchError(Exception):
@@ -74,3 +79,16 @@ def _summary(conflicts: tuple[Conflict, ...]) -> str:
         lines.append(f"conflicts with {manager}:")
         lines.extend(f"- {conflict.field}" for conflict in owned)
     return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
+
+
+def refuses_deep_nesting(function: Callable[P, T]) -> Callable[P, T]:
+    """Answer a value that is nested deeper than we can walk with MalformedPatch; no real object comes near that."""
+
+    @wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except RecursionError as error:
+            raise MalformedPatch("exceeded max depth") from error
+
+    return guarded

@@ -9,7 +9,7 @@ from __future__ import annotations
 import jsonpatch
 import jsonpointer
 
-from rota.api.patches.errors import InapplicablePatch, MalformedPatch, PatchTooLarge
+from rota.api.patches.errors import InapplicablePatch, MalformedPatch, PatchTooLarge, refuses_deep_nesting
 from rota.api.patches.json_values import Json, JsonObject, copy, json_text, shown
 
 #: As kube-apiserver (endpoints/handlers/patch.go).
@@ -20,6 +20,7 @@ MAX_COPIED_BYTES = 3 * 1024 * 1024
 _OPERATIONS = {"add", "remove", "replace", "move", "copy", "test"}
 
 
+@refuses_deep_nesting
 def apply(document: Json, operations: Json) -> Json:
     """The document after all operations; neither argument is changed, and the result shares nothing with them."""
     if not isinstance(operations, list) or not all(isinstance(operation, dict) for operation in operations):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
@@ -85,18 +86,13 @@ def number_text(value: float, *, wire: bool) -> str:
     """A number as Go writes it: on the wire (JSON) or for people (`%v`); they differ in small exponents."""
     if isinstance(value, int) or not math.isfinite(value):
         return str(value)
-    if value == int(value) and abs(value) < 1e21:
-        return "-0" if value == 0 and math.copysign(1, value) < 0 else str(int(value))
-    mantissa, _, exponent = repr(value).partition("e")
-    smallest = -6 if wire else -4
-    power = math.floor(math.log10(abs(value)))
-    if smallest <= power < 21:
-        return mantissa if not exponent else f"{value:.{len(mantissa.replace('.', '').lstrip('-')) - 1 - power}f}"
-    if not exponent:
-        mantissa, _, exponent = f"{value:.{len(mantissa.lstrip('-0.')) - 1}e}".partition("e")
-    mantissa = mantissa.removesuffix(".0")
-    digits = int(exponent)
-    return f"{mantissa}e{'-' if digits < 0 else '+'}{abs(digits):0{1 if wire and digits < 0 else 2}d}"
+    shortest = Decimal(repr(value)).normalize()
+    power = shortest.adjusted()
+    if (-6 if wire else -4) <= power < 21:
+        return format(shortest, "f")
+    first, *rest = shortest.as_tuple().digits
+    mantissa = f"{'-' if value < 0 else ''}{first}{'.' if rest else ''}{''.join(map(str, rest))}"
+    return f"{mantissa}e{'-' if power < 0 else '+'}{abs(power):0{1 if wire and power < 0 else 2}d}"
 
 
 #: Kubernetes escapes these inside strings so that JSON can be pasted into HTML and JavaScript.

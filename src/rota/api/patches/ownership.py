@@ -8,8 +8,8 @@ that the API server calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from rota.api.patches import fieldsets, typed
 from rota.api.patches.errors import ApplyConflict, Conflict
@@ -17,30 +17,8 @@ from rota.api.patches.field_paths import FIELD, Path, text
 from rota.api.patches.fieldsets import EMPTY, FieldSet
 from rota.api.patches.json_values import Json, JsonObject
 from rota.api.patches.managed import ManagedFields, Manager, Ownership
-from rota.api.patches.schemas import DEDUCED, TypeSchema
-
-
-def only_rename(obj: JsonObject, api_version: str) -> JsonObject:
-    """The conversion of kinds whose versions differ in name only."""
-    return {**obj, "apiVersion": api_version}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Versions:
-    """The versions in which one kind is served: their schemas, and how an object moves between them."""
-
-    schemas: Mapping[str, TypeSchema]
-    convert: Callable[[JsonObject, str], JsonObject] = only_rename
-
-    def at(self, obj: JsonObject, api_version: str) -> JsonObject | None:
-        """The object in another version; None if that version is not served (any more)."""
-        if obj.get("apiVersion") == api_version:
-            return obj
-        return self.convert(obj, api_version) if api_version in self.schemas else None
-
-    def schema(self, api_version: str) -> TypeSchema:
-        """The schema of one version; deduced from the values where there is none."""
-        return self.schemas.get(api_version, DEDUCED)
+from rota.api.patches.schemas import TypeSchema
+from rota.api.patches.versions import Versions
 
 
 class OwnershipConflict(Exception):

@@ -16,8 +16,8 @@ fixed (lists merge before scalars are deleted) or a MalformedPatch says what is 
 from __future__ import annotations
 
 from rota.api.patches import element_order
-from rota.api.patches.errors import MalformedPatch
-from rota.api.patches.json_values import Json, JsonObject, copy, same, shown, type_name
+from rota.api.patches.errors import MalformedPatch, refuses_deep_nesting
+from rota.api.patches.json_values import Json, JsonObject, copy, shown, token, type_name
 from rota.api.patches.schemas import DEDUCED, Field, TypeSchema
 
 DIRECTIVE = "$patch"
@@ -26,6 +26,7 @@ SET_ELEMENT_ORDER = "$setElementOrder"
 DELETE_FROM_PRIMITIVE_LIST = "$deleteFromPrimitiveList"
 
 
+@refuses_deep_nesting
 def apply(original: JsonObject, patch: JsonObject, schema: TypeSchema) -> JsonObject:
     """The object that `patch` makes of `original`; neither is changed, and the result shares nothing with them."""
     if not isinstance(patch, dict):
@@ -177,44 +178,43 @@ def _holds_maps(*lists: list[Json]) -> bool:
 
 
 def _distinct(items: list[Json]) -> list[Json]:
-    found: list[Json] = []
-    for item in items:
-        if not any(same(item, other) for other in found):
-            found.append(item)
-    return found
+    return list({token(item): item for item in reversed(items)}.values())[::-1]
 
 
 def _list_directives(current: list[Json], change: list[Json], key: str) -> tuple[list[Json], list[Json], bool]:
     """Carry out `$patch` elements: the live list without deleted elements, the patch's ordinary elements, and whether
     the patch replaces the list."""
     ordinary = []
+    unwanted = set()
     replaced = False
-    live = current
     for item in change:
-        match item.get(DIRECTIVE, DIRECTIVE):
-            case "$patch":
-                ordinary.append(item)
+        if DIRECTIVE not in item:
+            ordinary.append(item)
+            continue
+        match item[DIRECTIVE]:
             case "delete":
-                unwanted = element_order.key_value(item, key)
-                live = [other for other in live if not (key in other and same(other[key], unwanted))]
+                unwanted.add(token(element_order.key_value(item, key)))
             case "replace":
                 replaced = True
             case "merge":
                 raise MalformedPatch("merging lists cannot yet be specified in the patch")
             case directive:
                 raise MalformedPatch(f"unknown patch type: {shown(directive)} in map: {shown(item)}")
+    live = [item for item in current if key not in item or token(item[key]) not in unwanted]
     return live, ordinary, replaced
 
 
 def _merge_elements(live: list[Json], patched: list[Json], field: Field) -> list[Json]:
     merged = list(live)
     element = field.type.items.element if field.type.items is not None else DEDUCED
+    # The first element with a key is the one that merges.
+    places = {
+        token(item[field.merge_key]): at for at, item in reversed(list(enumerate(live))) if field.merge_key in item
+    }
     for item in patched:
-        wanted = element_order.key_value(item, field.merge_key)
-        for position, other in enumerate(merged):
-            if field.merge_key in other and same(other[field.merge_key], wanted):
-                merged[position] = _merge_map(other, item, element)
-                break
+        place = places.setdefault(token(element_order.key_value(item, field.merge_key)), len(merged))
+        if place < len(merged):
+            merged[place] = _merge_map(merged[place], item, element)
         else:
             merged.append(item)
     return merged
@@ -267,4 +267,5 @@ def _delete_from_primitive_list(original: JsonObject, key: str, unwanted: Json) 
         return
     if _holds_maps(current, unwanted):
         raise MalformedPatch("invalid patch format of primitive list")
-    original[name] = [item for item in current if not any(same(item, other) for other in unwanted)]
+    tokens = {token(item) for item in unwanted}
+    original[name] = [item for item in current if token(item) not in tokens]

@@ -7,6 +7,7 @@ or a scalar) the value decides; a null fits any form. Behaviour follows structur
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -268,7 +269,7 @@ def _interleaved(left: list[PathElement], right: list[PathElement]) -> Iterator[
     shared element before which they stood.
     """
     here, configured = set(left), set(right)
-    shared = [step for step in right if step in here]
+    shared = deque(step for step in right if step in here)
     done: set[PathElement] = set()
     at = 0
     for step in right:
@@ -286,7 +287,7 @@ def _interleaved(left: list[PathElement], right: list[PathElement]) -> Iterator[
             at += 1
         done.add(step)
         if shared and shared[0] == step:
-            del shared[0]
+            shared.popleft()
         yield step
     for position in range(at, len(left)):
         if left[position] not in configured:
