@@ -48,7 +48,7 @@ format: install ## rewrite the code in the house format
 	$(BIN)/ruff check --fix src tests scripts
 
 bench: install system ## measure; figures as ratios from one run
-	$(BIN)/rota bench all $(ARGS)
+	$(BIN)/python scripts/bench $(ARGS)
 
 lock: install ## resolve the pinned versions anew
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
