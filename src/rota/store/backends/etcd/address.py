@@ -73,7 +73,7 @@ def _endpoint(url: str, text: str) -> str:
         host, port = parts.hostname, parts.port
     except ValueError as problem:
         raise _bad(url, str(problem)) from None
-    if not host or parts.netloc != text:
+    if not host or parts.netloc != text or any(letter.isspace() for letter in text):
         raise _bad(url, f"{text!r} is not a host")
     return f"[{host}]:{port or DEFAULT_PORT}" if ":" in host else f"{host}:{port or DEFAULT_PORT}"
 

@@ -7,25 +7,22 @@ out; otherwise its caller hears `Unavailable` with `uncertain` set. Knows etcd's
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
 
 import grpc  # type: ignore[import-untyped]  # ships no types
 import grpc.aio  # type: ignore[import-untyped]
-from google.protobuf.message import Message
 
 from rota.kit import backoff, clock, logs
 from rota.store import errors
 from rota.store.backends.etcd import etcd_pb2 as pb
-from rota.store.backends.etcd import faults
+from rota.store.backends.etcd import faults, methods
 from rota.store.backends.etcd.address import Address
+from rota.store.backends.etcd.methods import Method, Request, Response
 from rota.store.logstore import Settings
 
 log = logs.get(__name__)
 
-_Request = TypeVar("_Request", bound=Message)
-_Response = TypeVar("_Response", bound=Message)
 _T = TypeVar("_T")
 
 #: How long one attempt may take. Longer than etcd's own limit of about 7 s, so that its answer comes first.
@@ -33,35 +30,6 @@ CALL_S = 10.0
 #: How long the first contact with a member may take: who opens a store waits for the answer.
 FIRST_CONTACT_S = 3.0
 
-
-@dataclass(frozen=True, slots=True)
-class Method(Generic[_Request, _Response]):
-    """One of etcd's methods."""
-
-    path: str
-    request: type[_Request]
-    response: type[_Response]
-    #: Whether a call that failed half-way may have changed something that a second one would not find unchanged.
-    writes: bool = False
-    streams: bool = False
-
-
-RANGE = Method("/etcdserverpb.KV/Range", pb.RangeRequest, pb.RangeResponse)
-PUT = Method("/etcdserverpb.KV/Put", pb.PutRequest, pb.PutResponse)
-TXN = Method("/etcdserverpb.KV/Txn", pb.TxnRequest, pb.TxnResponse, writes=True)
-READ_TXN = Method("/etcdserverpb.KV/Txn", pb.TxnRequest, pb.TxnResponse)
-COMPACT = Method("/etcdserverpb.KV/Compact", pb.CompactionRequest, pb.CompactionResponse)
-WATCH = Method("/etcdserverpb.Watch/Watch", pb.WatchRequest, pb.WatchResponse, streams=True)
-# A lease granted to nobody expires; so a grant may be repeated.
-LEASE_GRANT = Method("/etcdserverpb.Lease/LeaseGrant", pb.LeaseGrantRequest, pb.LeaseGrantResponse)
-LEASE_REVOKE = Method("/etcdserverpb.Lease/LeaseRevoke", pb.LeaseRevokeRequest, pb.LeaseRevokeResponse, writes=True)
-LEASE_KEEP_ALIVE = Method(
-    "/etcdserverpb.Lease/LeaseKeepAlive", pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse, streams=True
-)
-LEASE_TIME_TO_LIVE = Method(
-    "/etcdserverpb.Lease/LeaseTimeToLive", pb.LeaseTimeToLiveRequest, pb.LeaseTimeToLiveResponse
-)
-AUTHENTICATE = Method("/etcdserverpb.Auth/Authenticate", pb.AuthenticateRequest, pb.AuthenticateResponse)
 
 _OPTIONS = (
     # A list may be long; how much is asked for at once is decided where it is asked.
@@ -84,6 +52,7 @@ _LAST_WORDS_S = 0.01
 
 #: Tells a member without a leader to say so at once, instead of letting us wait for one.
 _REQUIRE_LEADER = ("hasleader", "true")
+_ANYBODY = grpc.aio.Metadata(_REQUIRE_LEADER)
 
 
 class Member:
@@ -97,7 +66,7 @@ class Member:
             self._channel = grpc.aio.secure_channel(endpoint, credentials, options=_OPTIONS)
         self._callables: dict[str, Any] = {}
 
-    def callable(self, method: Method[_Request, _Response]) -> Any:
+    def callable(self, method: Method[Request, Response]) -> Any:
         """What gRPC calls a multi-callable."""
         found = self._callables.get(method.path)
         if found is None:
@@ -125,8 +94,8 @@ class Connection:
         #: Channels by number in `address.endpoints`, made when first needed.
         self._members: dict[int, Member] = {}
         self._current = 0
-        #: Proves who we are; empty where that is not needed, None before the login.
-        self._token: str | None = None if address.user else ""
+        #: What every call carries: who we are, once that is known.
+        self._headers: Any = None if address.user else _ANYBODY
         self._login = asyncio.Lock()
         #: Calls under way, for `close` to wait for.
         self._calls = 0
@@ -134,38 +103,40 @@ class Connection:
         self._idle.set()
         self._closing = asyncio.Event()
 
-    async def call(self, method: Method[_Request, _Response], request: _Request) -> _Response:
+    async def call(self, method: Method[Request, Response], request: Request) -> Response:
         """Call a method, patiently."""
         return await self.patiently(lambda: self._attempt(method, request, CALL_S))
 
-    async def first_contact(self, method: Method[_Request, _Response], request: _Request) -> _Response:
+    async def first_contact(self, method: Method[Request, Response], request: Request) -> Response:
         """Call a method on each member in turn, once: whoever opens a store wants to know soon that it is not there."""
         for _ in self.address.endpoints[1:]:
             with contextlib.suppress(errors.Unavailable):
                 return await self._attempt(method, request, FIRST_CONTACT_S)
-            self.turn_away()
         return await self._attempt(method, request, FIRST_CONTACT_S)
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, method: Method[_Request, _Response], request: _Request, *, timeout: float | None = None
-    ) -> AsyncIterator[Callable[[], Awaitable[_Response]]]:
+        self, method: Method[Request, Response], request: Request, *, timeout: float | None = None
+    ) -> AsyncIterator[Callable[[], Awaitable[Response]]]:
         """Open a stream with one request; what is yielded reads the next answer, and ends by an error only."""
         if self._closing.is_set():
             raise errors.Closed
-        call = self._member().callable(method)(metadata=await self._metadata(), timeout=timeout)
+        headers, number = self._headers or await self._log_in(), self._current
+        call = self._member().callable(method)(metadata=headers, timeout=timeout)
 
-        async def read() -> _Response:
-            with self._translated(method, call):
+        async def read() -> Response:
+            try:
                 answer = await call.read()
-                if answer is grpc.aio.EOF:
-                    raise errors.Unavailable(f"{self.address} ended a stream", "check that it runs")
-                assert isinstance(answer, method.response)
-                return answer
+            except (grpc.aio.AioRpcError, asyncio.CancelledError) as problem:
+                raise self._error(problem, method, call, number) from None
+            if answer is grpc.aio.EOF:
+                raise errors.Unavailable(f"{self.address} ended a stream", "check that it runs")
+            assert isinstance(answer, method.response)
+            return answer
 
         try:
-            with self._translated(method, call):
-                if not call.done():  # else the first read says why
+            if not call.done():  # else the first read says why
+                with contextlib.suppress(grpc.aio.AioRpcError):
                     await call.write(request)
             yield read
         finally:
@@ -173,32 +144,23 @@ class Connection:
 
     async def patiently(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Repeat while no member answers, with growing pauses, as long as patience lasts."""
-        pause = backoff.Backoff(self._settings.retry, self._chance)
-        deadline = self._time.monotonic() + self._settings.patience_s
+        start = self._time.monotonic()
+        pause: backoff.Backoff | None = None
         while True:
             try:
                 return await call()
             except errors.Unavailable as problem:
-                self.turn_away()
+                pause = pause or backoff.Backoff(self._settings.retry, self._chance)
                 delay = pause.next()
-                if problem.uncertain or self._time.monotonic() + delay > deadline:
+                if problem.uncertain or self._time.monotonic() + delay > start + self._settings.patience_s:
                     raise
                 log.warning("etcd does not answer, trying again", problem=problem, delay_s=round(delay, 3))
-            await self.sleep(delay)
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait, but not beyond the closing of the connection; that raises `Closed`."""
-        with contextlib.suppress(TimeoutError):
-            await self._time.wait_for(self._closing.wait(), seconds)
-            raise errors.Closed
-
-    def turn_away(self) -> None:
-        """Try the next member from now on."""
-        self._current = (self._current + 1) % len(self.address.endpoints)
+            with contextlib.suppress(TimeoutError):
+                await self._time.wait_for(self._closing.wait(), delay)
 
     def forget_login(self) -> None:
         """Log in anew before the next call."""
-        self._token = None if self.address.user else ""
+        self._headers = None if self.address.user else _ANYBODY
 
     async def close(self) -> None:
         """Wait for the calls under way, refuse others, end streams, let go of the channels."""
@@ -211,72 +173,68 @@ class Connection:
         # closed by then; gRPC offers nothing to wait for.
         await asyncio.sleep(_LAST_WORDS_S)
 
-    async def _attempt(self, method: Method[_Request, _Response], request: _Request, timeout: float) -> _Response:
+    async def _attempt(self, method: Method[Request, Response], request: Request, timeout: float) -> Response:
         """One try, or two where the first only showed that our login has run out."""
         if self._closing.is_set():
             raise errors.Closed
         self._calls += 1
         self._idle.clear()
         try:
-            metadata = await self._metadata()
+            headers = self._headers or await self._log_in()
             try:
-                return await self._send(method, request, metadata, timeout)
+                return await self._send(method, request, headers, timeout)
             except faults.TokenRefused:
                 # Unless another call that was under way has logged in meanwhile.
-                if metadata == await self._metadata():
+                if self._headers is headers:
                     self.forget_login()
-                return await self._send(method, request, await self._metadata(), timeout)
+                return await self._send(method, request, self._headers or await self._log_in(), timeout)
         finally:
             self._calls -= 1
             if not self._calls:
                 self._idle.set()
 
     async def _send(
-        self,
-        method: Method[_Request, _Response],
-        request: _Request,
-        metadata: Sequence[tuple[str, str]],
-        timeout: float,
-    ) -> _Response:
-        call = self._member().callable(method)(request, metadata=metadata, timeout=timeout)
-        with self._translated(method, call):
+        self, method: Method[Request, Response], request: Request, headers: Any, timeout: float
+    ) -> Response:
+        number = self._current
+        call = self._member().callable(method)(request, metadata=headers, timeout=timeout)
+        try:
             answer = await call
+        except (grpc.aio.AioRpcError, asyncio.CancelledError) as problem:
+            raise self._error(problem, method, call, number) from None
         assert isinstance(answer, method.response)
         return answer
 
-    async def _metadata(self) -> Sequence[tuple[str, str]]:
-        """Headers of a call; logs in first where the URL names a user."""
-        if self._token is None:
-            async with self._login:
-                if self._token is None:
-                    self._token = await self._log_in()
-        return (_REQUIRE_LEADER, ("token", self._token)) if self._token else (_REQUIRE_LEADER,)
-
-    async def _log_in(self) -> str:
-        """A token; none where etcd has no users, so that the URL's goes unasked, as with etcd's own client."""
-        request = pb.AuthenticateRequest(name=self.address.user, password=self.address.password)
-        try:
-            return (await self._send(AUTHENTICATE, request, (_REQUIRE_LEADER,), CALL_S)).token
-        except faults.LoginNotNeeded:
-            return ""
+    async def _log_in(self) -> Any:
+        """The headers of a call, which name the user; not, as with etcd's own client, where etcd has no users."""
+        async with self._login:
+            if self._headers is None:
+                request = pb.AuthenticateRequest(name=self.address.user, password=self.address.password)
+                try:
+                    token = (await self._send(methods.AUTHENTICATE, request, _ANYBODY, CALL_S)).token
+                    self._headers = grpc.aio.Metadata(_REQUIRE_LEADER, ("token", token))
+                except faults.LoginNotNeeded:
+                    self._headers = _ANYBODY
+        return self._headers
 
     def _member(self) -> Member:
         if self._current not in self._members:
             self._members[self._current] = Member(self.address.endpoints[self._current], self.address)
         return self._members[self._current]
 
-    @contextlib.contextmanager
-    def _translated(self, method: Method[_Request, _Response], call: Any) -> Iterator[None]:
-        """Raise gRPC's errors as ours."""
-        try:
-            yield
-        except grpc.aio.AioRpcError as problem:
-            raise faults.translate(
-                problem.code(), problem.details() or "", where=str(self.address), writes=method.writes
-            ) from None
-        except asyncio.CancelledError:
-            # gRPC cancels the waiting task where the channel was closed under the call; nobody cancelled that task.
+    def _error(
+        self, problem: BaseException, method: Method[Request, Response], call: Any, number: int
+    ) -> BaseException:
+        """What a failed call to member `number` is to us; if that is away, others are asked from now on."""
+        if isinstance(problem, asyncio.CancelledError):
+            # gRPC cancels who waits for a call whose channel is closed; nobody cancelled that task.
             task = asyncio.current_task()
-            if self._closing.is_set() and call.cancelled() and not (task and task.cancelling()):
-                raise errors.Closed from None
-            raise
+            ours = self._closing.is_set() and call.cancelled() and not (task and task.cancelling())
+            return errors.Closed() if ours else problem
+        assert isinstance(problem, grpc.aio.AioRpcError)
+        where = f"etcd at {self.address.endpoints[number]}"
+        error = faults.translate(problem.code(), problem.details() or "", where=where, writes=method.writes)
+        # Unless another call has turned to the next one already.
+        if isinstance(error, errors.Unavailable) and self._current == number:
+            self._current = (number + 1) % len(self.address.endpoints)
+        return error

@@ -30,12 +30,12 @@ class LoginNotNeeded(errors.StoreError):
     """This etcd has no users."""
 
 
-#: With these the request was not carried out and never will be, so that a write may be sent again. The first three are
-#: gRPC's own words for a connection that never came about; the others are etcd's, said before it looks at the request.
+#: With these the request was not carried out and never will be, so that a write may be sent again. The first ones are
+#: gRPC's words for a connection that never came about; the others are etcd's, said before it looks at the request.
 _NOT_CARRIED_OUT = (
     "failed to connect to all addresses",
+    "errors resolving",
     "DNS resolution failed",
-    "Name resolution failure",
     "etcdserver: no leader",
     "etcdserver: too many requests",
     "etcdserver: rpc not supported for learner",
@@ -85,6 +85,8 @@ def translate(code: grpc.StatusCode, text: str, *, where: str, writes: bool) -> 
         return errors.StoreError(f"{where} refuses: {text}", "write less at once, or raise etcd's --max-request-bytes")
     if text == _TOO_MANY:
         return errors.StoreError(f"{where} refuses: {text}", "start etcd with --max-txn-ops=128 or more")
+    if code == grpc.StatusCode.UNIMPLEMENTED:
+        return errors.BadAddress(f"{where} is no etcd v3 server ({text})", "check host and port")
     if code in _AWAY or any(phrase in text for phrase in _NOT_CARRIED_OUT):
         return _away(text or code.name, where, writes)
     return errors.StoreError(f"{where} failed: {code.name} {text}", "look into etcd's log")
@@ -98,4 +100,6 @@ def _away(text: str, where: str, writes: bool) -> errors.Unavailable:
         remedy = "read before writing again: the write may have happened"
     else:
         remedy = "check that it runs, and the URL (etcds:// if it speaks TLS)"
-    return errors.Unavailable(f"{where} does not answer ({text})", remedy, uncertain=uncertain)
+    # gRPC puts layers of its own before the cause: "failed to connect to ...: UNKNOWN: ...: Connection refused".
+    cause = text.rpartition(": ")[2].rstrip("]")
+    return errors.Unavailable(f"{where} does not answer ({cause})", remedy, uncertain=uncertain)

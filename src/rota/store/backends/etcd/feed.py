@@ -16,8 +16,8 @@ import asyncio
 
 from rota.kit import backoff, clock, logs
 from rota.store import errors
-from rota.store.backends.etcd import connection, faults, survey
 from rota.store.backends.etcd import etcd_pb2 as pb
+from rota.store.backends.etcd import faults, methods, survey
 from rota.store.backends.etcd.connection import Connection
 from rota.store.backends.etcd.keyspace import Keyspace
 from rota.store.backends.etcd.survey import Survey
@@ -73,7 +73,6 @@ class Feed:
             except errors.StoreError as problem:
                 delay = pause.next()
                 log.warning("watches wait for etcd", problem=problem, delay_s=round(delay, 3))
-                self._etcd.turn_away()
                 await self._time.sleep(delay)
             finally:
                 self.connected.clear()
@@ -92,7 +91,7 @@ class Feed:
     async def mark(self) -> int:
         """Make a change that nobody notices, so that there is one at or behind every revision known; its revision."""
         request = pb.PutRequest(key=self._keyspace.note("mark"))
-        return self._keyspace.ours((await self._etcd.call(connection.PUT, request)).header.revision)
+        return self._keyspace.ours((await self._etcd.call(methods.PUT, request)).header.revision)
 
     async def reached(self, revision: int) -> None:
         """Until the hub has everything up to `revision`."""
@@ -120,7 +119,7 @@ class Feed:
 
     async def _watch(self, pause: backoff.Backoff) -> None:
         request = survey.watch_request(self._keyspace, self._hub.revision)
-        async with self._etcd.stream(connection.WATCH, request) as read:
+        async with self._etcd.stream(methods.WATCH, request) as read:
             while True:
                 answer = await read()
                 if answer.canceled:

@@ -10,8 +10,8 @@ import secrets
 from collections.abc import Iterable, Iterator
 
 from rota.store import errors
-from rota.store.backends.etcd import connection, keyspace, transactions
 from rota.store.backends.etcd import etcd_pb2 as pb
+from rota.store.backends.etcd import keyspace, methods, transactions
 from rota.store.backends.etcd.connection import Connection
 from rota.store.backends.etcd.keyspace import Keyspace
 from rota.store.contract import MOST_WRITES, RESTORE_GAP, Entry, Extent
@@ -56,14 +56,14 @@ async def _begin(etcd: Connection, space: Keyspace, token: bytes) -> int:
         create_revision=0,
     )
     look = pb.RequestOp(request_range=pb.RangeRequest(key=space.note(_NOTE)))
-    answer = await etcd.call(connection.TXN, pb.TxnRequest(compare=[is_empty], success=[note], failure=[look]))
+    answer = await etcd.call(methods.TXN, pb.TxnRequest(compare=[is_empty], success=[note], failure=[look]))
     if answer.succeeded:
         return answer.header.revision
     left = answer.responses[0].response_range.kvs
     if not left:
         raise errors.NotEmpty(f"{space.where} holds keys already", "restore into another prefix")
     is_same = transactions.note_is(space, _NOTE, left[0].value)
-    answer = await etcd.call(connection.TXN, pb.TxnRequest(compare=[is_same], success=[note, _remove_data(space)]))
+    answer = await etcd.call(methods.TXN, pb.TxnRequest(compare=[is_same], success=[note, _remove_data(space)]))
     if not answer.succeeded:
         raise _overtaken(space)
     return answer.header.revision
@@ -71,7 +71,7 @@ async def _begin(etcd: Connection, space: Keyspace, token: bytes) -> int:
 
 async def _step(etcd: Connection, space: Keyspace, token: bytes, writes: list[pb.RequestOp]) -> int:
     mine = transactions.note_is(space, _NOTE, token)
-    answer = await etcd.call(connection.TXN, pb.TxnRequest(compare=[mine], success=writes))
+    answer = await etcd.call(methods.TXN, pb.TxnRequest(compare=[mine], success=writes))
     if not answer.succeeded:
         raise _overtaken(space)
     return answer.header.revision
@@ -81,7 +81,7 @@ async def _undo(etcd: Connection, space: Keyspace, token: bytes) -> None:
     mine = transactions.note_is(space, _NOTE, token)
     request = pb.TxnRequest(compare=[mine], success=[_remove_data(space), _remove_note(space)])
     try:
-        await etcd.call(connection.TXN, request)
+        await etcd.call(methods.TXN, request)
     except errors.StoreError:
         return  # the note stays, and says so to whoever opens the store
 

@@ -11,7 +11,7 @@ import asyncio
 from msgspec import Struct
 
 from rota.store import errors
-from rota.store.backends.etcd import connection, faults, survey
+from rota.store.backends.etcd import connection, faults, methods, survey
 from rota.store.backends.etcd.connection import Connection
 from rota.store.backends.etcd.feed import Feed
 from rota.store.backends.etcd.keyspace import Keyspace
@@ -78,7 +78,7 @@ class Past:
         events: list[Event] = []
         try:
             request = survey.watch_request(self._keyspace, after)
-            async with self._etcd.stream(connection.WATCH, request, timeout=connection.CALL_S) as read:
+            async with self._etcd.stream(methods.WATCH, request, timeout=connection.CALL_S) as read:
                 while True:
                     answer = await read()
                     if answer.canceled:

@@ -11,7 +11,7 @@ from typing import Self
 
 from rota.kit import backoff, clock, tasks
 from rota.store import contract, errors, hub, watching
-from rota.store.backends.etcd import address, connection, faults, keyspace, loading, transactions
+from rota.store.backends.etcd import address, connection, faults, keyspace, loading, methods, transactions
 from rota.store.backends.etcd import etcd_pb2 as pb
 from rota.store.backends.etcd.connection import Connection
 from rota.store.backends.etcd.feed import Feed
@@ -50,7 +50,7 @@ async def open_store(
 async def _recognise(etcd: Connection, space: Keyspace, *, create: bool) -> None:
     """Read the notes, or leave the first one in an unused prefix."""
     look = pb.RangeRequest(key=space.notes.start, range_end=space.notes.end)
-    answer = await etcd.first_contact(connection.RANGE, look)
+    answer = await etcd.first_contact(methods.RANGE, look)
     if create and not answer.kvs:
         is_unused = pb.Compare(
             result=pb.Compare.EQUAL,
@@ -60,8 +60,8 @@ async def _recognise(etcd: Connection, space: Keyspace, *, create: bool) -> None
             create_revision=0,
         )
         note = transactions.put_note(space, "format", keyspace.number(keyspace.FORMAT))
-        made = await etcd.call(connection.TXN, pb.TxnRequest(compare=[is_unused], success=[note]))
-        answer = await etcd.call(connection.RANGE, look)
+        made = await etcd.call(methods.TXN, pb.TxnRequest(compare=[is_unused], success=[note]))
+        answer = await etcd.call(methods.RANGE, look)
         if not made.succeeded and not answer.kvs:
             raise errors.Corrupt(f"{space.where} holds keys of another program", "add another /prefix to the URL")
     space.read(answer.kvs, answer.header.revision)
@@ -129,7 +129,7 @@ class EtcdStore(contract.Verbs):
     async def get(self, key: str) -> Entry | None:
         """The key as of the newest revision, or None."""
         self._must_be_whole()
-        answer = await self._etcd.call(connection.RANGE, pb.RangeRequest(key=self._space.key(key)))
+        answer = await self._etcd.call(methods.RANGE, pb.RangeRequest(key=self._space.key(key)))
         self._space.ours(answer.header.revision)
         return self._space.entry(answer.kvs[0]) if answer.kvs else None
 
@@ -171,7 +171,7 @@ class EtcdStore(contract.Verbs):
             revision=self._space.theirs(revision) if revision else 0,
         )
         try:
-            return await self._etcd.call(connection.RANGE, request)
+            return await self._etcd.call(methods.RANGE, request)
         except faults.Compacted:
             await self._survey.learn_floor(revision)
             raise errors.Expired(revision, self._space.floor) from None
@@ -194,7 +194,7 @@ class EtcdStore(contract.Verbs):
         contract.check_transaction(transaction)
         self._must_be_whole()
         try:
-            answer = await self._etcd.call(connection.TXN, transactions.request(transaction, self._space))
+            answer = await self._etcd.call(methods.TXN, transactions.request(transaction, self._space))
         except faults.LeaseGone:
             raise errors.LeaseNotFound(await self._gone(transactions.leases(transaction))) from None
         return transactions.outcome(transaction, answer, self._space)
@@ -211,7 +211,7 @@ class EtcdStore(contract.Verbs):
         with contextlib.suppress(TimeoutError):
             await self._time.wait_for(self._feed.reached(revision), _LAG_S)
         with contextlib.suppress(faults.Compacted):
-            await self._etcd.call(connection.COMPACT, pb.CompactionRequest(revision=self._space.theirs(revision)))
+            await self._etcd.call(methods.COMPACT, pb.CompactionRequest(revision=self._space.theirs(revision)))
         self._space.raise_floor(revision)
 
     async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
@@ -227,14 +227,14 @@ class EtcdStore(contract.Verbs):
         if ttl_s <= 0:
             raise ValueError(f"a lease lasts some time: {ttl_s}")
         request = pb.LeaseGrantRequest(TTL=math.ceil(ttl_s))
-        return (await self._etcd.call(connection.LEASE_GRANT, request)).ID
+        return (await self._etcd.call(methods.LEASE_GRANT, request)).ID
 
     async def renew(self, lease: int) -> bool:
         """Start a lease's time anew; False when it is gone."""
 
         async def renew() -> bool:
             request = pb.LeaseKeepAliveRequest(ID=lease)
-            async with self._etcd.stream(connection.LEASE_KEEP_ALIVE, request, timeout=connection.CALL_S) as read:
+            async with self._etcd.stream(methods.LEASE_KEEP_ALIVE, request, timeout=connection.CALL_S) as read:
                 return (await read()).TTL > 0
 
         return await self._etcd.patiently(renew)
@@ -242,7 +242,7 @@ class EtcdStore(contract.Verbs):
     async def revoke(self, lease: int) -> bool:
         """End a lease and delete its keys in one transaction; False when it was gone."""
         try:
-            await self._etcd.call(connection.LEASE_REVOKE, pb.LeaseRevokeRequest(ID=lease))
+            await self._etcd.call(methods.LEASE_REVOKE, pb.LeaseRevokeRequest(ID=lease))
         except faults.LeaseGone:
             return False
         return True
@@ -251,7 +251,7 @@ class EtcdStore(contract.Verbs):
         """Which of the leases does not exist; etcd says only that one of them does not."""
         for lease in leases[:-1]:
             request = pb.LeaseTimeToLiveRequest(ID=lease)
-            if (await self._etcd.call(connection.LEASE_TIME_TO_LIVE, request)).TTL < 0:
+            if (await self._etcd.call(methods.LEASE_TIME_TO_LIVE, request)).TTL < 0:
                 return lease
         return leases[-1]
 

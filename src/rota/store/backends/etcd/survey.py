@@ -6,7 +6,7 @@ begins below. So the floor is exact whenever it is asked for, and takes a second
 """
 
 from rota.store import errors
-from rota.store.backends.etcd import connection, faults
+from rota.store.backends.etcd import connection, faults, methods
 from rota.store.backends.etcd import etcd_pb2 as pb
 from rota.store.backends.etcd.connection import Connection
 from rota.store.backends.etcd.keyspace import Keyspace
@@ -30,7 +30,7 @@ class Survey:
             probe = pb.RangeRequest(key=notes.start, revision=max(1, self._keyspace.theirs(floor)), count_only=True)
             both = pb.TxnRequest(success=[pb.RequestOp(request_range=each) for each in (look, probe)])
             try:
-                answer = await self._etcd.call(connection.READ_TXN, both)
+                answer = await self._etcd.call(methods.READ_TXN, both)
             except faults.Compacted:
                 await self.learn_floor(floor)
                 continue
@@ -43,7 +43,7 @@ class Survey:
 
         async def ask() -> None:
             request = watch_request(self._keyspace, compacted - 1)
-            async with self._etcd.stream(connection.WATCH, request, timeout=connection.CALL_S) as read:
+            async with self._etcd.stream(methods.WATCH, request, timeout=connection.CALL_S) as read:
                 while not (answer := await read()).canceled:
                     pass
                 problem = self.refusal(answer)
