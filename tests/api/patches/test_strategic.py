@@ -215,21 +215,17 @@ def test_a_patch_nested_beyond_reason_is_refused() -> None:
 # --- laws ------------------------------------------------------------------------------------------------------------
 
 words = st.sampled_from(["a", "b", "c", "d"])
-containers = st.lists(
-    st.fixed_dictionaries(
-        {"name": words},
-        optional={
-            "image": words,
-            "args": st.lists(words, max_size=2),
-            "env": st.lists(
-                st.fixed_dictionaries({"name": words, "value": words}), max_size=3, unique_by=lambda env: env["name"]
-            ),
-        },
-    ),
-    max_size=4,
-    unique_by=lambda container: str(container["name"]),
+env: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries({"name": words, "value": words})
+container: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"name": words},
+    optional={
+        "image": words,
+        "args": st.lists(words, max_size=2),
+        "env": st.lists(env, max_size=3, unique_by=lambda item: str(item["name"])),
+    },
 )
-pods = st.fixed_dictionaries(
+containers = st.lists(container, max_size=4, unique_by=lambda item: str(item["name"]))
+pods: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {},
     optional={
         "metadata": st.fixed_dictionaries(

@@ -265,8 +265,8 @@ def _merge_lists(schema: ListSchema, olds: list[Json], news: list[Json]) -> list
 def _interleaved(left: list[PathElement], right: list[PathElement]) -> Iterator[int | PathElement]:
     """The merged order of two lists: positions of elements that only `left` has, and all elements of `right`.
 
-    The right order wins for elements that both have. Elements that only `left` has come as early as they can: with the
-    shared element before which they stood.
+    The right order wins for elements that both have; elements that only `left` has come as early as the left order
+    allows, before or behind the shared elements that it has in common with the right order.
     """
     here, configured = set(left), set(right)
     shared = deque(step for step in right if step in here)
