@@ -26,6 +26,7 @@ class Verb:
 #: By the heading under which `rota --help` lists them.
 SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
     "Clusters": (Verb("up", "Start Rota on this machine"),),
+    "Scheduling": (Verb("decide", "Say where a pod would go, and why, without a cluster"),),
     "Data": (
         Verb("backup", "Write a consistent backup of a store to a file"),
         Verb("restore", "Fill an empty store from a backup"),

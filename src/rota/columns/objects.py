@@ -6,6 +6,7 @@ Types are checked deeper than the models do (values of label maps, for one), bec
 surface far from its cause. A mismatch is a `MalformedObjectError` that names the path.
 """
 
+import re
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -293,4 +294,24 @@ def read(document: object, kind: type[T], *, path: str = "$") -> T:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `")
-        raise MalformedObjectError(path + where.rstrip("`").removeprefix("$"), message) from None
+        where = _with_keys(where.rstrip("`").removeprefix("$"), document, message)
+        if missing := _MISSING.fullmatch(message):
+            where, message = f"{where}.{missing[1]}", "is required"
+        raise MalformedObjectError(path + where, message.replace("`", "")) from None
+
+
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_STEP = re.compile(r"\.([^.[]+)|\[(\d+)\]")
+_JSON_NAMES = {type(None): "null", bool: "bool", int: "int", float: "float", str: "str", list: "array", dict: "object"}
+
+
+def _with_keys(where: str, document: object, message: str) -> str:
+    """Name the entry of a map that msgspec calls `[...]`: the first whose type is the one that it complains of."""
+    head, dots, tail = where.partition("[...]")
+    found: Any = document
+    for name, index in _STEP.findall(head) if dots else ():
+        found = found[name] if name else found[int(index)]
+    for key, value in found.items() if dots and isinstance(found, dict) else ():
+        if f"got `{_JSON_NAMES.get(type(value))}`" in message:
+            return f"{head}.{key}{tail}"
+    return where

@@ -4,6 +4,7 @@ An `Explanation` is a value that outlives the cluster it speaks of. `to_document
 conformance scenario's `expect`; tables for people are made from the same value.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +74,35 @@ def to_document(explanation: Explanation) -> dict[str, Any]:
         document["nominated"] = explanation.nominated
         document["victims"] = sorted(pod.key for pod in explanation.victims)
     return document
+
+
+def summary(explanation: Explanation) -> str:
+    """Say in one sentence what would happen to the pod; the counts of reasons read as kube-scheduler's do."""
+    if explanation.failure is not None:
+        return (
+            f"cannot be decided: plugin {explanation.failure.plugin} failed: {', '.join(explanation.failure.reasons)}"
+        )
+    if explanation.best:
+        total = explanation.totals[explanation.best[0]]
+        one_of = "" if len(explanation.best) == 1 else "one of "
+        return f"would go to {one_of}{', '.join(explanation.best)} with a score of {total}"
+    nodes = len(explanation.verdicts)
+    if explanation.pre_filter is not None:
+        refused = f"has no node: {', '.join(explanation.pre_filter.reasons)}"
+    elif not nodes:
+        refused = "has no node: the cluster has none"
+    else:
+        counts = Counter(reason for status in explanation.verdicts.values() for reason in _reasons(status))
+        listed = sorted(f"{count} {reason}" for reason, count in counts.items())
+        refused = f"has no node: 0/{nodes} nodes are available: {', '.join(listed)}"
+    if not explanation.nominated:
+        return refused
+    victims = ", ".join(sorted(pod.key for pod in explanation.victims))
+    return f"{refused}; evicting {victims} would make room on {explanation.nominated}"
+
+
+def _reasons(status: Status) -> tuple[str, ...]:
+    return status.reasons or ("node(s) left out by the pod's own choice",)
 
 
 def _verdict(status: Status) -> dict[str, Any]:

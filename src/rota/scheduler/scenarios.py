@@ -4,12 +4,17 @@ Reads the conformance format (one JSON object per situation) and dumps of a live
 is malformed is refused with the path to it. Pure: where the text comes from is the caller's business.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from rota.api import quantities, selectors
+from rota.api.quantities import QuantityError
+from rota.api.selectors import SelectorError
 from rota.columns.cluster import Cluster
-from rota.columns.objects import MalformedObjectError
+from rota.columns.objects import LabelSelector, MalformedObjectError, ObjectMeta, Pod, ResourceRequirements, View, read
 from rota.columns.pods import PodInfo
 from rota.columns.vocabulary import Vocabulary, read_node
 
@@ -25,9 +30,16 @@ CATALOGUED = {
     "persistentvolumeclaims": "PersistentVolumeClaim",
     "storageclasses": "StorageClass",
 }
+#: Kinds that say by a label selector which pods are theirs.
+SELECTING = frozenset({"PodDisruptionBudget", "ReplicaSet", "StatefulSet"})
 #: Pods in these phases hold nothing of their node any more.
 OVER = frozenset({"Succeeded", "Failed"})
+NOTHING = quantities.from_value(0)
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+class _Catalogued(View, frozen=True):
+    metadata: ObjectMeta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +54,13 @@ def read_scenario(document: Mapping[str, Any], vocabulary: Vocabulary) -> Situat
     """Read one line of the conformance format."""
     cluster = Cluster()
     for position, node in enumerate(_listed(document, "nodes")):
-        cluster.set_node(read_node(node, path=f"nodes[{position}]"))
+        _set_node(cluster, node, path=f"nodes[{position}]")
     for position, pod in enumerate(_listed(document, "pods")):
         _add_pod(cluster, vocabulary, pod, path=f"pods[{position}]")
     for section, kind in CATALOGUED.items():
         for position, each in enumerate(_listed(document, section)):
-            cluster.catalog.put(kind, _named(each, path=f"{section}[{position}]"))
-    return Situation(cluster=cluster, pod=vocabulary.pod(_object(document, "pod"), path="pod"))
+            _catalogue(cluster, kind, each, path=f"{section}[{position}]")
+    return Situation(cluster=cluster, pod=_read_pod(vocabulary, _object(document, "pod"), path="pod"))
 
 
 def read_dump(documents: Iterable[tuple[str, object]], vocabulary: Vocabulary) -> Cluster:
@@ -57,11 +69,11 @@ def read_dump(documents: Iterable[tuple[str, object]], vocabulary: Vocabulary) -
     for path, each in _flattened(documents):
         kind = each.get("kind")
         if kind == "Node":
-            cluster.set_node(read_node(each, path=path))
+            _set_node(cluster, each, path=path)
         elif kind == "Pod":
             _add_pod(cluster, vocabulary, each, path=path)
         elif isinstance(kind, str) and kind:
-            cluster.catalog.put(kind, _named(each, path=path))
+            _catalogue(cluster, kind, each, path=path)
         else:
             raise MalformedObjectError(f"{path}.kind", "is required")
     return cluster
@@ -74,7 +86,7 @@ def read_incoming(document: object, cluster: Cluster, vocabulary: Vocabulary, *,
     spec = document.get("spec")
     if isinstance(spec, dict) and spec.get("priority") is None:
         document = {**document, "spec": {**spec, **_priority(spec.get("priorityClassName"), cluster, path=path)}}
-    return vocabulary.pod(document, path=path)
+    return _read_pod(vocabulary, document, path=path)
 
 
 def _priority(name: object, cluster: Cluster, *, path: str) -> dict[str, Any]:
@@ -101,9 +113,76 @@ def _value(priority_class: Mapping[str, Any]) -> int:
 
 def _add_pod(cluster: Cluster, vocabulary: Vocabulary, document: Mapping[str, Any], *, path: str) -> None:
     """Put a pod on its node; one without a node, or past its end, takes no place."""
-    pod = vocabulary.pod(document, path=path)
+    pod = _read_pod(vocabulary, document, path=path)
     if pod.node_name and (document.get("status") or {}).get("phase") not in OVER:
         cluster.add_pod(pod)
+
+
+def _set_node(cluster: Cluster, document: Mapping[str, Any], *, path: str) -> None:
+    node = read_node(document, path=path)
+    for name, amount in (node.status.allocatable or {}).items():
+        _check_amount(amount, path=f"{path}.status.allocatable.{name}")
+    cluster.set_node(node)
+
+
+def _read_pod(vocabulary: Vocabulary, document: Mapping[str, Any], *, path: str) -> PodInfo:
+    """Read a pod; amounts are checked one by one, so that a bad one is named rather than the pod that holds it."""
+    spec = read(document, Pod, path=path).spec
+    for name, amount in (spec.overhead or {}).items():
+        _check_amount(amount, path=f"{path}.spec.overhead.{name}")
+    _check_resources(spec.resources, path=f"{path}.spec.resources")
+    for section, containers in (("initContainers", spec.initContainers), ("containers", spec.containers)):
+        for position, container in enumerate(containers or ()):
+            _check_resources(container.resources, path=f"{path}.spec.{section}[{position}].resources")
+    for position, constraint in enumerate(spec.topologySpreadConstraints or ()):
+        place = f"{path}.spec.topologySpreadConstraints[{position}].labelSelector"
+        _check_selector(msgspec.to_builtins(constraint.labelSelector), path=place)
+    _check_volumes(spec.volumes or (), path=f"{path}.spec.volumes")
+    return vocabulary.pod(document, path=path)
+
+
+def _check_volumes(volumes: Sequence[Mapping[str, Any]], *, path: str) -> None:
+    """Check what plugins read of any volume: its name, and that a source is an object."""
+    for position, volume in enumerate(volumes):
+        if not isinstance(volume.get("name"), str):
+            raise MalformedObjectError(f"{path}[{position}].name", "is required")
+        for source, value in volume.items():
+            if source != "name" and value is not None and not isinstance(value, dict):
+                raise MalformedObjectError(f"{path}[{position}].{source}", "expected an object")
+
+
+def _catalogue(cluster: Cluster, kind: str, document: Mapping[str, Any], *, path: str) -> None:
+    """Keep an object for plugins to look up; what they are sure to read is checked."""
+    read(document, _Catalogued, path=path)
+    spec = document.get("spec")
+    if kind in SELECTING and isinstance(spec, dict):
+        _check_selector(spec.get("selector"), path=f"{path}.spec.selector")
+    cluster.catalog.put(kind, document)
+
+
+def _check_selector(selector: object, *, path: str) -> None:
+    if selector is None:
+        return
+    try:
+        selectors.from_object(read(selector, LabelSelector, path=path))
+    except SelectorError as error:
+        raise MalformedObjectError(path, str(error)) from error
+
+
+def _check_resources(resources: ResourceRequirements | None, *, path: str) -> None:
+    if resources is not None:
+        for section, amounts in (("requests", resources.requests), ("limits", resources.limits)):
+            for name, amount in (amounts or {}).items():
+                _check_amount(amount, path=f"{path}.{section}.{name}")
+
+
+def _check_amount(amount: object, *, path: str) -> None:
+    try:
+        negative = quantities.from_wire(amount) < NOTHING
+    except QuantityError as error:
+        raise MalformedObjectError(path, str(error)) from error
+    if negative:
+        raise MalformedObjectError(path, "must not be negative")
 
 
 def _flattened(documents: Iterable[tuple[str, object]]) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -122,7 +201,9 @@ def _flattened(documents: Iterable[tuple[str, object]]) -> Iterable[tuple[str, d
 
 
 def _listed(document: Mapping[str, Any], section: str) -> list[dict[str, Any]]:
-    items = document.get(section) or []
+    items = document.get(section)
+    if items is None:
+        return []
     if not isinstance(items, list):
         raise MalformedObjectError(section, "expected a list")
     for position, item in enumerate(items):
@@ -136,10 +217,3 @@ def _object(document: Mapping[str, Any], section: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise MalformedObjectError(section, "is required" if found is None else "expected an object")
     return found
-
-
-def _named(document: Mapping[str, Any], *, path: str) -> Mapping[str, Any]:
-    meta = document.get("metadata")
-    if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
-        raise MalformedObjectError(f"{path}.metadata.name", "is required")
-    return document

@@ -62,6 +62,15 @@ def parse(text: str | bytes) -> object:
         raise ConfigurationError([Fault("", _yaml_message(error))]) from error
 
 
+def parse_all(text: str | bytes) -> list[object]:
+    """Read a stream of YAML (or JSON) documents; empty ones are left out."""
+    try:
+        found = list(yaml.load_all(text, _StrictLoader))
+    except yaml.YAMLError as error:
+        raise ConfigurationError([Fault("", _yaml_message(error))]) from error
+    return [document for document in found if document is not None]
+
+
 def convert(value: object, into: type[T], *, path: str = "") -> T:
     """Turn plain data into a struct; a mismatch becomes a `ConfigurationError` with the path below `path`."""
     plain = without_nulls(value)
