@@ -5,7 +5,6 @@ as what has happened since, not as much as there are nodes. Old entries are drop
 starts from scratch.
 """
 
-from dataclasses import dataclass
 from enum import IntFlag
 
 KEPT = 65_536
@@ -21,12 +20,18 @@ class Facet(IntFlag):
     BOTH = 3
 
 
-@dataclass(frozen=True, slots=True)
+# Plain numbers, because flags are slow to test and rows change often.
+_PODS, _NODE = int(Facet.PODS), int(Facet.NODE)
+
+
 class Changes:
     """Rows that changed since a reader last looked, by facet, each row once."""
 
-    pods: tuple[int, ...]
-    node: tuple[int, ...]
+    __slots__ = ("node", "pods")
+
+    def __init__(self, pods: tuple[int, ...], node: tuple[int, ...]) -> None:
+        self.pods = pods
+        self.node = node
 
     def watched(self, facet: Facet) -> tuple[int, ...]:
         """Give the rows that matter to an answer which depends on `facet`."""
@@ -34,6 +39,11 @@ class Changes:
             return self.pods
         if facet is Facet.NODE:
             return self.node
+        return tuple({*self.pods, *self.node}) if self.node else self.pods
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        """Give the rows that changed in any way."""
         return tuple({*self.pods, *self.node}) if self.node else self.pods
 
 
@@ -67,9 +77,9 @@ class Journal:
         if len(entries) - start == 1:
             entry = entries[start]
             row = (entry >> 2,)
-            return Changes(row if entry & Facet.PODS else (), row if entry & Facet.NODE else ())
+            return Changes(row if entry & _PODS else (), row if entry & _NODE else ())
         new = set(entries[start:])
         return Changes(
-            tuple({entry >> 2 for entry in new if entry & Facet.PODS}),
-            tuple({entry >> 2 for entry in new if entry & Facet.NODE}),
+            tuple({entry >> 2 for entry in new if entry & _PODS}),
+            tuple({entry >> 2 for entry in new if entry & _NODE}),
         )

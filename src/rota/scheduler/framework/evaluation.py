@@ -15,7 +15,7 @@ from rota.columns.cluster import Cluster
 from rota.columns.journal import Changes
 from rota.columns.pods import PodInfo
 from rota.scheduler.framework import status as statuses
-from rota.scheduler.framework.parts import FilterPart, PluginFailure, ScorePart
+from rota.scheduler.framework.parts import FEW_ROWS, UNKNOWN, FilterPart, PluginFailure, ScorePart
 from rota.scheduler.framework.points import ExtensionPoint, PreFilterResult, Reuse
 from rota.scheduler.framework.runtime import Framework, PreFiltered, as_error
 from rota.scheduler.framework.state import CycleState
@@ -33,14 +33,18 @@ class Evaluation:
     """What a profile thinks of every node for one pod. Arrays have shape (N,) and belong to the evaluation."""
 
     __slots__ = (
+        "_asking",
         "_catalog_generation",
         "_eligible",
         "_filters",
         "_generation",
         "_nominated",
+        "_pod_filters",
+        "_pod_scorers",
         "_pre",
         "_scored",
         "_scorers",
+        "_sums",
         "cluster",
         "failure",
         "feasible",
@@ -57,6 +61,8 @@ class Evaluation:
         self.pod = pod
         self.cluster = cluster
         self._nominated = _Nominated(framework, pod, nominations) if nominations else None
+        #: The plugin that is being asked, should it raise.
+        self._asking = ""
         self._start()
 
     # --- results ----------------------------------------------------------------------------------------------------
@@ -78,10 +84,10 @@ class Evaluation:
         best = totals[row]
         if best == INFEASIBLE:
             return -1
-        if start and row < start:
-            later = totals[start:]
-            if len(later) and later.max() == best:
-                row = start + int(later.argmax())
+        if row < start < len(totals):
+            later = start + int(totals[start:].argmax())
+            if totals[later] == best:
+                return later
         return row
 
     def best_rows(self) -> list[int]:
@@ -100,23 +106,29 @@ class Evaluation:
             return NOT_ELIGIBLE
         for part in self._filters:
             if part.codes[row]:
-                return part.status(self.state, self.pod, row)
+                return part.status(self.state, self.pod, int(part.codes[row]))
         return SUCCESS if self._nominated is None else self._nominated.refusals.get(row, SUCCESS)
 
     def unresolvable(self) -> BoolArray:
         """Give the rows where evictions cannot help, rows without a node included."""
-        found = ~self.cluster.alive[: len(self.feasible)]
-        codes: dict[tuple[int, int], bool] = {}
-        for row in np.flatnonzero(~found & ~self.feasible).tolist():
-            key = self._reason_key(row)
-            if key not in codes:
-                codes[key] = self.status_of(row).code is Code.UNRESOLVABLE
-            found[row] = codes[key]
+        if self.failure is not None or not self._pre.status.ok:
+            cannot = self.failure is not None or self._pre.status.code is Code.UNRESOLVABLE
+            return ~self.cluster.alive[: len(self.feasible)] | cannot
+        found = ~self._eligible
+        undecided = self._eligible.copy()
+        for part in self._filters:
+            refused = undecided & (part.codes != 0)
+            for code in np.unique(part.codes[refused]).tolist():
+                if part.status(self.state, self.pod, code).code is Code.UNRESOLVABLE:
+                    found |= refused & (part.codes == code)
+            undecided &= ~refused
+        for row, refusal in (self._nominated.refusals if self._nominated else {}).items():
+            found[row] = refusal.code is Code.UNRESOLVABLE
         return found
 
     def scores_of(self, row: int) -> dict[str, int]:
         """Give the weighted scores of a feasible node by plugin; plugins that were skipped are absent."""
-        return {part.name: int(part.weighted[row]) for part in self._scorers}
+        return {part.forms.name: int(part.weighted[row]) for part in self._scorers}
 
     # --- from scratch -----------------------------------------------------------------------------------------------
 
@@ -128,6 +140,8 @@ class Evaluation:
         self.failure: Status | None = None
         self.feasible: BoolArray = np.zeros(cluster.size, dtype=np.bool_)
         self.totals: IntArray = np.full(cluster.size, INFEASIBLE, dtype=np.int64)
+        #: Sums of weighted scores, whether feasible or not.
+        self._sums = self.totals
         self._filters: list[FilterPart] = []
         self._scorers: list[ScorePart] = []
         self._scored = False
@@ -146,21 +160,26 @@ class Evaluation:
             self._score()
         except PluginFailure as failure:
             self._fail(failure.status)
+        except Exception as error:  # noqa: BLE001 - plugins are other people's code
+            self._fail(statuses.fault(error, plugin=self._asking))
 
     def _filter(self) -> None:
         feasible = self._eligible.copy()
-        for plugin in self.framework.at(ExtensionPoint.FILTER):
-            if plugin.name not in self.state.skip_filter:
-                part = FilterPart(plugin, self._pre.sieves.get(plugin.name))
+        for forms in self.framework.filters:
+            if forms.name not in self.state.skip_filter:
+                self._asking = forms.name
+                part = FilterPart(forms, self._pre.sieves.get(forms.name))
                 part.judge_all(self.state, self.pod, self.cluster, feasible)
                 self._filters.append(part)
                 feasible &= part.codes == 0
         if self._nominated is not None:
             self._nominated.refuse(self.state, self.cluster, feasible)
         self.feasible = feasible
+        self._pod_filters = [part for part in self._filters if part.forms.watches_pods]
 
     def _score(self) -> None:
         self._scorers = []
+        self._pod_scorers: list[ScorePart] = []
         self._scored = bool(self.feasible.any())
         if not self._scored:
             self.totals = np.full(len(self.feasible), INFEASIBLE, dtype=np.int64)
@@ -168,29 +187,29 @@ class Evaluation:
         self.state.skip_score.clear()
         for plugin in self.framework.at(ExtensionPoint.PRE_SCORE):
             self._pre_score(plugin)
-        for plugin in self.framework.at(ExtensionPoint.SCORE):
-            if plugin.name not in self.state.skip_score:
-                part = ScorePart(plugin, self.framework.weights[plugin.name])
+        for forms in self.framework.scorers:
+            if forms.name not in self.state.skip_score:
+                self._asking = forms.name
+                part = ScorePart(forms)
                 part.rate_all(self.state, self.pod, self.cluster, self.feasible)
                 self._scorers.append(part)
+        self._pod_scorers = [part for part in self._scorers if part.forms.watches_pods]
         self._add_up()
 
     def _pre_score(self, plugin: Any) -> None:
-        try:
-            answer: Status = plugin.pre_score(self.state, self.pod, self.cluster, self.feasible)
-        except Exception as error:
-            raise PluginFailure(statuses.fault(error, plugin=plugin.name)) from error
+        self._asking = plugin.name
+        answer: Status = plugin.pre_score(self.state, self.pod, self.cluster, self.feasible)
         if answer.skipped:
             self.state.skip_score.add(plugin.name)
         elif not answer.ok:
             raise PluginFailure(as_error(answer.by(plugin.name)))
 
     def _add_up(self) -> None:
-        totals = np.zeros(len(self.feasible), dtype=np.int64)
+        sums = np.zeros(len(self.feasible), dtype=np.int64)
         for part in self._scorers:
-            totals += part.weighted
-        totals[~self.feasible] = INFEASIBLE
-        self.totals = totals
+            sums += part.weighted
+        self._sums = sums
+        self.totals = np.where(self.feasible, sums, INFEASIBLE)
 
     def _fail(self, status: Status) -> None:
         self.failure = status
@@ -212,51 +231,50 @@ class Evaluation:
             or self.failure is not None
             or not self._pre.status.ok
             or len(self.feasible) != cluster.size
-            or (changes.node and self._pre.node_names is not None)
+            or (changes.node and (self._pre.node_names is not None or self._pre.sieves))
         ):
             self._start()
             return
         self._generation = generation
         self._catalog_generation = cluster.catalog.generation
         try:
-            feasible_changed = self._refilter(changes)
-            if feasible_changed is None:
+            flipped = self._refilter(changes)
+            if flipped is None:
                 self._start()
             else:
-                self._rescore(changes, feasible_changed)
+                self._rescore(changes, flipped)
         except PluginFailure as failure:
             self._fail(failure.status)
+        except Exception as error:  # noqa: BLE001 - plugins are other people's code
+            self._fail(statuses.fault(error, plugin=self._asking))
 
     def _refilter(self, changes: Changes) -> Sequence[int] | None:
         """Filter again what must be; gives the rows whose feasibility changed, or None if all must start over."""
+        state, pod, cluster = self.state, self.pod, self.cluster
         everything = False
         for plugin in self.framework.reusing_filter:
-            reuse = self._ask(plugin, "reuse_filter", changes)
+            self._asking = plugin.name
+            reuse = plugin.reuse_filter(state, pod, cluster, changes)
             if reuse is Reuse.ROWS:
                 continue
             everything = True
             if reuse is Reuse.AGAIN and not self._pre_filter_again(plugin):
                 return None
             for part in self._filters:
-                if part.plugin is plugin:
-                    part.judge_all(self.state, self.pod, self.cluster, self._eligible)
-        for part in self._filters:
-            rows = changes.watched(part.watches)
+                if part.forms.plugin is plugin:
+                    part.judge_all(state, pod, cluster, self._eligible)
+        for part in self._filters if changes.node else self._pod_filters:
+            rows = changes.watched(part.forms.watches)
             if rows:
-                part.judge_some(self.state, self.pod, self.cluster, rows)
-        if changes.node:
-            for row in changes.node:
-                self._eligible[row] = self.cluster.alive[row]
-        if everything:
-            return self._combine()
-        return self._combine_rows(changes)
+                self._asking = part.forms.name
+                part.judge_some(state, pod, cluster, rows)
+        for row in changes.node:
+            self._eligible[row] = cluster.alive[row]
+        return self._combine() if everything else self._combine_rows(changes.all)
 
     def _pre_filter_again(self, plugin: Any) -> bool:
         """Run one PreFilter again; False if its answer is of a kind that changes more than its own part."""
-        try:
-            result: PreFilterResult = plugin.pre_filter(self.state, self.pod, self.cluster)
-        except Exception as error:
-            raise PluginFailure(statuses.fault(error, plugin=plugin.name)) from error
+        result: PreFilterResult = plugin.pre_filter(self.state, self.pod, self.cluster)
         skips = plugin.name in self.state.skip_filter
         return (
             result.status.ok is not skips
@@ -268,92 +286,87 @@ class Evaluation:
     def _combine(self) -> Sequence[int]:
         feasible = self._eligible.copy()
         for part in self._filters:
-            if part.vector is None:
-                unknown = feasible & (part.codes < 0) & (part.codes == -1)
-                for row in np.flatnonzero(unknown).tolist():
+            if part.forms.filter_nodes is None:
+                self._asking = part.forms.name
+                for row in np.flatnonzero(feasible & (part.codes == UNKNOWN)).tolist():
                     part.judge(self.state, self.pod, self.cluster, row)
             feasible &= part.codes == 0
-        changed: list[int] = np.flatnonzero(feasible != self.feasible).tolist()
+        flipped: list[int] = np.flatnonzero(feasible != self.feasible).tolist()
         self.feasible = feasible
-        return changed
+        return flipped
 
-    def _combine_rows(self, changes: Changes) -> Sequence[int]:
-        changed = []
-        for row in {*changes.pods, *changes.node} if changes.node else changes.pods:
+    def _combine_rows(self, rows: Sequence[int]) -> Sequence[int]:
+        flipped = []
+        for row in rows:
             will_do = bool(self._eligible[row])
             if will_do:
                 for part in self._filters:
                     code = part.codes[row]
-                    if code == -1:
-                        part.judge(self.state, self.pod, self.cluster, row)
-                        code = part.codes[row]
+                    if code == UNKNOWN:
+                        self._asking = part.forms.name
+                        code = part.judge(self.state, self.pod, self.cluster, row)
                     if code:
                         will_do = False
                         break
             if will_do != self.feasible[row]:
                 self.feasible[row] = will_do
-                changed.append(row)
-        return changed
+                flipped.append(row)
+        return flipped
 
-    def _rescore(self, changes: Changes, feasible_changed: Sequence[int]) -> None:
-        if not self._scored or (feasible_changed and not self.feasible.any()):
+    def _rescore(self, changes: Changes, flipped: Sequence[int]) -> None:
+        if not self._scored or (flipped and not self.feasible.any()):
             self._score()
             return
+        state, pod, cluster = self.state, self.pod, self.cluster
         again = False
         for plugin in self.framework.reusing_score:
-            reuse = self._ask(plugin, "reuse_score", changes, feasible_changed=bool(feasible_changed))
+            self._asking = plugin.name
+            reuse = plugin.reuse_score(state, pod, cluster, changes, feasible_changed=bool(flipped))
             if reuse is Reuse.ROWS:
                 continue
-            skipped = plugin.name in self.state.skip_score
+            again = True
+            skipped = plugin.name in state.skip_score
             if reuse is Reuse.AGAIN and hasattr(plugin, "pre_score"):
-                self.state.skip_score.discard(plugin.name)
+                state.skip_score.discard(plugin.name)
                 self._pre_score(plugin)
-            if skipped is not (plugin.name in self.state.skip_score):
+            if skipped is not (plugin.name in state.skip_score):
                 self._score()
                 return
-            again = True
             for part in self._scorers:
-                if part.plugin is plugin:
-                    part.rate_all(self.state, self.pod, self.cluster, self.feasible)
-        rows = self._rescore_rows(changes, feasible_changed)
-        if again or rows is None:
+                if part.forms.plugin is plugin:
+                    part.rate_all(state, pod, cluster, self.feasible)
+        again |= self._rescore_rows(changes, flipped)
+        if again:
             self._add_up()
-            return
-        for row in rows:
-            total = 0
-            for part in self._scorers:
-                total += part.weighted[row]
-            self.totals[row] = total if self.feasible[row] else INFEASIBLE
+        elif len(flipped) > FEW_ROWS:
+            self.totals = np.where(self.feasible, self._sums, INFEASIBLE)
+        else:
+            for row in flipped:
+                self.totals[row] = self._sums[row] if self.feasible[row] else INFEASIBLE
 
-    def _rescore_rows(self, changes: Changes, feasible_changed: Sequence[int]) -> set[int] | None:
-        """Rate changed rows; gives the rows whose totals may have changed, or None if all may have."""
-        touched: set[int] = set(feasible_changed)
-        feasible, everything = self.feasible, False
-        for part in self._scorers:
-            rows = [row for row in changes.watched(part.watches) if feasible[row]]
-            if feasible_changed:
-                rows += part.unrated([row for row in feasible_changed if feasible[row] and row not in rows])
-            moved = bool(rows) and part.rate_some(self.state, self.pod, self.cluster, rows)
-            if moved or (feasible_changed and part.normalizes):
-                where = [*rows, *(row for row in feasible_changed if feasible[row])]
-                everything |= part.normalize_some(self.state, self.pod, self.cluster, feasible, where)
-            if moved:
-                touched.update(rows)
-        return None if everything else touched
-
-    def _ask(self, plugin: Any, method: str, changes: Changes, **facts: bool) -> Reuse:
-        try:
-            reuse: Reuse = getattr(plugin, method)(self.state, self.pod, self.cluster, changes, **facts)
-        except Exception as error:
-            raise PluginFailure(statuses.fault(error, plugin=plugin.name)) from error
-        return reuse
-
-    def _reason_key(self, row: int) -> tuple[int, int]:
-        """Give something that is equal for rows that were refused for the same reason."""
-        for position, part in enumerate(self._filters):
-            if code := int(part.codes[row]):
-                return position, code
-        return -1, row if self._nominated is not None else 0
+    def _rescore_rows(self, changes: Changes, flipped: Sequence[int]) -> bool:
+        """Rate changed rows and bring their sums up to date; whether some part had to renormalise all rows."""
+        state, pod, cluster, feasible = self.state, self.pod, self.cluster, self.feasible
+        renormalised = False
+        for part in self._scorers if changes.node or flipped else self._pod_scorers:
+            self._asking = part.forms.name
+            rows = [row for row in changes.watched(part.forms.watches) if feasible[row]]
+            if len(rows) != len(changes.watched(part.forms.watches)):
+                part.forget([row for row in changes.watched(part.forms.watches) if not feasible[row]])
+            if flipped:
+                rows += [row for row in part.outdated(flipped) if feasible[row] and row not in rows]
+            moved = part.rate_some(state, pod, cluster, rows) if rows else rows
+            if part.normalizes and (moved or flipped) and part.bounds_moved(state, pod, feasible):
+                part.normalize_all(state, pod, cluster, feasible)
+                renormalised = True
+            elif moved:
+                for row in moved:
+                    self._sums[row] -= part.weighted[row]
+                part.normalize_some(state, pod, moved)
+                for row in moved:
+                    self._sums[row] += part.weighted[row]
+                    self.totals[row] = self._sums[row]
+        return renormalised
 
 
 class _Nominated:

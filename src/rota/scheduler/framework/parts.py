@@ -1,35 +1,31 @@
 """One plugin's share in the evaluation of all nodes: the verdicts of a filter, the ratings of a scorer.
 
 A part keeps what its plugin said about every row and can ask again about some rows or about all. It uses the scalar
-form for a few rows and the vector form for many, and makes do with whichever the plugin has. What a plugin raises leaves
-as a `PluginFailure`, which `evaluation` turns into the outcome.
+form for a few rows and the vector form for many, and makes do with whichever the plugin has. What a plugin raises
+passes through; `evaluation` knows whom it was asking and turns it into the outcome.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from rota.columns.arrays import BoolArray, CodeArray, IndexArray, IntArray, Rows
+from rota.columns.arrays import BoolArray, CodeArray, IndexArray, IntArray
 from rota.columns.cluster import Cluster
 from rota.columns.journal import Facet
-from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
-from rota.scheduler.framework import status as statuses
 from rota.scheduler.framework.points import MAX_SCORE, MIN_SCORE
-from rota.scheduler.framework.runtime import as_error
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import Code, Status
 
-#: Up to so many changed rows are asked about one by one.
+#: Up to so many rows are asked about one by one.
 FEW_ROWS = 12
 
 #: Codes below zero: not asked yet, or (from -2 down) the number of a status given by a scalar filter.
-_UNKNOWN = -1
-_NO_SCORE = np.iinfo(np.int64).min
+UNKNOWN = -1
 
 
-class PluginFailure(Exception):
+class PluginFailure(Exception):  # noqa: N818 - a status on its way, not an error of ours
     """Carries an Error status out of the middle of an evaluation."""
 
     def __init__(self, status: Status) -> None:
@@ -37,27 +33,60 @@ class PluginFailure(Exception):
         super().__init__(status.reasons)
 
 
+class Forms:
+    """The methods of a plugin that take part in a decision, looked up once."""
+
+    __slots__ = (
+        "bounds",
+        "explain",
+        "filter",
+        "filter_nodes",
+        "name",
+        "named",
+        "normalize",
+        "plugin",
+        "score",
+        "score_nodes",
+        "watches",
+        "watches_pods",
+        "weight",
+    )
+
+    def __init__(self, plugin: Any, weight: int = 1) -> None:
+        self.plugin = plugin
+        self.name: str = plugin.name
+        self.weight = weight
+        self.watches: Facet = getattr(plugin, "watches", Facet.BOTH)
+        self.watches_pods = bool(self.watches & Facet.PODS)
+        self.filter: Callable[..., Status] | None = getattr(plugin, "filter", None)
+        self.filter_nodes: Callable[..., CodeArray] | None = getattr(plugin, "filter_nodes", None)
+        self.explain: Callable[..., Status] | None = getattr(plugin, "explain", None)
+        self.score: Callable[..., int] | None = getattr(plugin, "score", None)
+        self.score_nodes: Callable[..., IntArray] | None = getattr(plugin, "score_nodes", None)
+        self.bounds: Callable[..., Any] | None = getattr(plugin, "bounds", None)
+        self.normalize: Callable[..., IntArray] | None = getattr(plugin, "normalize", None)
+        self.named: Callable[..., Any] | None = getattr(plugin, "normalize_scores", None)
+
+
 class FilterPart:
     """One filter's verdicts on all rows."""
 
-    __slots__ = ("_given", "_sieve", "codes", "name", "plugin", "scalar", "vector", "watches")
+    __slots__ = ("_given", "_sieve", "codes", "forms")
 
-    def __init__(self, plugin: Any, sieve: tuple[BoolArray, Status] | None) -> None:
-        self.plugin = plugin
-        self.name: str = plugin.name
-        self.scalar = getattr(plugin, "filter", None)
-        self.vector = getattr(plugin, "filter_nodes", None)
-        self.watches: Facet = getattr(plugin, "watches", Facet.BOTH)
+    def __init__(self, forms: Forms, sieve: tuple[BoolArray, Status] | None) -> None:
+        self.forms = forms
+        #: Shape (N,): 0 where the pod may go.
         self.codes: CodeArray = np.zeros(0, dtype=np.int64)
         self._sieve = sieve
         self._given: list[Status] = []
 
     def judge_all(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> None:
         """Judge every row; a plugin without a vector form is asked only about rows that are still feasible."""
-        if self.vector is not None:
-            self.codes = self._vector_codes(state, pod, cluster, cluster.rows)
+        judge = self.forms.filter_nodes
+        if judge is not None:
+            self.codes = np.asarray(judge(state, pod, cluster, cluster.rows), dtype=np.int64)
             return
-        self.codes = np.full(cluster.size, _UNKNOWN, dtype=np.int64)
+        self.codes = np.full(cluster.size, UNKNOWN, dtype=np.int64)
         if self._sieve is not None:
             candidates, refusal = self._sieve
             self.codes[~candidates] = self._number(refusal)
@@ -67,43 +96,39 @@ class FilterPart:
 
     def judge_some(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Sequence[int]) -> None:
         """Judge some rows again."""
-        if self.scalar is None or (self.vector is not None and len(rows) > FEW_ROWS):
+        judge = self.forms.filter_nodes
+        if judge is not None and (self.forms.filter is None or len(rows) > FEW_ROWS):
             index: IndexArray = np.asarray(rows, dtype=np.intp)
-            self.codes[index] = self._vector_codes(state, pod, cluster, index)
+            self.codes[index] = judge(state, pod, cluster, index)
         else:
             for row in rows:
                 self.judge(state, pod, cluster, row)
 
-    def judge(self, state: CycleState, pod: PodInfo, cluster: Cluster, row: int) -> None:
-        """Judge one row."""
+    def judge(self, state: CycleState, pod: PodInfo, cluster: Cluster, row: int) -> int:
+        """Judge one row, and give its code."""
         node = cluster.nodes[row]
         if node is None:
-            self.codes[row] = 0
-            return
-        if self.scalar is None:
+            code = 0
+        elif self.forms.filter is None:
             self.judge_some(state, pod, cluster, (row,))
-            return
-        try:
-            answer: Status = self.scalar(state, pod, node)
-        except Exception as error:
-            raise PluginFailure(statuses.fault(error, plugin=self.name)) from error
-        if answer.ok:
-            self.codes[row] = 0
-        elif answer.rejected:
-            self.codes[row] = self._number(answer)
+            return int(self.codes[row])
         else:
-            raise PluginFailure(as_error(answer.by(self.name)))
+            answer = self.forms.filter(state, pod, node)
+            if answer.code is Code.SUCCESS:
+                code = 0
+            elif answer.rejected:
+                code = self._number(answer)
+            else:
+                raise PluginFailure(Status(Code.ERROR, answer.reasons, self.forms.name, answer.error))
+        self.codes[row] = code
+        return code
 
-    def status(self, state: CycleState, pod: PodInfo, row: int) -> Status:
-        """Say why a row was refused."""
-        code = int(self.codes[row])
-        if code < _UNKNOWN:
-            return self._given[-code - 2].by(self.name)
-        try:
-            answer: Status = self.plugin.explain(state, pod, code)
-        except Exception as error:  # noqa: BLE001 - plugins are other people's code
-            return statuses.fault(error, plugin=self.name)
-        return answer.by(self.name)
+    def status(self, state: CycleState, pod: PodInfo, code: int) -> Status:
+        """Say what a code other than 0 stands for."""
+        if code < UNKNOWN:
+            return self._given[-code - 2].by(self.forms.name)
+        assert self.forms.explain is not None
+        return self.forms.explain(state, pod, code).by(self.forms.name)
 
     def _number(self, answer: Status) -> int:
         for number, known in enumerate(self._given):
@@ -112,143 +137,110 @@ class FilterPart:
         self._given.append(answer)
         return -len(self._given) - 1
 
-    def _vector_codes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray:
-        try:
-            return np.asarray(self.vector(state, pod, cluster, rows), dtype=np.int64)
-        except Exception as error:
-            raise PluginFailure(statuses.fault(error, plugin=self.name)) from error
-
 
 class ScorePart:
     """One scorer's ratings of all rows."""
 
-    __slots__ = (
-        "_bounded",
-        "_named",
-        "bounds",
-        "name",
-        "plugin",
-        "raw",
-        "scalar",
-        "vector",
-        "watches",
-        "weight",
-        "weighted",
-    )
+    __slots__ = ("_outdated", "bounds", "forms", "normalizes", "raw", "weighted")
 
-    def __init__(self, plugin: Any, weight: int) -> None:
-        self.plugin = plugin
-        self.name: str = plugin.name
-        self.weight = weight
-        self.scalar = getattr(plugin, "score", None)
-        self.vector = getattr(plugin, "score_nodes", None)
-        self.watches: Facet = getattr(plugin, "watches", Facet.BOTH)
-        self._bounded = hasattr(plugin, "bounds")
-        self._named = getattr(plugin, "normalize_scores", None)
+    def __init__(self, forms: Forms) -> None:
+        self.forms = forms
+        #: Whether one row's score can depend on other rows' raw scores.
+        self.normalizes = forms.bounds is not None or forms.named is not None
         #: Shape (N,): as the plugin rated, and normalised times weight. Infeasible rows hold anything.
         self.raw: IntArray = np.zeros(0, dtype=np.int64)
         self.weighted: IntArray = np.zeros(0, dtype=np.int64)
         self.bounds: Any = None
+        #: Infeasible rows that must be rated when they become feasible.
+        self._outdated: set[int] = set()
 
     def rate_all(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> None:
         """Rate every row, or the feasible ones if the plugin has no vector form; then normalise."""
-        if self.vector is not None:
-            self.raw = self._vector_scores(state, pod, cluster, cluster.rows)
+        rate = self.forms.score_nodes
+        if rate is not None:
+            self._outdated.clear()
+            self.raw = np.array(rate(state, pod, cluster, cluster.rows), dtype=np.int64)
         else:
-            self.raw = np.full(cluster.size, _NO_SCORE, dtype=np.int64)
+            assert self.forms.score is not None
+            self._outdated = set(np.flatnonzero(~feasible).tolist())
+            self.raw = np.zeros(cluster.size, dtype=np.int64)
             for row in np.flatnonzero(feasible).tolist():
-                self.raw[row] = self._one(state, pod, cluster.nodes[row])
+                self.raw[row] = self.forms.score(state, pod, cluster.nodes[row])
         self.normalize_all(state, pod, cluster, feasible)
 
-    def rate_some(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Sequence[int]) -> bool:
-        """Rate some feasible rows again; whether any raw score changed."""
-        if self.scalar is None or (self.vector is not None and len(rows) > FEW_ROWS):
-            index: IndexArray = np.asarray(rows, dtype=np.intp)
-            scores = self._vector_scores(state, pod, cluster, index)
-            changed = bool((self.raw[index] != scores).any())
-            self.raw[index] = scores
-            return changed
-        changed = False
+    def rate_some(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Sequence[int]) -> list[int]:
+        """Rate some feasible rows again; gives those whose raw score changed."""
+        rate, rate_one = self.forms.score_nodes, self.forms.score
         raw = self.raw
+        if rate is not None and (rate_one is None or len(rows) > FEW_ROWS):
+            index: IndexArray = np.asarray(rows, dtype=np.intp)
+            scores = rate(state, pod, cluster, index)
+            changed: list[int] = index[raw[index] != scores].tolist()
+            raw[index] = scores
+            return changed
+        assert rate_one is not None
+        changed = []
         for row in rows:
-            score = self._one(state, pod, cluster.nodes[row])
+            score = rate_one(state, pod, cluster.nodes[row])
             if raw[row] != score:
                 raw[row] = score
-                changed = True
+                changed.append(row)
         return changed
 
-    def unrated(self, rows: Sequence[int]) -> list[int]:
-        """Give those of the rows that were never rated."""
-        return [] if self.vector is not None else [row for row in rows if self.raw[row] == _NO_SCORE]
+    def forget(self, rows: Sequence[int]) -> None:
+        """Remember that infeasible rows changed and were not rated again."""
+        self._outdated.update(rows)
 
-    @property
-    def normalizes(self) -> bool:
-        """Whether one row's score can depend on other rows' raw scores."""
-        return self._bounded or self._named is not None
+    def outdated(self, rows: Sequence[int]) -> list[int]:
+        """Give those of the rows, feasible again, that must be rated."""
+        if not self._outdated:
+            return []
+        found = [row for row in rows if row in self._outdated]
+        self._outdated.difference_update(found)
+        return found
 
     def normalize_all(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> None:
         """Bring all scores into range and weigh them."""
-        try:
-            final = self._normalized(state, pod, cluster, feasible)
-        except Exception as error:
-            raise PluginFailure(statuses.fault(error, plugin=self.name)) from error
-        relevant = final[feasible]
-        if len(relevant) and (relevant.min() < MIN_SCORE or relevant.max() > MAX_SCORE):
-            worst = relevant.min() if relevant.min() < MIN_SCORE else relevant.max()
-            raise PluginFailure(self._out_of_range(int(worst)))
-        self.weighted = final * self.weight
+        final = self.raw
+        if self.forms.bounds is not None and self.forms.normalize is not None:
+            self.bounds = self.forms.bounds(state, pod, self.raw[feasible])
+            final = self.forms.normalize(state, pod, self.raw, self.bounds)
+        elif self.forms.named is not None:
+            final = self._named(state, pod, cluster, feasible)
+        if len(final) and (final.min() < MIN_SCORE or final.max() > MAX_SCORE):
+            for score in final[feasible].tolist():
+                self._check(score)
+        self.weighted = final * self.forms.weight
 
-    def normalize_some(
-        self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray, rows: Sequence[int]
-    ) -> bool:
-        """Bring changed rows into range; whether all rows had to be done, because the bounds moved."""
-        if self._named is not None:
-            self.normalize_all(state, pod, cluster, feasible)
-            return True
-        index: IndexArray = np.asarray(rows, dtype=np.intp)
-        scores = self.raw[index]
-        try:
-            if self._bounded:
-                if self.plugin.bounds(state, pod, self.raw[feasible]) != self.bounds:
-                    self.normalize_all(state, pod, cluster, feasible)
-                    return True
-                scores = self.plugin.normalize(state, pod, scores, self.bounds)
-        except Exception as error:
-            raise PluginFailure(statuses.fault(error, plugin=self.name)) from error
-        here = scores[feasible[index]]
-        for score in here.tolist():
-            if not MIN_SCORE <= score <= MAX_SCORE:
-                raise PluginFailure(self._out_of_range(score))
-        self.weighted[index] = scores * self.weight
-        return False
+    def bounds_moved(self, state: CycleState, pod: PodInfo, feasible: BoolArray) -> bool:
+        """Whether all scores must be normalised again, because what they are measured by has changed."""
+        if self.forms.bounds is not None:
+            return bool(self.forms.bounds(state, pod, self.raw[feasible]) != self.bounds)
+        return self.forms.named is not None
 
-    def _normalized(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> IntArray:
-        if self._bounded:
-            self.bounds = self.plugin.bounds(state, pod, self.raw[feasible])
-            return np.asarray(self.plugin.normalize(state, pod, self.raw, self.bounds))
-        if self._named is None:
-            return self.raw
+    def normalize_some(self, state: CycleState, pod: PodInfo, rows: Sequence[int]) -> None:
+        """Bring feasible rows into range, by the bounds as they are, and weigh them."""
+        if self.forms.normalize is not None and self.forms.bounds is not None:
+            index: IndexArray = np.asarray(rows, dtype=np.intp)
+            scores = self.forms.normalize(state, pod, self.raw[index], self.bounds).tolist()
+        else:
+            scores = [int(self.raw[row]) for row in rows]
+        weight, weighted = self.forms.weight, self.weighted
+        for row, score in zip(rows, scores, strict=True):
+            self._check(score)
+            weighted[row] = score * weight
+
+    def _named(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> IntArray:
+        assert self.forms.named is not None
         rows = np.flatnonzero(feasible).tolist()
         names = {row: node.name for row in rows if (node := cluster.nodes[row]) is not None}
-        final = self._named(state, pod, {name: int(self.raw[row]) for row, name in names.items()})
+        final = self.forms.named(state, pod, {name: int(self.raw[row]) for row, name in names.items()})
         scores = np.zeros(cluster.size, dtype=np.int64)
         for row, name in names.items():
             scores[row] = final[name]
         return scores
 
-    def _one(self, state: CycleState, pod: PodInfo, node: NodeInfo | None) -> int:
-        assert self.scalar is not None
-        try:
-            return int(self.scalar(state, pod, node))
-        except Exception as error:
-            raise PluginFailure(statuses.fault(error, plugin=self.name)) from error
-
-    def _vector_scores(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
-        try:
-            return np.array(self.vector(state, pod, cluster, rows), dtype=np.int64)
-        except Exception as error:
-            raise PluginFailure(statuses.fault(error, plugin=self.name)) from error
-
-    def _out_of_range(self, score: int) -> Status:
-        reason = f"score {score} is outside of {MIN_SCORE}..{MAX_SCORE}; normalise it"
-        return Status(Code.ERROR, (reason,), self.name)
+    def _check(self, score: int) -> None:
+        if not MIN_SCORE <= score <= MAX_SCORE:
+            reason = f"score {score} is outside of {MIN_SCORE}..{MAX_SCORE}; normalise it"
+            raise PluginFailure(Status(Code.ERROR, (reason,), self.forms.name))

@@ -14,6 +14,7 @@ from rota.columns.cluster import Cluster
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.framework import status as statuses
+from rota.scheduler.framework.parts import Forms
 from rota.scheduler.framework.points import ExtensionPoint, PreFilterResult
 from rota.scheduler.framework.registry import Binder, ProfileSpec, Registry
 from rota.scheduler.framework.state import CycleState
@@ -48,8 +49,6 @@ class Framework:
             plugin = registry[name]
             args = profile.args.get(name)
             self.plugins[name] = plugin(plugin.Args() if args is None else args, self)
-        #: Weights of scores by plugin.
-        self.weights = {each.name: each.weight for each in profile.points.get(ExtensionPoint.SCORE, ())}
         self._points = {
             point: tuple(self.plugins[enabled.name] for enabled in plugins) for point, plugins in profile.points.items()
         }
@@ -62,6 +61,10 @@ class Framework:
         )
         #: Plugins whose answers make up a decision, each once; and those of them with a say on what can be kept.
         self.deciding = tuple(dict.fromkeys(plugin for point in decisive for plugin in self.at(point)))
+        self.filters = tuple(Forms(plugin) for plugin in self.at(ExtensionPoint.FILTER))
+        self.scorers = tuple(
+            Forms(self.plugins[each.name], each.weight) for each in profile.points.get(ExtensionPoint.SCORE, ())
+        )
         self.reusing_filter = tuple(plugin for plugin in self.deciding if hasattr(plugin, "reuse_filter"))
         self.reusing_score = tuple(plugin for plugin in self.deciding if hasattr(plugin, "reuse_score"))
 
