@@ -1,0 +1,208 @@
+"""Reads of the PostgreSQL backend, and the writes that do no harm when done twice.
+
+These run on a few shared sessions, each in one statement or in one snapshot. What changes entries and history is the
+business of `writer`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from rota.kit import backoff, clock
+from rota.store import contract
+from rota.store.backends.postgres import schema
+from rota.store.backends.postgres.listener import Listener
+from rota.store.backends.postgres.sessions import Address, Sessions
+from rota.store.backends.postgres.statements import ENTRY, NOW
+from rota.store.backends.postgres.writer import Writer
+from rota.store.contract import Entry, Event, Extent, Page
+from rota.store.engine import Applied, check_revision
+from rota.store.ledger import Work
+from rota.store.logstore import Settings
+from rota.store.watching import Tail
+
+# ruff: noqa: S608 - what is spliced into queries here are constants, never a caller's text
+
+#: How many reads run at once; more wait for their turn.
+_SESSIONS = 4
+
+_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_EXTENT = "SELECT revision, floor FROM rota_meta"
+
+_RANGE = "key > %(after)s AND key >= %(prefix)s AND key < %(end)s"
+_NEWEST = f"SELECT {ENTRY} FROM rota_entries WHERE {_RANGE}"
+
+#: What a list at a past revision returns: what has not changed since, and what the one change that spans the revision
+#: says was there before it. The log is read from the revision on: a page token is young, that part is short.
+_AS_OF = f"""
+{_NEWEST} AND revision <= %(revision)s
+UNION ALL
+SELECT key, previous, previous_revision, created, 0 FROM rota_log
+WHERE revision > %(revision)s AND previous IS NOT NULL AND previous_revision <= %(revision)s AND {_RANGE}
+"""
+
+#: Whole revisions, with the extent in the same snapshot: the extent alone when there is nothing.
+_TAIL = """
+SELECT meta.revision, meta.floor,
+  event.key, event.revision, event.value, event.created, event.previous, event.previous_revision
+FROM rota_meta AS meta LEFT JOIN LATERAL (
+  SELECT * FROM rota_log WHERE revision > %s ORDER BY revision FETCH FIRST %s ROWS WITH TIES
+) AS event ON true
+ORDER BY event.revision, event.place
+"""
+
+_TRIM = """
+DELETE FROM rota_log USING (
+  SELECT revision, place FROM rota_log WHERE revision <= (SELECT floor FROM rota_meta)
+  ORDER BY revision, place LIMIT %s
+) AS old
+WHERE rota_log.revision = old.revision AND rota_log.place = old.place
+"""
+
+#: Above every key: keys are valid text, and this is the highest code point.
+_LAST = "\U0010ffff"
+
+
+class PostgresEngine:
+    """Fills `engine.Engine` on one database."""
+
+    def __init__(self, address: Address, *, time: clock.Clock, chance: backoff.Chance, settings: Settings) -> None:
+        self._place = address.place
+        self._sessions = Sessions(address, _SESSIONS)
+        self._writer = Writer(address, time=time, chance=chance, settings=settings)
+        self._listener = Listener(address, self._on_notice, time=time, chance=chance)
+        self._wake: Callable[[], None] | None = None
+
+    @classmethod
+    async def open(
+        cls, url: str, *, time: clock.Clock, chance: backoff.Chance, settings: Settings, create: bool
+    ) -> Self:
+        """Open a database, making the tables in an empty one; one that is not ours is refused untouched."""
+        engine = cls(Address.parse(url), time=time, chance=chance, settings=settings)
+        try:
+            async with engine._sessions.borrow() as session:
+                await schema.prepare(session, engine._place, create=create)
+        except BaseException:
+            await engine.close()
+            raise
+        return engine
+
+    async def close(self) -> None:
+        """Let go of the database."""
+        await self._listener.close()
+        await self._writer.close()
+        await self._sessions.close()
+
+    def on_foreign_commit(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called soon after another process commits."""
+        self._wake = wake
+        self._listener.start()
+
+    def _on_notice(self, pid: int) -> None:
+        if self._wake and (not pid or pid != self._writer.pid):
+            self._writer.forget()
+            self._wake()
+
+    # Reads
+
+    async def extent(self) -> Extent:
+        """The newest revision and the floor."""
+        return self._extent(await self._run(_EXTENT))
+
+    async def get(self, key: str) -> Entry | None:
+        """The key as it stands."""
+        rows = await self._run(f"SELECT {ENTRY} FROM rota_entries WHERE key = %s", [key])
+        return Entry(*rows[0]) if rows else None
+
+    async def scan(self, prefix: str, *, limit: int, after: str, revision: int) -> Page:
+        """One page of entries."""
+        query = _AS_OF if revision else _NEWEST
+        parameters = {
+            "after": after,
+            "prefix": prefix,
+            "end": contract.range_end(prefix) if prefix else _LAST,
+            "limit": limit or None,
+            "revision": revision,
+        }
+        remaining = 0
+        async with self._sessions.borrow() as session, session.pipeline():
+            await session.execute(_SNAPSHOT)
+            extents = await session.execute(_EXTENT, binary=True)
+            page = await session.execute(f"{query} ORDER BY key LIMIT %(limit)s::bigint", parameters, binary=True)
+            extent = self._extent(await extents.fetchall())
+            rows = await page.fetchall()
+            if limit and len(rows) == limit:
+                parameters["after"] = rows[-1][0]
+                counted = await session.execute(f"SELECT count(*) FROM ({query}) AS rest", parameters, binary=True)
+                [(remaining,)] = await counted.fetchall()
+            await session.execute("COMMIT")
+        at = revision or extent.revision
+        check_revision(at, extent)
+        return Page([Entry(*row) for row in rows], at, remaining)
+
+    async def tail(self, after: int, limit: int) -> Tail:
+        """History above `after`."""
+        rows = await self._run(_TAIL, [after, limit])
+        extent = self._extent(rows)
+        check_revision(after, extent)
+        events = [Event(*row[2:]) for row in rows if row[2] is not None]
+        return Tail(events, extent.revision if len(events) < limit else events[-1].revision)
+
+    async def expired(self) -> list[int]:
+        """Leases whose time is over."""
+        return [lease for (lease,) in await self._run(f"SELECT id FROM rota_leases WHERE expires_at <= {NOW}")]
+
+    async def next_expiry_s(self) -> float | None:
+        """Seconds until the next lease runs out."""
+        [(seconds,)] = await self._run(f"SELECT min(expires_at) - {NOW} FROM rota_leases")
+        due: float | None = seconds
+        return due
+
+    # Writes
+
+    async def apply(self, work: Sequence[Work]) -> Applied:
+        """Carry out the work in one durable commit."""
+        return await self._writer.apply(work)
+
+    async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
+        """Fill an empty database."""
+        return await self._writer.load(entries, revision=revision)
+
+    async def raise_floor(self, floor: int) -> None:
+        """Declare history up to `floor` gone."""
+        statement = "UPDATE rota_meta SET floor = %(to)s, turn = turn + 1 WHERE floor < %(to)s"
+        async with self._sessions.borrow() as session:
+            await session.execute(statement, {"to": floor})
+
+    async def trim(self, limit: int) -> int:
+        """Remove records at or below the floor; beside a commit, which touches none of those."""
+        async with self._sessions.borrow() as session:
+            return (await session.execute(_TRIM, [limit])).rowcount
+
+    async def grant(self, ttl_s: float) -> int:
+        """A new lease. One whose answer is lost is granted again, and the first runs out unused."""
+        [(lease,)] = await self._run(
+            f"INSERT INTO rota_leases (ttl_s, expires_at) VALUES (%(ttl)s, {NOW} + %(ttl)s) RETURNING id",
+            {"ttl": float(ttl_s)},
+        )
+        granted: int = lease
+        return granted
+
+    async def renew(self, lease: int) -> bool:
+        """Start its time anew."""
+        renewed = await self._run(
+            f"UPDATE rota_leases SET expires_at = {NOW} + ttl_s WHERE id = %s AND expires_at > {NOW} RETURNING id",
+            [lease],
+        )
+        return bool(renewed)
+
+    async def _run(
+        self, statement: str, parameters: Sequence[object] | Mapping[str, object] = ()
+    ) -> list[tuple[Any, ...]]:
+        """The rows of one statement that is a transaction of its own."""
+        async with self._sessions.borrow() as session:
+            return await (await session.execute(statement, parameters, binary=True)).fetchall()
+
+    def _extent(self, rows: Sequence[tuple[Any, ...]]) -> Extent:
+        if not rows:
+            raise schema.headless(self._place)
+        return Extent(*rows[0][:2])

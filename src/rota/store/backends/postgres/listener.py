@@ -1,0 +1,60 @@
+"""Hears of other processes' commits on a session of its own.
+
+A notification is a hint and carries nothing: what was committed is read from the log. While the line is down hints are
+lost, so a new line begins with one of our own.
+"""
+
+from collections.abc import Callable
+
+import psycopg
+
+from rota.kit import backoff, clock, logs, tasks
+from rota.store import errors
+from rota.store.backends.postgres import faults, schema, sessions
+from rota.store.backends.postgres.sessions import Address
+
+log = logs.get(__name__)
+
+
+class Listener:
+    """Keeps a listening session for as long as it is not closed."""
+
+    def __init__(
+        self, address: Address, heard: Callable[[int], None], *, time: clock.Clock, chance: backoff.Chance
+    ) -> None:
+        """`heard` is told the server process that announced a commit; 0 when some may have been missed."""
+        self._address = address
+        self._heard = heard
+        self._time = time
+        self._pause = backoff.Backoff(backoff.Policy(initial_s=0.05, cap_s=2.0), chance)
+        self._supervisor = tasks.Supervisor("store-listener", clock=time, chance=chance)
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._supervisor.start("listen", self._run)
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._supervisor.close()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._listen()
+            except errors.StoreError as problem:
+                if not self._pause.failures:
+                    log.warning("no news of other processes until the store is back", problem=str(problem))
+                await self._time.sleep(self._pause.next())
+
+    async def _listen(self) -> None:
+        session = await sessions.connect(self._address)
+        async with session:
+            async with sessions.used(session, self._address.place):
+                await session.execute(f"LISTEN {schema.CHANNEL}")
+            self._pause.reset()
+            self._heard(0)
+            with faults.translated(self._address.place):
+                async for notice in session.notifies():
+                    self._heard(notice.pid)
+            # The generator ends by itself only together with the session.
+            raise faults.of_session(self._address.place, psycopg.OperationalError("the session ended"))

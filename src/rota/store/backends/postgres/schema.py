@@ -1,0 +1,144 @@
+"""The tables, and how we know that they are ours.
+
+`rota_entries` is what stands now, so a list never reads history; `rota_log` is history. `rota_meta` is one row whose
+`turn` grows with every commit: a writer plans on what it read and commits if the turn is still the same, which makes
+revision order commit order, without gaps, in whichever order transactions begin. `rota_writers` tells which batch of
+each writer was committed last.
+"""
+
+import psycopg
+
+from rota.store import errors
+from rota.store.backends.postgres.sessions import Session
+
+#: The version of the tables below; raised whenever an older Rota would misread them.
+FORMAT = 1
+
+#: The oldest server that has what the statements use (FETCH FIRST ... WITH TIES).
+OLDEST_SERVER = 13
+
+#: The name under which commits are announced.
+CHANNEL = "rota"
+
+#: "Rota" as a number: processes that open the same empty database at once make the tables one after another.
+_LOCK = int.from_bytes(b"Rota", "big")
+
+_TABLES = ("rota_meta", "rota_entries", "rota_log", "rota_leases", "rota_writers")
+
+_MAKE = (
+    """
+    CREATE TABLE rota_meta (
+      one smallint PRIMARY KEY CHECK (one = 1),
+      format integer NOT NULL,
+      revision bigint NOT NULL,
+      floor bigint NOT NULL,
+      turn bigint NOT NULL
+    )
+    """,
+    # Room on each page, so that a heartbeat's new row version finds place beside the old one, without index work.
+    """
+    CREATE TABLE rota_entries (
+      key text COLLATE "C" PRIMARY KEY,
+      value bytea NOT NULL,
+      revision bigint NOT NULL,
+      created bigint NOT NULL,
+      lease bigint NOT NULL,
+      heartbeat boolean NOT NULL
+    ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05)
+    """,
+    "CREATE INDEX rota_entries_of_lease ON rota_entries (lease) WHERE lease <> 0",
+    """
+    CREATE TABLE rota_log (
+      revision bigint,
+      place bigint,
+      key text COLLATE "C" NOT NULL,
+      value bytea,
+      created bigint NOT NULL,
+      previous bytea,
+      previous_revision bigint NOT NULL,
+      PRIMARY KEY (revision, place)
+    ) WITH (autovacuum_vacuum_scale_factor = 0.05)
+    """,
+    """
+    CREATE TABLE rota_leases (
+      id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+      ttl_s double precision NOT NULL,
+      expires_at double precision NOT NULL
+    ) WITH (fillfactor = 50)
+    """,
+    """
+    CREATE TABLE rota_writers (
+      writer text COLLATE "C" PRIMARY KEY,
+      batch bigint NOT NULL,
+      seen_at timestamptz NOT NULL
+    ) WITH (fillfactor = 50)
+    """,
+    f"INSERT INTO rota_meta VALUES (1, {FORMAT}, 0, 0, 0)",  # noqa: S608 - a number of ours
+)
+
+#: Far longer than any writer waits for the fate of a batch.
+_FORGET_WRITERS = "DELETE FROM rota_writers WHERE seen_at < clock_timestamp() - interval '1 day'"
+
+
+async def prepare(session: Session, place: str, *, create: bool) -> None:
+    """See that the tables are there, ours and writable; a database that is not ours is left as it is."""
+    _check_server(session, place)
+    if not await _recognise(session, place):
+        if not create:
+            raise errors.BadAddress(f"there is no store in {place}", "check the name of the database")
+        await _make(session, place)
+    # Fails here, not at the first write of a user, where the database may not be written.
+    await session.execute(_FORGET_WRITERS)
+
+
+def _check_server(session: Session, place: str) -> None:
+    encoding = session.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise errors.BadAddress(
+            f"{place} is encoded in {encoding}, not in UTF8",
+            "create a database with ENCODING 'UTF8' TEMPLATE template0",
+        )
+    version = session.info.server_version // 10_000
+    if version < OLDEST_SERVER:
+        raise errors.BadAddress(f"{place} is PostgreSQL {version}", f"use PostgreSQL {OLDEST_SERVER} or newer")
+
+
+async def _recognise(session: Session, place: str) -> bool:
+    """Whether there is a store; False where none of its tables exists, an error for anything else."""
+    cursor = await session.execute(
+        "SELECT name FROM unnest(%s::text[]) AS name WHERE to_regclass(name) IS NOT NULL", [list(_TABLES)]
+    )
+    found = {name for (name,) in await cursor.fetchall()}
+    if not found:
+        return False
+    foreign = errors.Corrupt(
+        f"{place} has tables of another program under our names ({', '.join(sorted(found))})",
+        "name another database or schema",
+    )
+    if "rota_meta" not in found:
+        raise foreign
+    try:
+        # The one column that every format has.
+        row = await (await session.execute("SELECT format FROM rota_meta")).fetchone()
+    except psycopg.errors.UndefinedColumn:
+        raise foreign from None
+    if row is None or not isinstance(row[0], int):
+        raise foreign
+    if row[0] > FORMAT:
+        raise errors.NewerFormat(place, row[0], FORMAT)
+    return True
+
+
+async def _make(session: Session, place: str) -> None:
+    """Make the tables, all or none, unless another process was quicker."""
+    await session.execute("BEGIN")
+    await session.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+    if not await _recognise(session, place):
+        for statement in _MAKE:
+            await session.execute(statement)
+    await session.execute("COMMIT")
+
+
+def headless(place: str) -> errors.Corrupt:
+    """The error for a store whose `rota_meta` has lost its row."""
+    return errors.Corrupt(f"table rota_meta of {place} is empty", "restore a backup into an empty database")

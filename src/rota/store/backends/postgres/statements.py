@@ -1,0 +1,185 @@
+"""The SQL of one commit: what is read to plan it, and the one statement that carries the plan out.
+
+The statement begins by taking the turn (see `schema`); without it nothing else in the statement finds a row to work
+with, so it commits everything or nothing and tells which. One statement is one round trip, commit included, and leaves
+no open transaction behind in which a stalled process could hold up the others.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from rota.store import ledger
+from rota.store.backends.postgres import schema
+from rota.store.backends.postgres.sessions import Session
+from rota.store.contract import Entry
+from rota.store.ledger import EndLease, Lease, Plan, Record, Row, Work
+
+# ruff: noqa: S608 - what is spliced into queries here are constants, never a caller's text
+
+#: The database's clock, the same for all processes.
+NOW = "extract(epoch FROM clock_timestamp())::double precision"
+
+ENTRY = "key, value, revision, created, lease"
+
+_STATE = """
+SELECT meta.revision, meta.floor, meta.turn,
+  entry.key, entry.value, entry.revision, entry.created, entry.lease, entry.heartbeat
+FROM rota_meta AS meta LEFT JOIN rota_entries AS entry ON entry.key = ANY(%s::text[])
+"""
+_LEASES = f"SELECT id, expires_at <= {NOW} FROM rota_leases WHERE id = ANY(%s::bigint[])"
+_HELD = f"SELECT {ENTRY}, heartbeat FROM rota_entries WHERE lease = ANY(%s::bigint[]) AND lease <> 0"
+
+
+class _Change(Struct, frozen=True, gc=False):
+    """One row for the statement below; the types are those of the columns."""
+
+    key: str
+    value: bytes | None
+    revision: int
+    place: int
+    created: int
+    previous: bytes | None
+    previous_revision: int
+    #: The revision of the record in the table that this one moves, or 0.
+    supersedes: int
+    lease: int
+    heartbeat: bool
+    #: Whether this is what remains of the key after the batch.
+    stands: bool
+
+
+_TYPES = ("text", "bytea", "bigint", "bigint", "bigint", "bytea", "bigint", "bigint", "bigint", "boolean", "boolean")
+_COLUMNS = ", ".join(_Change.__struct_fields__)
+_ONE = ", ".join(f"%b::{kind}" for kind in _TYPES)
+_MANY = ", ".join(f"%b::{kind}[]" for kind in _TYPES)
+
+_COMMIT = f"""
+WITH change ({_COLUMNS}) AS ({{changes}}),
+turn AS (
+  UPDATE rota_meta SET revision = %b, turn = turn + 1
+  WHERE turn = %b AND NOT (%b AND EXISTS (SELECT FROM change JOIN rota_entries USING (key)))
+  RETURNING turn
+),
+done AS (
+  INSERT INTO rota_writers SELECT %b, %b, clock_timestamp() FROM turn
+  ON CONFLICT (writer) DO UPDATE SET batch = excluded.batch, seen_at = excluded.seen_at
+),
+put AS (
+  INSERT INTO rota_entries SELECT key, value, revision, created, lease, heartbeat
+  FROM turn, change WHERE stands AND value IS NOT NULL
+  ON CONFLICT (key) DO UPDATE SET value = excluded.value, revision = excluded.revision, created = excluded.created,
+    lease = excluded.lease, heartbeat = excluded.heartbeat
+),
+removed AS (
+  DELETE FROM rota_entries USING turn, change
+  WHERE stands AND change.value IS NULL AND rota_entries.key = change.key
+),
+appended AS (
+  INSERT INTO rota_log SELECT revision, place, key, value, created, previous, previous_revision
+  FROM turn, change WHERE supersedes = 0
+),
+moved AS (
+  UPDATE rota_log SET revision = change.revision, place = change.place, value = change.value
+  FROM turn, change
+  WHERE change.supersedes <> 0 AND rota_log.revision = change.supersedes AND rota_log.key = change.key
+),
+ended AS (
+  DELETE FROM rota_leases USING turn WHERE id = ANY(%b::bigint[])
+)
+SELECT pg_notify('{schema.CHANNEL}', '') FROM turn
+"""
+_COMMIT_ONE = _COMMIT.format(changes=f"VALUES ({_ONE})")
+_COMMIT_MANY = _COMMIT.format(changes=f"SELECT * FROM unnest({_MANY})")
+
+
+class Head(Struct, frozen=True):
+    """`rota_meta` as read."""
+
+    revision: int
+    floor: int
+    turn: int
+
+
+class State(Struct, frozen=True):
+    """What a plan is made on. It holds as long as the head's turn is the newest."""
+
+    head: Head
+    rows: dict[str, Row]
+    leases: dict[int, Lease]
+
+
+async def read_state(session: Session, work: Sequence[Work]) -> State | None:
+    """What there is of the keys and leases that `work` touches; None where there is no head.
+
+    The turn is read first: what is read after it belongs to it if nobody commits before we do, and if somebody does,
+    our commit will not happen.
+    """
+    cursor = await session.execute(_STATE, [list(ledger.touched_keys(work, {}))], binary=True)
+    found = await cursor.fetchall()
+    if not found:
+        return None
+    rows = {row[3]: Row(Entry(*row[3:8]), row[8]) for row in found if row[3] is not None}
+    leases: dict[int, Lease] = {}
+    if touched := ledger.touched_leases(work):
+        ending = [item.lease for item in work if isinstance(item, EndLease)]
+        held = await (await session.execute(_HELD, [ending], binary=True)).fetchall()
+        rows |= {row[0]: Row(Entry(*row[:5]), row[5]) for row in held}
+        for lease, expired in await (await session.execute(_LEASES, [list(touched)], binary=True)).fetchall():
+            leases[lease] = Lease(expired, frozenset(row[0] for row in held if row[4] == lease))
+    return State(Head(*found[0][:3]), rows, leases)
+
+
+async def commit(session: Session, plan: Plan, head: Head, *, writer: str, batch: int, all_new: bool = False) -> bool:
+    """Carry out `plan`, made on `head`; False, and nothing happened, when the turn had passed to another.
+
+    With `all_new` it does not happen either when one of the keys exists.
+    """
+    changes = list(_changes(plan))
+    columns: Iterable[Any]
+    if len(changes) == 1:
+        statement, columns = _COMMIT_ONE, _values(changes[0])
+    else:
+        statement, columns = _COMMIT_MANY, map(list, zip(*map(_values, changes), strict=True))
+        columns = list(columns) or [[] for _ in _TYPES]
+    cursor = await session.execute(
+        statement, [*columns, plan.revision, head.turn, all_new, writer, batch, plan.ended], binary=True
+    )
+    return cursor.rowcount == 1
+
+
+def _values(change: _Change) -> tuple[Any, ...]:
+    return tuple(getattr(change, name) for name in change.__struct_fields__)
+
+
+def _changes(plan: Plan) -> Iterable[_Change]:
+    """The plan's records as rows; of heartbeats of one key within the batch only the last is left."""
+    changes: dict[tuple[int, str], _Change] = {}
+    for place, record in _placed(plan.records):
+        event, row = record.event, plan.rows[record.event.key]
+        # A superseded record of this very batch gives way before it ever reaches the table.
+        before = changes.pop((record.supersedes, event.key), None)
+        changes[event.revision, event.key] = _Change(
+            key=event.key,
+            value=event.value,
+            revision=event.revision,
+            place=place,
+            created=event.created,
+            previous=before.previous if before else event.previous,
+            previous_revision=before.previous_revision if before else event.previous_revision,
+            supersedes=before.supersedes if before else record.supersedes,
+            lease=row.entry.lease if row else 0,
+            heartbeat=record.heartbeat,
+            stands=event.value is None if row is None else row.entry.revision == event.revision,
+        )
+    return changes.values()
+
+
+def _placed(records: Iterable[Record]) -> Iterator[tuple[int, Record]]:
+    """Records with their place within their revision."""
+    last = place = 0
+    for record in records:
+        place = place + 1 if record.event.revision == last else 0
+        last = record.event.revision
+        yield place, record

@@ -1,0 +1,206 @@
+"""Commits batches of work, each exactly once.
+
+A batch is planned on what was read and committed if the turn is still that of the reading; so no lock is held while we
+think, and of several processes that try at once one succeeds. One that lost twice takes the lock first: a distant
+process would otherwise lose to a near one for ever.
+
+When the line breaks while a commit is under way, nobody knows its fate. Each commit therefore leaves its writer's name
+and its batch number in a table. On a new session we first move the turn on, which waits for the old commit should it be
+at work and stops it should it come late, and then look there.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+import psycopg
+
+from rota.kit import backoff, clock, logs
+from rota.store import contract, errors, ledger
+from rota.store.backends.postgres import faults, schema, sessions, statements
+from rota.store.backends.postgres.sessions import Address, Session
+from rota.store.backends.postgres.statements import Head, State
+from rota.store.contract import Committed, Entry, Extent, Guard, Put, Transaction
+from rota.store.engine import Applied
+from rota.store.ledger import Work
+from rota.store.logstore import Settings
+
+log = logs.get(__name__)
+
+#: So often the turn may pass to others before we take the lock.
+_LOSSES = 2
+
+_LOCK = "SELECT revision FROM rota_meta FOR UPDATE"
+_RECORD = """
+INSERT INTO rota_writers VALUES (%s, %s, clock_timestamp())
+ON CONFLICT (writer) DO UPDATE SET batch = excluded.batch, seen_at = excluded.seen_at
+"""
+
+
+class Writer:
+    """The one session of this process that changes entries and history."""
+
+    def __init__(self, address: Address, *, time: clock.Clock, chance: backoff.Chance, settings: Settings) -> None:
+        self._address = address
+        self._time = time
+        self._chance = chance
+        self._settings = settings
+        self._name = secrets.token_hex(8)
+        self._batch = 0
+        self._open_session: Session | None = None
+        self._alone = asyncio.Lock()
+        #: The head as our last commit left it; None when somebody else may have moved it since.
+        self._known: Head | None = None
+
+    @property
+    def pid(self) -> int:
+        """The server's process that works for us, 0 for none: our own commits are announced by it."""
+        session = self._open_session
+        return session.info.backend_pid if session and not session.closed else 0
+
+    def forget(self) -> None:
+        """Somebody else committed."""
+        self._known = None
+
+    async def apply(self, work: Sequence[Work]) -> Applied:
+        """Carry out the work in one durable commit."""
+        async with self._alone:
+            for losses in itertools.count():
+                if applied := await self._attempt(work, lock_first=losses >= _LOSSES):
+                    return applied
+                self._known = None
+            raise AssertionError("one who holds the lock has the turn")
+
+    async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
+        """Fill an empty database, all or nothing."""
+        async with self._alone:
+            self._known = None
+            self._batch += 1
+            session = await self._session()
+            async with sessions.used(session, self._address.place, within_s=None):
+                await session.execute("BEGIN")
+                row = await (await session.execute(_LOCK)).fetchone()
+                if row is None:
+                    raise schema.headless(self._address.place)
+                if await (await session.execute("SELECT FROM rota_entries LIMIT 1")).fetchone() is not None:
+                    raise errors.NotEmpty(f"{self._address.place} holds keys already", "restore into a new database")
+                head = max(revision, row[0]) + contract.RESTORE_GAP
+                await _copy(session, entries, head)
+                await session.execute("DELETE FROM rota_log")
+                await session.execute("UPDATE rota_meta SET revision = %s, floor = %s, turn = turn + 1", [head, head])
+                await session.execute(_RECORD, [self._name, self._batch])
+                await session.execute("SELECT pg_notify(%s, '')", [schema.CHANNEL])
+                async with self._fate_known(self._batch):
+                    await session.execute("COMMIT")
+            return Extent(head, head)
+
+    async def close(self) -> None:
+        """Take our name off the table, if the server is there to do it, and hang up."""
+        async with self._alone:
+            session, self._open_session = self._open_session, None
+            if session and not session.closed:
+                with contextlib.suppress(errors.StoreError):
+                    async with sessions.used(session, self._address.place, within_s=1.0):
+                        await session.execute("DELETE FROM rota_writers WHERE writer = %s", [self._name])
+                await session.close()
+
+    async def _attempt(self, work: Sequence[Work], *, lock_first: bool) -> Applied | None:
+        """Plan and commit; None when the turn passed to another in between."""
+        session = await self._session()
+        async with sessions.used(session, self._address.place):
+            blindly = self._known is not None and _only_creates(work)
+            if lock_first:
+                await session.execute("BEGIN")
+                await session.execute(_LOCK)
+            state = State(self._known, {}, {}) if self._known and blindly else await self._read(session, work)
+            head = state.head
+            plan = ledger.plan(work, state.rows, state.leases, head=head.revision, floor=head.floor)
+            if blindly and not all(isinstance(verdict, Committed) for verdict in plan.verdicts):
+                return None
+            applied = Applied(plan.verdicts, plan.events, head.revision, plan.revision)
+            if not plan.records and not plan.ended:
+                if lock_first:
+                    await session.execute("ROLLBACK")
+                return applied
+            self._batch += 1
+            # What a lost answer would have said, if the batch is found to have been committed.
+            done = True
+            async with self._fate_known(self._batch):
+                done = await statements.commit(
+                    session, plan, head, writer=self._name, batch=self._batch, all_new=blindly
+                )
+                if lock_first:
+                    await session.execute("COMMIT")
+            if not done:
+                return None
+            # Who had to look for the fate of the batch has another session, and has moved the turn on.
+            self._known = Head(plan.revision, head.floor, head.turn + 1) if session is self._open_session else None
+            return applied
+
+    async def _read(self, session: Session, work: Sequence[Work]) -> State:
+        state = await statements.read_state(session, work)
+        if state is None:
+            raise schema.headless(self._address.place)
+        return state
+
+    async def _session(self) -> Session:
+        if self._open_session is None or self._open_session.closed:
+            self._known = None
+            self._open_session = await sessions.connect(self._address)
+        return self._open_session
+
+    @contextlib.asynccontextmanager
+    async def _fate_known(self, batch: int) -> AsyncIterator[None]:
+        """Around what commits `batch`: an error inside means that it did not happen, no error that it did."""
+        try:
+            yield
+        except psycopg.Error as problem:
+            if faults.is_answer(problem):
+                raise
+            log.warning("connection lost during a commit, looking for what became of it", problem=str(problem))
+            if self._open_session:
+                await self._open_session.close()
+            if not await self._happened(batch):
+                raise
+
+    async def _happened(self, batch: int) -> bool:
+        """Whether a batch was committed; if not, it never will be."""
+        pause = backoff.Backoff(self._settings.retry, self._chance)
+        deadline = self._time.monotonic() + self._settings.patience_s
+        while True:
+            try:
+                session = await self._session()
+                async with sessions.used(session, self._address.place):
+                    await session.execute("UPDATE rota_meta SET turn = turn + 1")
+                    cursor = await session.execute("SELECT batch FROM rota_writers WHERE writer = %s", [self._name])
+                    row = await cursor.fetchone()
+                    return row is not None and row[0] >= batch
+            except errors.StoreError as problem:
+                delay = pause.next()
+                if self._time.monotonic() + delay > deadline:
+                    raise errors.Unavailable(
+                        f"the connection to {self._address.place} was lost during a commit, and what became of it"
+                        f" could not be found out: {problem.message}",
+                        "read the keys to see whether the change was made",
+                        uncertain=True,
+                    ) from problem
+                await self._time.sleep(delay)
+
+
+async def _copy(session: Session, entries: Iterable[Entry], revision: int) -> None:
+    async with session.cursor().copy("COPY rota_entries FROM STDIN (FORMAT BINARY)") as copy:
+        copy.set_types(["text", "bytea", "bigint", "bigint", "bigint", "boolean"])
+        for entry in entries:
+            await copy.write_row((entry.key, entry.value, revision, revision, 0, False))
+
+
+def _only_creates(work: Iterable[Work]) -> bool:
+    """Whether every key that `work` touches must be new: then there is nothing to read, only to make sure."""
+    return all(isinstance(item, Transaction) and _creates(item) for item in work)
+
+
+def _creates(transaction: Transaction) -> bool:
+    made = [Guard(write.key, revision=0) for write in transaction.writes if isinstance(write, Put) and not write.lease]
+    return 0 < len(made) == len(transaction.writes) and {*transaction.guards} == {*made}
