@@ -36,6 +36,11 @@ class Bare:
     def filter(self, state, pod, node):
         return None
 
+class Closed:
+    name = "Closed"
+    def score(self, state, pod, node):
+        return 0
+
 class Nameless:
     def score(self, state, pod, node):
         return 0
@@ -45,12 +50,16 @@ class Idle:
 
 class Copycat:
     name = "Sort"
+    def __init__(self, args, handle):
+        pass
     def score(self, state, pod, node):
         return 0
 
 class Loose:
     name = "Loose"
     Args = dict
+    def __init__(self, args, handle):
+        pass
     def score(self, state, pod, node):
         return 0
 
@@ -138,7 +147,7 @@ def test_arguments_may_use_the_path_or_the_name() -> None:
 
 def test_a_class_without_args_takes_none() -> None:
     loaded = load("plugin_shop:Bare")
-    assert "Bare" not in loaded.configuration.first.args
+    assert loaded.configuration.first.args["Bare"] == NoArgs()
 
 
 def test_what_no_profile_names_is_not_imported() -> None:
@@ -163,6 +172,7 @@ def test_a_bad_argument_names_the_plugin_and_the_field() -> None:
         ("plugin_shop:Nameless", 'class Nameless has no name; give it name = "Nameless"'),
         ("plugin_shop:Idle", "class Idle has no method of an extension point"),
         ("plugin_shop:Copycat", 'there is another plugin named "Sort"; change the name of the class'),
+        ("plugin_shop:Closed", "Closed(args, handle) cannot be called: too many positional arguments"),
         ("plugin_shop:Loose", "Loose.Args is not a msgspec.Struct"),
     ],
 )

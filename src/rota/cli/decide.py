@@ -154,7 +154,11 @@ def _scenarios(files: tuple[Path, ...], configured: Loaded) -> Iterator[tuple[st
 
 
 def _decide(situation: Situation, profile: ProfileSpec, configured: Loaded) -> Explanation:
-    framework = Framework(profile, configured.registry)
+    try:
+        framework = Framework(profile, configured.registry)
+    except Exception as error:
+        message = f"a plugin of profile {profile.scheduler_name} cannot be built: {type(error).__name__}: {error}"
+        raise UserError(message, "see to its constructor") from error
     return explanations.explain(Decider(framework, situation.cluster).decide(situation.pod))
 
 

@@ -6,6 +6,7 @@ Python's path; who wants those beside a configuration file found puts that folde
 """
 
 import importlib
+import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -123,6 +124,10 @@ def _checked(found: object) -> PluginClass:
     if not points_of(found):
         methods = ", ".join(sorted(name for names in METHODS.values() for name in names))
         raise _NotLoadableError(f"class {found.__name__} has no method of an extension point ({methods})")
+    try:
+        inspect.signature(found).bind(NoArgs(), None)
+    except TypeError as error:
+        raise _NotLoadableError(f"{found.__name__}(args, handle) cannot be called: {error}") from error
     args = getattr(found, "Args", NoArgs)
     if not (isinstance(args, type) and issubclass(args, msgspec.Struct)):
         raise _NotLoadableError(f"{found.__name__}.Args is not a msgspec.Struct; derive it from WireStruct")

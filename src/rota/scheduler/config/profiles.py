@@ -24,7 +24,7 @@ from rota.scheduler.config.specs import (
 )
 from rota.scheduler.config.wire import KubeSchedulerProfile, PluginRef, PluginSet
 from rota.scheduler.framework.points import ExtensionPoint
-from rota.scheduler.framework.registry import Enabled, NoArgs, ProfileSpec
+from rota.scheduler.framework.registry import Enabled, ProfileSpec
 
 ALL = "*"
 
@@ -59,12 +59,11 @@ def resolve(
         raise ConfigurationError(faults)
 
     running = dict.fromkeys(each.name for enabled in plugins.values() for each in enabled)
-    shapes = {name: specs[name].args for name in running if specs[name].args is not NoArgs}
     own_percentage = profile.percentage_of_nodes_to_score
     return ProfileSpec(
         scheduler_name=profile.scheduler_name or "",
         points=MappingProxyType(plugins),
-        args=MappingProxyType({name: args.get(name) or shape() for name, shape in shapes.items()}),
+        args=MappingProxyType({name: args.get(name) or specs[name].args() for name in running}),
         percentage_of_nodes_to_score=percentage_of_nodes_to_score if own_percentage is None else own_percentage,
     )
 
