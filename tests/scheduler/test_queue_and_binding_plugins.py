@@ -1,9 +1,9 @@
 """The plugins at both ends of an attempt: PrioritySort, SchedulingGates and DefaultBinder."""
 
-import dataclasses
 from typing import Any
 
 from rota.columns.pods import PodInfo
+from rota.columns.vocabulary import Vocabulary
 from rota.scheduler.framework.events import Action, Resource
 from rota.scheduler.framework.registry import NoArgs
 from rota.scheduler.framework.state import CycleState
@@ -16,27 +16,26 @@ from rota.testing import volumes as make
 ANY: Any = None
 
 
-def shaped(**fields: Any) -> PodInfo:
-    pod = make.pod()
-    return dataclasses.replace(pod, shape=dataclasses.replace(pod.shape, **fields))
+def pod(**spec: Any) -> PodInfo:
+    return Vocabulary().pod({"metadata": {"name": "pod"}, "spec": {"containers": [], **spec}})
 
 
 def test_higher_priority_comes_first_and_then_the_longer_wait() -> None:
     plugin = PrioritySort(NoArgs(), ANY)
     waiting = [
-        (shaped(priority=0), 1.0),
-        (shaped(priority=7), 9.0),
-        (shaped(priority=7), 3.0),
-        (shaped(priority=-1), 0.0),
+        (pod(priority=0), 1.0),
+        (pod(priority=7), 9.0),
+        (pod(priority=7), 3.0),
+        (pod(priority=-1), 0.0),
     ]
     ordered = sorted(waiting, key=lambda each: plugin.sort_key(*each))
-    assert [(pod.priority, queued_at) for pod, queued_at in ordered] == [(7, 3.0), (7, 9.0), (0, 1.0), (-1, 0.0)]
+    assert [(each.priority, queued_at) for each, queued_at in ordered] == [(7, 3.0), (7, 9.0), (0, 1.0), (-1, 0.0)]
 
 
 def test_a_pod_with_gates_is_held_back_and_told_which() -> None:
     plugin = SchedulingGates(NoArgs(), ANY)
-    assert plugin.pre_enqueue(shaped(scheduling_gates=())).ok
-    held = plugin.pre_enqueue(shaped(scheduling_gates=("quota", "review")))
+    assert plugin.pre_enqueue(pod(schedulingGates=[])).ok
+    held = plugin.pre_enqueue(pod(schedulingGates=[{"name": "quota"}, {"name": "review"}]))
     assert (held.code, held.reasons) == (Code.UNRESOLVABLE, ("waiting for scheduling gates: [quota review]",))
 
 
