@@ -116,12 +116,13 @@ class AffinityCounts:
         "_affinity_total",
         "_anti",
         "_anti_terms",
+        "_catalog_generation",
         "_cluster",
         "_columns",
         "_group",
         "_others",
-        "_sources",
         "_suits_itself",
+        "_terms_version",
         "_versions",
     )
 
@@ -147,7 +148,8 @@ class AffinityCounts:
         for held in matching_terms(TermKind.REQUIRED_ANTI_AFFINITY, shape.group, cluster):
             self._others.add(held.term.topology_key, held.counts(cluster.capacity)[:size])
         self._versions = [column.version for column in self._columns]
-        self._sources = self._source_version()
+        self._terms_version = cluster.terms.version
+        self._catalog_generation = cluster.catalog.generation
 
     @property
     def idle(self) -> bool:
@@ -160,9 +162,10 @@ class AffinityCounts:
 
     def current(self) -> bool:
         """Whether everything that this was made from is still the same."""
-        return self._sources == self._source_version() and all(
-            column.version == version for column, version in zip(self._columns, self._versions, strict=True)
-        )
+        cluster = self._cluster
+        if self._terms_version != cluster.terms.version or self._catalog_generation != cluster.catalog.generation:
+            return False
+        return not self._columns or [column.version for column in self._columns] == self._versions
 
     def verdict(self, node: NodeInfo) -> int:
         """Judge one node."""
@@ -222,15 +225,11 @@ class AffinityCounts:
         self._columns.append(column)
         return column.counts[: self._cluster.size]
 
-    def _source_version(self) -> tuple[int, int]:
-        cluster = self._cluster
-        return cluster.terms.versions[TermKind.REQUIRED_ANTI_AFFINITY], cluster.catalog.version("Namespace")
-
 
 class Preferences:
     """The sum of all weighted terms that concern a pod, by row."""
 
-    __slots__ = ("_cluster", "_columns", "_present", "_sources", "_versions", "raw")
+    __slots__ = ("_catalog_generation", "_cluster", "_columns", "_present", "_terms_version", "_versions", "raw")
 
     def __init__(self, pod: PodInfo, cluster: Cluster, *, hard_weight: int) -> None:
         shape = pod.shape
@@ -257,7 +256,8 @@ class Preferences:
             column_of_key = cluster.labels.column(key)
             self.raw += domains.sums(column_of_key, numbers)[domains.ids(column_of_key, cluster.size)]
         self._versions = [column.version for column in self._columns]
-        self._sources = self._source_versions()
+        self._terms_version = cluster.terms.version
+        self._catalog_generation = cluster.catalog.generation
 
     @property
     def idle(self) -> bool:
@@ -266,9 +266,10 @@ class Preferences:
 
     def current(self) -> bool:
         """Whether everything that this was made from is still the same."""
-        return self._sources == self._source_versions() and all(
-            column.version == version for column, version in zip(self._columns, self._versions, strict=True)
-        )
+        cluster = self._cluster
+        if self._terms_version != cluster.terms.version or self._catalog_generation != cluster.catalog.generation:
+            return False
+        return not self._columns or [column.version for column in self._columns] == self._versions
 
     def _count(self, amounts: dict[str, IntArray], key: str, counts: np.ndarray, weight: int) -> None:
         size = self._cluster.size
@@ -278,10 +279,6 @@ class Preferences:
         amounts[key] = more if known is None else known + more
         if not self._present:
             self._present = bool(here[self._cluster.labels.column(key).column[:size] >= 0].any())
-
-    def _source_versions(self) -> tuple[int, ...]:
-        cluster = self._cluster
-        return (*(cluster.terms.versions[kind] for kind in _SIGNS), cluster.catalog.version("Namespace"))
 
 
 #: What terms of placed pods contribute if they speak of ours.

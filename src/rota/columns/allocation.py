@@ -4,6 +4,7 @@
 forms of every formula agree exactly. Nothing here knows about plugins or profiles.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Protocol
@@ -13,6 +14,7 @@ import numpy as np
 from rota.api.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from rota.columns.arrays import BoolArray, FloatArray, IntArray, Rows, count
 from rota.columns.cluster import Cluster
+from rota.columns.floats import FloatColumns
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodShape
 
@@ -30,6 +32,9 @@ class Strategy(Protocol):
     def rate_all(self, used: IntArray, whole: IntArray) -> IntArray:
         """Rate many nodes."""
 
+    def rate_floats(self, used: FloatArray, whole: FloatArray) -> FloatArray:
+        """Rate many nodes; all amounts are whole numbers that floats hold exactly. `used` may be overwritten."""
+
     #: Whether a rating of 0 takes part in the mean.
     counts_zero: bool
 
@@ -45,7 +50,15 @@ class Least:
 
     def rate_all(self, used: IntArray, whole: IntArray) -> IntArray:
         """Rate many nodes."""
-        return np.maximum(whole - used, 0) * FULL // whole
+        return np.asarray(np.maximum(whole - used, 0) * FULL // whole)
+
+    def rate_floats(self, used: FloatArray, whole: FloatArray) -> FloatArray:
+        """Rate many nodes."""
+        left = np.subtract(whole, used, out=used)
+        np.maximum(left, 0.0, out=left)
+        left *= FULL
+        left /= whole
+        return np.floor(left, out=left)
 
 
 class Most:
@@ -59,7 +72,14 @@ class Most:
 
     def rate_all(self, used: IntArray, whole: IntArray) -> IntArray:
         """Rate many nodes."""
-        return np.minimum(used, whole) * FULL // whole
+        return np.asarray(np.minimum(used, whole) * FULL // whole)
+
+    def rate_floats(self, used: FloatArray, whole: FloatArray) -> FloatArray:
+        """Rate many nodes."""
+        np.minimum(used, whole, out=used)
+        used *= FULL
+        used /= whole
+        return np.floor(used, out=used)
 
 
 class Ratio:
@@ -80,12 +100,19 @@ class Ratio:
         """Rate many nodes."""
         return self._table[np.minimum(used, whole) * FULL // whole]
 
+    def rate_floats(self, used: FloatArray, whole: FloatArray) -> FloatArray:
+        """Rate many nodes."""
+        np.minimum(used, whole, out=used)
+        used *= FULL
+        used /= whole
+        return self._table[used.astype(np.intp)].astype(np.float64)
+
 
 def broken_line(corners: Sequence[tuple[int, int]], x: int) -> int:
     """Give the value at x of the line through the corners, level before the first and after the last."""
     if x <= corners[0][0]:
         return corners[0][1]
-    for (left, low), (right, high) in zip(corners, corners[1:], strict=False):
+    for (left, low), (right, high) in itertools.pairwise(corners):
         if x <= right:
             rise, run = (high - low) * (x - left), right - left
             return low + (rise // run if rise >= 0 else -(-rise // run))
@@ -116,12 +143,34 @@ class Scorer:
 
     def many(self, shape: PodShape, cluster: Cluster, rows: Rows) -> IntArray:
         """Rate the selected rows with the pod on them."""
-        strategy = self._strategy
-        total, weights = np.zeros(count(rows), dtype=np.int64), np.zeros(count(rows), dtype=np.int64)
+        chosen = []
         for name, weight in self._resources:
             index, extra = cluster.resources.get(name), counted(shape, name)
-            if index is None or (extra == 0 and name not in NATIVE):
-                continue
+            if index is not None and (extra > 0 or name in NATIVE):
+                chosen.append((index, extra, weight))
+        floats = cluster.floats
+        if self._strategy.counts_zero and chosen and all(floats.complete(index) for index, _, _ in chosen):
+            return self._many_regular(chosen, floats, rows)
+        return self._many_exact(chosen, cluster, rows)
+
+    def _many_regular(self, chosen: Sequence[tuple[int, int, int]], floats: FloatColumns, rows: Rows) -> IntArray:
+        """Every node has all the resources: one sum of weights for all, and floats will do."""
+        total: FloatArray | None = None
+        for index, extra, weight in chosen:
+            used = (floats.nonzero if index < 2 else floats.requested)[index, rows] + extra
+            rating = self._strategy.rate_floats(used, floats.whole[index, rows])
+            if weight != 1:
+                rating *= weight
+            total = rating if total is None else np.add(total, rating, out=total)
+        assert total is not None
+        total /= sum(weight for _, _, weight in chosen)
+        return np.floor(total, out=total).astype(np.int64)
+
+    def _many_exact(self, chosen: Sequence[tuple[int, int, int]], cluster: Cluster, rows: Rows) -> IntArray:
+        """Nodes that lack a resource leave it out of their mean."""
+        strategy = self._strategy
+        total, weights = np.zeros(count(rows), dtype=np.int64), np.zeros(count(rows), dtype=np.int64)
+        for index, extra, weight in chosen:
             whole = cluster.allocatable[index, rows]
             used = cluster.nonzero_requested[index, rows] if index < 2 else cluster.requested[index, rows]
             takes_part: BoolArray = whole > 0
@@ -130,10 +179,10 @@ class Scorer:
                 takes_part &= ratings > 0
             total += ratings * weight
             weights += takes_part * np.int64(weight)
-        weights_or_one = np.maximum(weights, 1)
+        np.maximum(weights, 1, out=weights)
         if strategy.counts_zero:
-            return total // weights_or_one
-        return (2 * total + weights_or_one) // (2 * weights_or_one)
+            return np.asarray(total // weights)
+        return np.asarray((2 * total + weights) // (2 * weights))
 
 
 def counted(shape: PodShape, name: str) -> int:
@@ -194,6 +243,24 @@ def balance_all(fractions: FloatArray, present: BoolArray) -> IntArray:
         two = (highest - lowest) / 2
     deviation = np.where(sizes == 2, two, np.where(sizes > 2, np.sqrt(squares / divisor), 0.0))
     return ((1 - deviation) * FULL).astype(np.int64)
+
+
+def balance_gain(
+    used: Sequence[FloatArray], extra: Sequence[float], whole: Sequence[FloatArray]
+) -> tuple[IntArray, IntArray]:
+    """Rate many nodes that have both of two resources, with the pod and without it."""
+    after = [np.minimum((used[k] + extra[k]) / whole[k], 1.0) for k in (0, 1)]
+    before = [np.minimum(used[k] / whole[k], 1.0) for k in (0, 1)]
+    return _even(*after), _even(*before)
+
+
+def _even(first: FloatArray, second: FloatArray) -> IntArray:
+    first -= second
+    first /= 2
+    np.abs(first, out=first)
+    np.subtract(1, first, out=first)
+    first *= FULL
+    return first.astype(np.int64)
 
 
 def _sum(values: Sequence[float]) -> float:

@@ -9,6 +9,7 @@ plugins, `NodeInfo` for the scalar form. `trial` asks what-if questions on the c
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+import msgspec
 import numpy as np
 
 from rota.api.resources import CPU, EPHEMERAL_STORAGE, MEMORY
@@ -17,6 +18,7 @@ from rota.columns import objects
 from rota.columns.arrays import BoolArray, IntArray, Rows, grown
 from rota.columns.catalog import Catalog
 from rota.columns.counts import PodCounts
+from rota.columns.floats import FloatColumns
 from rota.columns.interned import InternedColumn
 from rota.columns.journal import Facet, Journal
 from rota.columns.labels import LabelColumns
@@ -67,6 +69,8 @@ class Cluster:
         self.taints: InternedColumn[tuple[objects.Taint, ...]] = InternedColumn(FIRST_CAPACITY)
         self.pod_counts = PodCounts(FIRST_CAPACITY)
         self.terms = HeldTerms(FIRST_CAPACITY)
+        self._floats = FloatColumns(3, FIRST_CAPACITY)
+        self._unsynced: set[int] = set()
         self.ports = HostPorts()
         self.images = Images()
 
@@ -80,6 +84,14 @@ class Cluster:
         """How long the columns are."""
         return self._capacity
 
+    @property
+    def floats(self) -> FloatColumns:
+        """The resource columns as floats, up to date."""
+        if self._unsynced:
+            self._floats.take_over(list(self._unsynced), self.requested, self.nonzero_requested)
+            self._unsynced.clear()
+        return self._floats
+
     def node_infos(self) -> Iterator[NodeInfo]:
         """Give every node, in row order."""
         return (node for node in self.nodes if node is not None)
@@ -92,6 +104,7 @@ class Cluster:
             nothing = np.zeros((1, self._capacity), dtype=np.int64)
             self.allocatable = np.concatenate([self.allocatable, nothing])
             self.requested = np.concatenate([self.requested, nothing])
+            self._copy_floats()
         return index
 
     # --- deltas -----------------------------------------------------------------------------------------------------
@@ -131,7 +144,7 @@ class Cluster:
         name = pod.node_name if node_name is None else node_name
         if pod.uid in self.pods:
             self.remove_pod(pod.uid)
-        placed = pod if pod.node_name == name else _at(pod, name)
+        placed = pod if pod.node_name == name else msgspec.structs.replace(pod, node_name=name)
         self.pods[pod.uid] = placed
         info = self.by_name.get(name)
         if info is None:
@@ -188,14 +201,15 @@ class Cluster:
         self._tally(pod, info.row, -1)
 
     def _tally(self, pod: PodInfo, row: int, sign: int) -> None:
-        shape = pod.shape
+        shape, known = pod.shape, self.resources
         for name, amount in shape.requests.items():
-            index = self.resource_index(name)  # first, as it may replace the columns
+            index = known[name] if name in known else self.resource_index(name)  # first: it may replace the columns
             self.requested[index, row] += sign * amount
         cpu, memory = shape.nonzero_requests
         self.nonzero_requested[0, row] += sign * cpu
         self.nonzero_requested[1, row] += sign * memory
         self.pod_count[row] += sign
+        self._unsynced.add(row)
         if sign > 0:
             self.pod_counts.add(shape.group, row)
         else:
@@ -216,6 +230,7 @@ class Cluster:
         for name, amount in info.allocatable.items():
             index = self.resource_index(name)
             self.allocatable[index, row] = amount
+        self._floats.describe(row, self.allocatable[:, row], alive=bool(self.alive[row]))
         self.allowed_pods[row] = info.allowed_pods
         self.unschedulable[row] = info.unschedulable
         self.taints.set(row, info.taints if info.name else None)
@@ -223,6 +238,12 @@ class Cluster:
         self.images.set(row, info.images)
         self.node_version += 1
         self.journal.note(row, Facet.NODE)
+
+    def _copy_floats(self) -> None:
+        self._floats = FloatColumns(*self.allocatable.shape)
+        for row in range(self.size):
+            self._floats.describe(row, self.allocatable[:, row], alive=bool(self.alive[row]))
+        self._unsynced.update(range(self.size))
 
     def _take_row(self) -> int:
         if self._free:
@@ -246,23 +267,11 @@ class Cluster:
             "unschedulable",
         ):
             setattr(self, name, grown(getattr(self, name), capacity=capacity))
+        self._copy_floats()
         self.labels.grow(capacity)
         self.taints.grow(capacity)
         self.pod_counts.grow(capacity)
         self.terms.grow(capacity)
-
-
-def _at(pod: PodInfo, node_name: str) -> PodInfo:
-    return PodInfo(
-        uid=pod.uid,
-        name=pod.name,
-        shape=pod.shape,
-        node_name=node_name,
-        nominated_node=pod.nominated_node,
-        start_time=pod.start_time,
-        preempted=pod.preempted,
-        manifest=pod.manifest,
-    )
 
 
 def of(nodes: Iterable[objects.Node], pods: Iterable[PodInfo] = ()) -> Cluster:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from rota.api.resources import HostPort
 from rota.api.selectors import Selector
 from rota.columns import objects
@@ -92,8 +94,7 @@ class PodShape:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PodInfo:
+class PodInfo(msgspec.Struct, frozen=True, eq=False, kw_only=True, gc=False):
     """One pod: who it is, where it is, and its shape."""
 
     uid: str

@@ -54,15 +54,13 @@ def _terms(shape: PodShape) -> Iterator[tuple[TermKind, AffinityTerm, int]]:
 class HeldTerms:
     """All terms of all placed pods."""
 
-    __slots__ = ("_capacity", "_held", "affinity_rows", "versions")
+    __slots__ = ("_capacity", "_held", "version")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._held: dict[TermKind, dict[tuple[AffinityTerm, int], HeldTerm]] = {kind: {} for kind in TermKind}
-        #: Pods with any term, by row; never holds zeros.
-        self.affinity_rows: dict[int, int] = {}
-        #: Count the changes by kind.
-        self.versions = dict.fromkeys(TermKind, 0)
+        #: Counts the changes.
+        self.version = 0
 
     def of(self, kind: TermKind) -> Iterator[HeldTerm]:
         """Give the terms of one kind."""
@@ -70,9 +68,8 @@ class HeldTerms:
 
     def add(self, shape: PodShape, row: int) -> None:
         """Count one pod in."""
-        self.affinity_rows[row] = self.affinity_rows.get(row, 0) + 1
+        self.version += 1
         for kind, term, weight in _terms(shape):
-            self.versions[kind] += 1
             held = self._held[kind].get((term, weight))
             if held is None:
                 held = self._held[kind][term, weight] = HeldTerm(term, weight, {})
@@ -82,9 +79,8 @@ class HeldTerms:
 
     def remove(self, shape: PodShape, row: int) -> None:
         """Count one pod out."""
-        _decrease(self.affinity_rows, row)
+        self.version += 1
         for kind, term, weight in _terms(shape):
-            self.versions[kind] += 1
             held = self._held[kind][term, weight]
             _decrease(held.rows, row)
             if held.dense is not None:
@@ -102,8 +98,7 @@ class HeldTerms:
     def copy(self) -> "HeldTerms":
         """Give an independent account with equal content."""
         twin = HeldTerms(self._capacity)
-        twin.affinity_rows = dict(self.affinity_rows)
-        twin.versions = dict(self.versions)
+        twin.version = self.version
         for kind, terms in self._held.items():
             twin._held[kind] = {key: HeldTerm(held.term, held.weight, dict(held.rows)) for key, held in terms.items()}
         return twin
