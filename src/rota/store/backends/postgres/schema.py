@@ -73,7 +73,7 @@ _MAKE = (
       seen_at timestamptz NOT NULL
     ) WITH (fillfactor = 50)
     """,
-    f"INSERT INTO rota_meta VALUES (1, {FORMAT}, 0, 0, 0)",  # noqa: S608 - a number of ours
+    f"INSERT INTO rota_meta VALUES (1, {FORMAT}, 1, 0, 0)",  # noqa: S608 - a number of ours
 )
 
 #: Far longer than any writer waits for the fate of a batch.
