@@ -25,7 +25,7 @@ FEW_ROWS = 12
 UNKNOWN = -1
 
 
-class PluginFailure(Exception):  # noqa: N818 - a status on its way, not an error of ours
+class PluginFailure(Exception):
     """Carries an Error status out of the middle of an evaluation."""
 
     def __init__(self, status: Status) -> None:

@@ -60,6 +60,19 @@ class NodeResourcesBalancedAllocation:
 
     def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
         """Compare the selected rows with the pod to those without it."""
+        indices = [cluster.resources.get(name, -1) for name in self._resources]
+        floats = cluster.floats
+        if len(indices) == 2 and max(indices) < len(allocation.NATIVE) and all(map(floats.complete, indices)):
+            after, before = allocation.balance_gain(
+                [floats.requested[index, rows] for index in indices],
+                [pod.shape.requests.get(name, 0) for name in self._resources],
+                [floats.whole[index, rows] for index in indices],
+            )
+            return np.asarray(HALF + (HALF + after - before) // 2)
+        return self._score_irregular(pod, cluster, rows)
+
+    def _score_irregular(self, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
+        """The same where nodes may lack a resource, or where there are more than two."""
         shape = (len(self._resources), count(rows))
         before, after = np.zeros(shape), np.zeros(shape)
         present = np.zeros(shape, dtype=np.bool_)
@@ -74,4 +87,4 @@ class NodeResourcesBalancedAllocation:
             before[position] = np.where(present[position], np.minimum(used / divisor, 1.0), 0.0)
             after[position] = np.where(present[position], np.minimum((used + extra) / divisor, 1.0), 0.0)
         gain = allocation.balance_all(after, present) - allocation.balance_all(before, present)
-        return HALF + (HALF + gain) // 2
+        return np.asarray(HALF + (HALF + gain) // 2)
