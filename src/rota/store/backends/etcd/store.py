@@ -123,12 +123,12 @@ class EtcdStore(contract.Verbs):
     async def extent(self) -> Extent:
         """The newest revision and how far back history reaches."""
         extent = await self._survey.extent()
-        self._must_be_whole()
+        await self._must_be_whole()
         return extent
 
     async def get(self, key: str) -> Entry | None:
         """The key as of the newest revision, or None."""
-        self._must_be_whole()
+        await self._must_be_whole()
         answer = await self._etcd.call(methods.RANGE, pb.RangeRequest(key=self._space.key(key)))
         self._space.ours(answer.header.revision)
         return self._space.entry(answer.kvs[0]) if answer.kvs else None
@@ -136,7 +136,7 @@ class EtcdStore(contract.Verbs):
     async def list(self, prefix: str, *, limit: int = 0, after: str = "", revision: int = 0) -> Page:
         """Entries under `prefix`; see `contract.Store.list`."""
         contract.check_prefix(prefix)
-        self._must_be_whole()
+        await self._must_be_whole()
         span = self._space.span(prefix, after)
         while True:
             try:
@@ -192,7 +192,7 @@ class EtcdStore(contract.Verbs):
     async def commit(self, transaction: Transaction) -> Outcome:
         """Carry out a guarded transaction; when this returns `Committed` the change is durable."""
         contract.check_transaction(transaction)
-        self._must_be_whole()
+        await self._must_be_whole()
         try:
             answer = await self._etcd.call(methods.TXN, transactions.request(transaction, self._space))
         except faults.LeaseGone:
@@ -255,8 +255,10 @@ class EtcdStore(contract.Verbs):
                 return lease
         return leases[-1]
 
-    def _must_be_whole(self) -> None:
+    async def _must_be_whole(self) -> None:
         """Refuse to work on part of a backup."""
+        if self._space.restoring:
+            await self._survey.extent()  # it may have finished, and the news not have come yet
         if self._space.restoring:
             raise errors.Corrupt(
                 f"a restore into {self._space.where} has not finished",
