@@ -15,7 +15,10 @@ INGRESS = GroupKind("networking.k8s.io", "Ingress")
 
 
 def _selects(text: str, kind: GroupKind, obj: dict[str, Any]) -> bool:
-    return fieldselectors.compile_selector(text, kind).matches(fieldselectors.extractor(kind)(obj))
+    selector = fieldselectors.compile_selector(text, kind)
+    selected = selector.matches(fieldselectors.extractor(kind)(obj))
+    assert fieldselectors.matcher(selector, kind)(obj) is selected, "both ways to ask agree"
+    return selected
 
 
 _POD = {

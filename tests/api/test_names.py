@@ -43,6 +43,8 @@ def test_a_label_with_dots_is_told_so() -> None:
         ("rbac.authorization.k8s.io", "clusterroles", "system:node", True),
         ("rbac.authorization.k8s.io", "roles", "a/b", False),
         ("rbac.authorization.k8s.io", "roles", "..", False),
+        ("apiregistration.k8s.io", "apiservices", "v1.", True),
+        ("certificates.k8s.io", "clustertrustbundles", "example.com:signer:roots", True),
         ("example.com", "paints", "Red", False),
     ],
 )

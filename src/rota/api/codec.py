@@ -14,6 +14,7 @@ import msgspec
 _METADATA: Final = b'"metadata":{'
 #: In front of the metadata there are only `apiVersion` and `kind`, in which a quote would be escaped.
 _METADATA_LENGTH: Final = len(_METADATA)
+_CLOSING_BRACE: Final = ord("}")
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -67,8 +68,8 @@ def encode(obj: Mapping[str, Any] | msgspec.Struct) -> bytes:
 def with_revision(stored: bytes, revision: int) -> bytes:
     """Stored bytes with their revision as `metadata.resourceVersion`."""
     place = stored.index(_METADATA) + _METADATA_LENGTH
-    comma = b"" if stored[place : place + 1] == b"}" else b","
-    return b'%b"resourceVersion":"%d"%b%b' % (stored[:place], revision, comma, stored[place:])
+    comma = b"" if stored[place] == _CLOSING_BRACE else b","
+    return b"".join((stored[:place], b'"resourceVersion":"%d"' % revision, comma, stored[place:]))
 
 
 def read_meta(stored: bytes) -> ObjectMeta:
@@ -83,7 +84,7 @@ def decode(stored: bytes) -> dict[str, Any]:
 
 
 def encode_list(
-    items: Iterable[bytes],
+    items: Iterable[tuple[bytes, int]],
     *,
     api_version: str,
     kind: str,
@@ -91,14 +92,24 @@ def encode_list(
     continue_: str = "",
     remaining: int | None = None,
 ) -> bytes:
-    """A list of objects that have their revisions spliced in already; `kind` is the list's, as in `PodList`."""
+    """A list of stored objects, each with its revision; `kind` is the list's, as in `PodList`.
+
+    Equal to joining `with_revision` of each, but the objects are copied once and not three times.
+    """
     metadata: dict[str, Any] = {"resourceVersion": str(revision)}
     if continue_:
         metadata["continue"] = continue_
     if remaining is not None:
         metadata["remainingItemCount"] = remaining
-    head = _encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})
-    return b'%b,"items":[%b]}' % (head[:-1], b",".join(items))
+    parts: list[bytes | memoryview] = [_encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})[:-1]]
+    separator = b',"items":['
+    for stored, item_revision in items:
+        place = stored.index(_METADATA) + _METADATA_LENGTH
+        spliced = b'"resourceVersion":"%d"' if stored[place] == _CLOSING_BRACE else b'"resourceVersion":"%d",'
+        parts += (separator, stored[:place], spliced % item_revision, memoryview(stored)[place:])
+        separator = b","
+    parts.append(b"]}" if len(parts) > 1 else b',"items":[]}')
+    return b"".join(parts)
 
 
 def encode_event(event_type: str, obj: bytes) -> bytes:

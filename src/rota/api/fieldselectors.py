@@ -94,6 +94,19 @@ def extractor(kind: GroupKind, extra_fields: Mapping[str, Reader] | None = None)
     return extract
 
 
+def matcher(
+    selector: FieldSelector, kind: GroupKind, extra_fields: Mapping[str, Reader] | None = None
+) -> Callable[[Object], bool]:
+    """The function that tells whether an object of this kind is selected; it reads only the fields it needs."""
+    readers = {**_TABLES.get(kind, _DEFAULT).readers, **(extra_fields or {})}
+    tests = tuple((readers[term.field], term.value, term.equal) for term in selector.terms)
+
+    def matches(obj: Object) -> bool:
+        return all((read(obj) == value) is equal for read, value, equal in tests)
+
+    return matches
+
+
 def at(*path: str) -> Reader:
     """A reader of the scalar at a path; absent is the empty string, and booleans are written as Go writes them."""
 
@@ -120,7 +133,7 @@ def _count(*path: str) -> Reader:
 
 def _first_pod_ip(obj: Object) -> str:
     addresses = (obj.get("status") or {}).get("podIPs") or ()
-    return str(addresses[0].get("ip", "")) if addresses else ""
+    return str(addresses[0].get("ip", "")) if addresses else at("status", "podIP")(obj)
 
 
 def _event_source(obj: Object) -> str:

@@ -154,8 +154,11 @@ _CHECKS: Final[Mapping[tuple[str, str], Callable[[str], list[str]]]] = {
     ("rbac.authorization.k8s.io", "rolebindings"): check_path_segment,
     ("rbac.authorization.k8s.io", "clusterroles"): check_path_segment,
     ("rbac.authorization.k8s.io", "clusterrolebindings"): check_path_segment,
-    ("flowcontrol.apiserver.k8s.io", "flowschemas"): check_path_segment,
-    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): check_path_segment,
+    ("", "events"): check_path_segment,
+    ("apiregistration.k8s.io", "apiservices"): check_path_segment,
+    ("certificates.k8s.io", "certificatesigningrequests"): check_path_segment,
+    ("certificates.k8s.io", "clustertrustbundles"): check_path_segment,
+    ("networking.k8s.io", "ipaddresses"): check_path_segment,
 }
 
 

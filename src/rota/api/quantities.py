@@ -41,6 +41,9 @@ _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.item
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _BINARY_SUFFIX: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
+#: Clusters hold a few hundred different quantities; the bound is against those who make them up.
+_CACHE_SIZE: Final = 8192
+
 #: Up to this many digits upstream computes with int64; only there it gives canonical input back unchanged.
 _INT64_DIGITS: Final = 18
 
@@ -126,19 +129,19 @@ def from_wire(value: object) -> Quantity:
     raise QuantityError(f"quantities must match the regular expression '{_SPLIT}'")
 
 
-@functools.lru_cache(maxsize=1 << 16)
+@functools.lru_cache(maxsize=_CACHE_SIZE)
 def value(quantity: str | int | float | None) -> int:  # noqa: PYI041 - JSON numbers arrive as either
     """Whole units of a quantity as it stands in an object: `value("1.5Gi") == 1610612736`."""
     return from_wire(quantity).value()
 
 
-@functools.lru_cache(maxsize=1 << 16)
+@functools.lru_cache(maxsize=_CACHE_SIZE)
 def milli(quantity: str | int | float | None) -> int:  # noqa: PYI041 - JSON numbers arrive as either
     """Thousandths of a quantity as it stands in an object: `milli("1.5") == 1500`."""
     return from_wire(quantity).milli_value()
 
 
-@functools.lru_cache(maxsize=1 << 16)
+@functools.lru_cache(maxsize=_CACHE_SIZE)
 def canonical(quantity: str | int | float | None) -> str:  # noqa: PYI041 - JSON numbers arrive as either
     """The form in which an API server stores a quantity: `canonical("0.5") == "500m"`."""
     return str(from_wire(quantity))

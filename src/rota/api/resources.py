@@ -280,7 +280,7 @@ def _exact(requests: Object | None) -> _Exact:
     return {name: _nanos(quantity) for name, quantity in requests.items()} if requests else {}
 
 
-@functools.lru_cache(maxsize=1 << 16)
+@functools.lru_cache(maxsize=8192)
 def _nanos(quantity: str | float | None) -> int:
     return quantities.from_wire(quantity).nanos
 

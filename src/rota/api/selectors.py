@@ -17,6 +17,7 @@ import msgspec
 from rota.api import fields, gotext, names
 
 _EMPTY: Final[Mapping[str, str]] = {}
+_ABSENT: Final[frozenset[str | None]] = frozenset({None})
 _INT64: Final = range(-(2**63), 2**63)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
@@ -42,7 +43,10 @@ class Operator(enum.Enum):
 _SET: Final = frozenset({Operator.IN, Operator.NOT_IN})
 _SINGLE: Final = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.NOT_EQUALS})
 _UNARY: Final = frozenset({Operator.EXISTS, Operator.DOES_NOT_EXIST})
-_POSITIVE: Final = frozenset({Operator.IN, Operator.EQUALS, Operator.DOUBLE_EQUALS})
+_NUMERIC: Final = frozenset({Operator.GREATER_THAN, Operator.LESS_THAN})
+_EQUAL: Final = frozenset({Operator.IN, Operator.EQUALS, Operator.DOUBLE_EQUALS})
+#: Operators that ask for membership; an absent label is a member where it is asked not to exist.
+_MEMBER: Final = _EQUAL | {Operator.DOES_NOT_EXIST}
 _BINARY_WORDS: Final = "in, notin, =, ==, !=, gt, lt"
 _SYMBOLS: Final = {
     Operator.IN: " in ",
@@ -94,29 +98,29 @@ class Selector:
 
     requirements: tuple[Requirement, ...] = ()
     selects_nothing: bool = False
-    #: Exact matches first and as plain pairs: they are the bulk of all selectors and the cheapest to refuse.
-    _exact: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
-    _others: tuple[Requirement, ...] = field(init=False, repr=False, compare=False)
+    #: Every condition but the numeric ones as a question of membership: (key, values, must it be one of them?).
+    #: The value of an absent label is None, so "exists" asks that the value is not in {None}.
+    _memberships: tuple[tuple[str, frozenset[str | None], bool], ...] = field(init=False, repr=False, compare=False)
+    _numeric: tuple[Requirement, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        exact, others = [], []
-        for requirement in self.requirements:
-            if requirement.operator in _POSITIVE and len(requirement.values) == 1:
-                exact.append((requirement.key, requirement.values[0]))
-            else:
-                others.append(requirement)
-        object.__setattr__(self, "_exact", tuple(exact))
-        object.__setattr__(self, "_others", tuple(others))
+        memberships = tuple(
+            (one.key, _ABSENT if one.operator in _UNARY else frozenset(one.values), one.operator in _MEMBER)
+            for one in self.requirements
+            if one.operator not in _NUMERIC
+        )
+        object.__setattr__(self, "_memberships", memberships)
+        object.__setattr__(self, "_numeric", tuple(one for one in self.requirements if one.operator in _NUMERIC))
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
         """Whether a set of labels (None: no labels) is selected."""
         if self.selects_nothing:
             return False
         present = labels or _EMPTY
-        for key, value in self._exact:
-            if present.get(key) != value:
+        for key, values, wanted in self._memberships:
+            if (present.get(key) in values) is not wanted:
                 return False
-        return all(requirement.matches(present) for requirement in self._others)
+        return not self._numeric or all(requirement.matches(present) for requirement in self._numeric)
 
     @property
     def empty(self) -> bool:
@@ -125,7 +129,10 @@ class Selector:
 
     def required_value(self, key: str) -> str | None:
         """The one value that this label must have, if the selector demands a single one."""
-        return dict(self._exact).get(key)
+        for one in self.requirements:
+            if one.key == key and one.operator in _EQUAL and len(one.values) == 1:
+                return one.values[0]
+        return None
 
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))
@@ -179,7 +186,7 @@ def from_object(selector: Mapping[str, Any] | msgspec.Struct | None) -> Selector
     return combine(found)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=1024)
 def parse(text: str) -> Selector:
     """A selector from a query string: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>5`."""
     return combine(_Parser(text).parse())
@@ -204,7 +211,7 @@ def _check(key: str, operator: Operator, values: Sequence[str], path: fields.Pat
         yield fields.invalid(at, list(values), "exact-match compatibility requires one single value")
     elif operator in _UNARY and values:
         yield fields.invalid(at, list(values), "values set must be empty for exists and does not exist")
-    elif operator in {Operator.GREATER_THAN, Operator.LESS_THAN}:
+    elif operator in _NUMERIC:
         if len(values) != 1:
             yield fields.invalid(at, list(values), "for 'Gt', 'Lt' operators, exactly one value is required")
         for position, value in enumerate(values):
