@@ -1,0 +1,1 @@
+"""The objects behind the API: the rules of resourceVersion, creation, change and deletion, over the store."""

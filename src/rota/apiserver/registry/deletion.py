@@ -1,0 +1,161 @@
+"""What a deletion does to an object: removes it, marks it, or nothing more. Pure.
+
+Mirrors `k8s.io/apiserver/pkg/registry/rest/delete.go` and the pods' and namespaces' own rules:
+
+* an object with finalizers is marked (`deletionTimestamp`) and goes when the last finalizer is taken off;
+* a pod on a node is marked with its grace period and goes when its worker confirms with a grace of zero;
+* a namespace is marked and terminates; it goes once what is in it is gone (`spec.finalizers`);
+* the propagation policy becomes a finalizer that the garbage collector works off.
+"""
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+from rota.api import errors, fields, times
+from rota.api.identifiers import GroupKind, GroupResource
+from rota.apiserver.contract import Attributes, DeleteOptions, Object
+
+ORPHAN: Final = "orphan"
+FOREGROUND: Final = "foregroundDeletion"
+_PODS: Final = GroupResource("", "pods")
+_NAMESPACES: Final = GroupResource("", "namespaces")
+_POLICIES: Final = ("Background", "Foreground", "Orphan")
+_FINISHED: Final = frozenset({"Succeeded", "Failed"})
+_OPTIONS: Final = GroupKind("", "DeleteOptions")
+
+
+class Step(enum.Enum):
+    """What to do next."""
+
+    REMOVE = enum.auto()
+    #: Write the planned object.
+    MARK = enum.auto()
+    #: A deletion is under way already, and this one adds nothing.
+    NOTHING = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A step, and the object as it is after it."""
+
+    step: Step
+    object: Object
+
+
+def check_options(options: DeleteOptions) -> None:
+    """Refuse options that make no sense together."""
+    wrong = []
+    if options.propagation_policy is not None and options.propagation_policy not in _POLICIES:
+        path = fields.Path("propagationPolicy")
+        wrong.append(fields.not_supported(path, options.propagation_policy, [*_POLICIES, "nil"]))
+    if wrong:
+        raise errors.invalid(_OPTIONS, "", wrong)
+
+
+def check_preconditions(obj: Object, options: DeleteOptions, at: Attributes) -> None:
+    """Refuse to delete something else than the client has seen."""
+    metadata = obj["metadata"]
+    for what, expected, actual in (
+        ("UID", options.precondition_uid, metadata["uid"]),
+        ("ResourceVersion", options.precondition_resource_version, metadata["resourceVersion"]),
+    ):
+        if expected is not None and expected != actual:
+            why = f"Precondition failed: {what} in precondition: {expected}, {what} in object meta: {actual}"
+            raise errors.conflict(at.resource.group_resource, metadata["name"], why)
+
+
+def plan(obj: Object, options: DeleteOptions, at: Attributes) -> Plan:
+    """The step that a deletion asks for; `obj` is the planner's to change."""
+    if at.resource.group_resource == _NAMESPACES:
+        return _plan_namespace(obj, options, at)
+    metadata = obj["metadata"]
+    marked = metadata.get("deletionTimestamp")
+    if at.resource.group_resource == _PODS:
+        if marked and metadata.get("deletionGracePeriodSeconds") is not None:
+            step = _shorten(obj, options)
+            if step is not None:
+                return Plan(step, obj)
+        else:
+            _mark(obj, at.now, grace=_pod_grace(obj, options))
+            marked = None
+    if not marked or at.resource.group_resource != _PODS:
+        metadata["finalizers"] = _with_policy(metadata.get("finalizers") or [], options)
+    if metadata.get("finalizers"):
+        if not metadata.get("deletionTimestamp"):
+            _mark(obj, at.now, grace=0)
+        return Plan(Step.MARK, obj)
+    metadata.pop("finalizers", None)
+    step = Step.MARK if metadata.get("deletionGracePeriodSeconds") else Step.REMOVE
+    return Plan(step, obj)
+
+
+def is_finished(new: Object, old: Object, at: Attributes) -> bool:
+    """Whether an update took off the last thing that kept a deleted object alive."""
+    metadata, before = new["metadata"], old["metadata"]
+    if metadata.get("finalizers") or not before.get("deletionTimestamp"):
+        return False
+    if at.resource.group_resource == _NAMESPACES:
+        return not (new.get("spec") or {}).get("finalizers")
+    grace: int | None = before.get("deletionGracePeriodSeconds")
+    return grace == 0
+
+
+def _plan_namespace(obj: Object, options: DeleteOptions, at: Attributes) -> Plan:
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp"):
+        _mark(obj, at.now, grace=None)
+        obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+        finalizers = _with_policy(metadata.get("finalizers") or [], options)
+        if finalizers:
+            metadata["finalizers"] = finalizers
+        else:
+            metadata.pop("finalizers", None)
+        kept = finalizers or (obj.get("spec") or {}).get("finalizers")
+        return Plan(Step.MARK if kept else Step.REMOVE, obj)
+    if metadata.get("finalizers") or (obj.get("spec") or {}).get("finalizers"):
+        return Plan(Step.NOTHING, obj)
+    return Plan(Step.REMOVE, obj)
+
+
+def _pod_grace(pod: Object, options: DeleteOptions) -> int:
+    """The client's wish, or the pod's own; a pod that runs nowhere needs no grace."""
+    spec = pod.get("spec") or {}
+    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in _FINISHED:
+        return 0
+    period = options.grace_period_seconds
+    if period is None:
+        period = spec.get("terminationGracePeriodSeconds") or 0
+    return period if period >= 0 else 1
+
+
+def _shorten(pod: Object, options: DeleteOptions) -> Step | None:
+    """A deletion under way can only be sped up; None if its time is now over."""
+    metadata = pod["metadata"]
+    current, wanted = metadata["deletionGracePeriodSeconds"], options.grace_period_seconds
+    if wanted is None or (wanted >= current and current > 0) or (current == 0 and metadata.get("finalizers")):
+        return Step.NOTHING
+    period = max(wanted, 1) if wanted < 0 else wanted
+    begun = times.parse(metadata["deletionTimestamp"]) - current
+    metadata["deletionTimestamp"] = times.format_time(begun + period)
+    metadata["deletionGracePeriodSeconds"] = period
+    return Step.MARK if period or metadata.get("finalizers") else None
+
+
+def _mark(obj: Object, now: float, *, grace: int | None) -> None:
+    metadata = obj["metadata"]
+    metadata["deletionTimestamp"] = times.format_time(now + (grace or 0))
+    if grace is not None:
+        metadata["deletionGracePeriodSeconds"] = grace
+    if metadata.get("generation"):
+        metadata["generation"] += 1
+
+
+def _with_policy(finalizers: list[str], options: DeleteOptions) -> list[str]:
+    """The finalizers with that of the policy; without a policy, one that is there already stays."""
+    policy = options.propagation_policy
+    if policy is None:
+        return finalizers
+    kept = [name for name in finalizers if name not in {ORPHAN, FOREGROUND}]
+    wanted = {"Orphan": [ORPHAN], "Foreground": [FOREGROUND]}.get(policy, [])
+    return kept + wanted

@@ -1,0 +1,283 @@
+"""The generic verbs on objects: read, create, update, delete, as transactions on the store.
+
+Every write runs in the order that `contract` describes, and in one transaction guarded by the revision that it was made
+from. Who loses a race starts over from what is there now, as often as the kind of write allows. In a dry run all of it
+happens but the commit.
+"""
+
+import random
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rota.api import errors, fields, keys, names
+from rota.api.identifiers import GroupKind, GroupResource, parse_api_version
+from rota.api.kinds import ResourceType
+from rota.api.patches import json_values, versions
+from rota.api.scheme import Scheme
+from rota.apiserver import stored_form
+from rota.apiserver.contract import Attributes, Change, DeleteOptions, Kinds, Object, Rider, Stored
+from rota.apiserver.registry import deletion, ownership, system_fields, writes
+from rota.kit.clock import Clock
+from rota.store.contract import Committed, Conflict, Delete, Entry, Guard, Outcome, Put, Refused, Store, Transaction
+
+#: How often a write starts over when others are faster, or a name is drawn for a `generateName`.
+_TRIES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The outcome of a write, as an object and as the bytes that were stored."""
+
+    object: Object
+    value: bytes
+    revision: int
+    created: bool = False
+    removed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """How an update makes the new object from the live one."""
+
+    #: The new object, complete and in the shape of its kind, its own copy; None stands for an object to be created.
+    make: Callable[[Object | None], Object]
+    #: Whether `make` keeps managedFields itself, as server-side apply does.
+    keeps_managed_fields: bool = False
+    #: Whether an object that does not exist is created.
+    creates: bool = False
+
+
+class ObjectRegistry:
+    """Fills `contract.Registry`, and does the writing verbs."""
+
+    def __init__(self, store: Store, *, scheme: Scheme, kinds: Kinds, clock: Clock, chance: random.Random) -> None:
+        self.store: Final = store
+        self.scheme: Final = scheme
+        self.kinds: Final = kinds
+        self.clock: Final = clock
+        self._chance: Final = chance
+
+    def resource(self, group_resource: GroupResource, /) -> ResourceType:
+        """See `Registry.resource`."""
+        found = self.scheme.preferred(group_resource)
+        if found is None:
+            raise errors.NotFound(f"there is no resource {group_resource}")
+        return found
+
+    def encode(self, obj: Object, /) -> bytes:
+        """See `Registry.encode`."""
+        version = parse_api_version(obj["apiVersion"])
+        assert version is not None, "objects in the server have a valid apiVersion"
+        resource = self.scheme.by_group_kind(GroupKind(version.group, obj["kind"]))
+        assert resource is not None, "only kinds of the scheme are stored"
+        return stored_form.encode(obj, resource)
+
+    def versions(self, resource: ResourceType) -> versions.Versions:
+        """What merging objects of this kind needs to know."""
+        return ownership.versions_of(resource, self.scheme, self.kinds.custom_schema)
+
+    async def find(self, resource: ResourceType, namespace: str, name: str, /) -> Stored | None:
+        """See `Registry.find`."""
+        entry = await self.store.get(stored_form.key(resource, namespace, name))
+        return None if entry is None else _stored(entry, resource)
+
+    async def read(self, resource: ResourceType, namespace: str, name: str, /) -> Stored:
+        """See `Registry.read`."""
+        found = await self.find(resource, namespace, name)
+        if found is None:
+            raise errors.not_found(resource.group_resource, name)
+        return found
+
+    async def list(self, resource: ResourceType, namespace: str | None = None, /) -> Sequence[Stored]:
+        """See `Registry.list`."""
+        page = await self.store.list(stored_form.prefix(resource, namespace))
+        return [_stored(entry, resource) for entry in page.entries]
+
+    async def commit(self, at: Attributes, transaction: Transaction, /) -> Outcome:
+        """See `Registry.commit`."""
+        if not at.dry_run:
+            return await self.store.commit(transaction)
+        conflicts = []
+        for guard in transaction.guards:
+            entry = await self.store.get(guard.key)
+            if not guard.holds(entry):
+                conflicts.append(Conflict(guard, entry))
+        return Refused(tuple(conflicts)) if conflicts else Committed((await self.store.extent()).revision)
+
+    async def create(self, at: Attributes, obj: Object) -> Written:
+        """Store a new object in the shape of its kind; `obj` is not changed."""
+        metadata = obj["metadata"]
+        if metadata.get("resourceVersion"):
+            raise errors.bad_request("resourceVersion should not be set on objects to be created")
+        prefix = metadata.get("generateName") if not metadata.get("name") else None
+        name = metadata.get("name", "")
+        for _ in range(_TRIES):
+            new: Object = json_values.copy(obj)
+            if prefix:
+                name = new["metadata"]["name"] = names.generate(prefix, self._chance)
+            system_fields.fill_new(new, at, uid=self._uid())
+            written = await self._create_once(at, new)
+            if isinstance(written, Written):
+                return written
+            if not prefix and writes.lost(written, self._key(at, name)):
+                raise _taken(at.resource, name, written)
+        if prefix:
+            raise errors.generate_name_conflict(at.resource.group_resource, name, retry_after_seconds=1)
+        raise errors.conflict(at.resource.group_resource, name)
+
+    async def update(self, at: Attributes, edit: Edit) -> Written:
+        """Change the object that `at` names."""
+        stored = await self.find(at.resource, at.namespace, at.name)
+        for _ in range(_TRIES):
+            if stored is None:
+                if not edit.creates:
+                    raise errors.not_found(at.resource.group_resource, at.name)
+                return await self._create_by_update(at, edit)
+            written = await self._update_once(at, edit, stored)
+            if isinstance(written, Written):
+                return written
+            stored = await self.find(at.resource, at.namespace, at.name)
+        raise errors.conflict(at.resource.group_resource, at.name)
+
+    async def rewrite(self, at: Attributes, stored: Stored, change: Change, /) -> Object:
+        """See `Registry.rewrite`."""
+        resource = self._resource_of(stored)
+        current: Stored | None = stored
+        for _ in range(_TRIES):
+            if current is None or current.created != stored.created:
+                raise errors.not_found(resource.group_resource, stored.object["metadata"]["name"])
+            new = change(json_values.copy(current.object))
+            guard = Guard(stored.key, revision=current.revision)
+            put = Put(stored.key, stored_form.encode(new, resource))
+            outcome = await self.commit(at, Transaction((put,), (guard,)))
+            if isinstance(outcome, Committed):
+                new["metadata"]["resourceVersion"] = str(current.revision if at.dry_run else outcome.revision)
+                return new
+            entry = outcome.conflicts[0].actual
+            current = None if entry is None else _stored(entry, resource)
+        raise errors.conflict(resource.group_resource, stored.object["metadata"]["name"])
+
+    async def delete(self, at: Attributes, options: DeleteOptions, /) -> Object:
+        """See `Registry.delete`."""
+        return (await self.remove(at, options)).object
+
+    async def remove(self, at: Attributes, options: DeleteOptions) -> Written:
+        """Delete the object that `at` names, or mark it for deletion; says which."""
+        deletion.check_options(options)
+        for _ in range(_TRIES):
+            stored = await self.read(at.resource, at.namespace, at.name)
+            deletion.check_preconditions(stored.object, options, at)
+            riders = await self._admit(at, None, stored.object)
+            plan = deletion.plan(json_values.copy(stored.object), options, at)
+            value = stored_form.encode(plan.object, at.resource)
+            if plan.step is deletion.Step.NOTHING or plan.object == stored.object:
+                return Written(stored.object, value, stored.revision)
+            removed = plan.step is deletion.Step.REMOVE
+            write = Delete(stored.key) if removed else Put(stored.key, value)
+            guard = Guard(stored.key, revision=stored.revision)
+            outcome = await self.commit(at, writes.transaction(write, guard, riders))
+            if isinstance(outcome, Committed):
+                revision = stored.revision if at.dry_run else outcome.revision
+                plan.object["metadata"]["resourceVersion"] = str(revision)
+                return Written(plan.object, value, revision, removed=removed)
+        raise errors.conflict(at.resource.group_resource, at.name)
+
+    async def _create_once(self, at: Attributes, new: Object) -> Written | Refused:
+        strategy = self.kinds.strategy(at.resource)
+        strategy.default(new)
+        riders = await self._admit(at, new, None)
+        strategy.prepare_create(new, at)
+        new = ownership.record(None, new, at, self.versions(at.resource))
+        _refuse_invalid(at, new, strategy.validate_create(new, at))
+        await self._vet(at, new, None)
+        value = stored_form.encode(new, at.resource)
+        key = self._key(at, new["metadata"]["name"])
+        outcome = await self.commit(at, writes.transaction(Put(key, value), Guard(key, revision=0), riders))
+        if isinstance(outcome, Refused):
+            return outcome
+        if not at.dry_run:
+            new["metadata"]["resourceVersion"] = str(outcome.revision)
+        return Written(new, value, 0 if at.dry_run else outcome.revision, created=True)
+
+    async def _create_by_update(self, at: Attributes, edit: Edit) -> Written:
+        new = edit.make(None)
+        uid = new["metadata"].get("uid")
+        if uid:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
+            raise errors.conflict(at.resource.group_resource, at.name, why)
+        if new["metadata"].pop("resourceVersion", "") not in {"", "0"}:
+            raise errors.not_found(at.resource.group_resource, at.name)
+        return await self.create(at, new)
+
+    async def _update_once(self, at: Attributes, edit: Edit, stored: Stored) -> Written | None:
+        """One attempt; None if somebody else was faster."""
+        live, strategy = stored.object, self.kinds.strategy(at.resource)
+        new = edit.make(live)
+        system_fields.check_update(new, live, at)
+        system_fields.carry_over(new, live)
+        if not at.subresource:
+            strategy.default(new)
+        applied = json_values.copy(new) if edit.keeps_managed_fields else None
+        riders = await self._admit(at, new, live)
+        # a projection shows part of the object, which changes by the rules of the whole
+        inside = replace(at, subresource="") if at.subresource in self.kinds.projections else at
+        strategy.prepare_update(new, live, inside)
+        if applied is None:
+            new = ownership.record(live, new, at, self.versions(at.resource))
+        _refuse_invalid(at, new, strategy.validate_update(new, live, inside))
+        await self._vet(at, new, live)
+        new["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
+        value = stored_form.encode(new, at.resource)
+        finished = deletion.is_finished(new, live, at)
+        if new == live and not finished:
+            return Written(live, value, stored.revision)
+        guard = Guard(stored.key, revision=stored.revision)
+        write = Delete(stored.key) if finished else Put(stored.key, value, heartbeat=writes.is_heartbeat(new, live, at))
+        outcome = await self.commit(at, writes.transaction(write, guard, riders))
+        if isinstance(outcome, Refused):
+            return None
+        revision = stored.revision if at.dry_run else outcome.revision
+        new["metadata"]["resourceVersion"] = str(revision)
+        return Written(new, value, revision, removed=finished)
+
+    async def _admit(self, at: Attributes, new: Object | None, old: Object | None) -> Sequence[Rider]:
+        riders = []
+        for admission in self.kinds.mutating:
+            rider = await admission.admit(at, new, old)
+            if rider is not None:
+                riders.append(rider)
+        return riders
+
+    async def _vet(self, at: Attributes, new: Object, old: Object | None) -> None:
+        for admission in self.kinds.validating:
+            await admission.admit(at, new, old)
+
+    def _key(self, at: Attributes, name: str) -> str:
+        return stored_form.key(at.resource, at.namespace, name)
+
+    def _resource_of(self, stored: Stored) -> ResourceType:
+        parts = keys.split(stored.key)
+        return self.resource(GroupResource(parts.group, parts.plural))
+
+    def _uid(self) -> str:
+        return str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
+
+
+def _stored(entry: Entry, resource: ResourceType) -> Stored:
+    obj = stored_form.decode(entry.value, entry.revision, resource)
+    return Stored(key=entry.key, object=obj, revision=entry.revision, created=entry.created)
+
+
+def _taken(resource: ResourceType, name: str, refused: Refused) -> errors.AlreadyExists:
+    error = errors.already_exists(resource.group_resource, name)
+    actual = refused.conflicts[0].actual
+    if actual is not None and stored_form.decode(actual.value, 0, resource)["metadata"].get("deletionTimestamp"):
+        return errors.AlreadyExists(f"object is being deleted: {error.message}", details=error.details)
+    return error
+
+
+def _refuse_invalid(at: Attributes, obj: Object, found: Sequence[fields.FieldError]) -> None:
+    if found:
+        raise errors.invalid(at.resource.group_kind, obj["metadata"].get("name", ""), found)

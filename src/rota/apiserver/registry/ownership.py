@@ -1,0 +1,71 @@
+"""managedFields: who set what, kept up to date by every write.
+
+Built-in kinds merge by Kubernetes' own schemas, custom ones by their definitions'. What a request cannot change
+(the status through the front door, everything else through the status' own) nobody comes to own by it.
+"""
+
+import functools
+from typing import Final
+
+from rota.api import times
+from rota.api.identifiers import GroupVersion
+from rota.api.kinds import ResourceType
+from rota.api.patches import apply, field_paths, fieldsets, schemas, versions
+from rota.api.scheme import Scheme
+from rota.apiserver import conversions
+from rota.apiserver.contract import Attributes, Object, SchemaLookup
+
+_STATUS: Final = field_paths.path("status")
+_SPEC: Final = field_paths.path("spec")
+_METADATA: Final = field_paths.path("metadata")
+
+
+def versions_of(resource: ResourceType, scheme: Scheme, custom_schema: SchemaLookup) -> versions.Versions:
+    """All versions in which a kind is served, with what its merging needs to know."""
+    if not resource.custom:
+        return _builtin_versions(tuple(one.gvk for one in scheme.versions(resource.group_resource)) or (resource.gvk,))
+    served = scheme.versions(resource.group_resource) or (resource,)
+    return versions.Versions(schemas={one.api_version: custom_schema(one).merge_schema for one in served})
+
+
+@functools.lru_cache(maxsize=512)
+def _builtin_versions(kinds: tuple[tuple[str, str, str], ...]) -> versions.Versions:
+    found = {}
+    for group, version, kind in kinds:
+        api_version = str(GroupVersion(group, version))
+        found[api_version] = schemas.for_kind(api_version, kind) or schemas.DEDUCED
+    return versions.Versions(schemas=found, convert=lambda obj, version: conversions.convert(dict(obj), version))
+
+
+def untouchable(at: Attributes) -> fieldsets.FieldSet:
+    """What this request cannot change."""
+    if at.subresource == "status":
+        return frozenset({_SPEC, _METADATA} if at.resource.custom else {_SPEC})
+    return frozenset({_STATUS}) if "status" in at.resource.subresources else fieldsets.EMPTY
+
+
+def record(live: Object | None, new: Object, at: Attributes, known: versions.Versions) -> Object:
+    """The new object with its managedFields brought up to date."""
+    return apply.update(
+        live,
+        new,
+        manager=at.field_manager,
+        versions=known,
+        now=times.format_time(at.now),
+        subresource=at.subresource,
+        reset=untouchable(at),
+    )
+
+
+def applied(live: Object | None, config: Object, at: Attributes, known: versions.Versions, *, force: bool) -> Object:
+    """What server-side apply makes of the live object, managedFields included."""
+    return apply.apply(
+        live,
+        config,
+        manager=at.field_manager,
+        versions=known,
+        now=times.format_time(at.now),
+        force=force,
+        subresource=at.subresource,
+        reset=untouchable(at),
+    )

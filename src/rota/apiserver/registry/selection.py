@@ -1,0 +1,71 @@
+"""Label and field selectors against stored bytes, decoding no more than they ask for.
+
+Nothing is decoded without selectors, only the labels for label selectors, and the whole object for field selectors on
+anything but its name and namespace, which the key already tells.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from rota.api import errors, fieldselectors, keys, selectors
+from rota.api.kinds import ResourceType
+from rota.apiserver import stored_form
+
+_IN_KEY: Final = frozenset({"metadata.name", "metadata.namespace"})
+
+
+class Selection:
+    """Which objects of a resource a request is about."""
+
+    __slots__ = ("_by_key", "_extract", "_fields", "_labels", "_resource")
+
+    def __init__(
+        self,
+        resource: ResourceType,
+        *,
+        labels: str = "",
+        fields: str = "",
+        extra_fields: Mapping[str, fieldselectors.Reader] | None = None,
+    ) -> None:
+        """BadRequest if a selector cannot be understood."""
+        self._resource: Final = resource
+        try:
+            self._labels: Final = selectors.parse(labels) if labels else selectors.EVERYTHING
+        except selectors.SelectorError as error:
+            raise errors.bad_request(f"unable to parse requirement: {error}") from None
+        try:
+            self._fields: Final = (
+                fieldselectors.compile_selector(fields, resource.group_kind, extra_fields)
+                if fields
+                else fieldselectors.EVERYTHING
+            )
+        except fieldselectors.FieldSelectorError as error:
+            raise errors.bad_request(str(error)) from None
+        self._by_key: Final = all(term.field in _IN_KEY for term in self._fields.terms)
+        self._extract: Final = fieldselectors.extractor(resource.group_kind, extra_fields)
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is left out."""
+        return self._labels.empty and self._fields.empty
+
+    @property
+    def name(self) -> str | None:
+        """The one name that is asked for, if it is only one."""
+        return self._fields.required_value("metadata.name")
+
+    @property
+    def namespace(self) -> str | None:
+        """The one namespace that is asked for, if it is only one."""
+        return self._fields.required_value("metadata.namespace")
+
+    def matches(self, key: str, value: bytes) -> bool:
+        """Whether a stored object is selected."""
+        if not self._labels.empty and not self._labels.matches(stored_form.labels(value)):
+            return False
+        if self._fields.empty:
+            return True
+        if self._by_key:
+            parts = keys.split(key)
+            return self._fields.matches({"metadata.name": parts.name, "metadata.namespace": parts.namespace})
+        return self._fields.matches(self._extract(stored_form.decode(value, 0, self._resource)))

@@ -1,0 +1,55 @@
+"""Single steps of a write that need no store: what a transaction holds, and which conflict means what."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from rota.api.identifiers import GroupResource
+from rota.apiserver.contract import Attributes, Object, Rider
+from rota.store.contract import Delete, Guard, Put, Refused, Transaction
+
+_LEASES: Final = GroupResource("coordination.k8s.io", "leases")
+_NODES: Final = GroupResource("", "nodes")
+_RENEWED: Final = frozenset({"renewTime", "leaseTransitions"})
+
+
+def transaction(write: Put | Delete, guard: Guard, riders: Iterable[Rider]) -> Transaction:
+    """The object's own write, and all that goes with it."""
+    writes: list[Put | Delete] = [write]
+    guards = [guard]
+    for rider in riders:
+        writes += rider.writes
+        guards += rider.guards
+    return Transaction(tuple(writes), tuple(guards))
+
+
+def lost(refused: Refused, key: str) -> bool:
+    """Whether the object itself is not as expected; otherwise only what rides along is not."""
+    return any(conflict.guard.key == key for conflict in refused.conflicts)
+
+
+def is_heartbeat(new: Object, old: Object, at: Attributes) -> bool:
+    """Whether an update only says "still here": history may keep the latest of such writes in a row."""
+    which = at.resource.group_resource
+    if which == _LEASES:
+        return _but(new, "spec") == _but(old, "spec") and _without(new.get("spec"), _RENEWED) == _without(
+            old.get("spec"), _RENEWED
+        )
+    if which == _NODES and at.subresource == "status":
+        return _but(new, "status") == _but(old, "status") and _still(new.get("status")) == _still(old.get("status"))
+    return False
+
+
+def _but(obj: Object, part: str) -> Object:
+    """The object without one part, and without the record of who wrote when."""
+    metadata = _without(obj["metadata"], frozenset({"managedFields", "resourceVersion"}))
+    return {**_without(obj, frozenset({part})), "metadata": metadata}
+
+
+def _still(status: Object | None) -> Object:
+    """A node's status without the times at which it was told."""
+    conditions = (status or {}).get("conditions") or []
+    return {**(status or {}), "conditions": [_without(one, frozenset({"lastHeartbeatTime"})) for one in conditions]}
+
+
+def _without(mapping: Object | None, names: frozenset[str]) -> Object:
+    return {name: item for name, item in (mapping or {}).items() if name not in names}

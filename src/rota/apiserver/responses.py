@@ -1,0 +1,123 @@
+"""What goes back over HTTP: a whole body, or chunks as they come.
+
+`send` puts either on an ASGI connection and never leaves a stream open: when the client goes away or the sending fails,
+the chunks' iterator is closed. Large bodies are compressed for clients that can read that, as upstream does.
+"""
+
+import asyncio
+import contextlib
+import gzip
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import msgspec
+
+from rota.api import errors
+from rota.apiserver.requests import Request, Send
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+
+JSON: Final = "application/json"
+#: Below this size compression costs more than it saves.
+_COMPRESS_FROM: Final = 128 * 1024
+#: The fastest level: lists repeat themselves so much that more effort gains little.
+_COMPRESS_LEVEL: Final = 1
+#: What a client's connection may hold back before the server stops producing for it.
+_WARNING_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole answer."""
+
+    code: int
+    body: bytes
+    content_type: str = JSON
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """An answer that grows; each chunk is sent at once."""
+
+    chunks: AsyncIterator[bytes]
+    content_type: str = JSON
+    headers: Headers = ()
+
+
+Answer: TypeAlias = Response | Streamed
+
+
+def from_error(error: errors.ApiError) -> Response:
+    """A refusal as clients know it."""
+    retry = error.retry_after_seconds
+    headers = ((b"retry-after", str(retry).encode()),) if retry else ()
+    return Response(error.code, error.encode() + b"\n", headers=headers)
+
+
+def text(code: int, body: str) -> Response:
+    """Words for people."""
+    headers = ((b"x-content-type-options", b"nosniff"),)
+    return Response(code, body.encode(), "text/plain; charset=utf-8", headers)
+
+
+def value(code: int, body: object) -> Response:
+    """Plain JSON values."""
+    return Response(code, msgspec.json.encode(body))
+
+
+def warning_headers(warnings: Sequence[str]) -> Headers:
+    """Texts for the client's user; what does not fit into a reasonable header is left out."""
+    headers = []
+    budget = _WARNING_BYTES
+    for warning in warnings:
+        plain = "".join(character if character.isprintable() else " " for character in warning)
+        escaped = plain.replace("\\", "\\\\").replace('"', '\\"').encode()
+        budget -= len(escaped)
+        if budget < 0:
+            break
+        headers.append((b"warning", b'299 - "' + escaped + b'"'))
+    return tuple(headers)
+
+
+async def send(answer: Answer, request: Request, transmit: Send) -> None:
+    """Put an answer on the connection."""
+    if isinstance(answer, Streamed):
+        await _send_stream(answer, request, transmit)
+        return
+    body, headers = answer.body, [(b"content-type", answer.content_type.encode()), *answer.headers]
+    if len(body) >= _COMPRESS_FROM and b"gzip" in request.headers.get(b"accept-encoding", b""):
+        # a list of ten thousand objects takes tens of milliseconds, which other requests should not wait for
+        body = await asyncio.to_thread(gzip.compress, body, _COMPRESS_LEVEL, mtime=0)
+        headers += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
+    headers.append((b"content-length", str(len(body)).encode()))
+    await transmit({"type": "http.response.start", "status": answer.code, "headers": headers})
+    await transmit({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
+
+
+async def _send_stream(answer: Streamed, request: Request, transmit: Send) -> None:
+    headers = [(b"content-type", answer.content_type.encode()), *answer.headers]
+    try:
+        await transmit({"type": "http.response.start", "status": 200, "headers": headers})
+        pump = asyncio.create_task(_pump(answer.chunks, transmit))
+        gone = asyncio.create_task(request.disconnected())
+        try:
+            await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (pump, gone):
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await gone
+        with contextlib.suppress(asyncio.CancelledError):
+            await pump
+    finally:
+        closing = getattr(answer.chunks, "aclose", None)
+        if closing is not None:
+            await closing()
+
+
+async def _pump(chunks: AsyncIterator[bytes], transmit: Send) -> None:
+    async for chunk in chunks:
+        await transmit({"type": "http.response.body", "body": chunk, "more_body": True})
+    await transmit({"type": "http.response.body", "body": b""})

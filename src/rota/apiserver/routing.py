@@ -1,0 +1,113 @@
+"""From method and path to what is asked of which resource. Pure: a function of the path and the scheme.
+
+Paths outside of `/api` and `/apis` are the server's own (`health`, `discovery`); they are not known here. A path that
+names a group version that is served but nothing in it is refused as upstream's router refuses it, with a `Status`;
+for any other the answer is None and the page does not exist.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from rota.api import errors
+from rota.api.identifiers import GroupVersion
+from rota.api.kinds import ResourceType
+from rota.api.scheme import Scheme
+
+_OBJECT_VERBS: Final = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_COLLECTION_VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
+_SUBRESOURCE_VERBS: Final = {**_OBJECT_VERBS, "POST": "create"}
+#: Subresources of a namespace; other words behind one are resources in it.
+_OF_NAMESPACES: Final = frozenset({"status", "finalize"})
+_NO_DETAILS: Final = errors.Details()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """What a request asks for."""
+
+    verb: str
+    resource: ResourceType
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+def match(scheme: Scheme, method: str, path: str, *, watch: bool = False) -> Route | None:
+    """The route of a resource path; None if the path is none, NotFound or MethodNotAllowed if it leads nowhere.
+
+    `watch` is whether the query asks for one.
+    """
+    segments = path.split("/")
+    if segments[1] == "api" and len(segments) > 3:
+        group, version, rest = "", segments[2], segments[3:]
+    elif segments[1] == "apis" and len(segments) > 4:
+        group, version, rest = segments[2], segments[3], segments[4:]
+    else:
+        return None
+    if "%" in path:
+        rest = [unquote(segment) for segment in rest]
+    if rest[0] == "watch" and len(rest) > 1:
+        rest, watch = rest[1:], True
+    place = _place(scheme, GroupVersion(group, version), rest)
+    if place is None:
+        if not scheme.in_group_version(GroupVersion(group, version)):
+            return None
+        raise errors.NotFound(details=_NO_DETAILS)
+    return _with_verb(place, method, watch=watch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A path without the method."""
+
+    resource: ResourceType
+    namespace: str
+    name: str
+    subresource: str
+
+
+def _place(scheme: Scheme, at: GroupVersion, rest: list[str]) -> _Place | None:
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and not (len(rest) == 3 and rest[2] in _OF_NAMESPACES):
+        namespace, rest = rest[1], rest[2:]
+        if not namespace:
+            return None
+    if not all(rest) or len(rest) > 3 or any("/" in segment for segment in (namespace, *rest)):
+        return None
+    plural, name, subresource = (*rest, "", "")[:3]
+    resource = scheme.by_resource(at.group, at.version, plural)
+    if resource is None or (namespace and not resource.namespaced):
+        return None
+    if resource.namespaced and name and not namespace:
+        return None
+    if subresource and subresource not in resource.subresources:
+        return None
+    return _Place(resource, namespace, name, subresource)
+
+
+def _with_verb(place: _Place, method: str, *, watch: bool) -> Route:
+    resource = place.resource
+    if place.subresource:
+        verb = _SUBRESOURCE_VERBS.get(method, "")
+        allowed = resource.subresources[place.subresource].verbs
+    elif place.name:
+        verb = _OBJECT_VERBS.get(method, "")
+        # a watch of one object, which old clients still ask for
+        verb = "watch" if verb == "get" and watch else verb
+        allowed = resource.verbs
+    else:
+        verb = _COLLECTION_VERBS.get(method, "")
+        verb = "watch" if verb == "list" and watch else verb
+        # objects with namespaces are written in one of them
+        everywhere = resource.namespaced and not place.namespace
+        allowed = tuple(one for one in resource.verbs if not everywhere or one in {"list", "watch"})
+    if verb not in allowed:
+        raise errors.MethodNotAllowed(details=_NO_DETAILS)
+    return Route(
+        verb=verb,
+        resource=resource,
+        namespace=place.namespace,
+        name=place.name,
+        subresource=place.subresource,
+    )

@@ -1,0 +1,93 @@
+"""How objects lie in the store, and how they come out: the bytes are made once, when an object is written.
+
+A stored object begins with apiVersion, kind and metadata and holds no resourceVersion: that is the store's revision,
+spliced in on the way out. All versions of an object are one object, so the head is replaced as well where another
+version is asked for than was written. Nothing is decoded for any of this, except for the few kinds whose versions
+differ in more than their names (`conversions`).
+"""
+
+import functools
+from typing import Any, Final
+
+import msgspec
+
+from rota.api import keys
+from rota.api.kinds import ResourceType
+from rota.apiserver import conversions
+from rota.apiserver.contract import Object
+
+_METADATA: Final = b'"metadata":{'
+_NOT_STORED: Final = frozenset({"resourceVersion", "selfLink"})
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+class Metadata(msgspec.Struct, gc=False):
+    """What label selectors look at."""
+
+    labels: dict[str, str] | None = None
+
+
+class _Labelled(msgspec.Struct, gc=False):
+    metadata: Metadata
+
+
+_labelled: Final = msgspec.json.Decoder(_Labelled)
+
+
+def key(resource: ResourceType, namespace: str, name: str) -> str:
+    """Where an object lies."""
+    return keys.for_object(conversions.home(resource), namespace, name)
+
+
+def prefix(resource: ResourceType, namespace: str | None) -> str:
+    """Where the objects of a resource lie, all or those of one namespace."""
+    return keys.prefix(conversions.home(resource), namespace)
+
+
+def encode(obj: Object, resource: ResourceType) -> bytes:
+    """The stored form of an object."""
+    if conversions.is_rewritten(resource):
+        obj = conversions.convert(dict(obj), conversions.stored_version(resource))
+    metadata = {name: item for name, item in obj["metadata"].items() if name not in _NOT_STORED}
+    ordered = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
+    return _encoder.encode(ordered | {name: item for name, item in obj.items() if name not in ordered})
+
+
+def decode(value: bytes, revision: int, resource: ResourceType) -> Object:
+    """An object as code works with it, in the version that was asked for."""
+    obj = _decoder.decode(value)
+    obj["metadata"]["resourceVersion"] = str(revision)
+    return obj if obj["apiVersion"] == resource.api_version else conversions.convert(obj, resource.api_version)
+
+
+def labels(value: bytes) -> dict[str, str] | None:
+    """The labels of an object, without decoding the rest."""
+    return _labelled.decode(value).metadata.labels
+
+
+def wire(value: bytes, revision: int, resource: ResourceType) -> bytes:
+    """An object as clients see it."""
+    head = _head(resource)
+    if value.startswith(head):
+        return b'%b"resourceVersion":"%d",%b' % (head, revision, value[len(head) :])
+    if conversions.is_rewritten(resource):
+        return _encoder.encode(decode(value, revision, resource))
+    start = value.index(_METADATA) + len(_METADATA)
+    return b'%b"resourceVersion":"%d",%b' % (head, revision, value[start:])
+
+
+def item(value: bytes, revision: int, resource: ResourceType) -> bytes:
+    """An object in a list: kind and version of built-in ones are told once, by the list."""
+    if resource.custom:
+        return wire(value, revision, resource)
+    head = _head(resource)
+    if not value.startswith(head):
+        return b'{"metadata":{' + wire(value, revision, resource)[len(head) :]
+    return b'{"metadata":{"resourceVersion":"%d",%b' % (revision, value[len(head) :])
+
+
+@functools.lru_cache(maxsize=1024)
+def _head(resource: ResourceType) -> bytes:
+    kind = _encoder.encode({"apiVersion": resource.api_version, "kind": resource.kind})
+    return kind[:-1] + b"," + _METADATA
