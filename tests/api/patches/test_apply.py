@@ -476,6 +476,31 @@ def test_without_a_schema_lists_are_one_value_and_maps_merge() -> None:
         _apply(live, _widget("v1", items=[{"name": "b"}]), manager="bob", versions=versions)
 
 
+def test_a_value_that_turns_from_true_into_one_has_changed() -> None:
+    versions = Versions(schemas={"example.com/v1": schemas.DEDUCED})
+    live = _stored(_apply(None, _widget("v1", flag=True, deep={"flag": True}), versions=versions))
+    result = _update(live, _widget("v1", flag=1, deep={"flag": 1}), versions=versions)
+    assert _owned(result, "carol") == {"f:spec": {"f:deep": {"f:flag": {}}, "f:flag": {}}}
+
+
+@pytest.mark.slow
+def test_long_lists_take_time_in_proportion_to_their_length() -> None:
+    many = [f"example.com/{n}" for n in range(10_000)]
+    metadata = {"name": "web", "finalizers": many}
+    config = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
+    live = _stored(_apply(None, config))
+    reordered = {**config, "metadata": {**metadata, "finalizers": [*reversed(many), "example.com/new"]}}
+    assert _apply(live, reordered, now=LATER)["metadata"]["finalizers"][-1] == "example.com/new"
+
+
+@pytest.mark.parametrize("metadata", [None, [], "x"])
+def test_metadata_that_is_no_object_is_no_crash(metadata: Any) -> None:
+    broken = {**_deployment(replicas=1), "metadata": metadata}
+    assert _owned(_update(None, broken), "carol") is not None
+    with pytest.raises(errors.MalformedPatch):
+        _apply(None, {**broken, "metadata": metadata or [], "spec": 5})
+
+
 def test_a_null_in_the_configuration_is_kept_and_owned() -> None:
     result = _apply(None, _deployment(replicas=None))
     assert result["spec"] == {"replicas": None}

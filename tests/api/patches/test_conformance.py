@@ -31,8 +31,10 @@ def _record() -> tuple[dict[str, Any], list[Case]]:
     return head, cases
 
 
-def _groups() -> list[tuple[str, str]]:
-    return sorted({(case["operation"], case["kind"]) for case in _record()[1]})
+def _groups() -> list[Any]:
+    groups = sorted({(case["operation"], case["kind"]) for case in _record()[1]})
+    # The custom kind has by far the most cases.
+    return [pytest.param(*group, marks=[pytest.mark.slow] if "Widget" in group else []) for group in groups]
 
 
 @pytest.mark.parametrize(("operation", "kind"), _groups())

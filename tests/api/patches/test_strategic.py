@@ -212,6 +212,23 @@ def test_a_patch_nested_beyond_reason_is_refused() -> None:
         strategic.apply({}, patch, POD)
 
 
+@pytest.mark.slow
+def test_long_lists_take_time_in_proportion_to_their_length() -> None:
+    many = [f"example.com/{n}" for n in range(10_000)]
+    patch = {
+        "metadata": {
+            "finalizers": many[::-1],
+            "$deleteFromPrimitiveList/finalizers": many[:-1],
+            "$setElementOrder/finalizers": many[::-1],
+        },
+        "spec": {"containers": [{"name": name, "tty": True} for name in many]},
+    }
+    original = {"metadata": {"finalizers": many}, "spec": {"containers": [{"name": name} for name in many]}}
+    result = strategic.apply(original, patch, POD)
+    assert result["metadata"]["finalizers"] == many[-1:]
+    assert result["spec"] == patch["spec"]
+
+
 # --- laws ------------------------------------------------------------------------------------------------------------
 
 words = st.sampled_from(["a", "b", "c", "d"])

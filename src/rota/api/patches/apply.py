@@ -74,7 +74,7 @@ def apply(
     """
     schema = _check(live, config, versions)
     before = _without_managed_fields(live) if live is not None else _empty(config)
-    managed = _recorded(live)
+    managed = _recorded(live, versions)
     if not managed:
         managed = _updated(
             _empty(config),
@@ -111,7 +111,7 @@ def apply(
             raise disallowed.for_users() from None
         result, owners = attempt(forced=True)
 
-    unchanged = same(ownership.completed(result, schema), ownership.completed(before_then, schema))
+    unchanged = same(result, before_then) or same(typed.completed(result, schema), typed.completed(before_then, schema))
     if unchanged:
         result = before_then
     if me in owners:
@@ -143,8 +143,8 @@ def update(
     """
     result = _without_managed_fields(copy(new))
     try:
-        managed = _sent_or_recorded(live, new, subresource)
-        if not managed and live is not None and live.get("metadata", {}).get("uid"):
+        managed = _sent_or_recorded(live, new, versions=versions, subresource=subresource)
+        if not managed and live is not None and _metadata(live).get("uid"):
             # Nobody's fields were recorded when it was created; recording starts with the first apply.
             return result
         before = _empty(new) if live is None else _without_managed_fields(live)
@@ -161,10 +161,8 @@ def update(
         )
     except MalformedPatch:
         # An update is not refused for its bookkeeping: lists that cannot be told apart keep their owners.
-        kept = None if live is None else live.get("metadata", {}).get("managedFields")
-        if kept is not None:
-            result.setdefault("metadata", {})["managedFields"] = copy(kept)
-        return result
+        kept = None if live is None else _metadata(live).get("managedFields")
+        return result if kept is None else _with_entries(result, copy(kept))
     return _with_managed_fields(result, records.fold_updaters(managed))
 
 
@@ -174,8 +172,7 @@ def _check(live: JsonObject | None, config: JsonObject, versions: Versions) -> T
     schema = versions.schemas.get(version) if isinstance(version, str) else None
     if schema is None or (live is not None and live.get("kind") != config.get("kind")):
         raise MalformedPatch(f"invalid object type: {_type_text(config)}")
-    metadata = config.get("metadata")
-    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+    if _metadata(config).get("managedFields") is not None:
         raise MalformedPatch("metadata.managedFields must be nil")
     if found := validation.problems(config, schema):
         raise MalformedPatch(f"failed to create typed patch object ({_identity(config)}): {validation.summary(found)}")
@@ -183,8 +180,7 @@ def _check(live: JsonObject | None, config: JsonObject, versions: Versions) -> T
 
 
 def _identity(obj: JsonObject) -> str:
-    metadata = obj.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
+    metadata = _metadata(obj)
     return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {_type_text(obj)}"
 
 
@@ -197,41 +193,49 @@ def _empty(obj: JsonObject) -> JsonObject:
     return {"apiVersion": obj["apiVersion"], "kind": obj.get("kind", "")}
 
 
-def _without_managed_fields(obj: JsonObject) -> JsonObject:
+def _metadata(obj: JsonObject) -> JsonObject:
     metadata = obj.get("metadata")
-    if not isinstance(metadata, dict) or "managedFields" not in metadata:
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _without_managed_fields(obj: JsonObject) -> JsonObject:
+    metadata = _metadata(obj)
+    if "managedFields" not in metadata:
         return obj
     kept = {name: item for name, item in metadata.items() if name != "managedFields"}
     return {**obj, "metadata": kept}
 
 
 def _with_managed_fields(obj: JsonObject, managed: ManagedFields) -> JsonObject:
-    if managed:
-        obj.setdefault("metadata", {})["managedFields"] = records.encode(managed)
-    return obj
+    return _with_entries(obj, records.encode(managed)) if managed else obj
 
 
-def _recorded(live: JsonObject | None) -> ManagedFields:
-    metadata = (live or {}).get("metadata") or {}
+def _with_entries(obj: JsonObject, entries: list[JsonObject]) -> JsonObject:
+    return {**obj, "metadata": {**_metadata(obj), "managedFields": entries}}
+
+
+def _recorded(live: JsonObject | None, versions: Versions) -> ManagedFields:
     try:
-        return records.decode(metadata.get("managedFields"))
+        return records.decode(_metadata(live or {}).get("managedFields"), versions.schemas)
     except MalformedPatch as error:
         raise MalformedPatch(f"failed to decode managed fields: {error.message}") from error
 
 
-def _sent_or_recorded(live: JsonObject | None, new: JsonObject, subresource: str) -> ManagedFields:
+def _sent_or_recorded(
+    live: JsonObject | None, new: JsonObject, *, versions: Versions, subresource: str
+) -> ManagedFields:
     """The owners that the client sent, if it sent any that can be read; else those on record."""
     if not subresource:
-        sent = (new.get("metadata") or {}).get("managedFields")
+        sent = _metadata(new).get("managedFields")
         if sent in ([], [{}]):
             return {}
         try:
-            if managed := records.decode(sent):
+            if managed := records.decode(sent, versions.schemas):
                 return managed
         except MalformedPatch:
             pass  # a client that mangles the record does not get to destroy it
     try:
-        return _recorded(live)
+        return _recorded(live, versions)
     except MalformedPatch:
         return {}
 
@@ -252,7 +256,7 @@ def _updated(
     owners, difference = ownership.changed(
         old,
         new,
-        managed=ownership.follow_schema(old, managed, versions),
+        managed=managed,
         me=None,
         versions=versions,
         force=True,
@@ -268,26 +272,26 @@ def _updated(
 
 def _client_side_applied(live: JsonObject, *, schema: TypeSchema) -> FieldSet:
     """What client-side apply set and what is still as it set it: taking that over is no conflict."""
-    annotation = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
+    annotation = (_metadata(live).get("annotations") or {}).get(LAST_APPLIED)
     try:
         last = json.loads(annotation) if annotation else None
-    except ValueError:
+    except (TypeError, ValueError):
         return EMPTY
     if not isinstance(last, dict) or last.get("apiVersion") != live.get("apiVersion"):
         return EMPTY
     if validation.problems(last, schema) or validation.problems(live, schema):
         return EMPTY
-    found = typed.compare(last, ownership.completed(live, schema), schema)
+    found = typed.compare(last, live, schema)
     return typed.fields_of(last, schema) - found.modified - found.added - found.removed
 
 
 def _renew_last_applied(result: JsonObject, config: JsonObject) -> None:
     """Keep client-side apply's annotation true where there is one, so that the user can go back."""
-    annotations = (result.get("metadata") or {}).get("annotations") or {}
+    annotations = _metadata(result).get("annotations") or {}
     if not annotations.get(LAST_APPLIED):
         return
     applied: JsonObject = copy(config)
-    metadata = applied.get("metadata") or {}
+    metadata = _metadata(applied)
     if metadata.get("annotations") is None:
         metadata.pop("annotations", None)
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from rota.api.patches.errors import MalformedPatch
@@ -33,17 +34,6 @@ class PathElement(NamedTuple):
         if self.kind == VALUE:
             return f"[={_scalar_text(untoken(self.content))}]"
         return f"[{self.content}]"
-
-    def wire(self) -> str:
-        """The element as a key of FieldsV1."""
-        if self.kind == FIELD:
-            return f"f:{self.content}"
-        if self.kind == KEY:
-            pairs = (f"{json_text(name)}:{json_text(untoken(tok))}" for name, tok in self.content)
-            return "k:{" + ",".join(pairs) + "}"
-        if self.kind == VALUE:
-            return f"v:{json_text(untoken(self.content))}"
-        return f"i:{self.content}"
 
 
 Path: TypeAlias = tuple[PathElement, ...]
@@ -79,11 +69,29 @@ def text(steps: Iterable[PathElement]) -> str:
     return "".join(step.text() for step in steps)
 
 
-def parse(wire: str) -> PathElement | None:
+# The same few hundred elements come and go with every write; reading and writing them is most of the bookkeeping.
+_REMEMBERED = 8192
+
+
+@lru_cache(_REMEMBERED)
+def wire(element: PathElement) -> str:
+    """The element as a key of FieldsV1."""
+    if element.kind == FIELD:
+        return f"f:{element.content}"
+    if element.kind == KEY:
+        pairs = (f"{json_text(name)}:{json_text(untoken(tok))}" for name, tok in element.content)
+        return "k:{" + ",".join(pairs) + "}"
+    if element.kind == VALUE:
+        return f"v:{json_text(untoken(element.content))}"
+    return f"i:{element.content}"
+
+
+@lru_cache(_REMEMBERED)
+def parse(text: str) -> PathElement | None:
     """The element that a key of FieldsV1 stands for; None for kinds of elements that a later version may add."""
-    kind, separator, rest = wire[:1], wire[1:2], wire[2:]
+    kind, separator, rest = text[:1], text[1:2], text[2:]
     if not kind or separator != ":":
-        raise MalformedPatch(f"managedFields: {quoted(wire)} is not a field path element")
+        raise MalformedPatch(f"managedFields: {quoted(text)} is not a field path element")
     try:
         match kind:
             case "f":
@@ -95,7 +103,7 @@ def parse(wire: str) -> PathElement | None:
             case "i":
                 return index(int(rest))
     except ValueError as error:
-        raise MalformedPatch(f"managedFields: {quoted(wire)} is not a field path element: {error}") from error
+        raise MalformedPatch(f"managedFields: {quoted(text)} is not a field path element: {error}") from error
     return None
 
 

@@ -21,18 +21,24 @@ FieldSet: TypeAlias = frozenset[Path]
 EMPTY: FieldSet = frozenset()
 
 
-def from_wire(fields_v1: Json) -> FieldSet:
-    """The set that a FieldsV1 tree stands for."""
+def from_wire(fields_v1: Json, schema: TypeSchema | None = None) -> FieldSet:
+    """The set that a FieldsV1 tree stands for.
+
+    With a schema, what lies inside a list or map that the schema calls atomic counts as that list or map: the schema
+    may have become stricter since the tree was written.
+    """
     if fields_v1 is None:
         return EMPTY
     paths: set[Path] = set()
-    _collect(fields_v1, (), paths)
+    _collect(fields_v1, (), schema, paths)
     return frozenset(paths)
 
 
-def _collect(tree: Json, prefix: Path, paths: set[Path]) -> None:
+def _collect(tree: Json, prefix: Path, schema: TypeSchema | None, paths: set[Path]) -> None:
     if not isinstance(tree, dict):
         raise MalformedPatch(f"managedFields: expected an object below {field_paths.text(prefix) or 'fieldsV1'}")
+    if prefix and schema is not None and _is_atomic(schema):
+        return
     for wire, subtree in tree.items():
         if wire == ".":
             continue
@@ -41,10 +47,23 @@ def _collect(tree: Json, prefix: Path, paths: set[Path]) -> None:
             continue
         here = (*prefix, element)
         before = len(paths)
-        _collect(subtree, here, paths)
+        if subtree != {}:
+            _collect(subtree, here, None if schema is None else _below(schema, element), paths)
         # A node without members below it is a leaf and so itself a member.
-        if "." in subtree or len(paths) == before:
+        if len(paths) == before or "." in subtree:
             paths.add(here)
+
+
+def _below(schema: TypeSchema, element: PathElement) -> TypeSchema | None:
+    if element.kind == FIELD:
+        return None if schema.map is None else schema.map.child(element.content)
+    return None if schema.items is None else schema.items.element
+
+
+def _is_atomic(schema: TypeSchema) -> bool:
+    if schema.map is not None:
+        return schema.map.atomic
+    return schema.scalar is None and schema.items is not None and schema.items.relation == "atomic"
 
 
 def to_wire(fields: FieldSet) -> JsonObject:
@@ -71,9 +90,9 @@ def with_named_parents(fields: FieldSet, schema: TypeSchema) -> FieldSet:
     goes when all its leaves go.
     """
     parents = set()
-    for path in fields:
+    for path in {path[:-1] for path in fields}:
         node: TypeSchema | None = schema
-        for depth, step in enumerate(path[:-1]):
+        for depth, step in enumerate(path):
             if node is None:
                 break
             shape, node = node, None
@@ -104,7 +123,10 @@ class Tree:
         for path in fields:
             node = root
             for step in path[:-1]:
-                node = node.children.setdefault(step, cls())
+                below = node.children.get(step)
+                if below is None:
+                    below = node.children[step] = cls()
+                node = below
             node.members.add(path[-1])
         return root
 
@@ -116,5 +138,5 @@ class Tree:
             node: JsonObject = {".": {}} if below is not None and step in self.members else {}
             if below is not None:
                 node.update(below.to_wire())
-            tree[step.wire()] = node
+            tree[field_paths.wire(step)] = node
         return tree

@@ -18,6 +18,7 @@ from rota.api.patches import fieldsets
 from rota.api.patches.errors import MalformedPatch
 from rota.api.patches.fieldsets import FieldSet
 from rota.api.patches.json_values import Json, JsonObject, quoted
+from rota.api.patches.schemas import TypeSchema
 
 Operation: TypeAlias = Literal["Apply", "Update"]
 
@@ -70,20 +71,23 @@ class Ownership:
 ManagedFields: TypeAlias = dict[Manager, Ownership]
 
 
-def decode(entries: Json) -> ManagedFields:
-    """What `metadata.managedFields` says; MalformedPatch if an entry is not valid."""
+def decode(entries: Json, schemas: Mapping[str, TypeSchema] | None = None) -> ManagedFields:
+    """What `metadata.managedFields` says; MalformedPatch if an entry is not valid.
+
+    With the kind's schemas by version, owners inside what has become atomic since own the whole instead.
+    """
     if entries is None:
         return {}
     if not isinstance(entries, list):
         raise MalformedPatch("managedFields must be a list")
     managed: ManagedFields = {}
     for position, entry in enumerate(entries):
-        manager, ownership = _decode_entry(position, entry)
+        manager, ownership = _decode_entry(position, entry, schemas or {})
         managed[manager] = ownership
     return managed
 
 
-def _decode_entry(position: int, entry: Json) -> tuple[Manager, Ownership]:
+def _decode_entry(position: int, entry: Json, schemas: Mapping[str, TypeSchema]) -> tuple[Manager, Ownership]:
     if not isinstance(entry, dict):
         raise MalformedPatch(f"managed fields entry {position} must be an object")
     operation = entry.get("operation")
@@ -103,7 +107,7 @@ def _decode_entry(position: int, entry: Json) -> tuple[Manager, Ownership]:
         api_version=api_version if operation == "Update" else "",
         subresource=_text(entry, "subresource"),
     )
-    fields = fieldsets.from_wire(entry.get("fieldsV1"))
+    fields = fieldsets.from_wire(entry.get("fieldsV1"), schemas.get(api_version))
     return manager, Ownership(fields=fields, api_version=api_version, time=_time(entry.get("time")))
 
 

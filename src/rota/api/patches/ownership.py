@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from rota.api.patches import fieldsets, typed
 from rota.api.patches.errors import ApplyConflict, Conflict
-from rota.api.patches.field_paths import FIELD, Path, text
+from rota.api.patches.field_paths import text
 from rota.api.patches.fieldsets import EMPTY, FieldSet
 from rota.api.patches.json_values import Json, JsonObject
 from rota.api.patches.managed import ManagedFields, Manager, Ownership
@@ -58,12 +58,12 @@ def applied(
     """The object with the configuration in it, and who then owns what; OwnershipConflict unless forced."""
     version = config["apiVersion"]
     schema = versions.schema(version)
-    managed = follow_schema(live, managed, versions)
     merged = typed.merge(live, config, schema)
+    assert isinstance(merged, dict), "an object merged into an object is an object"
     last = managed.get(me)
     mine = fieldsets.without_subtrees(typed.fields_of(config, schema), reset)
-    managed[me] = Ownership(fields=mine, api_version=version, time=last.time if last else None)
-    pruned = _prune(merged, managed=managed, version=version, last=last, versions=versions)
+    managed = {**managed, me: Ownership(fields=mine, api_version=version, time=last.time if last else None)}
+    pruned = _prune(merged, managed=managed, me=me, last=last, versions=versions)
     managed, _ = changed(live, pruned, managed=managed, me=me, versions=versions, force=force, reset=reset)
     return _without_emptied(pruned, merged), managed
 
@@ -96,14 +96,15 @@ def changed(
         taken = own.fields & (difference.modified | difference.added)
         if taken:
             conflicts[manager] = taken
-        kept[manager] = replace(own, fields=own.fields - taken - difference.removed)
+        lost = taken | (own.fields & difference.removed)
+        kept[manager] = replace(own, fields=own.fields - lost) if lost else own
     if conflicts and not force:
         raise OwnershipConflict(conflicts)
     return {manager: own for manager, own in kept.items() if own.fields}, comparisons[version]
 
 
 def _compare(old: JsonObject, new: JsonObject, *, schema: TypeSchema, reset: FieldSet) -> typed.Comparison:
-    found = typed.compare(completed(old, schema), completed(new, schema), schema)
+    found = typed.compare(old, new, schema)
     if not reset:
         return found
     return typed.Comparison(
@@ -113,36 +114,16 @@ def _compare(old: JsonObject, new: JsonObject, *, schema: TypeSchema, reset: Fie
     )
 
 
-def completed(value: Json, schema: TypeSchema) -> Json:
-    """The value with the empty structs that Kubernetes' types always carry.
-
-    Kubernetes compares such structs as present on both sides, so nobody comes to own `.spec` or `.status` itself by
-    creating an object. Comparing plain JSON would say otherwise.
-    """
-    if isinstance(value, list):
-        if schema.items is None or schema.items.relation == "atomic":
-            return value
-        element = schema.items.element
-        return [completed(item, element) for item in value]
-    if not isinstance(value, dict) or schema.map is None or schema.map.atomic:
-        return value
-    shape = schema.map
-    whole = {name: completed(item, shape.child(name)) for name, item in value.items()}
-    for name, empty in shape.present.items():
-        if name not in whole:
-            whole[name] = completed(empty, shape.child(name))
-    return whole
-
-
 def _prune(
-    merged: Json, *, managed: ManagedFields, version: str, last: Ownership | None, versions: Versions
+    merged: JsonObject, *, managed: ManagedFields, me: Manager, last: Ownership | None, versions: Versions
 ) -> JsonObject:
     """Drop what the applier set last time and does not set now, except what somebody owns or nobody ever applied."""
-    if last is None or not last.fields:
-        return merged  # type: ignore[no-any-return] # a merged object is an object
+    version, mine = managed[me].api_version, managed[me].fields
+    if last is None or (last.api_version == version and last.fields <= mine):
+        return merged  # it lets go of nothing
     at_last = versions.at(merged, last.api_version)
     if at_last is None:
-        return merged  # type: ignore[no-any-return]
+        return merged
     schema = versions.schema(last.api_version)
     lately = fieldsets.with_named_parents(last.fields, schema)
     pruned = typed.remove(at_last, lately, schema)
@@ -186,37 +167,3 @@ def _without_emptied(pruned: Json, merged: Json) -> Json:
             if item is not None or merged.get(name) is None
         }
     return pruned
-
-
-def follow_schema(live: JsonObject, managed: ManagedFields, versions: Versions) -> ManagedFields:
-    """Adjust owners to a schema that since declared a list or map atomic: they own it whole, and nothing inside it."""
-    followed: ManagedFields = {}
-    for manager, own in managed.items():
-        if versions.at(live, own.api_version) is None:
-            continue
-        whole = _now_atomic(own.fields, versions.schema(own.api_version))
-        followed[manager] = replace(own, fields=fieldsets.without_subtrees(own.fields, whole) | whole)
-    return followed
-
-
-def _now_atomic(fields: FieldSet, schema: TypeSchema) -> FieldSet:
-    whole: set[Path] = set()
-    for path in fields:
-        node = schema
-        for depth, step in enumerate(path):
-            if depth and _is_atomic(node):
-                whole.add(path[:depth])
-                break
-            if step.kind == FIELD and node.map is not None:
-                node = node.map.child(step.content)
-            elif node.items is not None:
-                node = node.items.element
-            else:
-                break
-    return frozenset(whole)
-
-
-def _is_atomic(schema: TypeSchema) -> bool:
-    if schema.map is not None:
-        return schema.map.atomic
-    return schema.scalar is None and schema.items is not None and schema.items.relation == "atomic"

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
 from rota.api.patches import field_paths
 from rota.api.patches.errors import MalformedPatch
 from rota.api.patches.field_paths import Path, PathElement
@@ -126,6 +128,27 @@ def _extract_list(value: list[Json], schema: ListSchema, path: Path, fields: set
 # --- compare ---------------------------------------------------------------------------------------------------------
 
 
+def completed(value: Json, schema: TypeSchema) -> Json:
+    """The value with the empty structs that Kubernetes' types always carry.
+
+    Kubernetes compares such structs as present on both sides, so nobody comes to own `.spec` or `.status` itself by
+    creating an object. Comparing plain JSON would say otherwise.
+    """
+    if isinstance(value, list):
+        if schema.items is None or schema.items.relation == "atomic":
+            return value
+        element = schema.items.element
+        return [completed(item, element) for item in value]
+    if not isinstance(value, dict) or schema.map is None or schema.map.atomic:
+        return value
+    shape = schema.map
+    whole = {name: completed(item, shape.child(name)) for name, item in value.items()}
+    for name, empty in shape.present.items():
+        if name not in whole:
+            whole[name] = completed(empty, shape.child(name))
+    return whole
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """What has to happen to the left value to become the right one."""
@@ -151,6 +174,8 @@ class _Compare:
         self.added: set[Path] = set()
 
     def visit(self, left: Json | Missing, right: Json | Missing, schema: TypeSchema, path: Path) -> None:
+        if left is not ABSENT and right is not ABSENT and _identical(left, right):
+            return
         left_forms, right_forms = forms_of(schema, left), forms_of(schema, right)
         if right is ABSENT:
             leaf = self._visit_as(left_forms, left, right, path)
@@ -168,7 +193,7 @@ class _Compare:
     def _visit_as(self, forms: _Forms, left: Json | Missing, right: Json | Missing, path: Path) -> bool:
         """Compare in one form; True if the value is a leaf in that form."""
         if forms.map is not None:
-            before, after = _as_map(left), _as_map(right)
+            before, after = _complete_map(left, forms.map), _complete_map(right, forms.map)
             if not forms.map.atomic and (before or after):
                 for name in before | after:
                     step = (*path, field_paths.field(name))
@@ -211,6 +236,24 @@ class _Compare:
                 if left:
                     self.visit(left[0], ABSENT, schema.element, below)
                 self.added.add(below)
+
+
+def _identical(left: Json, right: Json) -> bool:
+    """Whether two values are the same for sure, decided in C; most of what is compared has not changed."""
+    if left is right:
+        return True
+    # Python thinks that True equals 1, so its own word is not enough.
+    return bool(left == right) and _ENCODER.encode(left) == _ENCODER.encode(right)
+
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def _complete_map(value: Json | Missing, schema: MapSchema) -> JsonObject:
+    """One level of `completed`."""
+    if not isinstance(value, dict):
+        return {}
+    return {**schema.present, **value} if schema.present else value
 
 
 def _as_map(value: Json | Missing) -> JsonObject:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from rota.api.patches import field_paths
 from rota.api.patches.errors import MalformedPatch
+from rota.api.patches.field_paths import Path
 from rota.api.patches.json_values import Json, JsonObject, quoted, shown, type_name
 from rota.api.patches.schemas import ListSchema, MapSchema, ScalarKind, TypeSchema
 from rota.api.patches.typed import forms_of, list_element
 
 
-def problems(value: Json, schema: TypeSchema, path: str = "") -> list[str]:
+def problems(value: Json, schema: TypeSchema, path: Path = ()) -> list[str]:
     """What is wrong with `value`, one text for each problem; empty if nothing is."""
     forms = forms_of(schema, value)
     if value is None:
@@ -31,14 +32,14 @@ def problems(value: Json, schema: TypeSchema, path: str = "") -> list[str]:
     return _list_problems(value, forms.items, path)
 
 
-def _at(path: str, text: str) -> str:
-    return f"{path}: {text}" if path else text
+def _at(path: Path, text: str) -> str:
+    return f"{field_paths.text(path)}: {text}" if path else text
 
 
-def _map_problems(value: JsonObject, schema: MapSchema, path: str) -> list[str]:
+def _map_problems(value: JsonObject, schema: MapSchema, path: Path) -> list[str]:
     found: list[str] = []
     for name, item in value.items():
-        here = f"{path}.{name}"
+        here = (*path, field_paths.field(name))
         if name not in schema.fields and schema.element is None:
             found.append(_at(here, "field not declared in schema"))
         else:
@@ -46,7 +47,7 @@ def _map_problems(value: JsonObject, schema: MapSchema, path: str) -> list[str]:
     return found
 
 
-def _list_problems(value: list[Json], schema: ListSchema, path: str) -> list[str]:
+def _list_problems(value: list[Json], schema: ListSchema, path: Path) -> list[str]:
     found: list[str] = []
     seen = set()
     for position, item in enumerate(value):
@@ -61,7 +62,7 @@ def _list_problems(value: list[Json], schema: ListSchema, path: str) -> list[str
             if step in seen:
                 found.append(_at(path, f"duplicate entries for key {step.text()}"))
             seen.add(step)
-        found += problems(item, schema.element, path + step.text())
+        found += problems(item, schema.element, (*path, step))
     return found
 
 
