@@ -1,0 +1,249 @@
+"""What the server serves, as clients ask for it: which groups, versions, resources, subresources and verbs.
+
+Everything follows from a `Scheme`. The plain lists (`APIVersions`, `APIGroupList`, `APIGroup`, `APIResourceList`)
+answer one question each; the aggregated form holds all groups in one document, in two versions whose bodies are the
+same. Clients before 1.30 read `v2beta1` only and take an answer in `v2` for an empty one, so the version that was
+asked for stands in the content type as well as in the document. The functions are pure; `Discovery` keeps what they
+made until the scheme changes.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from rota.api import errors
+from rota.api.identifiers import GroupVersion, GroupVersionKind
+from rota.api.kinds import ResourceType, Subresource
+from rota.api.scheme import Scheme
+from rota.apiserver import documents, negotiation
+from rota.apiserver.documents import Document
+
+#: Whether a subresource of the scheme is to be shown; what is refused when it is called should not be offered.
+Shown: TypeAlias = Callable[[ResourceType, Subresource], bool]
+
+AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
+_AGGREGATED_GROUP: Final = "apidiscovery.k8s.io"
+_AGGREGATED_KIND: Final = "APIGroupDiscoveryList"
+_MEDIA_TYPES: Final = frozenset({"application/json", "application/*", "*/*"})
+_PRODUCED: Final = ("application/json",)
+
+#: The order of groups decides which one a bare name means where several have a resource of that name. Groups that are
+#: not listed follow in the order of their names; so do all custom ones.
+_ORDER: Final = {
+    group: position
+    for position, group in enumerate(
+        (
+            "",
+            "apiregistration.k8s.io",
+            "apps",
+            "events.k8s.io",
+            "authentication.k8s.io",
+            "authorization.k8s.io",
+            "autoscaling",
+            "batch",
+            "certificates.k8s.io",
+            "networking.k8s.io",
+            "policy",
+            "rbac.authorization.k8s.io",
+            "storage.k8s.io",
+            "admissionregistration.k8s.io",
+            "apiextensions.k8s.io",
+            "scheduling.k8s.io",
+            "coordination.k8s.io",
+            "node.k8s.io",
+            "discovery.k8s.io",
+            "resource.k8s.io",
+            "flowcontrol.apiserver.k8s.io",
+        )
+    )
+}
+
+
+def show_all(_resource: ResourceType, _subresource: Subresource) -> bool:
+    """Leave nothing out."""
+    return True
+
+
+class Discovery:
+    """The discovery documents of a scheme, each made when it is first asked for and kept until the scheme changes."""
+
+    def __init__(self, scheme: Scheme, *, server_address: str = "", shown: Shown = show_all) -> None:
+        self._scheme: Final = scheme
+        self._server_address: Final = server_address
+        self._shown: Final = shown
+        self._generation = -1
+        self._made: dict[tuple[str, str], Document] = {}
+
+    def document(self, path: str, accept: str = "") -> Document | None:
+        """The document for `/api`, `/apis` or a path one or two steps below; None if there is nothing there.
+
+        NotAcceptable if the client does not read JSON. Send it with `documents.respond`.
+        """
+        segments = tuple(path.strip("/").split("/"))
+        version = aggregated_version(accept)
+        generation = self._scheme.generation
+        if generation != self._generation:
+            self._generation, self._made = generation, {}
+        # below the roots there is only the plain form
+        key = ("/".join(segments), version if len(segments) == 1 else "")
+        made = self._made.get(key)
+        if made is None:
+            made = self._make(segments, version)
+            # what does not exist is not kept: there is no end to it
+            if made is not None:
+                self._made[key] = made
+        return made
+
+    def _make(self, segments: tuple[str, ...], aggregated: str) -> Document | None:
+        scheme, shown = self._scheme, self._shown
+        match segments:
+            case (("api" | "apis") as root,) if aggregated:
+                content_type = f"application/json;g={_AGGREGATED_GROUP};v={aggregated};as={_AGGREGATED_KIND}"
+                return documents.encode(aggregated_list(scheme, root, aggregated, shown=shown), content_type)
+            case ("api",):
+                return documents.encode(api_versions(scheme, self._server_address))
+            case ("apis",):
+                return documents.encode(group_list(scheme))
+            case ("apis", group) if group:
+                return _document(group_description(scheme, group))
+            case ("api", version):
+                return _document(resource_list(scheme, GroupVersion("", version), shown=shown))
+            case ("apis", group, version) if group:
+                return _document(resource_list(scheme, GroupVersion(group, version), shown=shown))
+        return None
+
+
+def aggregated_version(accept: str) -> str:
+    """Which aggregated form an Accept header asks for; empty if it asks for the plain one."""
+    if not accept:
+        return ""
+    for clause in negotiation.parse(accept):
+        if clause.media_type not in _MEDIA_TYPES or clause.quality <= 0:
+            continue
+        wanted, version = clause.parameters.get("as"), clause.parameters.get("v", "")
+        if wanted is None:
+            return ""
+        if (
+            wanted == _AGGREGATED_KIND
+            and clause.parameters.get("g") == _AGGREGATED_GROUP
+            and version in AGGREGATED_VERSIONS
+        ):
+            return version
+    raise errors.not_acceptable(_PRODUCED)
+
+
+def api_versions(scheme: Scheme, server_address: str = "") -> dict[str, Any]:
+    """The versions of the core group; `server_address` is what all clients should reach the server by."""
+    return {
+        "kind": "APIVersions",
+        "versions": list(scheme.groups().get("", ())),
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}],
+    }
+
+
+def group_list(scheme: Scheme) -> dict[str, Any]:
+    """All groups but the core group."""
+    listed = [_group(group, versions) for group, versions in _groups(scheme) if group]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
+
+
+def group_description(scheme: Scheme, group: str) -> dict[str, Any] | None:
+    """One group with its versions; None if there is no such group."""
+    versions = scheme.groups().get(group)
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, versions)} if versions else None
+
+
+def resource_list(scheme: Scheme, at: GroupVersion, *, shown: Shown = show_all) -> dict[str, Any] | None:
+    """The resources and subresources of a group and version; None if nothing is served there."""
+    types = scheme.in_group_version(at)
+    if not types:
+        return None
+    resources = [entry for one in types for entry in _entries(one, shown)]
+    # the core group's list has never said which version it is in
+    versioned = {"apiVersion": "v1"} if at.group else {}
+    return {"kind": "APIResourceList", **versioned, "groupVersion": str(at), "resources": resources}
+
+
+def aggregated_list(scheme: Scheme, root: str, version: str, *, shown: Shown = show_all) -> dict[str, Any]:
+    """All groups below `api` (the core group) or `apis` (all others) with everything in them."""
+    items = [
+        {
+            "metadata": {"name": group} if group else {},
+            "versions": [_discovered_version(scheme, GroupVersion(group, one), shown) for one in versions],
+        }
+        for group, versions in _groups(scheme)
+        if (root == "api") == (not group)
+    ]
+    api_version = f"{_AGGREGATED_GROUP}/{version}"
+    return {"kind": _AGGREGATED_KIND, "apiVersion": api_version, "metadata": {}, "items": items}
+
+
+def _document(content: dict[str, Any] | None) -> Document | None:
+    return None if content is None else documents.encode(content)
+
+
+def _groups(scheme: Scheme) -> list[tuple[str, tuple[str, ...]]]:
+    return sorted(scheme.groups().items(), key=lambda entry: (_ORDER.get(entry[0], len(_ORDER)), entry[0]))
+
+
+def _group(group: str, versions: tuple[str, ...]) -> dict[str, Any]:
+    listed = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": listed, "preferredVersion": listed[0]}
+
+
+def _entries(one: ResourceType, shown: Shown) -> list[dict[str, Any]]:
+    entry: dict[str, Any] = {
+        "name": one.plural,
+        "singularName": one.singular,
+        "namespaced": one.namespaced,
+        "kind": one.kind,
+        "verbs": list(one.verbs),
+        **_nicknames(one),
+    }
+    return [entry, *(_subresource_entry(one, part) for part in _parts(one, shown))]
+
+
+def _subresource_entry(one: ResourceType, part: Subresource) -> dict[str, Any]:
+    # kubectl drain evicts only where the group and version of the foreign kind are told
+    foreign = part.kind[:2] != one.group_version
+    return {
+        "name": f"{one.plural}/{part.name}",
+        "singularName": "",
+        "namespaced": one.namespaced,
+        **({"group": part.kind.group, "version": part.kind.version} if foreign else {}),
+        "kind": part.kind.kind,
+        "verbs": list(part.verbs),
+    }
+
+
+def _discovered_version(scheme: Scheme, at: GroupVersion, shown: Shown) -> dict[str, Any]:
+    resources = [_discovered(one, shown) for one in scheme.in_group_version(at)]
+    return {"version": at.version, "resources": resources, "freshness": "Current"}
+
+
+def _discovered(one: ResourceType, shown: Shown) -> dict[str, Any]:
+    subresources = [
+        {"subresource": part.name, "responseKind": _response_kind(part.kind), "verbs": list(part.verbs)}
+        for part in _parts(one, shown)
+    ]
+    return {
+        "resource": one.plural,
+        "responseKind": _response_kind(one.gvk),
+        "scope": "Namespaced" if one.namespaced else "Cluster",
+        "singularResource": one.singular,
+        "verbs": list(one.verbs),
+        **_nicknames(one),
+        **({"subresources": subresources} if subresources else {}),
+    }
+
+
+def _parts(one: ResourceType, shown: Shown) -> list[Subresource]:
+    return [part for part in one.subresources.values() if shown(one, part)]
+
+
+def _nicknames(one: ResourceType) -> dict[str, list[str]]:
+    named = {"shortNames": list(one.short_names), "categories": list(one.categories)}
+    return {name: listed for name, listed in named.items() if listed}
+
+
+def _response_kind(kind: GroupVersionKind) -> dict[str, str]:
+    return {"group": kind.group, "version": kind.version, "kind": kind.kind}
