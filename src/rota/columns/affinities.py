@@ -4,7 +4,7 @@ Counts come from the cluster's count columns and held terms; single pods are nev
 required terms and can be adjusted pod by pod, for what-if questions. `Preferences` adds up what all weighted terms say.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -40,10 +40,13 @@ def clause_of(term: AffinityTerm, catalog: Catalog) -> Clause:
     return Clause(term.namespaces | named, term.selector)
 
 
-def matching_terms(kind: TermKind, group: LabelGroup, cluster: Cluster) -> Iterator[HeldTerm]:
+def matching_terms(kind: TermKind, group: LabelGroup, cluster: Cluster) -> Sequence[HeldTerm]:
     """Give the terms of placed pods that speak of the pods of a group."""
+    terms = cluster.terms.of(kind)
+    if not terms:
+        return ()
     namespace_labels = cluster.catalog.namespace_labels(group.namespace)
-    return (held for held in cluster.terms.of(kind) if held.term.matches(group, namespace_labels))
+    return [held for held in terms if held.term.matches(group, namespace_labels)]
 
 
 class _Tables:

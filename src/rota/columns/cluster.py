@@ -20,7 +20,7 @@ from rota.columns.catalog import Catalog
 from rota.columns.counts import PodCounts
 from rota.columns.floats import FloatColumns
 from rota.columns.interned import InternedColumn
-from rota.columns.journal import Facet, Journal
+from rota.columns.journal import Journal
 from rota.columns.labels import LabelColumns
 from rota.columns.nodes import NodeInfo
 from rota.columns.occupancy import HostPorts, Images
@@ -218,7 +218,7 @@ class Cluster:
             (self.terms.add if sign > 0 else self.terms.remove)(shape, row)
         if shape.host_ports:
             (self.ports.add if sign > 0 else self.ports.remove)(shape.host_ports, row)
-        self.journal.note(row, Facet.PODS)
+        self.journal.note_pods(row)
 
     def _restore_order(self, pod: PodInfo, order: tuple[str, ...]) -> None:
         info = self.by_name[pod.node_name]
@@ -237,7 +237,7 @@ class Cluster:
         self.labels.set(row, info.labels)
         self.images.set(row, info.images)
         self.node_version += 1
-        self.journal.note(row, Facet.NODE)
+        self.journal.note_node(row)
 
     def _copy_floats(self) -> None:
         self._floats = FloatColumns(*self.allocatable.shape)

@@ -1,8 +1,8 @@
 """Float copies of what nodes offer and what their pods take, for formulas that divide.
 
-Dividing int64 columns is several times slower than dividing float64 ones, and for amounts below 2**53 / 100 the floor of
-the quotient is the same. `complete` says of a resource that every node has it and that all amounts are small enough, so
-that formulas need no special cases; where it does not hold, the exact columns are used.
+Dividing int64 columns is several times slower than dividing float64 ones, and for amounts below 2**53 / 100 the floor
+of the quotient is the same. `complete` says of a resource that every node has it and that all amounts are small enough,
+so that formulas need no special cases; where it does not hold, the exact columns are used.
 """
 
 import numpy as np

@@ -73,7 +73,8 @@ class InternedColumn(Generic[V]):
 
     def test(self, verdict: Callable[[V | None], bool], rows: Rows) -> BoolArray:
         """Ask about each different value once (and about none), and give the answers by row."""
-        return np.asarray(self.table(verdict, np.bool_)[self.column[rows]], dtype=np.bool_)
+        answers: BoolArray = self.table(verdict, np.bool_)[self.column[rows]]
+        return answers
 
     def table(self, answer: Callable[[V | None], object], dtype: type[np.generic]) -> np.ndarray:
         """Give the answers by number; the last entry, which -1 selects, is that for no value."""

@@ -61,9 +61,16 @@ class Journal:
         """The number of the next entry."""
         return self._first + len(self._entries)
 
-    def note(self, row: int, facet: Facet) -> None:
-        """Write down that a row changed."""
-        self._entries.append(row << 2 | facet)
+    def note_pods(self, row: int) -> None:
+        """Write down that the pods of a row changed."""
+        self._note(row << 2 | _PODS)
+
+    def note_node(self, row: int) -> None:
+        """Write down that the node of a row changed."""
+        self._note(row << 2 | _NODE)
+
+    def _note(self, entry: int) -> None:
+        self._entries.append(entry)
         if len(self._entries) > 2 * KEPT:
             del self._entries[:KEPT]
             self._first += KEPT

@@ -219,7 +219,10 @@ class HardSpread:
 
     def refresh(self, rows: Iterable[int]) -> bool:
         """Take over what changed on some rows; whether any verdict may have changed."""
-        return any([each.refresh(rows) for each in self._domains])
+        changed = False
+        for each in self._domains:
+            changed = each.refresh(rows) or changed
+        return changed
 
     def shift(self, pod: PodInfo, other: PodInfo, node: NodeInfo, by: int) -> None:
         """Count another pod in or out. As upstream, pods on their way out count here, unlike at first."""

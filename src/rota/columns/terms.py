@@ -4,7 +4,7 @@ A new pod must be checked against the terms of all others. Terms are interned, s
 templates; each is matched against the new pod once, and its holders are counted by row.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -62,9 +62,9 @@ class HeldTerms:
         #: Counts the changes.
         self.version = 0
 
-    def of(self, kind: TermKind) -> Iterator[HeldTerm]:
+    def of(self, kind: TermKind) -> Collection[HeldTerm]:
         """Give the terms of one kind."""
-        return iter(self._held[kind].values())
+        return self._held[kind].values()
 
     def add(self, shape: PodShape, row: int) -> None:
         """Count one pod in."""

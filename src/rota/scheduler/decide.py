@@ -17,7 +17,11 @@ from rota.scheduler.framework.status import SUCCESS, Code, Status, unschedulable
 
 #: How many numbers all kept evaluations may hold together: about 128 MiB.
 KEPT_CELLS = 1 << 24
+#: About so many columns make up an evaluation.
 _COLUMNS = 12
+#: How many evaluations are kept on trial.
+NEWCOMERS = 8
+_SHAPES = 4096
 
 NO_NODES = statuses.unresolvable("no nodes available to schedule pods")
 
@@ -50,7 +54,7 @@ class Decider:
     def __init__(self, framework: Framework, cluster: Cluster) -> None:
         self.framework = framework
         self.cluster = cluster
-        self._kept: OrderedDict[Hashable, Evaluation] = OrderedDict()
+        self._kept = KeptEvaluations()
         self._by_shape: dict[tuple[PodShape, str], Evaluation] = {}
 
     def evaluate(self, pod: PodInfo, *, nominations: Nominations | None = None) -> Evaluation:
@@ -59,7 +63,7 @@ class Decider:
             return Evaluation(self.framework, pod, self.cluster, nominations=nominations)
         known = self._by_shape.get((pod.shape, pod.node_name))
         if known is None:
-            known = self._find(pod)
+            return self._find(pod)
         known.refresh(pod)
         return known
 
@@ -108,11 +112,51 @@ class Decider:
             return Evaluation(self.framework, pod, self.cluster)
         found = self._kept.get(signature)
         if found is None:
-            found = self._kept[signature] = Evaluation(self.framework, pod, self.cluster)
-            if len(self._kept) > max(8, KEPT_CELLS // (_COLUMNS * max(self.cluster.size, 1))):
-                self._kept.popitem(last=False)
-                self._by_shape.clear()
-        else:
-            self._kept.move_to_end(signature)
+            found = Evaluation(self.framework, pod, self.cluster)
+            self._kept.put(signature, found, limit=KEPT_CELLS // (_COLUMNS * max(self.cluster.size, 1)))
+            return found
+        found.refresh(pod)
+        if len(self._by_shape) >= _SHAPES:
+            self._by_shape.clear()
         self._by_shape[pod.shape, pod.node_name] = found
         return found
+
+
+class KeptEvaluations:
+    """Evaluations by signature. One that was asked for twice stays long, others make room for the next few.
+
+    Where every pod differs, keeping all of them would only push useful ones out, and spread the work over cold memory.
+    """
+
+    __slots__ = ("_new", "_often", "_seen")
+
+    def __init__(self) -> None:
+        self._new: OrderedDict[Hashable, Evaluation] = OrderedDict()
+        self._often: OrderedDict[Hashable, Evaluation] = OrderedDict()
+        #: Hashes of signatures that were dropped before they were asked for again.
+        self._seen: OrderedDict[int, None] = OrderedDict()
+
+    def get(self, signature: Hashable) -> Evaluation | None:
+        """Give the evaluation for a signature, and take note that it is in use."""
+        found = self._often.get(signature)
+        if found is not None:
+            self._often.move_to_end(signature)
+            return found
+        found = self._new.pop(signature, None)
+        if found is not None:
+            self._often[signature] = found
+        return found
+
+    def put(self, signature: Hashable, evaluation: Evaluation, *, limit: int) -> None:
+        """Keep an evaluation; what was used least lately goes, should there be more than the limit."""
+        if hash(signature) in self._seen:
+            self._often[signature] = evaluation
+            if len(self._often) > max(limit, NEWCOMERS):
+                self._often.popitem(last=False)
+            return
+        self._new[signature] = evaluation
+        if len(self._new) > NEWCOMERS:
+            dropped, _ = self._new.popitem(last=False)
+            self._seen[hash(dropped)] = None
+            if len(self._seen) > _SHAPES:
+                self._seen.popitem(last=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rota.columns.arrays import BoolArray, IntArray
+from rota.columns.arrays import BoolArray, IndexArray, IntArray
 from rota.columns.cluster import Cluster
 from rota.columns.journal import Changes
 from rota.columns.pods import PodInfo
@@ -24,6 +24,9 @@ from rota.scheduler.framework.status import SUCCESS, Code, Status
 #: What nodes outside of a PreFilter result are told.
 NOT_ELIGIBLE = Status(Code.UNRESOLVABLE, (), "PreFilter")
 INFEASIBLE = -1
+
+#: Rows whose feasibility changed: a list if they are few.
+Flipped = Sequence[int] | IndexArray
 
 #: Pods that are to come to a node, by the node's name.
 Nominations = Mapping[str, Sequence[PodInfo]]
@@ -171,7 +174,6 @@ class Evaluation:
                 part = FilterPart(forms, self._pre.sieves.get(forms.name))
                 part.judge_all(self.state, self.pod, self.cluster, feasible)
                 self._filters.append(part)
-                feasible &= part.codes == 0
         if self._nominated is not None:
             self._nominated.refuse(self.state, self.cluster, feasible)
         self.feasible = feasible
@@ -180,18 +182,21 @@ class Evaluation:
     def _score(self) -> None:
         self._scorers = []
         self._pod_scorers: list[ScorePart] = []
-        self._scored = bool(self.feasible.any())
+        number = int(np.count_nonzero(self.feasible))
+        self._scored = number > 0
         if not self._scored:
             self.totals = np.full(len(self.feasible), INFEASIBLE, dtype=np.int64)
             return
         self.state.skip_score.clear()
         for plugin in self.framework.at(ExtensionPoint.PRE_SCORE):
             self._pre_score(plugin)
+        # Picking rows out of columns costs about as much as one operation on them; with half of them it pays.
+        rows = np.flatnonzero(self.feasible) if number < len(self.feasible) // 2 else None
         for forms in self.framework.scorers:
             if forms.name not in self.state.skip_score:
                 self._asking = forms.name
                 part = ScorePart(forms)
-                part.rate_all(self.state, self.pod, self.cluster, self.feasible)
+                part.rate_all(self.state, self.pod, self.cluster, self.feasible, rows)
                 self._scorers.append(part)
         self._pod_scorers = [part for part in self._scorers if part.forms.watches_pods]
         self._add_up()
@@ -205,9 +210,12 @@ class Evaluation:
             raise PluginFailure(as_error(answer.by(plugin.name)))
 
     def _add_up(self) -> None:
-        sums = np.zeros(len(self.feasible), dtype=np.int64)
-        for part in self._scorers:
-            sums += part.weighted
+        if self._scorers:
+            sums = self._scorers[0].weighted.copy()
+            for part in self._scorers[1:]:
+                sums += part.weighted
+        else:
+            sums = np.zeros(len(self.feasible), dtype=np.int64)
         self._sums = sums
         self.totals = np.where(self.feasible, sums, INFEASIBLE)
 
@@ -248,7 +256,7 @@ class Evaluation:
         except Exception as error:  # noqa: BLE001 - plugins are other people's code
             self._fail(statuses.fault(error, plugin=self._asking))
 
-    def _refilter(self, changes: Changes) -> Sequence[int] | None:
+    def _refilter(self, changes: Changes) -> Flipped | None:
         """Filter again what must be; gives the rows whose feasibility changed, or None if all must start over."""
         state, pod, cluster = self.state, self.pod, self.cluster
         everything = False
@@ -262,7 +270,7 @@ class Evaluation:
                 return None
             for part in self._filters:
                 if part.forms.plugin is plugin:
-                    part.judge_all(state, pod, cluster, self._eligible)
+                    part.judge_all(state, pod, cluster, self._eligible.copy())
         for part in self._filters if changes.node else self._pod_filters:
             rows = changes.watched(part.forms.watches)
             if rows:
@@ -283,7 +291,7 @@ class Evaluation:
             and result.candidates is None
         )
 
-    def _combine(self) -> Sequence[int]:
+    def _combine(self) -> Flipped:
         feasible = self._eligible.copy()
         for part in self._filters:
             if part.forms.filter_nodes is None:
@@ -291,11 +299,11 @@ class Evaluation:
                 for row in np.flatnonzero(feasible & (part.codes == UNKNOWN)).tolist():
                     part.judge(self.state, self.pod, self.cluster, row)
             feasible &= part.codes == 0
-        flipped: list[int] = np.flatnonzero(feasible != self.feasible).tolist()
+        flipped = np.flatnonzero(feasible != self.feasible)
         self.feasible = feasible
-        return flipped
+        return flipped if len(flipped) > FEW_ROWS else flipped.tolist()
 
-    def _combine_rows(self, rows: Sequence[int]) -> Sequence[int]:
+    def _combine_rows(self, rows: Sequence[int]) -> Flipped:
         flipped = []
         for row in rows:
             will_do = bool(self._eligible[row])
@@ -313,15 +321,16 @@ class Evaluation:
                 flipped.append(row)
         return flipped
 
-    def _rescore(self, changes: Changes, flipped: Sequence[int]) -> None:
-        if not self._scored or (flipped and not self.feasible.any()):
+    def _rescore(self, changes: Changes, flipped: Flipped) -> None:
+        any_flipped = len(flipped) > 0
+        if not self._scored or (any_flipped and not self.feasible.any()):
             self._score()
             return
         state, pod, cluster = self.state, self.pod, self.cluster
         again = False
         for plugin in self.framework.reusing_score:
             self._asking = plugin.name
-            reuse = plugin.reuse_score(state, pod, cluster, changes, feasible_changed=bool(flipped))
+            reuse = plugin.reuse_score(state, pod, cluster, changes, feasible_changed=any_flipped)
             if reuse is Reuse.ROWS:
                 continue
             again = True
@@ -334,7 +343,7 @@ class Evaluation:
                 return
             for part in self._scorers:
                 if part.forms.plugin is plugin:
-                    part.rate_all(state, pod, cluster, self.feasible)
+                    part.rate_all(state, pod, cluster, self.feasible, None)
         again |= self._rescore_rows(changes, flipped)
         if again:
             self._add_up()
@@ -344,19 +353,24 @@ class Evaluation:
             for row in flipped:
                 self.totals[row] = self._sums[row] if self.feasible[row] else INFEASIBLE
 
-    def _rescore_rows(self, changes: Changes, flipped: Sequence[int]) -> bool:
+    def _rescore_rows(self, changes: Changes, flipped: Flipped) -> bool:
         """Rate changed rows and bring their sums up to date; whether some part had to renormalise all rows."""
         state, pod, cluster, feasible = self.state, self.pod, self.cluster, self.feasible
-        renormalised = False
-        for part in self._scorers if changes.node or flipped else self._pod_scorers:
+        renormalised, any_flipped = False, len(flipped) > 0
+        for part in self._scorers if changes.node or any_flipped else self._pod_scorers:
             self._asking = part.forms.name
-            rows = [row for row in changes.watched(part.forms.watches) if feasible[row]]
-            if len(rows) != len(changes.watched(part.forms.watches)):
-                part.forget([row for row in changes.watched(part.forms.watches) if not feasible[row]])
-            if flipped:
-                rows += [row for row in part.outdated(flipped) if feasible[row] and row not in rows]
+            rows = []
+            for row in changes.watched(part.forms.watches):
+                if feasible[row]:
+                    rows.append(row)
+                    part.rated[row] = True
+                else:
+                    part.rated[row] = False
+            if any_flipped:
+                rows += part.unrated(flipped, feasible)
             moved = part.rate_some(state, pod, cluster, rows) if rows else rows
-            if part.normalizes and (moved or flipped) and part.bounds_moved(state, pod, feasible):
+            suspect = part.normalizes and (moved or any_flipped)
+            if len(moved) > FEW_ROWS or (suspect and part.bounds_moved(state, pod, feasible)):
                 part.normalize_all(state, pod, cluster, feasible)
                 renormalised = True
             elif moved:

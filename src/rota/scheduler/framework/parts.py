@@ -59,7 +59,7 @@ class Forms:
         self.watches: Facet = getattr(plugin, "watches", Facet.BOTH)
         self.watches_pods = bool(self.watches & Facet.PODS)
         self.filter: Callable[..., Status] | None = getattr(plugin, "filter", None)
-        self.filter_nodes: Callable[..., CodeArray] | None = getattr(plugin, "filter_nodes", None)
+        self.filter_nodes: Callable[..., CodeArray | None] | None = getattr(plugin, "filter_nodes", None)
         self.explain: Callable[..., Status] | None = getattr(plugin, "explain", None)
         self.score: Callable[..., int] | None = getattr(plugin, "score", None)
         self.score_nodes: Callable[..., IntArray] | None = getattr(plugin, "score_nodes", None)
@@ -81,25 +81,35 @@ class FilterPart:
         self._given: list[Status] = []
 
     def judge_all(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> None:
-        """Judge every row; a plugin without a vector form is asked only about rows that are still feasible."""
+        """Judge every row and take refused ones out of `feasible`.
+
+        A plugin without a vector form is asked only about rows that are still feasible.
+        """
         judge = self.forms.filter_nodes
         if judge is not None:
-            self.codes = np.asarray(judge(state, pod, cluster, cluster.rows), dtype=np.int64)
+            codes = judge(state, pod, cluster, cluster.rows)
+            if codes is None:
+                self.codes = np.zeros(cluster.size, dtype=np.int64)
+            else:
+                self.codes = np.asarray(codes, dtype=np.int64)
+                feasible &= self.codes == 0
             return
         self.codes = np.full(cluster.size, UNKNOWN, dtype=np.int64)
         if self._sieve is not None:
             candidates, refusal = self._sieve
             self.codes[~candidates] = self._number(refusal)
-            feasible = feasible & candidates
+            feasible &= candidates
         for row in np.flatnonzero(feasible).tolist():
-            self.judge(state, pod, cluster, row)
+            if self.judge(state, pod, cluster, row):
+                feasible[row] = False
 
     def judge_some(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Sequence[int]) -> None:
         """Judge some rows again."""
         judge = self.forms.filter_nodes
         if judge is not None and (self.forms.filter is None or len(rows) > FEW_ROWS):
             index: IndexArray = np.asarray(rows, dtype=np.intp)
-            self.codes[index] = judge(state, pod, cluster, index)
+            codes = judge(state, pod, cluster, index)
+            self.codes[index] = 0 if codes is None else codes
         else:
             for row in rows:
                 self.judge(state, pod, cluster, row)
@@ -141,7 +151,7 @@ class FilterPart:
 class ScorePart:
     """One scorer's ratings of all rows."""
 
-    __slots__ = ("_outdated", "bounds", "forms", "normalizes", "raw", "weighted")
+    __slots__ = ("bounds", "forms", "normalizes", "rated", "raw", "weighted")
 
     def __init__(self, forms: Forms) -> None:
         self.forms = forms
@@ -151,21 +161,26 @@ class ScorePart:
         self.raw: IntArray = np.zeros(0, dtype=np.int64)
         self.weighted: IntArray = np.zeros(0, dtype=np.int64)
         self.bounds: Any = None
-        #: Infeasible rows that must be rated when they become feasible.
-        self._outdated: set[int] = set()
+        #: Shape (N,): rows whose raw score is up to date; all feasible ones are.
+        self.rated: BoolArray = np.zeros(0, dtype=np.bool_)
 
-    def rate_all(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> None:
-        """Rate every row, or the feasible ones if the plugin has no vector form; then normalise."""
+    def rate_all(
+        self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray, rows: IndexArray | None
+    ) -> None:
+        """Rate every row, or just `rows` (the feasible ones, if they are few); then normalise."""
         rate = self.forms.score_nodes
-        if rate is not None:
-            self._outdated.clear()
+        if rate is not None and rows is None:
+            self.rated = np.ones(cluster.size, dtype=np.bool_)
             self.raw = np.array(rate(state, pod, cluster, cluster.rows), dtype=np.int64)
         else:
-            assert self.forms.score is not None
-            self._outdated = set(np.flatnonzero(~feasible).tolist())
+            self.rated = feasible.copy()
             self.raw = np.zeros(cluster.size, dtype=np.int64)
-            for row in np.flatnonzero(feasible).tolist():
-                self.raw[row] = self.forms.score(state, pod, cluster.nodes[row])
+            if rate is not None:
+                self.raw[rows] = rate(state, pod, cluster, rows)
+            else:
+                assert self.forms.score is not None
+                for row in np.flatnonzero(feasible).tolist():
+                    self.raw[row] = self.forms.score(state, pod, cluster.nodes[row])
         self.normalize_all(state, pod, cluster, feasible)
 
     def rate_some(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Sequence[int]) -> list[int]:
@@ -187,16 +202,15 @@ class ScorePart:
                 changed.append(row)
         return changed
 
-    def forget(self, rows: Sequence[int]) -> None:
-        """Remember that infeasible rows changed and were not rated again."""
-        self._outdated.update(rows)
-
-    def outdated(self, rows: Sequence[int]) -> list[int]:
-        """Give those of the rows, feasible again, that must be rated."""
-        if not self._outdated:
-            return []
-        found = [row for row in rows if row in self._outdated]
-        self._outdated.difference_update(found)
+    def unrated(self, rows: Sequence[int] | IndexArray, feasible: BoolArray) -> list[int]:
+        """Give those of the rows that have become feasible and must be rated; takes them for rated from now on."""
+        if len(rows) > FEW_ROWS:
+            index: IndexArray = np.asarray(rows, dtype=np.intp)
+            found: list[int] = index[feasible[index] & ~self.rated[index]].tolist()
+        else:
+            found = [row for row in rows if feasible[row] and not self.rated[row]]
+        if found:
+            self.rated[found] = True
         return found
 
     def normalize_all(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> None:
@@ -207,10 +221,12 @@ class ScorePart:
             final = self.forms.normalize(state, pod, self.raw, self.bounds)
         elif self.forms.named is not None:
             final = self._named(state, pod, cluster, feasible)
-        if len(final) and (final.min() < MIN_SCORE or final.max() > MAX_SCORE):
-            for score in final[feasible].tolist():
-                self._check(score)
-        self.weighted = final * self.forms.weight
+        # Seen as unsigned, negative numbers are too large as well.
+        if len(final) and final.view(np.uint64).max() > MAX_SCORE:
+            relevant = final[feasible]
+            self._check(int(relevant.min(initial=MIN_SCORE)))
+            self._check(int(relevant.max(initial=MIN_SCORE)))
+        self.weighted = final * self.forms.weight if self.forms.weight != 1 else final.copy()
 
     def bounds_moved(self, state: CycleState, pod: PodInfo, feasible: BoolArray) -> bool:
         """Whether all scores must be normalised again, because what they are measured by has changed."""

@@ -134,8 +134,11 @@ class Filters(Protocol):
 class FiltersAll(Protocol):
     """Filter, vector form."""
 
-    def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray:
-        """Give one code per selected row: 0 where the pod may go, else any number that `explain` understands."""
+    def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray | None:
+        """Give one code per selected row: 0 where the pod may go, else a positive number that `explain` understands.
+
+        None says that the pod may go to all of them.
+        """
 
     def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
         """Turn a code other than 0 into the status it stands for."""

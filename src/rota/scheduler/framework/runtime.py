@@ -103,13 +103,17 @@ class Framework:
         narrowing: list[str] = []
         sieves: dict[str, tuple[BoolArray, Status]] = {}
         for plugin in self.at(ExtensionPoint.PRE_FILTER):
-            result = _guarded_pre_filter(plugin, state, pod, cluster)
-            answer = result.status
-            if answer.skipped:
+            try:
+                result: PreFilterResult = plugin.pre_filter(state, pod, cluster)
+            except Exception as error:  # noqa: BLE001 - plugins are other people's code
+                return PreFiltered(statuses.fault(error, plugin=plugin.name))
+            code = result.status.code
+            if code is Code.SKIP:
                 state.skip_filter.add(plugin.name)
                 continue
-            if not answer.ok:
-                if answer.code is not Code.UNSCHEDULABLE:
+            if code is not Code.SUCCESS:
+                answer = result.status.by(plugin.name)
+                if code is not Code.UNSCHEDULABLE:
                     return PreFiltered(answer if answer.rejected else as_error(answer))
                 refusal = answer
                 continue
@@ -171,16 +175,6 @@ def guarded(name: str, call: Callable[..., Status], *args: Any) -> Status:
 def as_error(answer: Status) -> Status:
     """Turn an answer that has no business at a point into an Error."""
     return answer if answer.code is Code.ERROR else Status(Code.ERROR, answer.reasons, answer.plugin)
-
-
-def _guarded_pre_filter(plugin: Any, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
-    try:
-        result: PreFilterResult = plugin.pre_filter(state, pod, cluster)
-    except Exception as error:  # noqa: BLE001 - plugins are other people's code
-        return PreFilterResult(statuses.fault(error, plugin=plugin.name))
-    if result.status.ok or result.status.skipped:
-        return result
-    return PreFilterResult(result.status.by(plugin.name))
 
 
 def _nobody_satisfies(plugins: Iterable[str]) -> Status:

@@ -11,7 +11,7 @@ import numpy as np
 
 from rota.columns import affinities
 from rota.columns.affinities import AffinityCounts, Preferences
-from rota.columns.arrays import BoolArray, CodeArray, IntArray, Rows
+from rota.columns.arrays import BoolArray, CodeArray, FloatArray, IntArray, Rows
 from rota.columns.cluster import Cluster
 from rota.columns.journal import Changes, Facet
 from rota.columns.nodes import NodeInfo
@@ -114,7 +114,8 @@ class InterPodAffinity:
         lowest, highest = bounds
         if highest == lowest:
             return np.zeros(len(scores), dtype=np.int64)
-        return (MAX_SCORE * ((scores - lowest) / float(highest - lowest))).astype(np.int64)
+        shares: FloatArray = (scores - lowest) / float(highest - lowest)
+        return (MAX_SCORE * shares).astype(np.int64)
 
     def reuse_score(
         self, state: CycleState, pod: PodInfo, cluster: Cluster, changes: Changes, *, feasible_changed: bool

@@ -68,7 +68,11 @@ class NodeResourcesBalancedAllocation:
                 [pod.shape.requests.get(name, 0) for name in self._resources],
                 [floats.whole[index, rows] for index in indices],
             )
-            return np.asarray(HALF + (HALF + after - before) // 2)
+            after -= before
+            after += HALF
+            after >>= 1
+            after += HALF
+            return after
         return self._score_irregular(pod, cluster, rows)
 
     def _score_irregular(self, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:

@@ -40,12 +40,12 @@ class NodeUnschedulable:
             return SUCCESS
         return REFUSED
 
-    def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray:
+    def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray | None:
         """Give 1 for cordoned nodes."""
-        refused = cluster.unschedulable[rows]
-        if taints.tolerated(pod.shape.tolerations, CORDON):
-            refused = np.zeros_like(refused)
-        return refused.astype(np.int64)
+        cordoned = cluster.unschedulable[rows]
+        if not cordoned.any() or taints.tolerated(pod.shape.tolerations, CORDON):
+            return None
+        return cordoned.astype(np.int64)
 
     def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
         """There is one reason."""

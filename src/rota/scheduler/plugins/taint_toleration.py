@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rota.columns import taints
-from rota.columns.arrays import BoolArray, CodeArray, IntArray, Rows
+from rota.columns.arrays import BoolArray, CodeArray, IntArray, Rows, count
 from rota.columns.cluster import Cluster
 from rota.columns.journal import Facet
 from rota.columns.nodes import NodeInfo
@@ -41,11 +41,11 @@ class TaintToleration:
         """Refuse a node with a forbidding taint that the pod does not tolerate."""
         return REFUSED if taints.repelled(pod.shape.tolerations, node.taints) else SUCCESS
 
-    def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray:
+    def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray | None:
         """Give 1 where a forbidding taint is not tolerated."""
         tolerations = pod.shape.tolerations
         table = cluster.taints.table(lambda held: taints.repelled(tolerations, held or ()), np.int64)
-        return np.asarray(table[cluster.taints.column[rows]])
+        return np.asarray(table[cluster.taints.column[rows]]) if table.any() else None
 
     def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
         """There is one reason."""
@@ -64,7 +64,7 @@ class TaintToleration:
         """Count the taints that advise against each node."""
         tolerations = state.read(self.name, tuple)
         table = cluster.taints.table(lambda held: taints.disliked(tolerations, held or ()), np.int64)
-        return np.asarray(table[cluster.taints.column[rows]])
+        return np.asarray(table[cluster.taints.column[rows]]) if table.any() else np.zeros(count(rows), dtype=np.int64)
 
     def bounds(self, state: CycleState, pod: PodInfo, scores: IntArray) -> int:
         """Give the highest count."""
