@@ -24,11 +24,10 @@ def test_a_url_says_where_the_store_is(url: str, expected: Address) -> None:
     assert address.parse(url) == expected
 
 
-def test_tls_files_are_read(tmp_path: Path) -> None:
-    for name in ("ca", "cert", "key"):
-        (tmp_path / name).write_bytes(name.encode())
-    url = f"etcds://db/x?ca={tmp_path}/ca&cert={tmp_path}/cert&key={tmp_path}/key"
-    assert address.parse(url).tls == Tls(ca=b"ca", cert=b"cert", key=b"key")
+def test_files_that_are_no_certificates_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "ca").write_text("not a certificate")
+    with pytest.raises(errors.BadAddress, match="PEM"):
+        address.parse(f"etcds://db?ca={tmp_path}/ca")
 
 
 @pytest.mark.parametrize(

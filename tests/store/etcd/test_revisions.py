@@ -105,14 +105,15 @@ async def test_five_hundred_watches_are_a_few_for_etcd(server: EtcdServer, watch
 
         async def follow(number: int) -> int:
             async with store.watch("/a/", after=start + number % 5) as watch:
-                return len(await gather_to(watch, start + 51))
+                events = await gather_events(watch, lambda events: bool(events) and events[-1].key == "/a/last")
+                return len(events)
 
         following = [asyncio.create_task(follow(number)) for number in range(500)]
-        counts = [await asyncio.to_thread(watches) for _ in range(50)]
-        # The mark that was written to find the end of history took a revision of its own.
-        assert revision_of(await store.create("/a/last", b"")) == start + 52
+        counts = [await asyncio.to_thread(watches) for _ in range(30)]
+        await store.create("/a/last", b"")
         assert await asyncio.gather(*following) == [51 - number % 5 for number in range(500)]
-    assert max(counts) <= 2
+    # The feed, the one that reads history for all, and the one before it, which etcd may not have forgotten yet.
+    assert max(counts) <= 3
 
 
 async def test_the_base_of_a_restore_holds_for_everything_afterwards(server: EtcdServer) -> None:

@@ -6,6 +6,12 @@ one etcd watch, `past` reads history behind it, `loading` restores, `store` puts
 from `etcd.proto` by `make proto`.
 """
 
-from rota.store.backends.etcd.store import open_store
+import os
+
+# gRPC's core writes lines of its own to standard error, beside the one that we have for the user. It looks at this when
+# it is imported.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+from rota.store.backends.etcd.store import open_store  # see above
 
 __all__ = ["open_store"]

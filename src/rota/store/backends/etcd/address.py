@@ -4,6 +4,7 @@
 the certificate that this client shows. The path is the prefix that our keys get, `/rota/` by default.
 """
 
+import ssl
 import urllib.parse
 from pathlib import Path
 
@@ -94,7 +95,10 @@ def _tls(url: str, query: str) -> Tls:
         raise _bad(url, f"it has no option {', '.join(sorted(unknown))}")
     if ("cert" in options) != ("key" in options):
         raise _bad(url, "cert and key go together")
-    return Tls(**{name: _content(name, values[-1]) for name, values in options.items()})
+    files = {name: values[-1] for name, values in options.items()}
+    tls = Tls(**{name: _content(name, path) for name, path in files.items()})
+    _check(files)
+    return tls
 
 
 def _content(option: str, path: str) -> bytes:
@@ -103,4 +107,19 @@ def _content(option: str, path: str) -> bytes:
     except OSError as problem:
         raise errors.BadAddress(
             f"cannot read {path!r}: {problem.strerror}", f"give {option}= a file that this user may read"
+        ) from None
+
+
+def _check(files: dict[str, str]) -> None:
+    """Refuse files that gRPC would not understand, and not explain."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if "ca" in files:
+            context.load_verify_locations(files["ca"])
+        if "cert" in files:
+            context.load_cert_chain(files["cert"], files["key"])
+    except ssl.SSLError as problem:
+        raise errors.BadAddress(
+            f"the files for TLS cannot be used ({problem.reason or problem})",
+            "ca and cert name certificates in PEM format, and key the private key of cert",
         ) from None

@@ -30,7 +30,6 @@ CALL_S = 10.0
 #: How long the first contact with a member may take: who opens a store waits for the answer.
 FIRST_CONTACT_S = 3.0
 
-
 _OPTIONS = (
     # A list may be long; how much is asked for at once is decided where it is asked.
     ("grpc.max_receive_message_length", -1),
@@ -124,11 +123,14 @@ class Connection:
         headers, number = self._headers or await self._log_in(), self._current
         call = self._member().callable(method)(metadata=headers, timeout=timeout)
 
-        async def read() -> Response:
+        async def outcome(step: Awaitable[Any]) -> Any:
             try:
-                answer = await call.read()
+                return await step
             except (grpc.aio.AioRpcError, asyncio.CancelledError) as problem:
                 raise self._error(problem, method, call, number) from None
+
+        async def read() -> Response:
+            answer = await outcome(call.read())
             if answer is grpc.aio.EOF:
                 raise errors.Unavailable(f"{self.address} ended a stream", "check that it runs")
             assert isinstance(answer, method.response)
@@ -136,8 +138,7 @@ class Connection:
 
         try:
             if not call.done():  # else the first read says why
-                with contextlib.suppress(grpc.aio.AioRpcError):
-                    await call.write(request)
+                await outcome(call.write(request))
             yield read
         finally:
             call.cancel()

@@ -70,6 +70,9 @@ _REMEDIES: dict[type[errors.StoreError], str] = {
     errors.Corrupt: "restore etcd from a snapshot",
 }
 
+#: Words of gRPC's about a connection that failed because of TLS.
+_TLS = ("andshake", "CERTIFICATE", "TSI_")
+
 _TOO_LARGE = ("etcdserver: request is too large", "received message larger than max")
 _TOO_MANY = "etcdserver: too many operations in txn request"
 
@@ -94,12 +97,12 @@ def translate(code: grpc.StatusCode, text: str, *, where: str, writes: bool) -> 
 
 def _away(text: str, where: str, writes: bool) -> errors.Unavailable:
     uncertain = writes and not any(phrase in text for phrase in _NOT_CARRIED_OUT)
-    if "andshake" in text or "CERTIFICATE" in text:
+    if any(word in text for word in _TLS):
         remedy = "check the URL's ca, cert and key, and that the server speaks TLS"
     elif uncertain:
         remedy = "read before writing again: the write may have happened"
     else:
         remedy = "check that it runs, and the URL (etcds:// if it speaks TLS)"
     # gRPC puts layers of its own before the cause: "failed to connect to ...: UNKNOWN: ...: Connection refused".
-    cause = text.rpartition(": ")[2].rstrip("]")
+    cause = text.removesuffix(": OK").rpartition(": ")[2].rstrip("]")
     return errors.Unavailable(f"{where} does not answer ({cause})", remedy, uncertain=uncertain)

@@ -197,6 +197,12 @@ class EtcdStore(contract.Verbs):
             answer = await self._etcd.call(methods.TXN, transactions.request(transaction, self._space))
         except faults.LeaseGone:
             raise errors.LeaseNotFound(await self._gone(transactions.leases(transaction))) from None
+        except errors.NoSpace as problem:
+            # The write with which etcd finds out that it is full may be carried out all the same (quotaApplierV3).
+            answer = await self._etcd.call(methods.READ_TXN, transactions.look(transaction, self._space))
+            if transactions.may_stand(transaction, answer):
+                raise errors.Unavailable(problem.message, "read before writing again", uncertain=True) from None
+            raise
         return transactions.outcome(transaction, answer, self._space)
 
     async def compact(self, revision: int) -> None:

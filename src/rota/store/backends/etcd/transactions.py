@@ -45,9 +45,26 @@ def outcome(transaction: Transaction, answer: pb.TxnResponse, keyspace: Keyspace
     )
 
 
+def look(transaction: Transaction, keyspace: Keyspace) -> pb.TxnRequest:
+    """Reads the keys that a transaction puts."""
+    return pb.TxnRequest(
+        success=[pb.RequestOp(request_range=pb.RangeRequest(key=keyspace.key(put.key))) for put in _puts(transaction)]
+    )
+
+
+def may_stand(transaction: Transaction, answer: pb.TxnResponse) -> bool:
+    """Whether what `look` found could be this transaction's work: what it puts, all of one revision."""
+    found = [response.response_range.kvs for response in answer.responses]
+    return (
+        bool(found)
+        and all(kvs and kvs[0].value == put.value for kvs, put in zip(found, _puts(transaction), strict=True))
+        and len({kvs[0].mod_revision for kvs in found}) == 1
+    )
+
+
 def leases(transaction: Transaction) -> list[int]:
     """The leases that its writes name."""
-    return list(dict.fromkeys(write.lease for write in transaction.writes if isinstance(write, Put) and write.lease))
+    return list(dict.fromkeys(put.lease for put in _puts(transaction) if put.lease))
 
 
 def note_is(keyspace: Keyspace, name: str, value: bytes) -> pb.Compare:
@@ -58,6 +75,10 @@ def note_is(keyspace: Keyspace, name: str, value: bytes) -> pb.Compare:
 def put_note(keyspace: Keyspace, name: str, value: bytes) -> pb.RequestOp:
     """Write a note."""
     return pb.RequestOp(request_put=pb.PutRequest(key=keyspace.note(name), value=value))
+
+
+def _puts(transaction: Transaction) -> list[Put]:
+    return [write for write in transaction.writes if isinstance(write, Put)]
 
 
 def _guarded_keys(guards: Iterable[Guard]) -> list[str]:
