@@ -15,8 +15,10 @@ import msgspec
 
 T = TypeVar("T")
 
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 #: A quantity as it stands in JSON.
-Amount = str | int | float
+Amount = str | Int64 | float
 Amounts = dict[str, Amount]
 Labels = dict[str, str]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
@@ -96,7 +98,7 @@ class NodeSelector(View, frozen=True):
 class PreferredSchedulingTerm(View, frozen=True):
     """A term and what it is worth."""
 
-    weight: int
+    weight: Int32
     preference: NodeSelectorTerm
 
 
@@ -121,7 +123,7 @@ class PodAffinityTerm(View, frozen=True):
 class WeightedPodAffinityTerm(View, frozen=True):
     """A term and what it is worth."""
 
-    weight: int
+    weight: Int32
     podAffinityTerm: PodAffinityTerm
 
 
@@ -143,12 +145,12 @@ class Affinity(View, frozen=True):
 class TopologySpreadConstraint(View, frozen=True):
     """How evenly matching pods are to lie over the values of a node label."""
 
-    maxSkew: int
+    maxSkew: Int32
     topologyKey: str
     whenUnsatisfiable: str
     labelSelector: LabelSelector | None = None
     matchLabelKeys: list[str] | None = None
-    minDomains: int | None = None
+    minDomains: Int32 | None = None
     nodeAffinityPolicy: str | None = None
     nodeTaintsPolicy: str | None = None
 
@@ -160,13 +162,13 @@ class Toleration(View, frozen=True):
     operator: str | None = None
     value: str | None = None
     effect: str | None = None
-    tolerationSeconds: int | None = None
+    tolerationSeconds: Int64 | None = None
 
 
 class ContainerPort(View, frozen=True):
     """A port of a container; only host ports matter here."""
 
-    containerPort: int = 0
+    containerPort: Int32 = 0
     hostPort: Port | None = None
     hostIP: str | None = None
     protocol: str | None = None
@@ -207,7 +209,7 @@ class PodSpec(View, frozen=True):
     topologySpreadConstraints: list[TopologySpreadConstraint] | None = None
     overhead: Amounts | None = None
     resources: ResourceRequirements | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     preemptionPolicy: str | None = None
     schedulerName: str | None = None
     schedulingGates: list[PodSchedulingGate] | None = None
@@ -269,7 +271,7 @@ class ContainerImage(View, frozen=True):
     """An image that a node holds."""
 
     names: list[str] | None = None
-    sizeBytes: int | None = None
+    sizeBytes: Int64 | None = None
 
 
 class NodeStatus(View, frozen=True):

@@ -8,15 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
-from rota.api import quantities, selectors
-from rota.api.quantities import QuantityError
-from rota.api.selectors import SelectorError
+from rota.columns import objects
 from rota.columns.cluster import Cluster
-from rota.columns.objects import LabelSelector, MalformedObjectError, ObjectMeta, Pod, ResourceRequirements, View, read
+from rota.columns.objects import MalformedObjectError
 from rota.columns.pods import PodInfo
 from rota.columns.vocabulary import Vocabulary, read_node
+from rota.scheduler import surroundings
 
 #: Sections of a scenario whose objects plugins look up, with the kind that they hold.
 CATALOGUED = {
@@ -30,16 +27,9 @@ CATALOGUED = {
     "persistentvolumeclaims": "PersistentVolumeClaim",
     "storageclasses": "StorageClass",
 }
-#: Kinds that say by a label selector which pods are theirs.
-SELECTING = frozenset({"PodDisruptionBudget", "ReplicaSet", "StatefulSet"})
 #: Pods in these phases hold nothing of their node any more.
 OVER = frozenset({"Succeeded", "Failed"})
-NOTHING = quantities.from_value(0)
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-
-
-class _Catalogued(View, frozen=True):
-    metadata: ObjectMeta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +97,8 @@ def _priority(name: object, cluster: Cluster, *, path: str) -> dict[str, Any]:
 
 
 def _value(priority_class: Mapping[str, Any]) -> int:
-    value = priority_class.get("value")
-    return value if isinstance(value, int) else 0
+    value: int = priority_class.get("value", 0)
+    return value
 
 
 def _add_pod(cluster: Cluster, vocabulary: Vocabulary, document: Mapping[str, Any], *, path: str) -> None:
@@ -120,69 +110,43 @@ def _add_pod(cluster: Cluster, vocabulary: Vocabulary, document: Mapping[str, An
 
 def _set_node(cluster: Cluster, document: Mapping[str, Any], *, path: str) -> None:
     node = read_node(document, path=path)
-    for name, amount in (node.status.allocatable or {}).items():
-        _check_amount(amount, path=f"{path}.status.allocatable.{name}")
+    surroundings.check_amounts(node.status.allocatable, path=f"{path}.status.allocatable")
     cluster.set_node(node)
 
 
 def _read_pod(vocabulary: Vocabulary, document: Mapping[str, Any], *, path: str) -> PodInfo:
-    """Read a pod; amounts are checked one by one, so that a bad one is named rather than the pod that holds it."""
-    spec = read(document, Pod, path=path).spec
-    for name, amount in (spec.overhead or {}).items():
-        _check_amount(amount, path=f"{path}.spec.overhead.{name}")
-    _check_resources(spec.resources, path=f"{path}.spec.resources")
+    """Read a pod, after what the vocabulary takes on trust was checked field by field."""
+    spec = objects.read(document, objects.Pod, path=path).spec
+    surroundings.check_amounts(spec.overhead, path=f"{path}.spec.overhead")
+    surroundings.check_resources(spec.resources, path=f"{path}.spec.resources")
     for section, containers in (("initContainers", spec.initContainers), ("containers", spec.containers)):
         for position, container in enumerate(containers or ()):
-            _check_resources(container.resources, path=f"{path}.spec.{section}[{position}].resources")
+            place = f"{path}.spec.{section}[{position}].resources"
+            surroundings.check_resources(container.resources, path=place)
     for position, constraint in enumerate(spec.topologySpreadConstraints or ()):
         place = f"{path}.spec.topologySpreadConstraints[{position}].labelSelector"
-        _check_selector(msgspec.to_builtins(constraint.labelSelector), path=place)
+        surroundings.check_selector(constraint.labelSelector, path=place)
     _check_volumes(spec.volumes or (), path=f"{path}.spec.volumes")
     return vocabulary.pod(document, path=path)
 
 
 def _check_volumes(volumes: Sequence[Mapping[str, Any]], *, path: str) -> None:
-    """Check what plugins read of any volume: its name, and that a source is an object."""
+    """Check what plugins read of any volume: its name, and that a source is an object with a proper claim name."""
     for position, volume in enumerate(volumes):
         if not isinstance(volume.get("name"), str):
             raise MalformedObjectError(f"{path}[{position}].name", "is required")
         for source, value in volume.items():
             if source != "name" and value is not None and not isinstance(value, dict):
                 raise MalformedObjectError(f"{path}[{position}].{source}", "expected an object")
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if claim is not None and not isinstance(claim, str):
+            raise MalformedObjectError(f"{path}[{position}].persistentVolumeClaim.claimName", "expected a string")
 
 
 def _catalogue(cluster: Cluster, kind: str, document: Mapping[str, Any], *, path: str) -> None:
-    """Keep an object for plugins to look up; what they are sure to read is checked."""
-    read(document, _Catalogued, path=path)
-    spec = document.get("spec")
-    if kind in SELECTING and isinstance(spec, dict):
-        _check_selector(spec.get("selector"), path=f"{path}.spec.selector")
+    """Keep an object for plugins to look up."""
+    surroundings.check(document, kind, path=path)
     cluster.catalog.put(kind, document)
-
-
-def _check_selector(selector: object, *, path: str) -> None:
-    if selector is None:
-        return
-    try:
-        selectors.from_object(read(selector, LabelSelector, path=path))
-    except SelectorError as error:
-        raise MalformedObjectError(path, str(error)) from error
-
-
-def _check_resources(resources: ResourceRequirements | None, *, path: str) -> None:
-    if resources is not None:
-        for section, amounts in (("requests", resources.requests), ("limits", resources.limits)):
-            for name, amount in (amounts or {}).items():
-                _check_amount(amount, path=f"{path}.{section}.{name}")
-
-
-def _check_amount(amount: object, *, path: str) -> None:
-    try:
-        negative = quantities.from_wire(amount) < NOTHING
-    except QuantityError as error:
-        raise MalformedObjectError(path, str(error)) from error
-    if negative:
-        raise MalformedObjectError(path, "must not be negative")
 
 
 def _flattened(documents: Iterable[tuple[str, object]]) -> Iterable[tuple[str, dict[str, Any]]]:

@@ -60,7 +60,7 @@ def in_topology(terms: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -
         return True
     for term in terms:
         demands = term.get("matchLabelExpressions") or ()
-        if demands and all(labels.get(demand["key"]) in demand.get("values", ()) for demand in demands):
+        if demands and all(labels.get(demand["key"]) in (demand.get("values") or ()) for demand in demands):
             return True
     return False
 
