@@ -112,6 +112,9 @@ class Feed:
         if extent.revision < self._hub.revision:
             # Somebody put back an older state of etcd itself: what we handed out never happened.
             log.warning("etcd went back in time, watches list again", revision=extent.revision)
+            self._keyspace.forget()
+            self.last_change = 0
+            extent = await self._survey.extent()
             self._lost = True
         if self._lost:
             self._hub.reset(extent.revision)

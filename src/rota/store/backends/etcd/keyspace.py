@@ -128,6 +128,10 @@ class Keyspace:
                 self._take(name, notes.get(name))
         return self.ours(revision)
 
+    def forget(self) -> None:
+        """Know nothing again: this etcd is not the one that we knew."""
+        self.floor = self.seen = self._known = 0
+
     def restored(self, base: int, revision: int) -> int:
         """A restore of our own ended at etcd's `revision` with a new base; returns our newest revision."""
         self.base = base

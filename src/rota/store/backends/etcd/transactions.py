@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from rota.store.backends.etcd import etcd_pb2 as pb
 from rota.store.backends.etcd.keyspace import Keyspace
-from rota.store.contract import MOST_WRITES, Committed, Conflict, Delete, Guard, Outcome, Put, Refused, Transaction
+from rota.store.contract import MOST_WRITES, Committed, Conflict, Guard, Outcome, Put, Refused, Transaction
 
 #: No key has this revision: the comparison fails.
 _NEVER = -1
@@ -16,18 +16,22 @@ _NEVER = -1
 
 def request(transaction: Transaction, keyspace: Keyspace) -> pb.TxnRequest:
     """The transaction, in etcd's words."""
-    compare = [each for guard in transaction.guards for each in _comparisons(guard, keyspace)]
-    if len(compare) > MOST_WRITES:
+    # Filled in place: handing parts to a constructor copies them, values and all, once for every level.
+    found = pb.TxnRequest()
+    for guard in transaction.guards:
+        _compare(found, guard, keyspace)
+    if len(found.compare) > MOST_WRITES:
         # etcd's limit is on each part of a transaction; both parts of a guard count.
-        raise ValueError(f"a transaction has at most {MOST_WRITES} conditions in its guards, not {len(compare)}")
-    return pb.TxnRequest(
-        compare=compare,
-        success=[_write(write, keyspace) for write in transaction.writes],
-        failure=[
-            pb.RequestOp(request_range=pb.RangeRequest(key=keyspace.key(key)))
-            for key in _guarded_keys(transaction.guards)
-        ],
-    )
+        raise ValueError(f"a transaction has at most {MOST_WRITES} conditions in its guards, not {len(found.compare)}")
+    for write in transaction.writes:
+        if isinstance(write, Put):
+            put = found.success.add().request_put
+            put.key, put.value, put.lease = keyspace.key(write.key), write.value, write.lease
+        else:
+            found.success.add().request_delete_range.key = keyspace.key(write.key)
+    for key in _guarded_keys(transaction.guards):
+        found.failure.add().request_range.key = keyspace.key(key)
+    return found
 
 
 def outcome(transaction: Transaction, answer: pb.TxnResponse, keyspace: Keyspace) -> Outcome:
@@ -85,22 +89,16 @@ def _guarded_keys(guards: Iterable[Guard]) -> list[str]:
     return list(dict.fromkeys(guard.key for guard in guards))
 
 
-def _comparisons(guard: Guard, keyspace: Keyspace) -> Iterable[pb.Compare]:
+def _compare(found: pb.TxnRequest, guard: Guard, keyspace: Keyspace) -> None:
     key = keyspace.key(guard.key)
     if guard.revision is not None:
-        yield pb.Compare(
-            result=pb.Compare.EQUAL,
-            target=pb.Compare.MOD,
-            key=key,
-            mod_revision=_expected(guard.revision, keyspace),
-        )
+        compare = found.compare.add()
+        compare.target, compare.key = pb.Compare.MOD, key
+        compare.mod_revision = _expected(guard.revision, keyspace)
     if guard.created is not None:
-        yield pb.Compare(
-            result=pb.Compare.EQUAL,
-            target=pb.Compare.CREATE,
-            key=key,
-            create_revision=_expected(guard.created, keyspace),
-        )
+        compare = found.compare.add()
+        compare.target, compare.key = pb.Compare.CREATE, key
+        compare.create_revision = _expected(guard.created, keyspace)
 
 
 def _expected(revision: int, keyspace: Keyspace) -> int:
@@ -110,10 +108,3 @@ def _expected(revision: int, keyspace: Keyspace) -> int:
     theirs = keyspace.theirs(revision)
     # A revision from before a restore is nobody's, and must not be taken for "no such key".
     return theirs if theirs > 0 else _NEVER
-
-
-def _write(write: Put | Delete, keyspace: Keyspace) -> pb.RequestOp:
-    key = keyspace.key(write.key)
-    if isinstance(write, Put):
-        return pb.RequestOp(request_put=pb.PutRequest(key=key, value=write.value, lease=write.lease))
-    return pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=key))
