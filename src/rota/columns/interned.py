@@ -66,7 +66,7 @@ class InternedColumn(Generic[V]):
         selected = self.column[rows]
         if not ids:
             return np.zeros(len(selected), dtype=np.bool_)
-        found = selected == ids[0]
+        found: BoolArray = selected == ids[0]
         for number in ids[1:]:
             found |= selected == number
         return found

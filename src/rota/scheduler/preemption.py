@@ -13,6 +13,7 @@ from rota.api.selectors import Selector, SelectorError
 from rota.columns.catalog import Catalog
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
+from rota.scheduler.framework.points import Reprieves
 from rota.scheduler.framework.registry import Handle
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import Status, unresolvable
@@ -45,14 +46,19 @@ class Budget:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class Candidate:
     """A node, and who would have to go there, most important first."""
 
-    node_name: str
-    victims: tuple[PodInfo, ...]
-    #: How many of the victims their budgets would protect.
-    violations: int
+    __slots__ = ("loss", "node_name", "victims", "violations")
+
+    def __init__(self, node_name: str, victims: tuple[PodInfo, ...], violations: int) -> None:
+        self.node_name = node_name
+        self.victims = victims
+        #: How many of the victims their budgets would protect.
+        self.violations = violations
+        priorities = [victim.shape.priority for victim in victims]
+        #: What would be lost, to be compared: budgets broken, highest priority, all priorities, pods.
+        self.loss = (violations, max(priorities, default=0), sum(priorities) + _OFFSET * len(victims), len(victims))
 
 
 def budgets(catalog: Catalog) -> list[Budget]:
@@ -114,7 +120,7 @@ def select_victims(
         return answer
     breaking, others = split(sorted(lower, key=importance), limits)
     victims: list[PodInfo] = []
-    violations = 0
+    protected = {other.uid for other in breaking}
     for other in (*breaking, *others):
         node.add_pod(other)
         answer = handle.count_in(state, pod, other, node)
@@ -127,7 +133,27 @@ def select_victims(
         if not answer.ok:
             return answer
         victims.append(other)
-        violations += len(victims) <= len(breaking) and other in breaking
+    violations = sum(victim.uid in protected for victim in victims)
+    if breaking and others:
+        victims.sort(key=importance)
+    return Candidate(node.name, tuple(victims), violations)
+
+
+def select_by_sums(
+    reprieving: Reprieves, state: CycleState, pod: PodInfo, node: NodeInfo, *, limits: Sequence[Budget]
+) -> Candidate | Status:
+    """Find the fewest pods that must leave a node whose pods matter to one filter only, and to that by sums."""
+    lower = [other for other in node.pods.values() if other.shape.priority < pod.shape.priority]
+    if not lower:
+        return NO_VICTIMS
+    lower.sort(key=importance)
+    breaking, others = split(lower, limits)
+    ordered = [*breaking, *others]
+    stays = reprieving.reprieve(state, pod, node, ordered)
+    if isinstance(stays, Status):
+        return stays
+    victims = [other for other, stay in zip(ordered, stays, strict=True) if not stay]
+    violations = len(breaking) - sum(stays[: len(breaking)])
     if breaking and others:
         victims.sort(key=importance)
     return Candidate(node.name, tuple(victims), violations)
@@ -135,20 +161,8 @@ def select_victims(
 
 def best(candidates: Sequence[Candidate]) -> Candidate:
     """Choose the node where the least is lost; of equals, the first."""
-    lowest = min(_loss(candidate) for candidate in candidates)
-    equal = [candidate for candidate in candidates if _loss(candidate) == lowest]
-    return max(equal, key=_earliest_start)
-
-
-def _loss(candidate: Candidate) -> tuple[int, int, int, int]:
-    """Budgets broken, highest priority lost, all priorities lost, pods lost."""
-    victims = candidate.victims
-    return (
-        candidate.violations,
-        victims[0].shape.priority,
-        sum([victim.shape.priority + _OFFSET for victim in victims]),
-        len(victims),
-    )
+    lowest = min([candidate.loss for candidate in candidates])
+    return max([candidate for candidate in candidates if candidate.loss == lowest], key=_earliest_start)
 
 
 def _earliest_start(candidate: Candidate) -> str:

@@ -139,7 +139,7 @@ class Evaluation:
         cluster = self.cluster
         self._generation = cluster.journal.generation
         self._catalog_generation = cluster.catalog.generation
-        self.state = CycleState()
+        self.state = CycleState(cluster)
         self.failure: Status | None = None
         self.feasible: BoolArray = np.zeros(cluster.size, dtype=np.bool_)
         self.totals: IntArray = np.full(cluster.size, INFEASIBLE, dtype=np.int64)
@@ -400,6 +400,7 @@ class _Nominated:
 
     def refuse(self, state: CycleState, cluster: Cluster, feasible: BoolArray) -> None:
         """Take back the feasibility of nodes that will not do once their nominated pods have come."""
+        state.nominations = self._by_node
         for name, pods in self._by_node.items():
             node = cluster.by_name.get(name)
             if node is None or not feasible[node.row]:

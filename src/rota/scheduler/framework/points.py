@@ -131,6 +131,22 @@ class Filters(Protocol):
         """Say whether the pod may go to this node."""
 
 
+class Reprieves(Protocol):
+    """For filters that care about the other pods of a node only by what they add up to. Optional.
+
+    Where such a filter is the only one that depends on pods, preemption need not ask it pod by pod.
+    """
+
+    def reprieve(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo, others: Sequence[PodInfo]
+    ) -> Sequence[bool] | Status:
+        """Say which of the others, all on the node, can stay beside the pod.
+
+        They are taken off, and put back one by one in the given order while the pod still fits. If it would not fit
+        even without any of them, the answer is the refusal.
+        """
+
+
 class FiltersAll(Protocol):
     """Filter, vector form."""
 

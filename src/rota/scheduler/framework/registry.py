@@ -61,6 +61,12 @@ class Handle(Protocol):
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Run the profile's filters on one node, as it is and with the pods nominated to it."""
 
+    def filter_machine(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Run only those filters that do not care which pods are on the node."""
+
+    def pod_filters(self, state: CycleState) -> Sequence[Any]:
+        """Give the plugins of this attempt whose Filter depends on the pods that are on nodes."""
+
     def count_in(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
         """Tell all plugins' states that `other` was added to `node`."""
 

@@ -5,9 +5,12 @@ that raises gives an Error status under its own name; nothing that was not decid
 scores are run over all nodes, and kept between equal pods, is in `evaluation`.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from rota.columns.arrays import BoolArray
 from rota.columns.cluster import Cluster
@@ -127,14 +130,26 @@ class Framework:
         return PreFiltered(refusal, narrowed, sieves)
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Run the scalar filters on one node as `node` shows it; the first refusal decides."""
-        for plugin in self.at(ExtensionPoint.FILTER):
-            if plugin.name in state.skip_filter:
-                continue
-            answer = guarded(plugin.name, plugin.filter, state, pod, node)
+        """Run the filters on one node as `node` shows it, and with the pods nominated to it; a refusal decides."""
+        coming = state.nominations.get(node.name)
+        if coming:
+            answer = self.filter_crowded(state, pod, node, coming)
             if not answer.ok:
-                return answer if answer.rejected else as_error(answer)
-        return SUCCESS
+                return answer
+        return self._filter_as_is(state, pod, node, self.filters)
+
+    def filter_machine(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Run only those filters that do not care which pods are on the node."""
+        dependent = self.pod_filters(state)
+        return self._filter_as_is(state, pod, node, [each for each in self.filters if each.plugin not in dependent])
+
+    def pod_filters(self, state: CycleState) -> Sequence[Any]:
+        """Give the plugins of this attempt whose Filter depends on the pods that are on nodes."""
+        return [
+            forms.plugin
+            for forms in self.filters
+            if forms.name not in state.skip_filter and (forms.watches_pods or forms.plugin in self._adjusting)
+        ]
 
     def filter_crowded(self, state: CycleState, pod: PodInfo, node: NodeInfo, coming: Iterable[PodInfo]) -> Status:
         """Run the filters on a node as if pods that are to come were there already."""
@@ -144,7 +159,17 @@ class Framework:
             answer = self.count_in(counted, pod, other, crowded)
             if not answer.ok:
                 return answer
-        return self.filter_node(counted, pod, crowded)
+        return self._filter_as_is(counted, pod, crowded, self.filters)
+
+    def _filter_as_is(self, state: CycleState, pod: PodInfo, node: NodeInfo, filters: Iterable[Forms]) -> Status:
+        for forms in filters:
+            if forms.name in state.skip_filter:
+                continue
+            judge = forms.filter or partial(_by_vector, forms)
+            answer = guarded(forms.name, judge, state, pod, node)
+            if not answer.ok:
+                return answer if answer.rejected else as_error(answer)
+        return SUCCESS
 
     def count_in(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
         """Tell the plugins' states that `other` was added to `node`."""
@@ -170,6 +195,23 @@ def guarded(name: str, call: Callable[..., Status], *args: Any) -> Status:
     except Exception as error:  # noqa: BLE001 - plugins are other people's code
         return statuses.fault(error, plugin=name)
     return answer if answer.ok else answer.by(name)
+
+
+def _by_vector(forms: Forms, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    """Ask a filter that has only the vector form about one node, as it would be with the pods that `node` shows."""
+    cluster = state.cluster
+    assert cluster is not None
+    assert forms.filter_nodes is not None
+    assert forms.explain is not None
+    with cluster.trial():
+        there = cluster.by_name[node.name].pods
+        for uid in [uid for uid in there if uid not in node.pods]:
+            cluster.remove_pod(uid)
+        for uid, other in node.pods.items():
+            if uid not in there:
+                cluster.add_pod(other, node.name)
+        codes = forms.filter_nodes(state, pod, cluster, np.array([node.row]))
+    return SUCCESS if codes is None or not codes[0] else forms.explain(state, pod, int(codes[0]))
 
 
 def as_error(answer: Status) -> Status:

@@ -5,7 +5,11 @@ that AddPod and RemovePod adjust) offer `clone`; all others are shared between t
 The state of pods that no plugin can tell apart is kept from one attempt to the next, see `points.Signed`.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar, cast, runtime_checkable
+
+from rota.columns.cluster import Cluster
+from rota.columns.pods import PodInfo
 
 T = TypeVar("T")
 
@@ -21,10 +25,14 @@ class Cloneable(Protocol):
 class CycleState:
     """Values of one attempt by key, plus which plugins asked to be left out of it."""
 
-    __slots__ = ("_values", "skip_filter", "skip_score", "start")
+    __slots__ = ("_values", "cluster", "nominations", "skip_filter", "skip_score", "start")
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: Cluster | None = None) -> None:
         self._values: dict[str, object] = {}
+        #: The cluster that the attempt is about.
+        self.cluster = cluster
+        #: Pods that are to come to a node and go before ours, by the node's name.
+        self.nominations: Mapping[str, Sequence[PodInfo]] = {}
         #: Plugins whose Filter, AddPod and RemovePod are left out of this attempt.
         self.skip_filter: set[str] = set()
         #: Plugins whose Score is left out of this attempt.
@@ -55,7 +63,8 @@ class CycleState:
 
     def clone(self) -> "CycleState":
         """Copy for a what-if question: changes to the copy do not reach the original."""
-        copy = CycleState()
+        copy = CycleState(self.cluster)
+        copy.nominations = self.nominations
         copy._values = {
             key: value.clone() if isinstance(value, Cloneable) else value for key, value in self._values.items()
         }

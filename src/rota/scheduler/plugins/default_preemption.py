@@ -16,7 +16,7 @@ from rota.columns.pods import PodInfo
 from rota.scheduler import preemption
 from rota.scheduler.config.args import DefaultPreemptionArgs
 from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
-from rota.scheduler.framework.points import NodeStatuses, PostFilterResult
+from rota.scheduler.framework.points import NodeStatuses, PostFilterResult, Reprieves
 from rota.scheduler.framework.registry import Handle
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SUCCESS, Code, Status, unschedulable
@@ -66,20 +66,32 @@ class DefaultPreemption:
         self, state: CycleState, pod: PodInfo, cluster: Cluster, nodes: Sequence[NodeInfo]
     ) -> tuple[list[Candidate], list[Status]]:
         """Try nodes in turn until there are enough candidates, one of them without a broken budget."""
-        limits = preemption.budgets(cluster.catalog)
+        trials = self._trials(state, pod, cluster)
         enough = self._enough(len(nodes))
         unharmed: list[Candidate] = []
         harmful: list[Candidate] = []
         refusals: list[Status] = []
         for node in _rotated(nodes, state.start):
-            found = preemption.select_victims(self._handle, state.clone(), pod, node.copy(), limits=limits)
+            found = trials.on(node)
             if isinstance(found, Status):
                 refusals.append(found)
+                continue
+            if not found.victims:
+                refusals.append(Status(Code.ERROR, (f"expected at least one victim pod on node {node.name!r}",)))
                 continue
             (harmful if found.violations else unharmed).append(found)
             if unharmed and len(unharmed) + len(harmful) >= enough:
                 break
         return unharmed + harmful, refusals
+
+    def _trials(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> "_Trials":
+        """Give the trials of an equal pod before this one, if they still hold, or new ones."""
+        kept = state.find(self.name, _Trials)
+        if kept is not None and kept.refresh(pod, state):
+            return kept
+        trials = _Trials(self._handle, state, pod, cluster)
+        state.write(self.name, trials)
+        return trials
 
     def _enough(self, nodes: int) -> int:
         share = nodes * self._args.min_candidate_nodes_percentage // 100
@@ -101,6 +113,61 @@ class DefaultPreemption:
     def events_to_register(self) -> Sequence[Subscription]:
         """Pods that leave are registered, but the plugins that refused the pod decide whether that helps."""
         return (Subscription(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), _skip),)
+
+
+class _Trials:
+    """What evictions on each node would come to. Kept between equal pods where nodes do not depend on each other."""
+
+    __slots__ = ("_budgets", "_cluster", "_found", "_generation", "_handle", "_pod", "_sole", "_state", "_version")
+
+    def __init__(self, handle: Handle, state: CycleState, pod: PodInfo, cluster: Cluster) -> None:
+        self._handle = handle
+        self._state = state
+        self._pod = pod
+        self._cluster = cluster
+        self._budgets = preemption.budgets(cluster.catalog)
+        self._version = cluster.catalog.version("PodDisruptionBudget")
+        self._generation = cluster.journal.generation
+        self._found: dict[int, Candidate | Status] = {}
+        dependent = handle.pod_filters(state)
+        by_sums = len(dependent) == 1 and hasattr(dependent[0], "reprieve") and not state.nominations
+        #: The filter that alone depends on pods, if there is one that reckons in sums.
+        self._sole: Reprieves | None = dependent[0] if by_sums else None
+
+    def refresh(self, pod: PodInfo, state: CycleState) -> bool:
+        """Forget what no longer holds; False if nothing does."""
+        changes = self._cluster.journal.since(self._generation)
+        if (
+            self._sole is None
+            or changes is None
+            or pod.priority != self._pod.priority
+            or state.nominations
+            or self._cluster.catalog.version("PodDisruptionBudget") != self._version
+        ):
+            return False
+        for row in changes.all:
+            self._found.pop(row, None)
+        self._generation = self._cluster.journal.generation
+        self._pod, self._state = pod, state
+        return True
+
+    def on(self, node: NodeInfo) -> Candidate | Status:
+        """Try one node."""
+        found = self._found.get(node.row)
+        if found is None:
+            found = self._found[node.row] = self._try(node)
+        return found
+
+    def _try(self, node: NodeInfo) -> Candidate | Status:
+        if self._sole is None:
+            return preemption.select_victims(
+                self._handle, self._state.clone(), self._pod, node.copy(), limits=self._budgets
+            )
+        found = preemption.select_by_sums(self._sole, self._state, self._pod, node, limits=self._budgets)
+        if isinstance(found, Candidate):
+            refusal = self._handle.filter_machine(self._state, self._pod, node)
+            return found if refusal.ok else refusal
+        return found
 
 
 def _skip(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> Hint:

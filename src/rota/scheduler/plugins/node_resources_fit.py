@@ -80,6 +80,33 @@ class NodeResourcesFit:
         """Say what is lacking; more than the whole node has is beyond remedy."""
         return self._status(state.read(self.name, Wanted), code)
 
+    def reprieve(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo, others: Sequence[PodInfo]
+    ) -> Sequence[bool] | Status:
+        """Say which of the others can stay beside the pod, by sums alone."""
+        wanted = state.read(self.name, Wanted)
+        names = [name for name, _ in wanted.amounts]
+        allocatable, requested = node.allocatable, node.requested
+        slots = node.allowed_pods - len(node.pods) + len(others) - 1
+        spare = [allocatable.get(name, 0) - requested.get(name, 0) - amount for name, amount in wanted.amounts]
+        held = [[other.shape.requests.get(name, 0) for name in names] for other in others]
+        for amounts in held:
+            for position, amount in enumerate(amounts):
+                spare[position] += amount
+        if slots < 0 or min(spare, default=0) < 0:
+            return self._status(wanted, _shortage(wanted, node, slots, spare))
+        stays = []
+        for amounts in held:
+            fits = slots > 0
+            for position, amount in enumerate(amounts):
+                fits = fits and amount <= spare[position]
+            if fits:
+                slots -= 1
+                for position, amount in enumerate(amounts):
+                    spare[position] -= amount
+            stays.append(fits)
+        return stays
+
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Rate what would be left, or used, with the pod on the node."""
         return self._scorer.one(pod.shape, node)
@@ -136,6 +163,17 @@ class NodeResourcesFit:
             or any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name, _ in wanted.amounts)
         )
         return Hint.QUEUE if grew else Hint.SKIP
+
+
+def _shortage(wanted: Wanted, node: NodeInfo, slots: int, spare: Sequence[int]) -> int:
+    """Give the code for what is lacking, from what would be left (less than 0 where it is lacking)."""
+    code = _PODS if slots < 0 else 0
+    for position, (name, amount) in enumerate(wanted.amounts):
+        if spare[position] < 0:
+            code |= 1 << (_FIRST + position)
+            if amount > node.allocatable.get(name, 0):
+                code |= _BEYOND
+    return code
 
 
 def _code(wanted: Wanted, node: NodeInfo) -> int:
