@@ -68,12 +68,15 @@ def command(
     Reads SCENARIOS (files, or standard input): one JSON object per line with nodes, pods and the pod to place. Or
     takes a dump of a cluster (any mix of JSON and YAML, with volumes, services, budgets and so on as far as they
     matter) and the manifest of a pod. Prints one JSON object per decision: the verdict of every node, the weighted
-    scores, the best nodes, and the pods that would have to go if no node is free.
+    scores, the best nodes, and the pods that would have to go if no node is free. A scenario that is malformed is
+    answered with an error that names the path; the exit code is then 3.
     """
     if bool(dumps) != (pod_file is not None):
         raise click.UsageError("--cluster and --pod belong together")
     if dumps and files:
         raise click.UsageError("give either scenarios or --cluster and --pod")
+    if not files and not dumps and sys.stdin.isatty():
+        raise click.UsageError("give scenarios, or --cluster and --pod")
     configured = _configured(config_file)
     if pod_file is not None:
         answers: Iterable[tuple[str | None, Explanation | str]] = [_what_if(dumps, pod_file, configured)]

@@ -30,6 +30,12 @@ def test_null_counts_as_absent_at_any_depth() -> None:
     assert documents.convert(documents.parse(text), Sample) == Sample(inner=LeaderElectionConfiguration())
 
 
+def test_a_stream_of_documents_leaves_empty_ones_out() -> None:
+    assert documents.parse_all("a: 1\n---\n---\nb: 2") == [{"a": 1}, {"b": 2}]
+    with pytest.raises(ConfigurationError, match="not readable as YAML or JSON"):
+        documents.parse_all("a: [")
+
+
 def test_a_date_stays_a_string() -> None:
     assert documents.parse("2026-01-01") == "2026-01-01"
 

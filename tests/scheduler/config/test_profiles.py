@@ -18,6 +18,10 @@ class TunedArgs(WireStruct, frozen=True):
     factor: int = 2
 
 
+class PickyArgs(WireStruct, frozen=True):
+    pool: str
+
+
 def spec(name: str, *points: Point, args: type[msgspec.Struct] = NoArgs) -> PluginSpec:
     return PluginSpec(name=name, points=frozenset(points), args=args)
 
@@ -34,6 +38,7 @@ WORLD: PluginSpecs = {
         spec("Normal", Point.SCORE),
         spec("Extra", Point.SCORE),
         spec("Tuned", Point.FILTER, args=TunedArgs),
+        spec("Picky", Point.FILTER, args=PickyArgs),
         spec("Halls", Point.PLACEMENT_GENERATE),
         spec("Rows", Point.PLACEMENT_GENERATE),
     )
@@ -200,6 +205,13 @@ def test_arguments_of_a_plugin_that_does_not_run_are_checked_and_dropped() -> No
     assert (
         "bindingTimeout: must be at least 1s"
         in refusal(config=[{"name": "DynamicResources", "args": {"bindingTimeout": "0s"}}])[0]
+    )
+
+
+def test_a_plugin_that_cannot_do_without_arguments_is_refused_without_them() -> None:
+    assert refusal("Picky") == ['profiles[0].pluginConfig: plugin "Picky" must be configured: pool: is required']
+    assert profile("Picky", config=[{"name": "Picky", "args": {"pool": "blue"}}]).args["Picky"] == PickyArgs(
+        pool="blue"
     )
 
 

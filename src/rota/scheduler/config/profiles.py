@@ -1,12 +1,13 @@
 """From what a profile says to which plugins run where: merging with the defaults, expanding multiPoint.
 
-The rules are kube-scheduler's. The default plugins form a multiPoint list. A profile's multiPoint section
-edits that list: `disabled` takes out, `enabled` replaces a default in place or appends. At each extension
-point then run
+The rules are kube-scheduler's. The default plugins form a multiPoint list. A profile's multiPoint section edits that
+list: `disabled` takes out, `enabled` replaces a default in place or appends. At each extension point then run
+
 1. plugins enabled at that point which are also in the multiPoint list, in the order of the point's section;
 2. the rest of the multiPoint list that implements the point and is not disabled there;
-3. the other plugins enabled at that point, in order. A point whose `disabled` holds "*" runs just what it
-enables. The weight given at the point beats that of multiPoint.
+3. the other plugins enabled at that point, in order.
+
+A point whose `disabled` holds "*" runs just what it enables. The weight given at the point beats that of multiPoint.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +17,7 @@ import msgspec
 
 from rota.scheduler.config import documents, stock
 from rota.scheduler.config.faults import ConfigurationError, Fault
-from rota.scheduler.config.specs import (
-    PluginSpecs,
-    enabling_faults,
-    naming_faults,
-    read_args,
-)
+from rota.scheduler.config.specs import PluginSpecs, default_args, enabling_faults, naming_faults, read_args
 from rota.scheduler.config.wire import KubeSchedulerProfile, PluginRef, PluginSet
 from rota.scheduler.framework.points import ExtensionPoint
 from rota.scheduler.framework.registry import Enabled, ProfileSpec
@@ -55,15 +51,21 @@ def resolve(
         able = [ref for ref in multi_point if point in specs[ref.name].points]
         weights = {ref.name: ref.weight or 1 for ref in [*able, *section.enabled]}
         plugins[point] = tuple(Enabled(name, weights[name]) for name in order(section, able))
-    if faults := list(_count_faults(plugins, path=f"{path}.plugins")):
+    faults += _count_faults(plugins, path=f"{path}.plugins")
+    for name in dict.fromkeys(each.name for enabled in plugins.values() for each in enabled):
+        try:
+            args[name] = args.get(name) or default_args(specs[name], path=f"{path}.pluginConfig")
+        except ConfigurationError as error:
+            faults += error.faults
+    if faults:
         raise ConfigurationError(faults)
 
-    running = dict.fromkeys(each.name for enabled in plugins.values() for each in enabled)
+    running = {each.name for enabled in plugins.values() for each in enabled}
     own_percentage = profile.percentage_of_nodes_to_score
     return ProfileSpec(
         scheduler_name=profile.scheduler_name or "",
         points=MappingProxyType(plugins),
-        args=MappingProxyType({name: args.get(name) or specs[name].args() for name in running}),
+        args=MappingProxyType({name: value for name, value in args.items() if name in running}),
         percentage_of_nodes_to_score=percentage_of_nodes_to_score if own_percentage is None else own_percentage,
     )
 

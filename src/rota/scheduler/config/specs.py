@@ -1,8 +1,8 @@
 """Which plugins there are, as far as configuration must know: name, extension points, shape of the arguments.
 
-`PluginSpecs` is a plain mapping that the caller supplies (built-in plugins plus what was loaded), so resolution
-needs no plugin classes. Two questions are answered here: is this name one we may use in this place, and what
-do these arguments say.
+`PluginSpecs` is a plain mapping that the caller supplies (built-in plugins plus what was loaded), so resolution needs
+no plugin classes. Two questions are answered here: is this name one we may use in this place, and what do these
+arguments say.
 """
 
 import difflib
@@ -30,8 +30,7 @@ class PluginSpec:
     args: type[msgspec.Struct] = NoArgs
 
 
-#: Plugins by the names that a file may use for them; a plugin loaded from a module path is there under that
-#: path too.
+#: Plugins by the names that a file may use for them; a plugin loaded from a module path is there under that path too.
 PluginSpecs = Mapping[str, PluginSpec]
 
 
@@ -86,6 +85,15 @@ def read_args(configs: Sequence[PluginConfig], specs: PluginSpecs, *, path: str)
     if faults:
         raise ConfigurationError(faults)
     return found
+
+
+def default_args(spec: PluginSpec, *, path: str) -> msgspec.Struct:
+    """Give the arguments of a plugin that a profile does not configure, unless it cannot do without."""
+    try:
+        return documents.convert({}, spec.args)
+    except ConfigurationError as error:
+        needs = [Fault(path, f'plugin "{spec.name}" must be configured: {fault}') for fault in error.faults]
+        raise ConfigurationError(needs) from error
 
 
 def _entry_faults(name: str, specs: PluginSpecs, *, path: str) -> Iterator[Fault]:
