@@ -77,7 +77,9 @@ class PostgresEngine:
         cls, url: str, *, time: clock.Clock, chance: backoff.Chance, settings: Settings, create: bool
     ) -> Self:
         """Open a database, making the tables in an empty one; one that is not ours is refused untouched."""
-        engine = cls(Address.parse(url), time=time, chance=chance, settings=settings)
+        # Half, so that one more try on a new line fits in before the caller hears of it.
+        address = Address.parse(url, answer_s=settings.patience_s / 2)
+        engine = cls(address, time=time, chance=chance, settings=settings)
         try:
             async with engine._sessions.borrow() as session:
                 await schema.prepare(session, engine._place, create=create)

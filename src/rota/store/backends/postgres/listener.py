@@ -49,7 +49,7 @@ class Listener:
     async def _listen(self) -> None:
         session = await sessions.connect(self._address)
         async with session:
-            async with sessions.used(session, self._address.place):
+            async with sessions.used(session, self._address):
                 await session.execute(f"LISTEN {schema.CHANNEL}")
             self._pause.reset()
             self._heard(0)

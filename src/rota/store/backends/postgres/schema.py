@@ -105,8 +105,9 @@ def _check_server(session: Session, place: str) -> None:
 
 async def _recognise(session: Session, place: str) -> bool:
     """Whether there is a store; False where none of its tables exists, an error for anything else."""
+    # Not to_regclass: it may answer from a cache that has not heard of tables made by another session just now.
     cursor = await session.execute(
-        "SELECT name FROM unnest(%s::text[]) AS name WHERE to_regclass(name) IS NOT NULL", [list(_TABLES)]
+        "SELECT relname FROM pg_class WHERE relname = ANY(%s::text[]) AND pg_table_is_visible(oid)", [list(_TABLES)]
     )
     found = {name for (name,) in await cursor.fetchall()}
     if not found:

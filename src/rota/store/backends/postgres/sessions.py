@@ -1,15 +1,16 @@
 """Connections to the server, set up alike, and the few that readers share.
 
 A session that met any error is closed, never reused: a new one costs a few milliseconds, finding out what state an old
-one is in costs more. Nothing waits for ever: a server that is reachable but does not answer has its line cut.
+one is in costs more. A server that is reachable but does not answer is not waited for either: its line is cut.
 """
 
 import asyncio
 import contextlib
 import os
+import select
 import socket
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import psycopg
 from msgspec import Struct
@@ -21,9 +22,6 @@ from rota.store import errors
 from rota.store.backends.postgres import faults
 
 Session = psycopg.AsyncConnection[tuple[Any, ...]]
-
-#: How long a server may take to answer. Longer than it takes to get rid of a process that stalls in a transaction.
-ANSWER_S = 15.0
 
 #: What libpq gets where the URL says nothing: fail soon when nobody is there, notice soon when somebody went.
 _DEFAULTS: dict[str, str | int] = {
@@ -41,7 +39,7 @@ _SETTINGS = {
     "default_transaction_isolation": "read committed",
     # A process that stalls in the middle of a transaction must not hold up the others.
     "idle_in_transaction_session_timeout": "10s",
-    # Deadlines are ours, see ANSWER_S; a restore may take long.
+    # Deadlines are ours; a restore may take long.
     "statement_timeout": "0",
     "lock_timeout": "0",
     # Every statement has one good plan, by index. A planner that met the tables when they were empty would go on
@@ -65,19 +63,30 @@ class Address(Struct, frozen=True):
     parameters: dict[str, Any]
     #: As it may be shown.
     place: str
+    #: How long the server may take to answer.
+    answer_s: float
 
     @classmethod
-    def parse(cls, url: str) -> Self:
+    def parse(cls, url: str, *, answer_s: float) -> Self:
         """Understand a URL; nothing is connected yet."""
-        place = logs.redact_url(url)
+        # By hand as well, since what is wrong with a URL may be its password, and libpq quotes what it stumbles over.
+        password = url.partition("://")[2].rpartition("@")[0].partition(":")[2]
+        place = logs.redact_url(url.replace(f":{password}@", ":***@"))
         try:
             given = conninfo.conninfo_to_dict(url)
+            conninfo.timeout_from_conninfo(given)
         except psycopg.ProgrammingError as problem:
-            raise errors.BadAddress(
-                f"{place} is not a PostgreSQL URL: {logs.redact(str(problem).strip())}",
-                "write postgresql://user:password@host:port/database",
-            ) from None
-        return cls({**_DEFAULTS, **given, "client_encoding": "UTF8"}, place)
+            raise _malformed(place, logs.redact(str(problem).replace(password or url, "***").strip())) from None
+        for port in str(given.get("port") or "").split(","):
+            if port and not (port.isdecimal() and 0 < int(port) < 65_536):
+                raise _malformed(place, f"{port!r} is not a port")
+        return cls({**_DEFAULTS, **given, "client_encoding": "UTF8"}, place, answer_s)
+
+
+def _malformed(place: str, detail: str) -> errors.BadAddress:
+    return errors.BadAddress(
+        f"{place} is not a PostgreSQL URL: {detail}", "write postgresql://user:password@host:port/database"
+    )
 
 
 async def connect(address: Address) -> Session:
@@ -88,16 +97,28 @@ async def connect(address: Address) -> Session:
         raise faults.of_connecting(address.place, problem) from problem
     # One type for every number, not the smallest that fits: each mix of types would be a statement of its own.
     session.adapters.register_dumper(int, numeric.Int8BinaryDumper)
-    async with used(session, address.place):
+    async with used(session, address):
         await session.execute(_SET_UP)
     return session
 
 
+def is_usable(session: Session | None) -> TypeGuard[Session]:
+    """Whether a session that nobody uses still seems to be there: a server that ends one leaves word on the line."""
+    if session is None or session.closed:
+        return False
+    line = select.poll()
+    line.register(session.fileno(), select.POLLIN)
+    return not line.poll(0)
+
+
 @contextlib.asynccontextmanager
-async def used(session: Session, place: str, *, within_s: float | None = ANSWER_S) -> AsyncIterator[None]:
-    """Around a use of a session: translates its errors, ends its silence, and closes it when anything went wrong."""
+async def used(session: Session, address: Address, *, within_s: float = 0.0) -> AsyncIterator[None]:
+    """Around a use of a session: translates its errors, ends its silence, and closes it when anything went wrong.
+
+    `within_s` is for uses that take longer, or shorter, than answers usually may.
+    """
     try:
-        with faults.translated(place), answered(session, within_s):
+        with faults.translated(address.place), _answered(session, within_s or address.answer_s):
             yield
     except BaseException:
         await session.close()
@@ -105,11 +126,8 @@ async def used(session: Session, place: str, *, within_s: float | None = ANSWER_
 
 
 @contextlib.contextmanager
-def answered(session: Session, within_s: float | None) -> Iterator[None]:
+def _answered(session: Session, within_s: float) -> Iterator[None]:
     """Cut the line when the time is over: the statement under way then fails like one whose server went away."""
-    if within_s is None:
-        yield
-        return
     alarm = asyncio.get_running_loop().call_later(within_s, _cut, session)
     try:
         yield
@@ -143,9 +161,12 @@ class Sessions:
         if self._closed:
             raise errors.Closed
         async with self._free:
-            session = self._idle.pop() if self._idle else await connect(self._address)
+            session = self._idle.pop() if self._idle else None
+            if not is_usable(session):
+                await self._close_idle(session)
+                session = await connect(self._address)
             try:
-                async with used(session, self._address.place):
+                async with used(session, self._address):
                     yield session
             except errors.Unavailable:
                 # What happened to one has most likely happened to all.
@@ -160,7 +181,8 @@ class Sessions:
             await self._free.acquire()
         await self._close_idle()
 
-    async def _close_idle(self) -> None:
-        idle, self._idle = self._idle, []
+    async def _close_idle(self, *more: Session | None) -> None:
+        idle, self._idle = [*self._idle, *more], []
         for session in idle:
-            await session.close()
+            if session:
+                await session.close()

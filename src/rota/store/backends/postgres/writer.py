@@ -32,6 +32,10 @@ log = logs.get(__name__)
 #: So often the turn may pass to others before we take the lock.
 _LOSSES = 2
 
+#: A restore takes as long as it takes; a last word is not waited for.
+_RESTORE_S = 86_400.0
+_FAREWELL_S = 1.0
+
 _LOCK = "SELECT revision FROM rota_meta FOR UPDATE"
 _RECORD = """
 INSERT INTO rota_writers VALUES (%s, %s, clock_timestamp())
@@ -79,7 +83,7 @@ class Writer:
             self._known = None
             self._batch += 1
             session = await self._session()
-            async with sessions.used(session, self._address.place, within_s=None):
+            async with sessions.used(session, self._address, within_s=_RESTORE_S):
                 await session.execute("BEGIN")
                 row = await (await session.execute(_LOCK)).fetchone()
                 if row is None:
@@ -102,14 +106,14 @@ class Writer:
             session, self._open_session = self._open_session, None
             if session and not session.closed:
                 with contextlib.suppress(errors.StoreError):
-                    async with sessions.used(session, self._address.place, within_s=1.0):
+                    async with sessions.used(session, self._address, within_s=_FAREWELL_S):
                         await session.execute("DELETE FROM rota_writers WHERE writer = %s", [self._name])
                 await session.close()
 
     async def _attempt(self, work: Sequence[Work], *, lock_first: bool) -> Applied | None:
         """Plan and commit; None when the turn passed to another in between."""
         session = await self._session()
-        async with sessions.used(session, self._address.place):
+        async with sessions.used(session, self._address):
             blindly = self._known is not None and _only_creates(work)
             if lock_first:
                 await session.execute("BEGIN")
@@ -146,10 +150,16 @@ class Writer:
         return state
 
     async def _session(self) -> Session:
-        if self._open_session is None or self._open_session.closed:
-            self._known = None
-            self._open_session = await sessions.connect(self._address)
-        return self._open_session
+        session = self._open_session
+        if not sessions.is_usable(session):
+            await self._hang_up()
+            session = self._open_session = await sessions.connect(self._address)
+        return session
+
+    async def _hang_up(self) -> None:
+        self._known = None
+        if self._open_session:
+            await self._open_session.close()
 
     @contextlib.asynccontextmanager
     async def _fate_known(self, batch: int) -> AsyncIterator[None]:
@@ -160,8 +170,7 @@ class Writer:
             if faults.is_answer(problem):
                 raise
             log.warning("connection lost during a commit, looking for what became of it", problem=str(problem))
-            if self._open_session:
-                await self._open_session.close()
+            await self._hang_up()
             if not await self._happened(batch):
                 raise
 
@@ -172,7 +181,7 @@ class Writer:
         while True:
             try:
                 session = await self._session()
-                async with sessions.used(session, self._address.place):
+                async with sessions.used(session, self._address):
                     await session.execute("UPDATE rota_meta SET turn = turn + 1")
                     cursor = await session.execute("SELECT batch FROM rota_writers WHERE writer = %s", [self._name])
                     row = await cursor.fetchone()
