@@ -260,6 +260,11 @@ class CustomSchema(Protocol):
         """What field selectors may name besides name and namespace."""
         ...
 
+    @property
+    def printer_columns(self) -> Sequence[Mapping[str, Any]]:
+        """`additionalPrinterColumns` of this version, as they stand in the definition."""
+        ...
+
     def clean(self, obj: Object, /) -> tuple[Object, list[str]]:
         """The object with defaults and without undeclared fields, and the paths of those; types are not judged here."""
         ...

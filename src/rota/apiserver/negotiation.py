@@ -7,12 +7,13 @@ clause ask for another shape; a shape that is not offered for the request makes 
 import enum
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rota.api import errors
 
 PRODUCED: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+_BY_HAND: Final = ("curl", "Wget", "Mozilla/5.0")
 _META_VERSIONS: Final = frozenset({"v1", "v1beta1"})
 
 
@@ -93,6 +94,12 @@ def accepted(accept: str, *, listing: bool = False) -> Accepted:
             continue
         return Accepted(yaml=yaml, shape=shape, version=version)
     raise errors.not_acceptable(PRODUCED)
+
+
+def for_people(found: Accepted, *, parameter: str | None, agent: str) -> Accepted:
+    """The same, indented if the `pretty` parameter says so or the client is a tool that people use by hand."""
+    wanted = agent.startswith(_BY_HAND) if parameter is None else parameter in {"", "1", "true"}
+    return replace(found, pretty=True) if wanted else found
 
 
 def _quality(text: str) -> float:

@@ -5,16 +5,16 @@ the chunks' iterator is closed. Large bodies are compressed for clients that can
 """
 
 import asyncio
-import contextlib
 import gzip
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from rota.api import errors
-from rota.apiserver.requests import Request, Send
+from rota.apiserver.requests import Message, Request, Send
+from rota.kit.clock import Clock
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
@@ -23,8 +23,10 @@ JSON: Final = "application/json"
 _COMPRESS_FROM: Final = 128 * 1024
 #: The fastest level: lists repeat themselves so much that more effort gains little.
 _COMPRESS_LEVEL: Final = 1
-#: What a client's connection may hold back before the server stops producing for it.
+#: What all warnings together may take up in the headers.
 _WARNING_BYTES: Final = 4096
+#: A stream whose client takes nothing for this long is given up.
+_STALLED_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class Response:
 class Streamed:
     """An answer that grows; each chunk is sent at once."""
 
-    chunks: AsyncIterator[bytes]
+    #: If it can be closed (`aclose`), it is when the answer ends, for whatever reason.
+    chunks: AsyncIterable[bytes]
     content_type: str = JSON
     headers: Headers = ()
 
@@ -81,10 +84,10 @@ def warning_headers(warnings: Sequence[str]) -> Headers:
     return tuple(headers)
 
 
-async def send(answer: Answer, request: Request, transmit: Send) -> None:
-    """Put an answer on the connection."""
+async def send(answer: Answer, request: Request, transmit: Send, *, clock: Clock, ending: asyncio.Event) -> None:
+    """Put an answer on the connection; `ending` cuts streams short when the server shuts down."""
     if isinstance(answer, Streamed):
-        await _send_stream(answer, request, transmit)
+        await _send_stream(answer, request, _impatient(transmit, clock), ending)
         return
     body, headers = answer.body, [(b"content-type", answer.content_type.encode()), *answer.headers]
     if len(body) >= _COMPRESS_FROM and b"gzip" in request.headers.get(b"accept-encoding", b""):
@@ -96,28 +99,45 @@ async def send(answer: Answer, request: Request, transmit: Send) -> None:
     await transmit({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
 
 
-async def _send_stream(answer: Streamed, request: Request, transmit: Send) -> None:
+def _impatient(transmit: Send, clock: Clock) -> Send:
+    """Give up on a client that has stopped reading; one that reads slowly is waited for."""
+
+    async def send_in_time(message: Message) -> None:
+        await clock.wait_for(transmit(message), _STALLED_S)
+
+    return send_in_time
+
+
+async def _send_stream(answer: Streamed, request: Request, transmit: Send, ending: asyncio.Event) -> None:
     headers = [(b"content-type", answer.content_type.encode()), *answer.headers]
     try:
         await transmit({"type": "http.response.start", "status": 200, "headers": headers})
         pump = asyncio.create_task(_pump(answer.chunks, transmit))
-        gone = asyncio.create_task(request.disconnected())
+        ends = [asyncio.create_task(request.disconnected()), asyncio.create_task(ending.wait())]
         try:
-            await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((pump, *ends), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (pump, gone):
-                task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await gone
-        with contextlib.suppress(asyncio.CancelledError):
-            await pump
+            await _finish(pump, *ends)
+        if ending.is_set():
+            await transmit({"type": "http.response.body", "body": b""})
     finally:
         closing = getattr(answer.chunks, "aclose", None)
         if closing is not None:
             await closing()
 
 
-async def _pump(chunks: AsyncIterator[bytes], transmit: Send) -> None:
+async def _finish(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel and await; what the client did to its connection is no error of ours."""
+    for task in tasks:
+        task.cancel()
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(outcome, BaseException) and not isinstance(
+            outcome, asyncio.CancelledError | TimeoutError | OSError
+        ):
+            raise outcome
+
+
+async def _pump(chunks: AsyncIterable[bytes], transmit: Send) -> None:
     async for chunk in chunks:
         await transmit({"type": "http.response.body", "body": chunk, "more_body": True})
     await transmit({"type": "http.response.body", "body": b""})

@@ -17,7 +17,7 @@ from rota.api.kinds import ResourceType
 from rota.api.patches import json_values, versions
 from rota.api.scheme import Scheme
 from rota.apiserver import stored_form
-from rota.apiserver.contract import Attributes, Change, DeleteOptions, Kinds, Object, Rider, Stored
+from rota.apiserver.contract import Attributes, Change, DeleteOptions, Kinds, Object, Registry, Rider, Stored
 from rota.apiserver.registry import deletion, ownership, system_fields, writes
 from rota.kit.clock import Clock
 from rota.store.contract import Committed, Conflict, Delete, Entry, Guard, Outcome, Put, Refused, Store, Transaction
@@ -52,12 +52,21 @@ class Edit:
 class ObjectRegistry:
     """Fills `contract.Registry`, and does the writing verbs."""
 
-    def __init__(self, store: Store, *, scheme: Scheme, kinds: Kinds, clock: Clock, chance: random.Random) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        scheme: Scheme,
+        kinds: Callable[[Registry], Kinds],
+        clock: Clock,
+        chance: random.Random,
+    ) -> None:
+        """`kinds` is given the registry, since many rules have to look at other objects."""
         self.store: Final = store
         self.scheme: Final = scheme
-        self.kinds: Final = kinds
         self.clock: Final = clock
         self._chance: Final = chance
+        self.kinds: Final = kinds(self)
 
     def resource(self, group_resource: GroupResource, /) -> ResourceType:
         """See `Registry.resource`."""
@@ -77,6 +86,10 @@ class ObjectRegistry:
     def versions(self, resource: ResourceType) -> versions.Versions:
         """What merging objects of this kind needs to know."""
         return ownership.versions_of(resource, self.scheme, self.kinds.custom_schema)
+
+    def spread(self, most: float) -> float:
+        """A number from 0 to `most`, so that what was begun together does not end together."""
+        return self._chance.uniform(0, most)
 
     async def find(self, resource: ResourceType, namespace: str, name: str, /) -> Stored | None:
         """See `Registry.find`."""
@@ -106,7 +119,7 @@ class ObjectRegistry:
                 conflicts.append(Conflict(guard, entry))
         return Refused(tuple(conflicts)) if conflicts else Committed((await self.store.extent()).revision)
 
-    async def create(self, at: Attributes, obj: Object) -> Written:
+    async def create(self, at: Attributes, obj: Object, *, keeps_managed_fields: bool = False) -> Written:
         """Store a new object in the shape of its kind; `obj` is not changed."""
         metadata = obj["metadata"]
         if metadata.get("resourceVersion"):
@@ -118,7 +131,7 @@ class ObjectRegistry:
             if prefix:
                 name = new["metadata"]["name"] = names.generate(prefix, self._chance)
             system_fields.fill_new(new, at, uid=self._uid())
-            written = await self._create_once(at, new)
+            written = await self._create_once(at, new, keeps_managed_fields=keeps_managed_fields)
             if isinstance(written, Written):
                 return written
             if not prefix and writes.lost(written, self._key(at, name)):
@@ -184,12 +197,13 @@ class ObjectRegistry:
                 return Written(plan.object, value, revision, removed=removed)
         raise errors.conflict(at.resource.group_resource, at.name)
 
-    async def _create_once(self, at: Attributes, new: Object) -> Written | Refused:
+    async def _create_once(self, at: Attributes, new: Object, *, keeps_managed_fields: bool) -> Written | Refused:
         strategy = self.kinds.strategy(at.resource)
         strategy.default(new)
         riders = await self._admit(at, new, None)
         strategy.prepare_create(new, at)
-        new = ownership.record(None, new, at, self.versions(at.resource))
+        if not keeps_managed_fields:
+            new = ownership.record(None, new, at, self.versions(at.resource))
         _refuse_invalid(at, new, strategy.validate_create(new, at))
         await self._vet(at, new, None)
         value = stored_form.encode(new, at.resource)
@@ -209,7 +223,7 @@ class ObjectRegistry:
             raise errors.conflict(at.resource.group_resource, at.name, why)
         if new["metadata"].pop("resourceVersion", "") not in {"", "0"}:
             raise errors.not_found(at.resource.group_resource, at.name)
-        return await self.create(at, new)
+        return await self.create(at, new, keeps_managed_fields=edit.keeps_managed_fields)
 
     async def _update_once(self, at: Attributes, edit: Edit, stored: Stored) -> Written | None:
         """One attempt; None if somebody else was faster."""
@@ -219,12 +233,11 @@ class ObjectRegistry:
         system_fields.carry_over(new, live)
         if not at.subresource:
             strategy.default(new)
-        applied = json_values.copy(new) if edit.keeps_managed_fields else None
         riders = await self._admit(at, new, live)
         # a projection shows part of the object, which changes by the rules of the whole
         inside = replace(at, subresource="") if at.subresource in self.kinds.projections else at
         strategy.prepare_update(new, live, inside)
-        if applied is None:
+        if not edit.keeps_managed_fields:
             new = ownership.record(live, new, at, self.versions(at.resource))
         _refuse_invalid(at, new, strategy.validate_update(new, live, inside))
         await self._vet(at, new, live)

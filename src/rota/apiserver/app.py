@@ -1,0 +1,128 @@
+"""The server as an ASGI application: one request in, one answer out, and never a traceback.
+
+Everything that a request needs is put together here: its route, its user, its time, the negotiated representation.
+Pages that are no resources (health, discovery, ...) are asked in turn before a path is given up.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from rota.api import errors
+from rota.apiserver import dispatch, negotiation, responses, routing
+from rota.apiserver.contract import Authenticator
+from rota.apiserver.registry.objects import ObjectRegistry
+from rota.apiserver.requests import ClientGone, Receive, Request, Scope, Send
+from rota.apiserver.traffic import Traffic
+from rota.apiserver.verbs.calls import Call, attributes
+from rota.kit import logs
+from rota.store import errors as store_errors
+
+log = logs.get(__name__)
+
+#: Answers a path that is no resource; None if it is not this page's.
+Page: TypeAlias = Callable[[Request], Awaitable[responses.Answer | None]]
+_LISTS: Final = frozenset({"list", "deletecollection"})
+_NOT_FOUND: Final = "404 page not found\n"
+
+
+class App:
+    """The ASGI application. Closing it ends its streams."""
+
+    def __init__(
+        self,
+        registry: ObjectRegistry,
+        *,
+        authenticator: Authenticator,
+        pages: Sequence[Page],
+        traffic: Traffic,
+    ) -> None:
+        self.registry: Final = registry
+        self._authenticator: Final = authenticator
+        self._pages: Final = tuple(pages)
+        self._traffic: Final = traffic
+        self._ending: Final = asyncio.Event()
+
+    def close(self) -> None:
+        """End every running stream, so that clients go to another server."""
+        self._ending.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the server's life, as ASGI has it."""
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1003})
+            return
+        request = Request(scope, receive)
+        with self._traffic.request(request) as seen:
+            try:
+                answer = await self._answer(request, seen.routed)
+            except ClientGone:
+                return
+            seen.answered(answer)
+            await responses.send(answer, request, send, clock=self.registry.clock, ending=self._ending)
+
+    async def _answer(self, request: Request, routed: Callable[[routing.Route], None]) -> responses.Answer:
+        try:
+            route = routing.match(self.registry.scheme, request.method, request.path, watch=request.flag("watch"))
+            if route is None:
+                return await self._page(request)
+            routed(route)
+            return await self._resource(request, route)
+        except errors.ApiError as error:
+            return responses.from_error(error)
+        except store_errors.StoreError as error:
+            return responses.from_error(_store_refusal(error))
+        except ClientGone:
+            raise
+        except Exception as error:  # whatever a request runs into, the server goes on
+            log.exception("request failed", error=error, method=request.method, path=request.path)
+            return responses.from_error(errors.internal_error("see the server's log"))
+
+    async def _resource(self, request: Request, route: routing.Route) -> responses.Answer:
+        user = await self._authenticator.authenticate(request.headers)
+        accepted = negotiation.accepted(request.header(b"accept"), listing=route.verb in _LISTS)
+        accepted = negotiation.for_people(
+            accepted, parameter=request.query.get("pretty"), agent=request.header(b"user-agent")
+        )
+        at = attributes(request, route, user, now=self.registry.clock.now())
+        call = Call(request=request, route=route, at=at, registry=self.registry, accepted=accepted)
+        try:
+            return await dispatch.answer(call)
+        except errors.ApiError as error:
+            refusal = responses.from_error(error)
+            return replace(refusal, headers=refusal.headers + responses.warning_headers(at.warnings))
+
+    async def _page(self, request: Request) -> responses.Answer:
+        for page in self._pages:
+            answer = await page(request)
+            if answer is not None:
+                return answer
+        return responses.text(404, _NOT_FOUND)
+
+
+def _store_refusal(error: store_errors.StoreError) -> errors.ApiError:
+    log.warning("the store refused", error=str(error))
+    match error:
+        case store_errors.Expired():
+            return errors.expired(f"too old resource version: {error.revision} ({error.floor})")
+        case store_errors.FutureRevision():
+            return errors.resource_version_too_large(error.revision, error.newest)
+        case store_errors.Unavailable() if error.uncertain:
+            return errors.timeout("the store did not say whether the write happened", retry_after_seconds=1)
+        case store_errors.Unavailable() | store_errors.Closed():
+            return errors.service_unavailable("the store does not answer; try again")
+        case _:
+            return errors.internal_error(f"the store cannot do this: {type(error).__name__}")
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """Say yes to the start and the end of the server; what must run beside it is run by its owner."""
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

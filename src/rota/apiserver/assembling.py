@@ -1,0 +1,59 @@
+"""The server put together: registry, kinds, pages and what runs beside them, on a store.
+
+    async with assembling.server(store, clock=..., chance=...) as app:
+        async with serving.serve(app) as served: ...
+
+Several servers may run on one store at once: none of them holds anything that does not follow the store.
+"""
+
+import contextlib
+import random
+from collections.abc import AsyncIterator
+
+from rota.api import scheme
+from rota.api.kinds import ResourceType
+from rota.apiserver import bootstrap, reviews
+from rota.apiserver.app import App
+from rota.apiserver.authentication import EverybodyIsAdministrator
+from rota.apiserver.contract import Authenticator, CustomSchema, Kinds, Registry
+from rota.apiserver.health import Health
+from rota.apiserver.pages import Pages
+from rota.apiserver.registry.objects import ObjectRegistry
+from rota.apiserver.strategies import lookup
+from rota.apiserver.traffic import Traffic
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+from rota.store.contract import Store
+
+
+def _kinds(registry: Registry) -> Kinds:
+    return Kinds(strategy=lookup.strategy, custom_schema=_no_schema, handlers=reviews.HANDLERS)
+
+
+def _no_schema(resource: ResourceType) -> CustomSchema:
+    raise AssertionError(f"{resource} has no schema")
+
+
+@contextlib.asynccontextmanager
+async def server(
+    store: Store,
+    *,
+    clock: Clock,
+    chance: random.Random,
+    authenticator: Authenticator | None = None,
+    metrics: Metrics | None = None,
+) -> AsyncIterator[App]:
+    """A server on `store`, which stays its owner's to close."""
+    registry = ObjectRegistry(store, scheme=scheme.builtin(), kinds=_kinds, clock=clock, chance=chance)
+    await bootstrap.ensure(registry)
+    traffic = Traffic(metrics or Metrics("apiserver", process=True), clock)
+    app = App(
+        registry,
+        authenticator=authenticator or EverybodyIsAdministrator(),
+        pages=(Health(store, clock).page, traffic.page, Pages(registry.scheme).page),
+        traffic=traffic,
+    )
+    try:
+        yield app
+    finally:
+        app.close()

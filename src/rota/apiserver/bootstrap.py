@@ -1,0 +1,55 @@
+"""What every cluster has from the start: the system's namespaces and priority classes.
+
+Creating what exists already changes nothing, so every server does this when it starts.
+"""
+
+import contextlib
+from typing import Any, Final
+
+from rota.api import errors
+from rota.api.identifiers import GroupResource
+from rota.apiserver.authentication import ADMINISTRATOR
+from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.registry.objects import ObjectRegistry
+
+_MANAGER: Final = "rota-apiserver"
+_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+_PRIORITIES: Final[tuple[dict[str, Any], ...]] = (
+    {
+        "metadata": {"name": "system-node-critical"},
+        "value": 2_000_001_000,
+        "description": "Used for system critical pods that must not be moved from their current node.",
+    },
+    {
+        "metadata": {"name": "system-cluster-critical"},
+        "value": 2_000_000_000,
+        "description": "Used for system critical pods that must run in the cluster, but can be moved to another node "
+        "if necessary.",
+    },
+)
+
+
+async def ensure(registry: ObjectRegistry) -> None:
+    """Create what is missing."""
+    for name in _NAMESPACES:
+        await _ensure(registry, GroupResource("", "namespaces"), {"metadata": {"name": name}})
+    for priority in _PRIORITIES:
+        await _ensure(registry, GroupResource("scheduling.k8s.io", "priorityclasses"), priority)
+
+
+async def _ensure(registry: ObjectRegistry, which: GroupResource, content: Object) -> None:
+    resource = registry.resource(which)
+    name = content["metadata"]["name"]
+    if await registry.find(resource, "", name) is not None:
+        return
+    at = Attributes(
+        user=ADMINISTRATOR,
+        verb="create",
+        resource=resource,
+        now=registry.clock.now(),
+        name=name,
+        field_manager=_MANAGER,
+    )
+    # another server may start at the same time
+    with contextlib.suppress(errors.AlreadyExists):
+        await registry.create(at, {"apiVersion": resource.api_version, "kind": resource.kind, **content})

@@ -1,0 +1,151 @@
+"""One routed request on its way through a verb, and the parameters that several verbs share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rota.api import errors, fields
+from rota.api.identifiers import GroupKind, GroupVersionKind
+from rota.api.kinds import ResourceType
+from rota.apiserver import bodies, negotiation
+from rota.apiserver.contract import Attributes, CustomSchema, Object, User
+from rota.apiserver.registry.objects import ObjectRegistry
+from rota.apiserver.requests import Request
+from rota.apiserver.routing import Route
+
+_MANAGER_LENGTH: Final = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request with everything that is known of it."""
+
+    request: Request
+    route: Route
+    at: Attributes
+    registry: ObjectRegistry
+    accepted: negotiation.Accepted
+
+    @property
+    def resource(self) -> ResourceType:
+        """What the request is about."""
+        return self.route.resource
+
+    @property
+    def schema(self) -> CustomSchema | None:
+        """The schema of a custom kind."""
+        return self.registry.kinds.custom_schema(self.resource) if self.resource.custom else None
+
+    @property
+    def body_kind(self) -> tuple[GroupVersionKind, str | None]:
+        """The kind of the request's body, and its model."""
+        part = self.resource.subresources.get(self.route.subresource)
+        return (self.resource.gvk, self.resource.model) if part is None else (part.kind, part.model)
+
+    async def object_body(self, options_kind: str) -> Object:
+        """The request's body as an object of the kind that belongs here."""
+        strictness = bodies.strictness(self.request.query.get("fieldValidation", ""), options_kind)
+        body = await self.request.body()
+        gvk, _ = self.body_kind
+        try:
+            parsed = bodies.parse(
+                body,
+                self.request.header(b"content-type"),
+                find_duplicates=strictness is not bodies.Strictness.IGNORE,
+            )
+        except bodies.Unreadable as error:
+            raise bodies.unrecognized(gvk.kind, str(error), body) from None
+        if self.resource.custom and bodies.media_type(self.request.header(b"content-type")) == bodies.PROTOBUF:
+            raise errors.unsupported_media_type((bodies.JSON, bodies.YAML))
+        return self.shaped(parsed, strictness)
+
+    def shaped(self, parsed: bodies.Parsed, strictness: bodies.Strictness) -> Object:
+        """Values in the shape of the kind that belongs here; complaints become warnings or a refusal."""
+        gvk, model = self.body_kind
+        schema = self.schema if gvk == self.resource.gvk else None
+        return bodies.as_object(
+            parsed,
+            self.resource,
+            gvk=gvk,
+            model=model,
+            schema=schema,
+            strictness=strictness,
+            warn=self.at.warn,
+        )
+
+    def place(self, obj: Object) -> None:
+        """Give an object the namespace and name of the request's path, or refuse those of another place."""
+        metadata = obj["metadata"]
+        namespace = metadata.get("namespace", "")
+        if self.at.namespace and namespace not in {"", self.at.namespace}:
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        if self.at.namespace:
+            metadata["namespace"] = self.at.namespace
+        else:
+            metadata.pop("namespace", None)
+        name = metadata.get("name", "")
+        if not self.at.name:
+            return
+        if not name:
+            raise errors.bad_request(
+                f"the name of the object ({self.at.name} based on URL) was undeterminable: name must be provided"
+            )
+        if name != self.at.name:
+            raise errors.bad_request(
+                f"the name of the object ({name}) does not match the name on the URL ({self.at.name})"
+            )
+
+
+def attributes(request: Request, route: Route, user: User, *, now: float) -> Attributes:
+    """The request as kinds see it; Invalid if the parameters that all writes share are wrong."""
+    dry_run, manager = False, ""
+    if route.verb in _WRITES:
+        kind = GroupKind("meta.k8s.io", _WRITES[route.verb])
+        dry_run = is_dry_run(request.query, kind)
+        manager = request.query.get("fieldManager", "")
+        _check_manager(manager, kind)
+        manager = manager or _from_user_agent(request.header(b"user-agent"))
+    return Attributes(
+        user=user,
+        verb=route.verb,
+        resource=route.resource,
+        now=now,
+        subresource=route.subresource,
+        namespace=route.namespace,
+        name=route.name,
+        dry_run=dry_run,
+        field_manager=manager,
+    )
+
+
+_WRITES: Final = {
+    "create": "CreateOptions",
+    "update": "UpdateOptions",
+    "patch": "PatchOptions",
+    "delete": "DeleteOptions",
+    "deletecollection": "DeleteOptions",
+}
+
+
+def is_dry_run(query: Mapping[str, str], kind: GroupKind) -> bool:
+    """Whether nothing shall be written."""
+    wish = query.get("dryRun", "")
+    if wish not in {"", "All"}:
+        raise errors.invalid(kind, "", [fields.not_supported(fields.Path("dryRun"), wish, ["All"])])
+    return wish == "All"
+
+
+def _check_manager(manager: str, kind: GroupKind) -> None:
+    path = fields.Path("fieldManager")
+    if len(manager) > _MANAGER_LENGTH:
+        raise errors.invalid(kind, "", [fields.too_long(path, _MANAGER_LENGTH)])
+    if not manager.isprintable():
+        raise errors.invalid(kind, "", [fields.invalid(path, manager, "should only contain printable characters")])
+
+
+def _from_user_agent(agent: str) -> str:
+    """A client that does not name itself is known by the program that it says it is."""
+    program = agent.partition("/")[0]
+    return "".join(character for character in program if character.isprintable())[:_MANAGER_LENGTH]

@@ -1,0 +1,141 @@
+"""DELETE of an object or of a collection."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from rota.api import errors, fields
+from rota.api.identifiers import GroupKind, GroupResource
+from rota.apiserver import bodies, responses, stored_form
+from rota.apiserver.contract import DeleteOptions, Object
+from rota.apiserver.registry.objects import Written
+from rota.apiserver.verbs import list_options, rendering
+from rota.apiserver.verbs.calls import Call, is_dry_run
+from rota.store.contract import Entry
+
+_OPTIONS: Final = GroupKind("", "DeleteOptions")
+#: Kinds whose deletion is answered with the object; for others with what was deleted.
+_SHOWN: Final = frozenset(
+    GroupResource("", plural)
+    for plural in (
+        "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates", "resourcequotas", "serviceaccounts",
+        "services",
+    )
+)  # fmt: skip
+
+
+class _Preconditions(msgspec.Struct):
+    uid: str | None = None
+    resource_version: str | None = msgspec.field(name="resourceVersion", default=None)
+
+
+class _Wire(msgspec.Struct, kw_only=True):
+    """A DeleteOptions body; fields that we do not know are let be, as upstream does."""
+
+    kind: str | None = None
+    grace_period_seconds: int | None = msgspec.field(name="gracePeriodSeconds", default=None)
+    propagation_policy: str | None = msgspec.field(name="propagationPolicy", default=None)
+    orphan_dependents: bool | None = msgspec.field(name="orphanDependents", default=None)
+    preconditions: _Preconditions | None = None
+    dry_run: list[str] | None = msgspec.field(name="dryRun", default=None)
+
+
+async def delete(call: Call) -> responses.Response:
+    """What was deleted, or the object that is marked for deletion."""
+    options, wire = await _read_options(call)
+    call = _with_dry_run(call, wire)
+    written = await call.registry.remove(call.at, options)
+    if written.removed and call.resource.group_resource not in _SHOWN:
+        return _deleted(call, written)
+    code = 202 if not written.removed and wire.orphan_dependents is False else 200
+    return rendering.plain(call, written.object, code=code)
+
+
+async def delete_collection(call: Call) -> responses.Response:
+    """Every object that is selected, as it was or as it is marked now."""
+    options, wire = await _read_options(call)
+    call = _with_dry_run(call, wire)
+    selected = list_options.read(call, watching=False).selection
+    page = await call.registry.store.list(stored_form.prefix(call.resource, call.at.namespace or None))
+    entries = []
+    for entry in page.entries:
+        if not selected.matches(entry.key, entry.value):
+            continue
+        name = entry.key.rpartition("/")[2]
+        try:
+            written = await call.registry.remove(replace(call.at, name=name), options)
+        except errors.NotFound:
+            continue
+        entries.append(Entry(entry.key, written.value, written.revision, entry.created))
+    return rendering.listed(call, entries, {"resourceVersion": str(page.revision)})
+
+
+def _deleted(call: Call, written: Written) -> responses.Response:
+    which = call.resource.group_resource
+    details = {"name": call.at.name, "group": which.group, "kind": which.resource}
+    details["uid"] = written.object["metadata"]["uid"]
+    status: Object = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {name: value for name, value in details.items() if value},
+    }
+    return replace(responses.value(200, status), headers=responses.warning_headers(call.at.warnings))
+
+
+async def _read_options(call: Call) -> tuple[DeleteOptions, _Wire]:
+    body = await call.request.body()
+    value: Any = _from_query(call)
+    if body.strip():
+        try:
+            value = bodies.parse(body, call.request.header(b"content-type"), find_duplicates=False).value
+        except bodies.Unreadable as error:
+            raise bodies.unrecognized("DeleteOptions", str(error), body) from None
+    try:
+        wire = msgspec.convert(value, _Wire)
+    except msgspec.ValidationError as error:
+        raise errors.bad_request(f"DeleteOptions cannot be handled as a DeleteOptions: {error}") from None
+    if wire.kind not in {None, "", "DeleteOptions"}:
+        raise errors.bad_request(f"expected DeleteOptions in the body, got {wire.kind}")
+    preconditions = wire.preconditions or _Preconditions()
+    return (
+        DeleteOptions(
+            grace_period_seconds=wire.grace_period_seconds,
+            propagation_policy=_policy(wire),
+            precondition_uid=preconditions.uid,
+            precondition_resource_version=preconditions.resource_version,
+        ),
+        wire,
+    )
+
+
+def _policy(wire: _Wire) -> str | None:
+    if wire.orphan_dependents is None:
+        return wire.propagation_policy
+    if wire.propagation_policy is not None:
+        path = fields.Path("propagationPolicy")
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        raise errors.invalid(_OPTIONS, "", [fields.invalid(path, wire.propagation_policy, why)])
+    return "Orphan" if wire.orphan_dependents else "Background"
+
+
+def _from_query(call: Call) -> Object:
+    query = call.request.query
+    value: Object = {}
+    grace = query.get("gracePeriodSeconds")
+    if grace is not None:
+        if not grace.lstrip("-").isdecimal():
+            raise errors.bad_request(f'strconv.ParseInt: parsing "{grace}": invalid syntax')
+        value["gracePeriodSeconds"] = int(grace)
+    if query.get("propagationPolicy"):
+        value["propagationPolicy"] = query["propagationPolicy"]
+    if "orphanDependents" in query:
+        value["orphanDependents"] = call.request.flag("orphanDependents")
+    return value
+
+
+def _with_dry_run(call: Call, wire: _Wire) -> Call:
+    wish = (wire.dry_run or [""])[0]
+    return replace(call, at=replace(call.at, dry_run=True)) if is_dry_run({"dryRun": wish}, _OPTIONS) else call

@@ -1,0 +1,146 @@
+"""PATCH of an object or of a subresource that is a part of one, in the four ways that clients know.
+
+Whatever the way, the patched object goes through the same door as an updated one. A patch is applied anew to what is
+there whenever somebody else was faster, so it only fails for a resourceVersion that the client itself put in.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from rota.api import errors, fields
+from rota.api.identifiers import GroupKind
+from rota.api.patches import errors as patch_errors
+from rota.api.patches import json_patch, merge, schemas, strategic
+from rota.apiserver import bodies, responses
+from rota.apiserver.contract import Object
+from rota.apiserver.registry import ownership
+from rota.apiserver.registry.objects import Edit
+from rota.apiserver.verbs import update
+from rota.apiserver.verbs.calls import Call
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+
+_OPTIONS: Final = GroupKind("meta.k8s.io", "PatchOptions")
+_REJECTED: Final = "the server rejected our request due to an error in our request"
+_Apply: TypeAlias = Callable[[Object, Any, schemas.TypeSchema], Any]
+
+_MERGES: Final[Mapping[str, _Apply]] = {
+    JSON_PATCH: lambda live, patch, _: json_patch.apply(live, patch),
+    MERGE_PATCH: lambda live, patch, _: merge.apply(live, patch),
+    STRATEGIC_PATCH: strategic.apply,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Patch:
+    """A parsed patch on its way to an object."""
+
+    call: Call
+    media_type: str
+    parsed: bodies.Parsed
+    strictness: bodies.Strictness
+    force: bool
+
+    def merged(self, live: Object) -> Object:
+        """The patched object, in the shape of its kind."""
+        gvk = self.call.body_kind[0]
+        schema = schemas.for_kind(gvk.api_version, gvk.kind) or schemas.DEDUCED
+        with_patch = _MERGES[self.media_type](live, self.parsed.value, schema)
+        if not isinstance(with_patch, dict):
+            raise patch_errors.MalformedPatch("the patched object is not an object")
+        return self._placed(bodies.Parsed(with_patch, self.parsed.duplicates))
+
+    def applied(self, live: Object | None) -> Object:
+        """What server-side apply makes of the live object."""
+        call = self.call
+        config = self.parsed.value
+        if not isinstance(config, dict):
+            raise patch_errors.MalformedPatch("the applied configuration is not an object")
+        config = self._configured(config)
+        result = ownership.applied(live, config, call.at, call.registry.versions(call.resource), force=self.force)
+        return self._placed(bodies.Parsed(result, self.parsed.duplicates))
+
+    def _configured(self, config: Object) -> Object:
+        """The configuration with the name and namespace that the path gives it; unknown fields are told from it."""
+        call = self.call
+        if not config.get("apiVersion") or not config.get("kind"):
+            raise errors.bad_request("invalid object type: apiVersion and kind must be set in an applied configuration")
+        metadata = config.get("metadata")
+        metadata = dict(metadata) if isinstance(metadata, dict) else {}
+        metadata.setdefault("name", call.at.name)
+        if call.at.namespace:
+            metadata.setdefault("namespace", call.at.namespace)
+        return call.shaped(bodies.Parsed({**config, "metadata": metadata}), self.strictness)
+
+    def _placed(self, parsed: bodies.Parsed) -> Object:
+        obj = self.call.shaped(parsed, self.strictness)
+        self.call.place(obj)
+        return obj
+
+
+async def patch(call: Call) -> responses.Response:
+    """The patched object as it was stored."""
+    request = call.request
+    media_type = bodies.media_type(request.header(b"content-type"))
+    projection = call.registry.kinds.projections.get(call.route.subresource)
+    _check_options(call, media_type)
+    strictness = bodies.strictness(request.query.get("fieldValidation", ""), "PatchOptions")
+    body = await request.body()
+    try:
+        parsed = bodies.parse_yaml(body) if media_type == APPLY_PATCH else bodies.parse_json(body)
+    except bodies.Unreadable as error:
+        raise errors.bad_request(f"error decoding patch: {error}") from None
+    what = _Patch(call, media_type, parsed, strictness, request.flag("force"))
+    try:
+        if projection is not None:
+            return await update.update_projection(call, projection, what.merged)
+        return update.answer(call, await call.registry.update(call.at, _edit(what)))
+    except patch_errors.PatchError as error:
+        raise _refusal(call, error) from None
+
+
+def _edit(what: _Patch) -> Edit:
+    if what.media_type == APPLY_PATCH:
+        return Edit(make=what.applied, keeps_managed_fields=True, creates=not what.call.route.subresource)
+
+    def make(live: Object | None) -> Object:
+        assert live is not None, "only an apply patch creates"
+        return what.merged(live)
+
+    return Edit(make=make)
+
+
+def _check_options(call: Call, media_type: str) -> None:
+    query = call.request.query
+    offered = [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH]
+    if call.resource.custom and call.route.subresource != "scale":
+        offered.remove(STRATEGIC_PATCH)
+    if call.route.subresource in call.registry.kinds.projections:
+        offered.remove(APPLY_PATCH)
+    if media_type not in offered:
+        raise errors.unsupported_media_type(offered)
+    wrong = []
+    if media_type == APPLY_PATCH:
+        if not query.get("fieldManager"):
+            wrong.append(fields.required(fields.Path("fieldManager"), "is required for apply patch"))
+    elif "force" in query:
+        wrong.append(fields.forbidden(fields.Path("force"), "may not be specified for non-apply patch"))
+    if wrong:
+        raise errors.invalid(_OPTIONS, "", wrong)
+
+
+def _refusal(call: Call, error: patch_errors.PatchError) -> errors.ApiError:
+    match error:
+        case patch_errors.ApplyConflict():
+            causes = [errors.Cause(type=one.REASON, message=one.message, field=one.field) for one in error.conflicts]
+            return errors.apply_conflict(error.message, causes)
+        case patch_errors.PatchTooLarge():
+            return errors.request_entity_too_large(error.message)
+        case patch_errors.InapplicablePatch():
+            return errors.Invalid(_REJECTED, details=errors.Details())
+        case _:
+            return errors.bad_request(error.message)

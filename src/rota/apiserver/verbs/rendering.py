@@ -1,0 +1,106 @@
+"""From objects to bodies, in the representation that was negotiated.
+
+Plain JSON is spliced together from stored bytes; only tables, metadata and YAML decode what they show.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from rota.apiserver import responses, stored_form
+from rota.apiserver.contract import Object
+from rota.apiserver.negotiation import Shape
+from rota.apiserver.printing import metadata, tables
+from rota.apiserver.verbs.calls import Call
+from rota.store.contract import Entry
+
+_YAML: Final = "application/yaml"
+
+
+class _Metadata(msgspec.Struct, gc=False):
+    metadata: msgspec.Raw
+
+
+_metadata: Final = msgspec.json.Decoder(_Metadata)
+
+
+def stored(call: Call, value: bytes, revision: int, *, code: int = 200) -> responses.Response:
+    """A stored object."""
+    headers = responses.warning_headers(call.at.warnings)
+    if call.accepted.plain:
+        body = stored_form.wire(value, revision, call.resource)
+        return responses.Response(code, body, headers=headers)
+    return plain(call, stored_form.decode(value, revision, call.resource), code=code)
+
+
+def plain(call: Call, obj: Object, *, code: int = 200) -> responses.Response:
+    """An object that code made or changed."""
+    return _encoded(call, shaped(call, obj), code=code)
+
+
+def shaped(call: Call, obj: Object, *, with_columns: bool = True) -> Any:
+    """One object in the negotiated shape."""
+    accepted = call.accepted
+    if accepted.shape is Shape.TABLE:
+        about = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        return table(call, [obj], about, with_columns=with_columns)
+    if accepted.shape is Shape.METADATA:
+        return metadata.partial(obj, api_version=f"meta.k8s.io/{accepted.version}")
+    return obj
+
+
+def table(call: Call, objects: Sequence[Object], about: Object, *, with_columns: bool = True) -> Object:
+    """Objects as rows; `about` is the metadata of the list, or of the single object."""
+    schema = call.schema
+    return tables.table(
+        call.resource,
+        objects,
+        now=call.at.now,
+        include_object=call.request.query.get("includeObject", ""),
+        list_metadata=about,
+        with_columns=with_columns,
+        printer_columns=schema.printer_columns if schema else None,
+        api_version=f"meta.k8s.io/{call.accepted.version}",
+    )
+
+
+def listed(call: Call, entries: Sequence[Entry], about: Object) -> responses.Response:
+    """A list of stored objects."""
+    accepted, resource = call.accepted, call.resource
+    if accepted.shape is Shape.TABLE:
+        objects = [stored_form.decode(entry.value, entry.revision, resource) for entry in entries]
+        return _encoded(call, table(call, objects, about))
+    if accepted.shape is Shape.METADATA_LIST:
+        kind, version = Shape.METADATA_LIST.value, f"meta.k8s.io/{accepted.version}"
+        items = [_partial(entry, version) for entry in entries]
+    else:
+        kind, version = resource.list_kind, resource.api_version
+        items = [stored_form.item(entry.value, entry.revision, resource) for entry in entries]
+    body = _list_body(kind, version, about, items)
+    if accepted.yaml or accepted.pretty:
+        return _encoded(call, msgspec.json.decode(body))
+    return responses.Response(200, body, headers=responses.warning_headers(call.at.warnings))
+
+
+def _list_body(kind: str, version: str, about: Object, items: list[bytes]) -> bytes:
+    head = msgspec.json.encode({"kind": kind, "apiVersion": version, "metadata": about})
+    return b'%b,"items":[%b]}' % (head[:-1], b",".join(items))
+
+
+def _partial(entry: Entry, version: str) -> bytes:
+    raw = bytes(_metadata.decode(entry.value).metadata)
+    head = msgspec.json.encode({"kind": Shape.METADATA.value, "apiVersion": version})
+    return b'%b,"metadata":{"resourceVersion":"%d",%b}' % (head[:-1], entry.revision, raw[1:])
+
+
+def _encoded(call: Call, value: Any, *, code: int = 200) -> responses.Response:
+    headers = responses.warning_headers(call.at.warnings)
+    if call.accepted.yaml:
+        text = yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True)
+        return responses.Response(code, text.encode(), _YAML, headers)
+    body = msgspec.json.encode(value)
+    if call.accepted.pretty:
+        body = msgspec.json.format(body, indent=2) + b"\n"
+    return responses.Response(code, body, headers=headers)

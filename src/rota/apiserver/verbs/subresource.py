@@ -1,0 +1,35 @@
+"""Verbs on subresources that are not simply a part of their object: actions, streams and other kinds' views."""
+
+from rota.api import errors, gotext
+from rota.apiserver import responses
+from rota.apiserver.contract import Stream, SubresourceHandler, SubresourceRequest
+from rota.apiserver.verbs import rendering
+from rota.apiserver.verbs.calls import Call
+
+
+async def handle(call: Call, handler: SubresourceHandler) -> responses.Answer:
+    """Let a kind's own handler answer."""
+    request = call.request
+    body = await call.object_body("CreateOptions") if request.method in {"POST", "PUT"} else None
+    asked = SubresourceRequest(at=call.at, method=request.method, body=body, query=request.query)
+    reply = await handler.handle(asked, call.registry)
+    headers = responses.warning_headers(call.at.warnings)
+    if isinstance(reply, Stream):
+        return responses.Streamed(reply.chunks, reply.content_type, headers)
+    return rendering.plain(call, reply.object, code=reply.code)
+
+
+async def get_projection(call: Call) -> responses.Response:
+    """What a subresource shows of its parent."""
+    projection = call.registry.kinds.projections[call.route.subresource]
+    parent = await call.registry.read(call.resource, call.at.namespace, call.at.name)
+    return rendering.plain(call, projection.project(parent.object, call.resource))
+
+
+def refuse(call: Call) -> errors.ApiError:
+    """A subresource that exists upstream and not here."""
+    what = f"{call.resource.plural}/{call.route.subresource}"
+    return errors.MethodNotAllowed(
+        f"{call.route.verb} is not supported on resources of kind {gotext.quote(what)}",
+        details=errors.Details(name=call.at.name, group=call.resource.group, kind=call.resource.plural),
+    )

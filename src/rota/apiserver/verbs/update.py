@@ -1,0 +1,56 @@
+"""PUT of an object, or of a subresource that is a part of one."""
+
+from collections.abc import Callable
+
+from rota.api import errors
+from rota.api.patches import json_values
+from rota.apiserver import responses
+from rota.apiserver.contract import Object, Projection
+from rota.apiserver.registry import system_fields
+from rota.apiserver.registry.objects import Edit, Written
+from rota.apiserver.verbs import rendering
+from rota.apiserver.verbs.calls import Call
+
+
+async def update(call: Call) -> responses.Response:
+    """The object as it was stored; 201 if it is new."""
+    obj = await call.object_body("UpdateOptions")
+    call.place(obj)
+    projection = call.registry.kinds.projections.get(call.route.subresource)
+    if projection is not None:
+        return await update_projection(call, projection, lambda _: obj)
+
+    def make(_: Object | None) -> Object:
+        return json_values.copy(obj)  # type: ignore[no-any-return]  # a copy of a dict is one
+
+    edit = Edit(make=make, creates=system_fields.created_by_update(call.at))
+    return answer(call, await call.registry.update(call.at, edit))
+
+
+async def update_projection(
+    call: Call, projection: Projection, change: Callable[[Object], Object]
+) -> responses.Response:
+    """Change what a subresource shows of its parent."""
+
+    def make(live: Object | None) -> Object:
+        assert live is not None, "a projection is never created"
+        value = change(projection.project(live, call.resource))
+        wrong = projection.validate(value)
+        if wrong:
+            raise errors.invalid(call.body_kind[0].group_kind, call.at.name, wrong)
+        parent = projection.inject(json_values.copy(live), value, call.resource)
+        for name in ("resourceVersion", "uid"):
+            if value["metadata"].get(name):
+                parent["metadata"][name] = value["metadata"][name]
+        return parent
+
+    written = await call.registry.update(call.at, Edit(make=make))
+    return rendering.plain(call, projection.project(written.object, call.resource))
+
+
+def answer(call: Call, written: Written) -> responses.Response:
+    """What was written, as the answer."""
+    code = 201 if written.created else 200
+    if call.at.dry_run:
+        return rendering.plain(call, written.object, code=code)
+    return rendering.stored(call, written.value, written.revision, code=code)

@@ -1,0 +1,225 @@
+"""An API server in the test's own process, and a small client that calls it without a socket.
+
+    async with ApiServer() as api:
+        answer = await api.post("/api/v1/namespaces/default/pods", pod)
+        async with api.watch("/api/v1/pods") as events:
+            event = await events.next()
+
+`api.app` is the ASGI application for other clients; `serving.serve(api.app)` puts it on a socket.
+"""
+
+import asyncio
+import contextlib
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import urlencode
+
+from rota.apiserver import assembling
+from rota.apiserver.app import App
+from rota.apiserver.contract import Object
+from rota.kit import system
+from rota.kit.clock import Clock
+from rota.store import opening
+from rota.store.contract import Store
+
+#: How long a test waits for something that should come at once.
+PATIENCE_S: Final = 10.0
+
+PATCHES: Final = {
+    "json": "application/json-patch+json",
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+class Answer:
+    """What came back."""
+
+    def __init__(self, code: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        self.code: Final = code
+        self.raw_headers: Final = headers
+        self.body: Final = body
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Lower-case names to values; of repeated ones the last."""
+        return {name.decode().lower(): value.decode() for name, value in self.raw_headers}
+
+    @property
+    def warnings(self) -> list[str]:
+        """All `Warning` headers."""
+        return [value.decode() for name, value in self.raw_headers if name.lower() == b"warning"]
+
+    @property
+    def json(self) -> Any:
+        """The body's values."""
+        return json.loads(self.body)
+
+    def __repr__(self) -> str:
+        return f"<{self.code} {self.body[:2000].decode(errors='replace')}>"
+
+
+class Events:
+    """The events of a running watch."""
+
+    def __init__(self, task: "asyncio.Task[None]", chunks: "asyncio.Queue[bytes | None]") -> None:
+        self._task = task
+        self._chunks = chunks
+        self._rest = b""
+
+    async def next(self) -> Any:
+        """The next event; fails the test if none comes, or StopAsyncIteration when the stream has ended."""
+        while b"\n" not in self._rest:
+            async with asyncio.timeout(PATIENCE_S):
+                chunk = await self._chunks.get()
+            if chunk is None:
+                raise StopAsyncIteration
+            self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\n")
+        return json.loads(line)
+
+    async def take(self, count: int) -> list[Any]:
+        """Several events."""
+        return [await self.next() for _ in range(count)]
+
+    def pending(self) -> bool:
+        """Whether something has arrived that was not read."""
+        return bool(self._rest) or not self._chunks.empty()
+
+
+class ApiServer:
+    """A server on a fresh store in memory, or on the store at `store_url`."""
+
+    def __init__(self, *, store_url: str = "memory://", clock: Clock | None = None, seed: int = 0) -> None:
+        self.clock: Final[Clock] = clock or system.SystemClock()
+        self._store_url: Final = store_url
+        self._chance: Final = random.Random(seed)  # noqa: S311 - a test's chance is repeatable
+        self._exits: Final = contextlib.AsyncExitStack()
+        self.store: Store
+        self.app: App
+
+    async def __aenter__(self) -> Self:
+        self.store = await opening.open_store(self._store_url, time=self.clock, chance=self._chance)
+        self._exits.push_async_callback(self.store.close)
+        running = assembling.server(self.store, clock=self.clock, chance=self._chance)
+        self.app = await self._exits.enter_async_context(running)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._exits.__aexit__(kind, error, traceback)
+
+    async def get(self, path: str, *, accept: str = "", **query: object) -> Answer:
+        """GET; keyword arguments become query parameters."""
+        return await self.request("GET", path, headers={"accept": accept} if accept else None, query=query)
+
+    async def post(self, path: str, body: Object | bytes, **query: object) -> Answer:
+        """POST of an object."""
+        return await self.request("POST", path, body=body, query=query)
+
+    async def put(self, path: str, body: Object | bytes, **query: object) -> Answer:
+        """PUT of an object."""
+        return await self.request("PUT", path, body=body, query=query)
+
+    async def patch(self, path: str, body: Any, *, kind: str = "merge", **query: object) -> Answer:
+        """PATCH in one of the four ways (`PATCHES`)."""
+        return await self.request("PATCH", path, body=body, headers={"content-type": PATCHES[kind]}, query=query)
+
+    async def delete(self, path: str, body: Object | None = None, **query: object) -> Answer:
+        """DELETE, with options as the body."""
+        return await self.request("DELETE", path, body=body, query=query)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, object] | None = None,
+    ) -> Answer:
+        """Any request; a body that is no bytes is sent as JSON."""
+        chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
+        started: list[dict[str, Any]] = []
+        await self._call(method, path, _encoded(body), headers or {}, query or {}, started, chunks, asyncio.Event())
+        parts = []
+        while (chunk := chunks.get_nowait()) is not None:
+            parts.append(chunk)
+        return Answer(started[0]["status"], list(started[0]["headers"]), b"".join(parts))
+
+    @contextlib.asynccontextmanager
+    async def watch(self, path: str, *, accept: str = "", **query: object) -> AsyncIterator[Events]:
+        """A watch; `AssertionError` if the server refuses it."""
+        chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
+        started: list[dict[str, Any]] = []
+        gone = asyncio.Event()
+        headers = {"accept": accept} if accept else {}
+        task = asyncio.create_task(
+            self._call("GET", path, b"", headers, {"watch": "true", **query}, started, chunks, gone)
+        )
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not started and not task.done():
+                    await asyncio.sleep(0)
+            assert started, task
+            assert started[0]["status"] == 200, (started[0], chunks.get_nowait())
+            yield Events(task, chunks)
+        finally:
+            gone.set()
+            await task
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        query: Mapping[str, object],
+        started: list[dict[str, Any]],
+        chunks: "asyncio.Queue[bytes | None]",
+        gone: asyncio.Event,
+    ) -> None:
+        bare, _, inline = path.partition("?")
+        encoded = urlencode({name: _text(value) for name, value in query.items()})
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": bare,
+            "query_string": "&".join(filter(None, (inline, encoded))).encode(),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+        }
+        sent = False
+
+        async def receive() -> dict[str, Any]:
+            nonlocal sent
+            if not sent:
+                sent = True
+                return {"type": "http.request", "body": body, "more_body": False}
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                started.append(message)
+                return
+            if message.get("body"):
+                chunks.put_nowait(message["body"])
+            if not message.get("more_body"):
+                chunks.put_nowait(None)
+
+        await self.app(scope, receive, send)
+
+
+def _encoded(body: Any) -> bytes:
+    if body is None:
+        return b""
+    return body if isinstance(body, bytes) else json.dumps(body).encode()
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
