@@ -107,6 +107,12 @@ def for_kind(api_version: str, kind: str) -> TypeSchema | None:
     return None if name is None else table.named(name)
 
 
+def for_type(name: str) -> TypeSchema | None:
+    """The schema of a struct of the table, such as `for_type("core.v1.PodSpec")`; None if it is not there."""
+    table = _builtin()
+    return table.named(name) if name in table.types else None
+
+
 def object_meta() -> TypeSchema:
     """The schema of `metadata`, the same in every kind."""
     return _builtin().named("meta.v1.ObjectMeta")
