@@ -63,11 +63,17 @@ class Answer:
         return f"<{self.code} {self.body[:2000].decode(errors='replace')}>"
 
 
+class _Started(asyncio.Event):
+    """Set when an answer begins."""
+
+    code = 0
+    headers: list[tuple[bytes, bytes]]
+
+
 class Events:
     """The events of a running watch."""
 
-    def __init__(self, task: "asyncio.Task[None]", chunks: "asyncio.Queue[bytes | None]") -> None:
-        self._task = task
+    def __init__(self, chunks: "asyncio.Queue[bytes | None]") -> None:
         self._chunks = chunks
         self._rest = b""
 
@@ -145,18 +151,18 @@ class ApiServer:
     ) -> Answer:
         """Any request; a body that is no bytes is sent as JSON."""
         chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
-        started: list[dict[str, Any]] = []
+        started = _Started()
         await self._call(method, path, _encoded(body), headers or {}, query or {}, started, chunks, asyncio.Event())
         parts = []
         while (chunk := chunks.get_nowait()) is not None:
             parts.append(chunk)
-        return Answer(started[0]["status"], list(started[0]["headers"]), b"".join(parts))
+        return Answer(started.code, started.headers, b"".join(parts))
 
     @contextlib.asynccontextmanager
     async def watch(self, path: str, *, accept: str = "", **query: object) -> AsyncIterator[Events]:
         """A watch; `AssertionError` if the server refuses it."""
         chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
-        started: list[dict[str, Any]] = []
+        started = _Started()
         gone = asyncio.Event()
         headers = {"accept": accept} if accept else {}
         task = asyncio.create_task(
@@ -164,11 +170,9 @@ class ApiServer:
         )
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while not started and not task.done():
-                    await asyncio.sleep(0)
-            assert started, task
-            assert started[0]["status"] == 200, (started[0], chunks.get_nowait())
-            yield Events(task, chunks)
+                await started.wait()
+            assert started.code == 200, (started.code, await chunks.get())
+            yield Events(chunks)
         finally:
             gone.set()
             await task
@@ -180,7 +184,7 @@ class ApiServer:
         body: bytes,
         headers: Mapping[str, str],
         query: Mapping[str, object],
-        started: list[dict[str, Any]],
+        started: "_Started",
         chunks: "asyncio.Queue[bytes | None]",
         gone: asyncio.Event,
     ) -> None:
@@ -205,7 +209,8 @@ class ApiServer:
 
         async def send(message: Any) -> None:
             if message["type"] == "http.response.start":
-                started.append(message)
+                started.code, started.headers = message["status"], list(message["headers"])
+                started.set()
                 return
             if message.get("body"):
                 chunks.put_nowait(message["body"])
