@@ -25,6 +25,7 @@ from rota.scheduler.volumes import assumptions, binding, claims, matching, provi
 from rota.scheduler.volumes.assumptions import Assumptions
 from rota.scheduler.volumes.binding import Demand, Plan
 from rota.scheduler.volumes.claims import ClaimUse, Document
+from rota.scheduler.volumes.matching import Shelf
 
 UNBOUND_IMMEDIATE = unresolvable("pod has unbound immediate PersistentVolumeClaims")
 MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -54,6 +55,7 @@ class VolumeBinding:
         self._args = args
         self._handle = handle
         self._assumed = Assumptions()
+        self._shelf = Shelf()
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """Pods without claims are all the same; what claims amount to changes apart from nodes."""
@@ -69,7 +71,7 @@ class VolumeBinding:
             if wrong is not None:
                 return PreFilterResult(unresolvable(wrong))
         try:
-            demand = binding.demand_of(pod, cluster.catalog, self._assumed)
+            demand = binding.demand_of(pod, cluster.catalog, assumed=self._assumed, shelf=self._shelf)
         except binding.BindingError as error:
             return PreFilterResult(Status(Code.ERROR, (str(error),)))
         if demand.waiting:

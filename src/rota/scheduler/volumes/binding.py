@@ -13,7 +13,7 @@ from rota.columns.pods import PodInfo
 from rota.scheduler.volumes import claims, matching, provisioning
 from rota.scheduler.volumes.assumptions import Assumptions
 from rota.scheduler.volumes.claims import Document
-from rota.scheduler.volumes.matching import NOTHING, Candidates, Reachable
+from rota.scheduler.volumes.matching import NOTHING, Candidates, Offer, Shelf
 from rota.scheduler.volumes.provisioning import Pool, Provisioner
 
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
@@ -70,16 +70,16 @@ class Demand:
     """All that a pod's claims ask of a node."""
 
     #: Volumes of bound claims; None stands for one that does not exist.
-    bound: tuple[Reachable | None, ...] = ()
+    bound: tuple[Offer | None, ...] = ()
     #: Smallest first, so that each takes the smallest volume that fits.
     unbound: tuple[Unbound, ...] = ()
     #: Claims that someone else should have bound by now.
     waiting: tuple[Document, ...] = field(default=())
 
 
-def demand_of(pod: PodInfo, catalog: Catalog, assumed: Assumptions) -> Demand:
+def demand_of(pod: PodInfo, catalog: Catalog, *, assumed: Assumptions, shelf: Shelf) -> Demand:
     """Sort a pod's claims by how far they are bound; the claims must exist."""
-    bound: list[Reachable | None] = []
+    bound: list[Offer | None] = []
     delayed: list[Document] = []
     waiting: list[Document] = []
     for use in claims.used_by(pod):
@@ -88,17 +88,17 @@ def demand_of(pod: PodInfo, catalog: Catalog, assumed: Assumptions) -> Demand:
             raise BindingError(f'error getting PVC "{pod.namespace}/{use.name}"')
         if claims.bound(claim):
             volume = assumed.get(catalog, claims.VOLUME, name=claims.volume_name(claim))
-            bound.append(None if volume is None else matching.reachable(volume))
+            bound.append(None if volume is None else matching.offer(volume))
         elif _binds_late(claim, catalog) and not claims.volume_name(claim):
             delayed.append(claim)
         else:
             waiting.append(claim)
     delayed.sort(key=lambda claim: claims.request(claim) or NOTHING)
-    volumes = list(assumed.list(catalog, claims.VOLUME)) if delayed else []
+    offers = shelf.stock(assumed.list(catalog, claims.VOLUME)) if delayed else []
     return Demand(
         bound=tuple(bound),
         unbound=tuple(
-            Unbound(claim, matching.candidates(claim, _of_class(volumes, claim)), _provisioner(claim, catalog))
+            Unbound(claim, matching.candidates(claim, _of_class(offers, claim)), _provisioner(claim, catalog))
             for claim in delayed
         ),
         waiting=tuple(waiting),
@@ -109,9 +109,9 @@ def on_node(demand: Demand, node: NodeInfo) -> Plan | tuple[str, ...]:
     """Plan for one node, or say why the node will not do."""
     reasons: list[str] = []
     gone = False
-    for reachable in demand.bound:
-        gone = reachable is None
-        if reachable is not None and not reachable.from_node(node.labels):
+    for offer in demand.bound:
+        gone = offer is None
+        if offer is not None and not offer.reachable(node.labels):
             reasons.append(NODE_CONFLICT)
         if gone or reasons:
             break
@@ -154,10 +154,10 @@ def _provisions(unbound: list[Unbound], labels: Mapping[str, str]) -> tuple[Prov
     return tuple(found)
 
 
-def _of_class(volumes: list[Document], claim: Document) -> list[Document]:
+def _of_class(offers: list[Offer], claim: Document) -> list[Offer]:
     """Give the volumes of the claim's class."""
     wanted = claims.class_name(claim)
-    return [volume for volume in volumes if claims.class_name(volume) == wanted]
+    return [offer for offer in offers if offer.class_name == wanted]
 
 
 def _provisioner(claim: Document, catalog: Catalog) -> Provisioner | BindingError:

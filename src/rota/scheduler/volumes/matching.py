@@ -1,7 +1,8 @@
 """Which existing volume suits a claim: prebound ones first, then the smallest that is large enough.
 
-What does not depend on the node is settled once per claim (`Candidates`); a node then looks only at volumes that may be
-reachable from it. Volumes that demand a value of one node label, as local volumes do, are found by that value.
+A volume is compiled into an `Offer` once per version of it. What does not depend on the node is settled once per claim
+(`Candidates`); a node then looks only at volumes that may be reachable from it. Volumes that demand a value of one node
+label, as local volumes do, are found by that value.
 """
 
 import heapq
@@ -19,29 +20,61 @@ from rota.scheduler.volumes.claims import Document
 NOTHING = quantities.from_value(0)
 
 
-@dataclass(frozen=True, slots=True)
-class Reachable:
-    """A volume and the nodes from which it can be used (None: all)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A volume, as far as claims and nodes care."""
 
     volume: Document
+    name: str
+    class_name: str
+    size: Quantity
+    access_modes: frozenset[str]
+    #: Filesystem or block, and the class of its attributes: both must be what the claim says.
+    kind: tuple[str, str]
+    #: The nodes from which the volume can be used (None: all).
     nodes: NodeSelector | None
+    #: A label of which a node must have one of some values, if that is all there is to `nodes`, or part of it.
+    demand: tuple[str, frozenset[str]] | None
 
-    @property
-    def name(self) -> str:
-        """The volume's name."""
-        name: str = self.volume["metadata"]["name"]
-        return name
-
-    def from_node(self, labels: Mapping[str, str]) -> bool:
+    def reachable(self, labels: Mapping[str, str]) -> bool:
         """Whether a node of these labels can use the volume; names of nodes do not count."""
         return self.nodes is None or self.nodes.matches(labels, "")
 
 
-def reachable(volume: Document) -> Reachable:
-    """Compile a volume's node affinity."""
-    affinity = (volume.get("spec") or {}).get("nodeAffinity") or {}
-    required = affinity.get("required")
-    return Reachable(volume, None if required is None else nodeselectors.compile_selector(required))
+def offer(volume: Document) -> Offer:
+    """Compile a volume."""
+    spec: Mapping[str, Any] = volume.get("spec") or {}
+    required = (spec.get("nodeAffinity") or {}).get("required")
+    nodes = None if required is None else nodeselectors.compile_selector(required)
+    return Offer(
+        volume=volume,
+        name=volume["metadata"]["name"],
+        class_name=claims.class_name(volume),
+        size=capacity(volume),
+        access_modes=claims.access_modes(volume),
+        kind=_kind(spec),
+        nodes=nodes,
+        demand=_demanded_label(nodes),
+    )
+
+
+class Shelf:
+    """The offers of all volumes, kept as long as the volumes stay the same."""
+
+    __slots__ = ("_offers",)
+
+    def __init__(self) -> None:
+        self._offers: dict[str, Offer] = {}
+
+    def stock(self, volumes: Iterable[Document]) -> list[Offer]:
+        """Give the offers of these volumes; those of all others are thrown away."""
+        known, kept = self._offers, {}
+        for volume in volumes:
+            name = volume["metadata"]["name"]
+            found = known.get(name)
+            kept[name] = found if found is not None and found.volume is volume else offer(volume)
+        self._offers = kept
+        return list(kept.values())
 
 
 class Candidates:
@@ -49,52 +82,52 @@ class Candidates:
 
     __slots__ = ("_anywhere", "_by_label", "_ranked", "prebound")
 
-    def __init__(self, ranked: Iterable[Reachable], prebound: Reachable | None = None) -> None:
+    def __init__(self, ranked: Iterable[Offer], prebound: Offer | None = None) -> None:
         #: The volume that is meant for the claim already: this one or none.
         self.prebound = prebound
         self._ranked = list(ranked)
         self._anywhere: list[int] = []
         self._by_label: dict[str, dict[str, list[int]]] = {}
         for rank, candidate in enumerate(self._ranked):
-            demand = _demanded_label(candidate.nodes)
-            if demand is None:
+            if candidate.demand is None:
                 self._anywhere.append(rank)
                 continue
-            label, values = demand
+            label, values = candidate.demand
+            by_value = self._by_label.setdefault(label, {})
             for value in values:
-                self._by_label.setdefault(label, {}).setdefault(value, []).append(rank)
+                by_value.setdefault(value, []).append(rank)
 
     def best(self, labels: Mapping[str, str], taken: Collection[str]) -> Document | None:
         """Give the best volume for a node of these labels that is not taken yet."""
         if self.prebound is not None:
-            return self.prebound.volume if self.prebound.from_node(labels) else None
+            return self.prebound.volume if self.prebound.reachable(labels) else None
         near = [by_value.get(labels.get(label, ""), []) for label, by_value in self._by_label.items()]
         for rank in heapq.merge(self._anywhere, *near):
             candidate = self._ranked[rank]
-            if candidate.name not in taken and candidate.from_node(labels):
+            if candidate.name not in taken and candidate.reachable(labels):
                 return candidate.volume
         return None
 
 
-def candidates(claim: Document, volumes: Iterable[Document]) -> Candidates:
-    """Find the volumes that suit a claim, nodes aside. Bad selectors match nothing."""
-    wanted = claims.request(claim) or NOTHING
-    suitable = [volume for volume in volumes if _fits(volume, claim, wanted)]
-    for volume in suitable:
-        if bound_to(volume, claim):
-            return Candidates((), prebound=reachable(volume))
+def candidates(claim: Document, offers: Iterable[Offer]) -> Candidates:
+    """Find the volumes that suit a claim, nodes aside."""
+    wanted, kind = claims.request(claim) or NOTHING, _kind(claim.get("spec") or {})
+    suitable = [each for each in offers if each.kind == kind and each.size >= wanted and _free_for(each.volume, claim)]
+    for each in suitable:
+        if bound_to(each.volume, claim):
+            return Candidates((), prebound=each)
     spec: Mapping[str, Any] = claim.get("spec") or {}
     selector = selectors.from_object(spec["selector"]) if spec.get("selector") is not None else None
-    modes, wanted_class = claims.access_modes(claim), claims.class_name(claim)
+    modes, class_name = claims.access_modes(claim), claims.class_name(claim)
     free = [
-        volume
-        for volume in suitable
-        if (volume.get("status") or {}).get("phase") == "Available"
-        and (selector is None or selector.matches(volume["metadata"].get("labels")))
-        and claims.class_name(volume) == wanted_class
-        and modes <= claims.access_modes(volume)
+        each
+        for each in suitable
+        if each.class_name == class_name
+        and (each.volume.get("status") or {}).get("phase") == "Available"
+        and (selector is None or selector.matches(each.volume["metadata"].get("labels")))
+        and modes <= each.access_modes
     ]
-    return Candidates(reachable(volume) for volume in sorted(free, key=capacity))
+    return Candidates(sorted(free, key=lambda each: each.size))
 
 
 def capacity(volume: Document) -> Quantity:
@@ -113,18 +146,14 @@ def bound_to(volume: Document, claim: Document) -> bool:
     return same and reference.get("uid") in {None, "", meta.get("uid")}
 
 
-def _fits(volume: Document, claim: Document, wanted: Quantity) -> bool:
-    offer, demand = volume.get("spec") or {}, claim.get("spec") or {}
-    if offer.get("claimRef") is not None and not bound_to(volume, claim):
-        return False
-    same_mode = (offer.get("volumeMode") or "Filesystem") == (demand.get("volumeMode") or "Filesystem")
-    attributes = "volumeAttributesClassName"
-    return (
-        same_mode
-        and (offer.get(attributes) or "") == (demand.get(attributes) or "")
-        and volume["metadata"].get("deletionTimestamp") is None
-        and capacity(volume) >= wanted
-    )
+def _free_for(volume: Document, claim: Document) -> bool:
+    """Whether nobody else has the volume, and it is to stay."""
+    reserved = (volume.get("spec") or {}).get("claimRef") is not None
+    return volume["metadata"].get("deletionTimestamp") is None and (not reserved or bound_to(volume, claim))
+
+
+def _kind(spec: Mapping[str, Any]) -> tuple[str, str]:
+    return spec.get("volumeMode") or "Filesystem", spec.get("volumeAttributesClassName") or ""
 
 
 def _demanded_label(nodes: NodeSelector | None) -> tuple[str, frozenset[str]] | None:

@@ -56,5 +56,5 @@ def _made_claim(written: Document, catalog: Catalog, node_name: str, node_labels
 
 
 def _check_reach(volume: Document, node_labels: Mapping[str, str]) -> None:
-    if not matching.reachable(volume).from_node(node_labels):
+    if not matching.offer(volume).reachable(node_labels):
         raise BindingFailedError(f'pv "{volume["metadata"]["name"]}" node affinity doesn\'t match the node')
