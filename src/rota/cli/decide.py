@@ -43,8 +43,10 @@ _file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
     cls=Command,
     examples=[
         ("rota decide < scenarios.jsonl", "one decision per line, as JSON"),
-        ("kubectl get nodes,pods -A -o json > now.json", "write down what a cluster looks like"),
-        ("rota decide --cluster now.json --pod web.yaml --table", "where would this pod go there, and why?"),
+        (
+            "kubectl get nodes,pods -A -o json | rota decide --cluster - --pod web.yaml --table",
+            "where would this pod go in that cluster, and why?",
+        ),
         ("rota decide --cluster now.json --pod web.yaml --config mine.yaml", "and with these profiles and plugins?"),
     ],
 )
