@@ -19,7 +19,7 @@ from rota.columns.pods import PodInfo
 from rota.scheduler.framework import status as statuses
 from rota.scheduler.framework.parts import Forms
 from rota.scheduler.framework.points import ExtensionPoint, PreFilterResult
-from rota.scheduler.framework.registry import Binder, ProfileSpec, Registry
+from rota.scheduler.framework.registry import Binder, ProfileSpec, Registry, VolumeBinder
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SUCCESS, Code, Status
 
@@ -43,9 +43,17 @@ class PreFiltered:
 class Framework:
     """The plugins of one profile. Also the handle through which they ask for each other's help."""
 
-    def __init__(self, profile: ProfileSpec, registry: Registry, *, binder: Binder | None = None) -> None:
+    def __init__(
+        self,
+        profile: ProfileSpec,
+        registry: Registry,
+        *,
+        binder: Binder | None = None,
+        volume_binder: VolumeBinder | None = None,
+    ) -> None:
         self.profile = profile
         self._binder = binder
+        self._volume_binder = volume_binder
         names = dict.fromkeys(enabled.name for plugins in profile.points.values() for enabled in plugins)
         self.plugins: dict[str, Any] = {}
         for name in names:
@@ -82,6 +90,13 @@ class Framework:
         if self._binder is None:
             raise UnboundError(UnboundError.__doc__)
         return self._binder
+
+    @property
+    def volume_binder(self) -> VolumeBinder:
+        """The way to bind persistent volumes."""
+        if self._volume_binder is None:
+            raise UnboundError(UnboundError.__doc__)
+        return self._volume_binder
 
     def at(self, point: ExtensionPoint) -> tuple[Any, ...]:
         """Give the plugins of a point, in order."""
