@@ -215,7 +215,8 @@ def test_any_bytes_are_an_object_or_a_refusal(data: bytes) -> None:
     read(body("v1", "Pod", data))
 
 
-@settings(max_examples=200)
+@pytest.mark.slow
+@settings(max_examples=300)
 @given(st.sampled_from(BODIES), st.data())
 def test_damaged_bodies_are_an_object_or_a_refusal(whole: bytes, data: st.DataObject) -> None:
     read(whole[: data.draw(st.integers(0, len(whole)))])

@@ -1,0 +1,1 @@
+"""What kubectl shows of objects: tables with the columns of each kind, and metadata without the rest."""
