@@ -185,9 +185,9 @@ class ObjectRegistry:
             riders = await self._admit(at, None, stored.object)
             plan = deletion.plan(json_values.copy(stored.object), options, at)
             value = stored_form.encode(plan.object, at.resource)
-            if plan.step is deletion.Step.NOTHING or plan.object == stored.object:
-                return Written(stored.object, value, stored.revision)
             removed = plan.step is deletion.Step.REMOVE
+            if plan.step is deletion.Step.NOTHING or (plan.object == stored.object and not removed):
+                return Written(stored.object, value, stored.revision)
             write = Delete(stored.key) if removed else Put(stored.key, value)
             guard = Guard(stored.key, revision=stored.revision)
             outcome = await self.commit(at, writes.transaction(write, guard, riders))
