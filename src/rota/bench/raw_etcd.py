@@ -6,7 +6,8 @@ import secrets
 from rota.kit import system
 from rota.store.backends.etcd import address
 from rota.store.backends.etcd import etcd_pb2 as pb
-from rota.store.backends.etcd.connection import RANGE, TXN, Connection
+from rota.store.backends.etcd.connection import Connection
+from rota.store.backends.etcd.methods import RANGE, TXN
 from rota.store.logstore import Settings
 
 
