@@ -117,6 +117,8 @@ class Cluster:
             row = self._take_row()
             info = self.by_name[name] = self.nodes[row] = NodeInfo(name, row)
             self.alive[row] = True
+        elif not node_infos.differs(info, node):
+            return info
         node_infos.describe(info, node)
         self._describe_row(info)
         for pod in self._stray.pop(name, {}).values():

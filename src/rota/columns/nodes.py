@@ -5,8 +5,7 @@ question about one node takes a `copy` and changes that.
 """
 
 from collections.abc import Mapping
-
-import msgspec
+from typing import NamedTuple
 
 from rota.api import resources
 from rota.api.resources import HostPort
@@ -101,12 +100,38 @@ class NodeInfo:
         return twin
 
 
+class _Description(NamedTuple):
+    """What a node object says about the machine."""
+
+    labels: Mapping[str, str]
+    taints: tuple[objects.Taint, ...]
+    unschedulable: bool
+    allocatable: dict[str, int]
+    allowed_pods: int
+    images: dict[str, int]
+
+
+def _described(node: objects.Node) -> _Description:
+    amounts = resources.node_allocatable({"status": {"allocatable": node.status.allocatable}})
+    if node.status.allocatable is None:
+        amounts = resources.node_allocatable({"status": {"capacity": node.status.capacity}})
+    images = {name: image.sizeBytes or 0 for image in node.status.images or () for name in image.names or ()}
+    return _Description(
+        labels=node.metadata.labels or NO_LABELS,
+        taints=tuple(node.spec.taints or ()),
+        unschedulable=bool(node.spec.unschedulable),
+        allowed_pods=amounts.pop(resources.PODS, 0),
+        allocatable=amounts,
+        images=images,
+    )
+
+
+def differs(info: NodeInfo, node: objects.Node) -> bool:
+    """Whether a node object says anything that is new to placement; heartbeats do not."""
+    return any(getattr(info, name) != value for name, value in _described(node)._asdict().items())
+
+
 def describe(info: NodeInfo, node: objects.Node) -> None:
     """Take over what a node object says."""
-    info.labels = node.metadata.labels or NO_LABELS
-    info.taints = tuple(node.spec.taints or ())
-    info.unschedulable = bool(node.spec.unschedulable)
-    amounts = resources.node_allocatable(msgspec.to_builtins(node))
-    info.allowed_pods = amounts.pop(resources.PODS, 0)
-    info.allocatable = amounts
-    info.images = {name: image.sizeBytes or 0 for image in node.status.images or () for name in image.names or ()}
+    for name, value in _described(node)._asdict().items():
+        setattr(info, name, value)
