@@ -5,13 +5,15 @@ command line and the simulator ask this module for running parts and know nothin
 """
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from rota.kit import logs, system, tasks
+from rota.apiserver import assembling, serving
+from rota.kit import errors, logs, system, tasks
 from rota.store import archive, opening
 from rota.store.contract import Store
 from rota.store.upkeep import Compactor
@@ -44,22 +46,33 @@ async def restore(path: Path, url: str) -> dict[str, int]:
     return _as_dict(summary)
 
 
-async def run_local(url: str, *, ready: Callable[[dict[str, str]], None]) -> None:
-    """Run all parts on the store at `url` until a signal asks to stop; `ready` is told what runs where."""
+async def run_local(url: str, *, http_port: int | None, ready: Callable[[dict[str, str]], None]) -> None:
+    """Run all parts on the store at `url` until a signal asks to stop; `ready` is told what runs where.
+
+    The API is served without TLS, on loopback, and only if there is an `http_port`; 0 takes a free one.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     clock, chance = system.SystemClock(), system.chance()
-    store = await open_store(url)
-    try:
-        async with tasks.Supervisor("rota", clock=clock, chance=chance) as supervisor:
-            supervisor.start("compactor", Compactor(store, time=clock).run)
-            extent = await store.extent()
-            ready({"store": logs.redact_url(url), "revision": str(extent.revision)})
-            await stop.wait()
-    finally:
-        await store.close()
+    async with contextlib.AsyncExitStack() as parts:
+        store = await open_store(url)
+        parts.push_async_callback(store.close)
+        supervisor = await parts.enter_async_context(tasks.Supervisor("rota", clock=clock, chance=chance))
+        supervisor.start("compactor", Compactor(store, time=clock).run)
+        facts = {"store": logs.redact_url(url)}
+        if http_port is not None:
+            app = await parts.enter_async_context(assembling.server(store, clock=clock, chance=chance))
+            try:
+                served = await parts.enter_async_context(serving.serve(app, port=http_port))
+            except OSError as problem:
+                raise errors.UserError(
+                    f"cannot listen on port {http_port}: {problem.strerror}", "choose another, or 0 for a free one"
+                ) from problem
+            facts["api"] = served.url
+        ready(facts)
+        await stop.wait()
 
 
 def _as_dict(summary: archive.Summary) -> dict[str, int]:

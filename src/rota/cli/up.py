@@ -17,6 +17,7 @@ from rota.kit import logs
     examples=[
         ("rota up", "start; Ctrl-C stops it, the data stays"),
         ("rota up --data ./cluster", "keep the data in a folder of your choice"),
+        ("rota up --http 8001", "serve the Kubernetes API to kubectl -s http://127.0.0.1:8001"),
     ],
 )
 @click.option(
@@ -27,13 +28,20 @@ from rota.kit import logs
     help="Where the cluster's data lies; made if missing.",
 )
 @click.option("--store", "store_url", metavar="URL", help="Use this store instead of a file in the data folder.")
-def command(*, data: Path, store_url: str | None) -> None:
+@click.option(
+    "--http",
+    "http_port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve the Kubernetes API on this loopback port, without TLS: any user of this machine may do everything.",
+)
+def command(*, data: Path, store_url: str | None, http_port: int | None) -> None:
     """Start Rota on this machine and run until interrupted."""
     logs.configure()
     if store_url is None:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         store_url = options.sqlite_url(data.absolute() / "rota.db")
-    asyncio.run(assembly.run_local(store_url, ready=_say_ready))
+    asyncio.run(assembly.run_local(store_url, http_port=http_port, ready=_say_ready))
 
 
 def _say_ready(facts: dict[str, str]) -> None:

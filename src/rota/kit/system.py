@@ -9,8 +9,6 @@ import time
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from rota.kit.backoff import Chance
-
 _T = TypeVar("_T")
 
 
@@ -42,6 +40,6 @@ class SystemClock:
             return await awaitable
 
 
-def chance() -> Chance:
+def chance() -> random.Random:
     """A fresh generator, seeded by the operating system."""
     return random.Random()  # noqa: S311  # spreads retries out; keeps no secret
