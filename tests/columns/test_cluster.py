@@ -1,5 +1,6 @@
 """A cluster that followed deltas equals one built from scratch, and takes every what-if question back."""
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from rota.api import selectors
 from rota.columns.cluster import Cluster
 from rota.columns.counts import Clause, PodQuery
 from rota.columns.objects import MalformedObjectError
+from rota.columns.snapshots import Snapshot
 from rota.columns.terms import TermKind
 from rota.columns.vocabulary import Vocabulary, read_node
 from rota.testing import clusters
@@ -202,3 +204,45 @@ def test_a_malformed_pod_is_refused_with_the_path(field: str, value: object, pat
     with pytest.raises(MalformedObjectError) as refusal:
         Vocabulary().pod(document)
     assert refusal.value.path == path
+
+
+@pytest.mark.slow
+@clusters.LAW
+@given(histories(), histories())
+def test_a_snapshot_stands_still_until_it_catches_up(
+    before: list[tuple[str, Any]], after: list[tuple[str, Any]]
+) -> None:
+    vocabulary = Vocabulary()
+    source = build([], [], vocabulary)
+    follow(source, before, vocabulary)
+    snapshot = Snapshot(source)
+    then = picture(snapshot.cluster)
+    assert then == picture(source)
+    follow(source, after, vocabulary)
+    with source.trial():
+        for uid in list(source.pods):
+            source.remove_pod(uid)
+    assert picture(snapshot.cluster) == then
+    snapshot.catch_up()
+    assert picture(snapshot.cluster) == picture(source)
+    assert [node and node.name for node in snapshot.cluster.nodes] == [node and node.name for node in source.nodes]
+
+
+def test_a_snapshot_follows_the_catalog() -> None:
+    source = build([], [], Vocabulary())
+    snapshot = Snapshot(source)
+    source.catalog.put("Service", {"metadata": {"name": "web", "namespace": "default"}})
+    source.catalog.remove("Namespace", "", "other")
+    assert snapshot.behind == 2
+    assert snapshot.cluster.catalog.get("Service", namespace="default", name="web") is None
+    snapshot.catch_up()
+    assert snapshot.cluster.catalog.get("Service", namespace="default", name="web") is not None
+    assert snapshot.cluster.catalog.get("Namespace", name="other") is None
+
+
+def test_a_snapshot_that_nobody_holds_is_not_kept_informed() -> None:
+    source = build([make_node("a")], [], Vocabulary())
+    snapshot = Snapshot(source)
+    log = weakref.ref(snapshot._log)
+    del snapshot
+    assert log() is None

@@ -6,6 +6,9 @@ what they derived from them.
 
 from collections.abc import Iterator, Mapping
 from typing import Any
+from weakref import WeakSet
+
+from rota.columns.deltas import DeltaLog
 
 Document = Mapping[str, Any]
 _NONE: Mapping[str, str] = {}
@@ -14,9 +17,11 @@ _NONE: Mapping[str, str] = {}
 class Catalog:
     """Objects by kind, namespace and name. Kinds are singular, as in manifests: "Service"."""
 
-    __slots__ = ("_kinds", "_versions", "generation")
+    __slots__ = ("_kinds", "_versions", "followers", "generation")
 
     def __init__(self) -> None:
+        #: Logs that take down every change.
+        self.followers: WeakSet[DeltaLog] = WeakSet()
         #: Counts all changes.
         self.generation = 0
         self._kinds: dict[str, dict[tuple[str, str], Document]] = {}
@@ -24,12 +29,14 @@ class Catalog:
 
     def put(self, kind: str, document: Document) -> None:
         """Add or replace an object."""
+        self._tell("put", kind, document)
         meta = document["metadata"]
         self._kinds.setdefault(kind, {})[meta.get("namespace") or "", meta["name"]] = document
         self._changed(kind)
 
-    def remove(self, kind: str, *, namespace: str, name: str) -> None:
+    def remove(self, kind: str, namespace: str, name: str) -> None:
         """Take an object out; taking out twice is fine."""
+        self._tell("remove", kind, namespace, name)
         if self._kinds.get(kind, {}).pop((namespace, name), None) is not None:
             self._changed(kind)
 
@@ -60,6 +67,10 @@ class Catalog:
         twin._versions = dict(self._versions)
         twin.generation = self.generation
         return twin
+
+    def _tell(self, method: str, *args: Any) -> None:
+        for log in self.followers:
+            log.entries.append((f"catalog.{method}", args))
 
     def _changed(self, kind: str) -> None:
         self.generation += 1

@@ -8,6 +8,8 @@ plugins, `NodeInfo` for the scalar form. `trial` asks what-if questions on the c
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
+from weakref import WeakSet
 
 import msgspec
 import numpy as np
@@ -18,6 +20,7 @@ from rota.columns import objects
 from rota.columns.arrays import BoolArray, IntArray, Rows, grown
 from rota.columns.catalog import Catalog
 from rota.columns.counts import PodCounts
+from rota.columns.deltas import DeltaLog
 from rota.columns.floats import FloatColumns
 from rota.columns.interned import InternedColumn
 from rota.columns.journal import Journal
@@ -28,6 +31,15 @@ from rota.columns.pods import PodInfo
 from rota.columns.terms import HeldTerms
 
 FIRST_CAPACITY = 64
+_COLUMNS = (
+    "allocatable",
+    "requested",
+    "nonzero_requested",
+    "allowed_pods",
+    "pod_count",
+    "alive",
+    "unschedulable",
+)
 
 
 class Cluster:
@@ -38,6 +50,7 @@ class Cluster:
         self._free: list[int] = []
         #: Pods whose node is not known (yet, or any more), by node name and uid.
         self._stray: dict[str, dict[str, PodInfo]] = {}
+        self._followers: WeakSet[DeltaLog] = WeakSet()
         #: While a trial runs: each pod that was placed (None) or displaced (the order of its node's pods before).
         self._undo: list[tuple[PodInfo, tuple[str, ...] | None]] | None = None
         #: The number N of rows in use, freed ones included.
@@ -111,6 +124,7 @@ class Cluster:
 
     def set_node(self, node: objects.Node) -> NodeInfo:
         """Add a node, or bring it up to date."""
+        self._tell("set_node", node)
         name = node.metadata.name
         info = self.by_name.get(name)
         if info is None:
@@ -127,6 +141,7 @@ class Cluster:
 
     def remove_node(self, name: str) -> None:
         """Take a node out; its pods wait for it to come back, or for their own removal."""
+        self._tell("remove_node", name)
         info = self.by_name.pop(name, None)
         if info is None:
             return
@@ -143,9 +158,10 @@ class Cluster:
 
     def add_pod(self, pod: PodInfo, node_name: str | None = None) -> None:
         """Place a pod on a node (its own, if none is given); a pod with that uid is replaced."""
+        self._tell("add_pod", pod, node_name)
         name = pod.node_name if node_name is None else node_name
         if pod.uid in self.pods:
-            self.remove_pod(pod.uid)
+            self._take_off(pod.uid)
         placed = pod if pod.node_name == name else msgspec.structs.replace(pod, node_name=name)
         self.pods[pod.uid] = placed
         info = self.by_name.get(name)
@@ -156,6 +172,10 @@ class Cluster:
 
     def remove_pod(self, uid: str) -> PodInfo | None:
         """Take a pod off its node; None if it was not there."""
+        self._tell("remove_pod", uid)
+        return self._take_off(uid)
+
+    def _take_off(self, uid: str) -> PodInfo | None:
         pod = self.pods.pop(uid, None)
         if pod is None:
             return None
@@ -182,11 +202,49 @@ class Cluster:
             log, self._undo = self._undo, None
             for pod, order in reversed(log):
                 if order is None:
-                    self.remove_pod(pod.uid)
+                    self._take_off(pod.uid)
                 else:
-                    self.add_pod(pod)
+                    self.pods[pod.uid] = pod
+                    self._place(pod, self.by_name[pod.node_name])
                     self._restore_order(pod, order)
             self._undo = outer
+
+    # --- copies -----------------------------------------------------------------------------------------------------
+
+    def copy(self) -> "Cluster":
+        """Give an independent cluster with equal content in the same rows; costs as much as the cluster is large."""
+        twin = Cluster()
+        twin._capacity, twin._free, twin.size = self._capacity, list(self._free), self.size
+        twin._stray = {name: dict(pods) for name, pods in self._stray.items()}
+        twin.nodes = [None if node is None else node.copy() for node in self.nodes]
+        twin.by_name = {node.name: node for node in twin.nodes if node is not None}
+        twin.pods = dict(self.pods)
+        twin.node_version = self.node_version
+        twin.resources = dict(self.resources)
+        for name in _COLUMNS:
+            setattr(twin, name, getattr(self, name).copy())
+        twin.labels = LabelColumns(twin.nodes, self._capacity)
+        twin.taints = self.taints.copy()
+        twin.pod_counts = self.pod_counts.copy()
+        twin.terms = self.terms.copy()
+        twin.ports = self.ports.copy()
+        twin.images = self.images.copy()
+        twin.catalog = self.catalog.copy()
+        twin._copy_floats()
+        return twin
+
+    def follow(self) -> DeltaLog:
+        """Give a log that takes down every delta from now on, as long as somebody holds it."""
+        log = DeltaLog()
+        self._followers.add(log)
+        self.catalog.followers.add(log)
+        return log
+
+    def _tell(self, method: str, *args: Any) -> None:
+        # What happens inside a trial is taken back, so followers need not hear of it.
+        if self._followers and self._undo is None:
+            for log in self._followers:
+                log.entries.append((method, args))
 
     # --- keeping columns and NodeInfo equal -------------------------------------------------------------------------
 
@@ -259,15 +317,7 @@ class Cluster:
 
     def _grow(self, capacity: int) -> None:
         self._capacity = capacity
-        for name in (
-            "allocatable",
-            "requested",
-            "nonzero_requested",
-            "allowed_pods",
-            "pod_count",
-            "alive",
-            "unschedulable",
-        ):
+        for name in _COLUMNS:
             setattr(self, name, grown(getattr(self, name), capacity=capacity))
         self._copy_floats()
         self.labels.grow(capacity)

@@ -36,6 +36,14 @@ class HostPorts:
             if not rows:
                 del self._taken[port.protocol, port.port]
 
+    def copy(self) -> "HostPorts":
+        """Give an independent index with equal content."""
+        twin = HostPorts()
+        twin._taken = {
+            key: {row: dict(addresses) for row, addresses in rows.items()} for key, rows in self._taken.items()
+        }
+        return twin
+
     def taken(self, protocol: str, port: int) -> Mapping[int, Mapping[str, int]]:
         """Give the addresses on which a port is taken, by row."""
         return self._taken.get((protocol, port), {})
@@ -69,6 +77,14 @@ class Images:
             self._rows.setdefault(name, {})[row] = size
         if sizes:
             self._by_row[row] = sizes
+
+    def copy(self) -> "Images":
+        """Give an independent index with equal content."""
+        twin = Images()
+        twin._by_row = dict(self._by_row)
+        twin._rows = {name: dict(rows) for name, rows in self._rows.items()}
+        twin.version = self.version
+        return twin
 
     def holders(self, name: str) -> Mapping[int, int]:
         """Give the size of an image by row, for the rows that hold it."""
