@@ -50,7 +50,7 @@ async def server(
     app = App(
         registry,
         authenticator=authenticator or EverybodyIsAdministrator(),
-        pages=(Health(store, clock).page, traffic.page, Pages(registry.scheme).page),
+        pages=(Health(store, clock).page, traffic.page, Pages(registry.scheme, registry.kinds.custom_schema).page),
         traffic=traffic,
     )
     try:

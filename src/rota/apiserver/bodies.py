@@ -27,6 +27,8 @@ READ: Final = (JSON, YAML, PROTOBUF)
 
 #: A YAML document may repeat parts by reference; this is how large it may get when written out.
 _MOST_YAML_NODES: Final = 500_000
+#: Go writes these only when there is something in them.
+_DROPPED_IF_EMPTY: Final = ("annotations", "finalizers", "labels", "ownerReferences")
 _META_MODEL: Final = "meta_v1.ObjectMeta"
 
 
@@ -143,8 +145,10 @@ def as_object(
     if strictness is Strictness.WARN:
         for complaint in complaints:
             warn(complaint)
-    if not isinstance(obj.get("metadata"), dict):
-        obj["metadata"] = {}
+    metadata = obj.setdefault("metadata", {})
+    for name in _DROPPED_IF_EMPTY:
+        if name in metadata and not metadata[name]:
+            del metadata[name]
     return obj
 
 

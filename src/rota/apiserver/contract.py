@@ -251,6 +251,11 @@ class CustomSchema(Protocol):
     """One served version of a custom kind, from its definition's structural schema."""
 
     @property
+    def openapi(self) -> Mapping[str, Any] | None:
+        """The structural schema as it stands in the definition; None if the version has none."""
+        ...
+
+    @property
     def merge_schema(self) -> TypeSchema:
         """How server-side apply merges objects of this version."""
         ...
