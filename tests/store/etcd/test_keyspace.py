@@ -67,7 +67,7 @@ def test_events_tell_what_was_before() -> None:
         prev_kv=pb.KeyValue(value=b"new", mod_revision=8, create_revision=7),
     )
     events = [put(space, "/a", at=7), put(space, "/a", at=8, created=7, before=7), gone]
-    assert space.events(events) == [
+    assert space.events(events, after=0) == [
         Event("/a", 7, b"new", 7, None, 0),
         Event("/a", 8, b"new", 7, b"old", 7),
         Event("/a", 9, None, 7, b"new", 8),
@@ -77,13 +77,13 @@ def test_events_tell_what_was_before() -> None:
 def test_an_event_whose_past_is_compacted_is_not_passed_off_as_whole() -> None:
     space = keyspace()
     with pytest.raises(faults.Compacted):
-        space.events([put(space, "/a", at=8, created=7)])
+        space.events([put(space, "/a", at=8, created=7)], after=0)
 
 
 def test_notes_are_no_events_and_older_news_of_them_is_no_news() -> None:
     space = keyspace()
     note = pb.Event(kv=pb.KeyValue(key=space.note("restoring"), value=b"token", mod_revision=9, create_revision=9))
-    assert space.events([note]) == []
+    assert space.events([note], after=0) == []
     space.heed([note])
     assert space.restoring == b""
     note.kv.mod_revision = 11

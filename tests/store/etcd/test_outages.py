@@ -43,13 +43,13 @@ async def test_a_compaction_during_an_outage_makes_watches_list_again(
     server: EtcdServer, neighbour: Connection
 ) -> None:
     """What happened while the watch was cut off is gone from history: told, not skipped."""
-    async with opened(server.url) as store:
+    async with opened(server.url) as store, opened(server.url) as other:
         revision = revision_of(await store.create("/a/x", b"0"))
         async with store.watch("/a/", after=revision) as watch:
             # The store's feed is held up where it cannot take up again by itself, as by a network that swallows all.
             await store._supervisor.stop("feed")  # type: ignore[attr-defined]
             for number in range(5):
-                revision = revision_of(await store.update("/a/x", b"%d" % number, expected=revision))
+                revision = revision_of(await other.update("/a/x", b"%d" % number, expected=revision))
             await neighbour.call(methods.COMPACT, pb.CompactionRequest(revision=revision))
             store._supervisor.start("feed", store._feed.follow)  # type: ignore[attr-defined]
             with pytest.raises(errors.Expired):

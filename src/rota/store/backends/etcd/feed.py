@@ -1,10 +1,13 @@
 """The one etcd watch of a store: every change under its prefix, in order, into the hub.
 
-How far the hub is complete (`Hub.revision`) follows from two signals only, both of which etcd sends through the same
+How far the hub is complete (`Hub.revision`) follows from three signals only. Two of them etcd sends through the same
 queue as the changes, so that neither can overtake one:
 
 * the last change of an answer: etcd never splits a revision between answers unless asked to;
 * an answer without changes, which etcd sends from time to time to a watch that is up to date (`progress_notify`).
+
+The third one is a transaction of our own: etcd counts without gaps, so if its revision is the next one, it is all that
+happened there. A lone process's changes come to its watches in this way, and etcd's watch is then read at leisure.
 
 The revision in the header of other answers says what the member knew, not what it has sent. Nor is progress asked
 for (`WatchProgressRequest`): before etcd 3.4.25 and 3.5.8 the answer to that may overtake changes
@@ -21,10 +24,20 @@ from rota.store.backends.etcd import faults, methods, survey
 from rota.store.backends.etcd.connection import Connection
 from rota.store.backends.etcd.keyspace import Keyspace
 from rota.store.backends.etcd.survey import Survey
+from rota.store.contract import Event
 from rota.store.hub import Hub
 from rota.store.logstore import Settings
 
 log = logs.get(__name__)
+
+#: How many of our own changes wait for others before them; those beyond come by etcd's watch alone.
+_MOST_OWN = 1000
+#: After an answer that told nothing new, and with nothing that waits for one, the next is read so much later.
+_LEISURE_S = 0.005
+#: A watch that is so many revisions behind is begun anew where the hub is: etcd then sends many changes at once ...
+_BACKLOG = 200
+#: ... but not more often than this.
+_ANEW_S = 0.25
 
 
 class Feed:
@@ -54,6 +67,8 @@ class Feed:
         self._lost = False
         #: The revision of the last change seen, of a key or of a note: one that history surely holds.
         self.last_change = 0
+        #: Changes of our own, by revision, that wait for those before them.
+        self._own: dict[int, list[Event]] = {}
         #: Set while etcd watches for us.
         self.connected = asyncio.Event()
         self._moved = asyncio.Event()
@@ -68,8 +83,10 @@ class Feed:
             except errors.Closed:
                 return
             except faults.Compacted as problem:
-                log.warning("history ran ahead of the watches, they list again", problem=problem)
-                self._lost = True
+                # Unless the hub had it all before the watch did.
+                if self._lost or self._hub.revision < self._keyspace.floor:
+                    log.warning("history ran ahead of the watches, they list again", problem=problem)
+                    self._lost = True
             except errors.StoreError as problem:
                 delay = pause.next()
                 log.warning("watches wait for etcd", problem=problem, delay_s=round(delay, 3))
@@ -98,30 +115,52 @@ class Feed:
         while self._hub.revision < revision:
             await self._moved.wait()
 
-    def renumber(self) -> None:
-        """Begin anew if a restore has given every revision a new number."""
-        if self._base != self._keyspace.base:
-            log.warning("the store was restored, watches list again", revision=self._keyspace.floor)
-            self._base = self._keyspace.base
-            self._hub.reset(self._keyspace.floor)
+    def offer(self, events: list[Event]) -> None:
+        """Take in a change of our own: at once if it follows on the last one, else when those between have come."""
+        if events and events[0].revision > self._hub.revision and len(self._own) < _MOST_OWN:
+            self.renumber()
+            self._own[events[0].revision] = events
+            self._publish_own()
+
+    def renumber(self) -> bool:
+        """Begin anew if a restore has given every revision a new number; whether it has."""
+        if self._base == self._keyspace.base:
+            return False
+        log.warning("the store was restored, watches list again", revision=self._keyspace.floor)
+        self._base = self._keyspace.base
+        self._reset(self._keyspace.floor)
+        return True
+
+    def _reset(self, revision: int) -> None:
+        self._own.clear()
+        self._hub.reset(revision)
 
     async def _find_place(self) -> None:
         """See that the hub's revision is one to go on from."""
-        extent = await self._survey.extent()
-        self.renumber()
-        if extent.revision < self._hub.revision:
-            # Somebody put back an older state of etcd itself: what we handed out never happened.
-            log.warning("etcd went back in time, watches list again", revision=extent.revision)
+        if await self._went_back():
+            log.warning("etcd went back in time, watches list again", before=self._hub.revision)
             self._keyspace.forget()
             self.last_change = 0
-            extent = await self._survey.extent()
             self._lost = True
         if self._lost:
-            self._hub.reset(extent.revision)
+            self._reset((await self._survey.extent()).revision)
             self._lost = False
 
+    async def _went_back(self) -> bool:
+        """Whether somebody put back an older state of etcd itself, so that what we handed out never happened."""
+        known = revision = 0
+        # The hub may learn of changes during a look, and of many where that has to wait for etcd; a second one tells.
+        for _ in range(2):
+            known = self._hub.revision
+            revision = (await self._survey.extent()).revision
+            if self.renumber() or revision >= self._hub.revision:
+                return False
+        return revision < known
+
     async def _watch(self, pause: backoff.Backoff) -> None:
+        """Follow one watch of etcd's; returns when it is better to begin another."""
         request = survey.watch_request(self._keyspace, self._hub.revision)
+        began = self._time.monotonic()
         async with self._etcd.stream(methods.WATCH, request) as read:
             while True:
                 answer = await read()
@@ -130,17 +169,39 @@ class Feed:
                 if answer.created:
                     pause.reset()
                     self.connected.set()
-                else:
-                    self._take(answer)
+                    continue
+                revision, known = self._revision(answer), self._hub.revision
+                self._take(answer, revision)
+                if self._keyspace.seen - revision > _BACKLOG and self._time.monotonic() - began > _ANEW_S:
+                    return
+                if revision <= known and not self._own:
+                    await self._time.sleep(_LEISURE_S)
 
-    def _take(self, answer: pb.WatchResponse) -> None:
+    def _revision(self, answer: pb.WatchResponse) -> int:
+        """Up to where an answer completes what came before it."""
+        return self._keyspace.ours(answer.events[-1].kv.mod_revision if answer.events else answer.header.revision)
+
+    def _take(self, answer: pb.WatchResponse, revision: int) -> None:
         self._keyspace.heed(answer.events)
         self.renumber()
-        if answer.events:
-            revision = self._keyspace.ours(answer.events[-1].kv.mod_revision)
+        try:
+            events = self._keyspace.events(answer.events, after=self._hub.revision)
+        except faults.Compacted:
+            self._lost = True
+            raise
+        self._advance(events, revision, changed=bool(answer.events))
+        if self._own:
+            self._own = {number: events for number, events in self._own.items() if number > self._hub.revision}
+            self._publish_own()
+
+    def _publish_own(self) -> None:
+        while (events := self._own.pop(self._hub.revision + 1, None)) is not None:
+            self._advance(events, events[0].revision, changed=True)
+
+    def _advance(self, events: list[Event], revision: int, *, changed: bool) -> None:
+        """The hub gets everything up to `revision`; `changed` says that there was a change, if only of a note."""
+        if changed:
             self.last_change = max(self.last_change, revision)
-        else:
-            revision = self._keyspace.ours(answer.header.revision)
-        self._hub.publish(self._keyspace.events(answer.events), revision)
+        self._hub.publish(events, revision)
         self._moved.set()
         self._moved.clear()

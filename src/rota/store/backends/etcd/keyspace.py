@@ -77,23 +77,31 @@ class Keyspace:
             kv.lease,
         )
 
-    def events(self, events: Iterable[pb.Event]) -> list[Event]:
-        """etcd's changes of keys as ours; changes of notes are left out."""
-        return [self._event(event) for event in events if event.kv.key.startswith(self._data)]
+    def events(self, events: Iterable[pb.Event], *, after: int) -> list[Event]:
+        """etcd's changes of keys above revision `after` as ours; changes of notes are left out."""
+        known = self.theirs(after)
+        return [
+            self._event(event)
+            for event in events
+            if event.kv.mod_revision > known and event.kv.key.startswith(self._data)
+        ]
+
+    def event(self, key: str, revision: int, value: bytes | None, before: pb.KeyValue) -> Event:
+        """A change of a key from what it was before; an unset message reads as an empty one, whose revision is 0."""
+        if not before.mod_revision:
+            return Event(key, revision, value, revision, None)
+        base = self.base
+        return Event(key, revision, value, before.create_revision + base, before.value, before.mod_revision + base)
 
     def _event(self, event: pb.Event) -> Event:
-        kv, before, base = event.kv, event.prev_kv, self.base
+        kv, deleted = event.kv, event.type == pb.Event.DELETE
         key = kv.key[len(self._data) :].decode()
-        revision = kv.mod_revision + base
-        deleted = event.type == pb.Event.DELETE
-        # An unset message field reads as an empty one, whose revision is 0.
-        if before.mod_revision:
-            value = None if deleted else kv.value
-            return Event(key, revision, value, before.create_revision + base, before.value, before.mod_revision + base)
-        if deleted or kv.create_revision != kv.mod_revision:
+        if not event.prev_kv.mod_revision and (deleted or kv.create_revision != kv.mod_revision):
             # etcd looks up what was before when it sends the event; a compaction may have been quicker.
-            raise faults.Compacted(f"{self.where} compacted what {key} held before revision {revision}")
-        return Event(key, revision, kv.value, revision, None)
+            raise faults.Compacted(
+                f"{self.where} compacted what {key} held before revision {self.ours(kv.mod_revision)}"
+            )
+        return self.event(key, kv.mod_revision + self.base, None if deleted else kv.value, event.prev_kv)
 
     # Revisions
 

@@ -85,7 +85,7 @@ class Past:
                         raise self._survey.refusal(answer)
                     if not answer.events:
                         continue
-                    events += self._keyspace.events(answer.events)
+                    events += self._keyspace.events(answer.events, after=after)
                     revision = self._keyspace.ours(answer.events[-1].kv.mod_revision)
                     if revision >= goal or len(events) >= limit:
                         return _Stretch(after, events, revision)

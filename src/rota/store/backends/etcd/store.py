@@ -203,6 +203,8 @@ class EtcdStore(contract.Verbs):
             if transactions.may_stand(transaction, answer):
                 raise errors.Unavailable(problem.message, "read before writing again", uncertain=True) from None
             raise
+        if answer.succeeded:
+            self._feed.offer(transactions.events(transaction, answer, self._space))
         return transactions.outcome(transaction, answer, self._space)
 
     async def compact(self, revision: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from rota.store.backends.etcd import etcd_pb2 as pb
 from rota.store.backends.etcd.keyspace import Keyspace
-from rota.store.contract import MOST_WRITES, Committed, Conflict, Guard, Outcome, Put, Refused, Transaction
+from rota.store.contract import MOST_WRITES, Committed, Conflict, Event, Guard, Outcome, Put, Refused, Transaction
 
 #: No key has this revision: the comparison fails.
 _NEVER = -1
@@ -26,9 +26,10 @@ def request(transaction: Transaction, keyspace: Keyspace) -> pb.TxnRequest:
     for write in transaction.writes:
         if isinstance(write, Put):
             put = found.success.add().request_put
-            put.key, put.value, put.lease = keyspace.key(write.key), write.value, write.lease
+            put.key, put.value, put.lease, put.prev_kv = keyspace.key(write.key), write.value, write.lease, True
         else:
-            found.success.add().request_delete_range.key = keyspace.key(write.key)
+            delete = found.success.add().request_delete_range
+            delete.key, delete.prev_kv = keyspace.key(write.key), True
     for key in _guarded_keys(transaction.guards):
         found.failure.add().request_range.key = keyspace.key(key)
     return found
@@ -47,6 +48,19 @@ def outcome(transaction: Transaction, answer: pb.TxnResponse, keyspace: Keyspace
     return Refused(
         tuple(Conflict(guard, states[guard.key]) for guard in transaction.guards if not guard.holds(states[guard.key]))
     )
+
+
+def events(transaction: Transaction, answer: pb.TxnResponse, keyspace: Keyspace) -> list[Event]:
+    """The changes that it made, as a watch will tell of them."""
+    revision = keyspace.ours(answer.header.revision)
+    found: list[Event] = []
+    for write, response in zip(transaction.writes, answer.responses, strict=True):
+        if isinstance(write, Put):
+            found.append(keyspace.event(write.key, revision, write.value, response.response_put.prev_kv))
+        else:
+            gone = response.response_delete_range.prev_kvs
+            found += [keyspace.event(write.key, revision, None, before) for before in gone]
+    return found
 
 
 def look(transaction: Transaction, keyspace: Keyspace) -> pb.TxnRequest:
