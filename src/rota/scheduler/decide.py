@@ -94,9 +94,9 @@ class Decider:
                 result: PostFilterResult = plugin.post_filter(
                     evaluation.state, evaluation.pod, self.cluster, evaluation
                 )
+                answer = result.status.by(plugin.name)
             except Exception as error:  # noqa: BLE001 - plugins are other people's code
                 return Decision(evaluation, -1, statuses.fault(error, plugin=plugin.name), None)
-            answer = result.status.by(plugin.name)
             if answer.ok or answer.code is Code.UNRESOLVABLE:
                 last = result
                 break

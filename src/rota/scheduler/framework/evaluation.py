@@ -108,8 +108,8 @@ class Evaluation:
         if not self._eligible[row]:
             return NOT_ELIGIBLE
         for part in self._filters:
-            if part.codes[row]:
-                return part.status(self.state, self.pod, int(part.codes[row]))
+            if code := int(part.codes[row]):
+                return self._told(part, code)
         return SUCCESS if self._nominated is None else self._nominated.refusals.get(row, SUCCESS)
 
     def unresolvable(self) -> BoolArray:
@@ -122,7 +122,7 @@ class Evaluation:
         for part in self._filters:
             refused = undecided & (part.codes != 0)
             for code in np.unique(part.codes[refused]).tolist():
-                if part.status(self.state, self.pod, code).code is Code.UNRESOLVABLE:
+                if self._told(part, code).code is Code.UNRESOLVABLE:
                     found |= refused & (part.codes == code)
             undecided &= ~refused
         for row, refusal in (self._nominated.refusals if self._nominated else {}).items():
@@ -132,6 +132,12 @@ class Evaluation:
     def scores_of(self, row: int) -> dict[str, int]:
         """Give the weighted scores of a feasible node by plugin; plugins that were skipped are absent."""
         return {part.forms.name: int(part.weighted[row]) for part in self._scorers}
+
+    def _told(self, part: FilterPart, code: int) -> Status:
+        try:
+            return part.status(self.state, self.pod, code)
+        except Exception as error:  # noqa: BLE001 - plugins are other people's code
+            return statuses.fault(error, plugin=part.forms.name)
 
     # --- from scratch -----------------------------------------------------------------------------------------------
 
@@ -203,7 +209,9 @@ class Evaluation:
 
     def _pre_score(self, plugin: Any) -> None:
         self._asking = plugin.name
-        answer: Status = plugin.pre_score(self.state, self.pod, self.cluster, self.feasible)
+        answer: Status | None = plugin.pre_score(self.state, self.pod, self.cluster, self.feasible)
+        if answer is None:
+            return
         if answer.skipped:
             self.state.skip_score.add(plugin.name)
         elif not answer.ok:

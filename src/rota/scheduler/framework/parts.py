@@ -58,7 +58,7 @@ class Forms:
         self.weight = weight
         self.watches: Facet = getattr(plugin, "watches", Facet.BOTH)
         self.watches_pods = bool(self.watches & Facet.PODS)
-        self.filter: Callable[..., Status] | None = getattr(plugin, "filter", None)
+        self.filter: Callable[..., Status | None] | None = getattr(plugin, "filter", None)
         self.filter_nodes: Callable[..., CodeArray | None] | None = getattr(plugin, "filter_nodes", None)
         self.explain: Callable[..., Status] | None = getattr(plugin, "explain", None)
         self.score: Callable[..., int] | None = getattr(plugin, "score", None)
@@ -124,7 +124,7 @@ class FilterPart:
             return int(self.codes[row])
         else:
             answer = self.forms.filter(state, pod, node)
-            if answer.code is Code.SUCCESS:
+            if answer is None or answer.code is Code.SUCCESS:
                 code = 0
             elif answer.rejected:
                 code = self._number(answer)

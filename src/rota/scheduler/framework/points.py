@@ -8,7 +8,8 @@ Filter and Score come in two forms, and a plugin may have either or both:
 
 The runtime mixes both. With both forms present it asks the scalar one about a handful of changed nodes and the vector
 one about many, so the two must agree exactly. `rows` is always something that indexes the node axis of a column (a
-slice or an index array); answers have one entry per selected row. Every method is pure: no I/O, no clock, no chance.
+slice or an index array); answers have one entry per selected row. Where a status is due, None means success, as nil
+does in Go. Every method is pure: no I/O, no clock, no chance.
 The exceptions are PreBind, Bind and PostBind, which are coroutines.
 
 Signatures speak of `PodInfo` (the pod to place), `NodeInfo` (one node) and `Cluster` (all of them, as columns).
@@ -74,7 +75,7 @@ class SortsQueue(Protocol):
 class GatesQueue(Protocol):
     """PreEnqueue: whether a pod may wait for an attempt at all; anything but success holds it back."""
 
-    def pre_enqueue(self, pod: PodInfo) -> Status:
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Say whether the pod may enter the queue."""
 
 
@@ -117,17 +118,17 @@ class AdjustsPreFilter(Protocol):
     `node` shows the node with the change already made. The state is a copy; change it freely.
     """
 
-    def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
+    def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status | None:
         """Count `other` in on `node`."""
 
-    def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
+    def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status | None:
         """Count `other` out on `node`."""
 
 
 class Filters(Protocol):
     """Filter, scalar form."""
 
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Say whether the pod may go to this node."""
 
 
@@ -196,7 +197,7 @@ class PostFilters(Protocol):
 class PreScores(Protocol):
     """PreScore: work out once what Score needs; skip leaves out my Score."""
 
-    def pre_score(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> Status:
+    def pre_score(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> Status | None:
         """Look at the feasible rows, a mask of shape (N,)."""
 
 
@@ -280,7 +281,7 @@ class ReusesScore(Protocol):
 class Reserves(Protocol):
     """Reserve and Unreserve: claim and give back what only this plugin accounts for."""
 
-    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Claim; a refusal ends the attempt and gives back everything."""
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -316,7 +317,7 @@ class PreBinds(Protocol):
     def pre_bind_plan(self, state: CycleState, pod: PodInfo, node_name: str) -> PreBindPlan:
         """Say what is to be done; skip leaves out `pre_bind`."""
 
-    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         """Do it."""
 
 

@@ -123,9 +123,9 @@ class Framework:
         for plugin in self.at(ExtensionPoint.PRE_FILTER):
             try:
                 result: PreFilterResult = plugin.pre_filter(state, pod, cluster)
+                code = result.status.code
             except Exception as error:  # noqa: BLE001 - plugins are other people's code
                 return PreFiltered(statuses.fault(error, plugin=plugin.name))
-            code = result.status.code
             if code is Code.SKIP:
                 state.skip_filter.add(plugin.name)
                 continue
@@ -203,13 +203,13 @@ class Framework:
         return SUCCESS
 
 
-def guarded(name: str, call: Callable[..., Status], *args: Any) -> Status:
-    """Call a plugin; what it raises becomes an Error status under its name."""
+def guarded(name: str, call: Callable[..., Status | None], *args: Any) -> Status:
+    """Call a plugin; None means success, and what it raises becomes an Error status under its name."""
     try:
         answer = call(*args)
     except Exception as error:  # noqa: BLE001 - plugins are other people's code
         return statuses.fault(error, plugin=name)
-    return answer if answer.ok else answer.by(name)
+    return SUCCESS if answer is None or answer.ok else answer.by(name)
 
 
 def _by_vector(forms: Forms, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
