@@ -1,0 +1,52 @@
+"""A client that costs as little as possible, so that a benchmark measures the server and not the client.
+
+It speaks just enough HTTP/1.1: keep-alive connections, bodies with a length, and chunked streams line by line.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Self
+
+
+class Connection:
+    """One keep-alive connection; one request at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, host: str, port: int) -> Self:
+        """Connect."""
+        return cls(*await asyncio.open_connection(host, port, limit=64 * 1024 * 1024))
+
+    async def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+        """The status and the whole body of an answer."""
+        code, length = await self._begin(method, path, body)
+        return code, await self._reader.readexactly(length)
+
+    async def lines(self, path: str) -> AsyncIterator[bytes]:
+        """The lines of a chunked stream, as they come."""
+        code, _ = await self._begin("GET", path, b"")
+        if code != 200:
+            raise RuntimeError(f"the stream was refused: {code}")
+        rest = b""
+        while size := int(await self._reader.readline(), 16):
+            rest += await self._reader.readexactly(size)
+            await self._reader.readexactly(2)
+            *whole, rest = rest.split(b"\n")
+            for line in whole:
+                yield line
+
+    def close(self) -> None:
+        """Hang up."""
+        self._writer.close()
+
+    async def _begin(self, method: str, path: str, body: bytes) -> tuple[int, int]:
+        head = f"{method} {path} HTTP/1.1\r\nHost: rota\r\nContent-Length: {len(body)}\r\n"
+        self._writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
+        raw = await self._reader.readuntil(b"\r\n\r\n")
+        lower = raw.lower()
+        at = lower.find(b"content-length:")
+        length = int(lower[at + 15 : lower.index(b"\r\n", at)]) if at >= 0 else 0
+        return int(raw[9:12]), length
