@@ -258,7 +258,8 @@ class Verbs:
         return await self.commit(Transaction((Delete(key),), (Guard(key, revision=expected),)))
 
 
-#: How many keys one transaction may write: etcd's own limit, so that what runs on one backend runs on all.
+#: How many writes, and how many guards, one transaction may have: etcd's own limit, so that what runs on one backend
+#: runs on all.
 MOST_WRITES = 128
 
 #: How far a restored store's revisions jump ahead of the backup's, so that they lie above every revision that the old
@@ -285,7 +286,7 @@ def check_transaction(transaction: Transaction) -> None:
     keys = [write.key for write in transaction.writes]
     if len(set(keys)) != len(keys):
         raise ValueError("a transaction writes each key once")
-    if len(keys) > MOST_WRITES:
-        raise ValueError(f"a transaction writes at most {MOST_WRITES} keys, not {len(keys)}")
+    if len(keys) > MOST_WRITES or len(transaction.guards) > MOST_WRITES:
+        raise ValueError(f"a transaction has at most {MOST_WRITES} writes and as many guards")
     if any(not key or key.endswith("/") or "\0" in key for key in keys):
         raise ValueError("a key is not empty, has no NUL and does not end in '/'")

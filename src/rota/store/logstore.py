@@ -31,7 +31,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     #: A look at the log without a hint, in case a hint got lost.
     look_every_s: float = 5.0
     #: A look for leases that others granted and did not renew.
-    lease_look_s: float = 2.0
+    lease_look_s: float = 5.0
     #: How long a call is retried while the database does not answer, before its caller hears of it.
     patience_s: float = 30.0
     retry: backoff.Policy = backoff.Policy(initial_s=0.05, cap_s=2.0)

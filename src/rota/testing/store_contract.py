@@ -201,6 +201,8 @@ class StoreContract:
         for writes in [(Put("/a/x", b""), Delete("/a/x")), (Put("", b""),), (Put("/a/", b""),), (Put("/a\0b", b""),)]:
             with pytest.raises(ValueError, match="key"):
                 await store.commit(Transaction(writes))
+        with pytest.raises(ValueError, match="at most"):
+            await store.commit(Transaction(tuple(Put(f"/a/{number}", b"") for number in range(129))))
         with pytest.raises(ValueError, match="ends in"):
             await store.list("/no/slash")
 
