@@ -10,7 +10,7 @@ from rota.store import errors, hub
 from rota.store.backends.etcd import etcd_pb2 as pb
 from rota.store.backends.etcd import methods
 from rota.store.backends.etcd.connection import Connection
-from rota.store.contract import Delete, Entry, Event, Guard, Put, Refused, Transaction
+from rota.store.contract import Delete, Entry, Event, Guard, Put, Refused, Store, Transaction
 from rota.store.logstore import Settings
 from rota.testing.servers.etcd import EtcdServer
 from rota.testing.store_contract import gather_events, gather_to, opened, replay, revision_of
@@ -36,6 +36,48 @@ async def test_others_move_the_revision_and_nothing_is_missed(server: EtcdServer
                     assert [event.revision for event in await gather_to(young, revision)] == [revision]
                 seen += await gather_to(watch, revision)
         assert [event.key for event in seen] == [f"/a/{number}" for number in range(20)]
+
+
+async def test_own_changes_reach_watches_without_etcds_watch_and_never_past_others(server: EtcdServer) -> None:
+    """A gap in etcd's count is somebody else's change: what comes behind it waits for that."""
+    async with opened(server.url) as store, opened(server.url) as other:
+        start = (await store.extent()).revision
+        await store._supervisor.stop("feed")  # type: ignore[attr-defined]
+        async with store.watch("/a/", after=start) as watch:
+            created = revision_of(await store.create("/a/x", b"1", lease=await store.grant(60)))
+            updated = revision_of(await store.update("/a/x", b"2", expected=created))
+            gone = revision_of(await store.commit(Transaction((Delete("/a/none"), Delete("/a/x"), Put("/b/y", b"")))))
+            own = await gather_to(watch, gone)
+            between = revision_of(await other.create("/a/theirs", b""))
+            last = revision_of(await store.create("/a/z", b""))
+            waiting = asyncio.create_task(gather_to(watch, last))
+            await asyncio.sleep(0.1)
+            assert watch.revision == gone
+            store._supervisor.start("feed", store._feed.follow)  # type: ignore[attr-defined]
+            behind = await waiting
+        async with other.watch("/a/", after=start) as watch:
+            assert await gather_to(watch, last) == own + behind
+        assert [event.revision for event in own + behind] == [created, updated, gone, between, last]
+
+
+async def test_two_busy_processes_see_each_others_changes_in_one_order(server: EtcdServer) -> None:
+    """So many that etcd's watches fall behind and begin anew."""
+    async with opened(server.url) as store, opened(server.url) as other:
+        start = (await store.extent()).revision
+
+        async def write(through: Store, name: int) -> None:
+            for number in range(100):
+                await through.create(f"/a/{name}/{number}", b"")
+
+        async def follow(through: Store) -> list[Event]:
+            async with through.watch("/a/", after=start) as watch:
+                return await gather_events(watch, lambda events: len(events) >= 2100)
+
+        following = [asyncio.create_task(follow(through)) for through in (store, other)]
+        await asyncio.gather(*(write(store, name) for name in range(20)), write(other, 99))
+        first, second = await asyncio.gather(*following)
+    assert first == second
+    assert [event.revision for event in first] == sorted({event.revision for event in first})
 
 
 async def test_bookmarks_follow_others_changes_though_nothing_of_ours_happens(
