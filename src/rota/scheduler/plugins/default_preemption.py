@@ -130,9 +130,9 @@ class _Trials:
         self._generation = cluster.journal.generation
         self._found: dict[int, Candidate | Status] = {}
         dependent = handle.pod_filters(state)
-        by_sums = len(dependent) == 1 and hasattr(dependent[0], "reprieve") and not state.nominations
+        reprieves = len(dependent) == 1 and callable(getattr(dependent[0], "reprieve", None))
         #: The filter that alone depends on pods, if there is one that reckons in sums.
-        self._sole: Reprieves | None = dependent[0] if by_sums else None
+        self._sole: Reprieves | None = dependent[0] if reprieves and not state.nominations else None
 
     def refresh(self, pod: PodInfo, state: CycleState) -> bool:
         """Forget what no longer holds; False if nothing does."""

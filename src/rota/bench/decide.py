@@ -1,0 +1,289 @@
+"""How fast decisions are: the default profile, all nodes scored, one core, nothing but deciding and placing.
+
+The reference is the same profile in the form that every scheduler plugin can have: one node at a time, nothing kept
+from one pod to the next. Rates are per second of processor time, so that other work on the machine counts less.
+Reading manifests is not part of a decision and not measured here.
+"""
+
+import gc
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from rota.bench.report import Result, median, rate
+from rota.columns.cluster import Cluster
+from rota.columns.pods import PodInfo
+from rota.columns.vocabulary import Vocabulary, read_node
+from rota.scheduler import builtin
+from rota.scheduler.config import resolution
+from rota.scheduler.config.specs import specs_of
+from rota.scheduler.decide import Decider
+from rota.scheduler.framework.registry import Registry
+from rota.scheduler.framework.runtime import Framework
+
+Document = dict[str, Any]
+Template = Callable[[int], Document]
+
+NODES = 5_000
+MANY_NODES = 50_000
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+DISKS = ("ssd", "hdd", "nvme")
+AGAINST = "one node at a time"
+MEMORY_LIMIT_MIB = 1024
+
+
+class Effort(Struct, frozen=True, kw_only=True):
+    """How much to measure."""
+
+    rounds: int = 3
+    decisions: int = 2_000
+    preemptions: int = 40
+    growth_nodes: tuple[int, ...] = (500, 1_000, 2_000, 10_000, 20_000)
+    growth_pods: tuple[int, ...] = (50_000, 150_000)
+    memory_pods: int = 150_000
+
+
+QUICK = Effort(rounds=1, decisions=500, preemptions=10, growth_nodes=(1_000,), growth_pods=(), memory_pods=30_000)
+
+
+def measure(*, store_url: str = "", quick: bool = False) -> list[Result]:
+    """Measure decisions; no store takes part in them."""
+    effort = QUICK if quick else Effort()
+    return [
+        *_workloads(effort),
+        *_preemptions(effort),
+        *_growth(effort),
+        *_memory(effort),
+    ]
+
+
+def _workloads(effort: Effort) -> Iterable[Result]:
+    for name, template in WORKLOADS.items():
+        yield _placed(f"{name}, {NODES:,} nodes", template, NODES, effort)
+    yield _placed(f"identical pods, {MANY_NODES:,} nodes", identical, MANY_NODES, effort)
+
+
+def _placed(name: str, template: Template, nodes: int, effort: Effort, *, running: int = 0) -> Result:
+    """Place pods one after the other, and give decisions per second beside the reference's."""
+    cluster, vocabulary = _cluster(nodes), Vocabulary()
+    _fill(cluster, vocabulary, running)
+    numbers = itertools.count()
+    rates = []
+    for _ in range(effort.rounds):
+        pods = [vocabulary.pod(template(next(numbers))) for _ in range(effort.decisions + 1)]
+        decider = Decider(_framework(), cluster)
+        _place(decider, pods[:1])
+        rates.append(effort.decisions / _timed(lambda: _place(decider, pods[1:])))  # noqa: B023 - called at once
+    plain = Decider(_plain_framework(), cluster)
+    reference = 1 / _timed(lambda: _place(plain, [vocabulary.pod(template(next(numbers)))]))
+    return rate(name, median(rates), reference, against=AGAINST)
+
+
+def _preemptions(effort: Effort) -> Iterable[Result]:
+    """Full nodes, pods of five priorities on them, and pods that are more important than all of those."""
+    for name, template in (("equal pods", important), ("pods that differ", important_and_different)):
+        cluster, vocabulary = _cluster(NODES), Vocabulary()
+        for number in range(10 * NODES):
+            pod = _pod(number, cpu="3200m", memory="12Gi", priority=number % 5)
+            pod["status"] = {"startTime": f"2026-01-01T{number % 24:02}:{number % 60:02}:00Z"}
+            cluster.add_pod(vocabulary.pod(pod), f"node-{number // 10:05}")
+        count = itertools.count(10 * NODES)
+        decider = Decider(_framework(), cluster)
+        _make_room(decider, [vocabulary.pod(template(next(count)))])
+        pods = [vocabulary.pod(template(next(count))) for _ in range(effort.preemptions)]
+        found = effort.preemptions / _timed(lambda: _make_room(decider, pods))  # noqa: B023 - called at once
+        plain = Decider(_plain_framework(), cluster)
+        last = [vocabulary.pod(template(next(count)))]
+        reference = 1 / _timed(lambda: _make_room(plain, last))  # noqa: B023 - called at once
+        yield rate(f"preemption for {name}, {NODES:,} full nodes", found, reference, against=AGAINST)
+
+
+def _growth(effort: Effort) -> Iterable[Result]:
+    """How rates change with nodes, and with pods that run already."""
+    for nodes in effort.growth_nodes:
+        for name in ("identical pods", "pods that all differ", "hard zone spread"):
+            yield _placed(f"{name}, {nodes:,} nodes", WORKLOADS[name], nodes, effort)
+    for running in effort.growth_pods:
+        for name in ("identical pods", "required anti-affinity"):
+            label = f"{name}, {NODES:,} nodes, {running:,} pods running"
+            yield _placed(label, WORKLOADS[name], NODES, effort, running=running)
+
+
+def _memory(effort: Effort) -> Iterable[Result]:
+    """What a cluster of many pods takes, with its evaluations, beyond what the process took before."""
+    gc.collect()
+    before = _resident_mib()
+    cluster, vocabulary = _cluster(NODES), Vocabulary()
+    _fill(cluster, vocabulary, effort.memory_pods)
+    decider = Decider(_framework(), cluster)
+    for template in WORKLOADS.values():
+        _place(decider, [vocabulary.pod(template(number)) for number in range(20)])
+    gc.collect()
+    taken = _resident_mib() - before
+    yield Result(
+        name=f"memory, {NODES:,} nodes, {effort.memory_pods:,} pods",
+        value=taken,
+        unit="MiB",
+        against=f"{MEMORY_LIMIT_MIB} MiB",
+        ratio=MEMORY_LIMIT_MIB / taken if taken else None,
+    )
+
+
+# --- what is placed -------------------------------------------------------------------------------------------------
+
+
+def _pod(number: int, *, cpu: str = "100m", memory: str = "200Mi", **spec: Any) -> Document:
+    container = {
+        "name": "main",
+        "image": "registry.example/web:v1",
+        "resources": {"requests": {"cpu": cpu, "memory": memory}},
+    }
+    name = f"pod-{number}"
+    metadata = {"name": name, "namespace": "default", "uid": name, "labels": {"app": "web"}}
+    return {"metadata": metadata, "spec": {"containers": [container], **spec}}
+
+
+def identical(number: int) -> Document:
+    """All the same."""
+    return _pod(number)
+
+
+def different(number: int) -> Document:
+    """No two alike in resources, node selectors and tolerations."""
+    return _pod(
+        number,
+        cpu=f"{100 + number % 97}m",
+        memory=f"{200 + number}Mi",
+        nodeSelector={"disk": DISKS[number % 3]},
+        tolerations=[{"key": f"own-{number}", "operator": "Exists"}, {"key": "dedicated", "operator": "Exists"}],
+    )
+
+
+def spread(number: int) -> Document:
+    """Evenly over three zones, or not at all."""
+    selector = {"matchLabels": {"app": "web"}}
+    constraint = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
+    return _pod(number, topologySpreadConstraints=[constraint])
+
+
+def apart(number: int) -> Document:
+    """Never two of the same group of ten on one node."""
+    group = f"g{number % 10}"
+    document = _pod(number)
+    document["metadata"]["labels"] = {"app": "web", "group": group}
+    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"group": group}}}
+    document["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return document
+
+
+def together(number: int) -> Document:
+    """Rather near to others."""
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "web"}}}
+    preferred = [{"weight": 10, "podAffinityTerm": term}]
+    return _pod(number, affinity={"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}})
+
+
+def important(number: int) -> Document:
+    """Two thirds of what a victim and a half leave behind."""
+    return _pod(number, cpu="6", memory="20Gi", priority=1_000)
+
+
+def important_and_different(number: int) -> Document:
+    """No two alike."""
+    toleration = {"key": f"own-{number}", "operator": "Exists"}
+    return _pod(number, cpu=f"{5_000 + number % 900}m", memory="20Gi", priority=1_000, tolerations=[toleration])
+
+
+WORKLOADS: dict[str, Template] = {
+    "identical pods": identical,
+    "pods that all differ": different,
+    "hard zone spread": spread,
+    "required anti-affinity": apart,
+    "preferred affinity": together,
+}
+
+
+# --- how ------------------------------------------------------------------------------------------------------------
+
+
+def _cluster(nodes: int) -> Cluster:
+    cluster = Cluster()
+    for number in range(nodes):
+        name = f"node-{number:05}"
+        labels = {HOSTNAME: name, ZONE: f"zone-{number % 3}", "disk": DISKS[number // 3 % 3], "rack": str(number // 40)}
+        taints = [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}] if number % 10 == 9 else []
+        allocatable = {"cpu": "32", "memory": "128Gi", "pods": "110", "ephemeral-storage": "500Gi"}
+        cluster.set_node(
+            read_node(
+                {
+                    "metadata": {"name": name, "labels": labels},
+                    "spec": {"taints": taints},
+                    "status": {"allocatable": allocatable},
+                }
+            )
+        )
+    return cluster
+
+
+def _fill(cluster: Cluster, vocabulary: Vocabulary, running: int) -> None:
+    """Put pods of a hundred templates on the nodes in turn."""
+    nodes = [node.name for node in cluster.node_infos()]
+    for number in range(running):
+        document = _pod(number, cpu="50m", memory="100Mi")
+        document["metadata"].update(
+            name=f"running-{number}",
+            uid=f"running-{number}",
+            labels={"app": f"app-{number % 100}", "tier": DISKS[number % 3]},
+        )
+        cluster.add_pod(vocabulary.pod(document), nodes[number % len(nodes)])
+
+
+def _framework(registry: Registry | None = None) -> Framework:
+    known = builtin.registry() if registry is None else registry
+    return Framework(resolution.default(specs_of(known)).first, known)
+
+
+def _plain_framework() -> Framework:
+    """Give the same profile without vector forms and without anything kept between pods."""
+    hidden = dict.fromkeys(("filter_nodes", "score_nodes", "signature", "reprieve"))
+    return _framework(Registry(type(each.__name__, (each,), hidden) for each in builtin.CLASSES))
+
+
+def _place(decider: Decider, pods: Sequence[PodInfo]) -> None:
+    for pod in pods:
+        name = decider.decide(pod).node_name
+        if name is None:
+            raise RuntimeError("a benchmark pod found no node; its cluster is too small")
+        decider.cluster.add_pod(pod, name)
+
+
+def _make_room(decider: Decider, pods: Sequence[PodInfo]) -> None:
+    for pod in pods:
+        found = decider.decide(pod).post_filter
+        if found is None or not found.nominated_node:
+            raise RuntimeError("a benchmark pod found nobody to evict; its cluster is not full")
+        for victim in found.victims:
+            decider.cluster.remove_pod(victim.uid)
+        decider.cluster.add_pod(pod, found.nominated_node)
+
+
+def _timed(work: Callable[[], None]) -> float:
+    gc.collect()
+    gc.disable()
+    try:
+        start = time.process_time()
+        work()
+        return time.process_time() - start
+    finally:
+        gc.enable()
+
+
+def _resident_mib() -> float:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
