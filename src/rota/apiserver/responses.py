@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from rota.api import errors
-from rota.apiserver.requests import Message, Request, Send
+from rota.apiserver.requests import Request, Send
 from rota.kit.clock import Clock
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
@@ -87,7 +87,7 @@ def warning_headers(warnings: Sequence[str]) -> Headers:
 async def send(answer: Answer, request: Request, transmit: Send, *, clock: Clock, ending: asyncio.Event) -> None:
     """Put an answer on the connection; `ending` cuts streams short when the server shuts down."""
     if isinstance(answer, Streamed):
-        await _send_stream(answer, request, _impatient(transmit, clock), ending)
+        await _send_stream(answer, request, transmit, clock, ending)
         return
     body, headers = answer.body, [(b"content-type", answer.content_type.encode()), *answer.headers]
     if len(body) >= _COMPRESS_FROM and b"gzip" in request.headers.get(b"accept-encoding", b""):
@@ -99,31 +99,56 @@ async def send(answer: Answer, request: Request, transmit: Send, *, clock: Clock
     await transmit({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
 
 
-def _impatient(transmit: Send, clock: Clock) -> Send:
-    """Give up on a client that has stopped reading; one that reads slowly is waited for."""
-
-    async def send_in_time(message: Message) -> None:
-        await clock.wait_for(transmit(message), _STALLED_S)
-
-    return send_in_time
-
-
-async def _send_stream(answer: Streamed, request: Request, transmit: Send, ending: asyncio.Event) -> None:
+async def _send_stream(answer: Streamed, request: Request, transmit: Send, clock: Clock, ending: asyncio.Event) -> None:
     headers = [(b"content-type", answer.content_type.encode()), *answer.headers]
+    pump = _Pump(answer.chunks, transmit)
     try:
         await transmit({"type": "http.response.start", "status": 200, "headers": headers})
-        pump = asyncio.create_task(_pump(answer.chunks, transmit))
-        ends = [asyncio.create_task(request.disconnected()), asyncio.create_task(ending.wait())]
+        running = asyncio.create_task(pump.run())
+        ends = [
+            asyncio.create_task(request.disconnected()),
+            asyncio.create_task(ending.wait()),
+            asyncio.create_task(pump.stalled(clock)),
+        ]
         try:
-            await asyncio.wait((pump, *ends), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((running, *ends), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _finish(pump, *ends)
+            await _finish(running, *ends)
         if ending.is_set():
             await transmit({"type": "http.response.body", "body": b""})
     finally:
         closing = getattr(answer.chunks, "aclose", None)
         if closing is not None:
             await closing()
+
+
+class _Pump:
+    """Moves chunks from their source to the client."""
+
+    def __init__(self, chunks: AsyncIterable[bytes], transmit: Send) -> None:
+        self._chunks = chunks
+        self._transmit = transmit
+        self._sent = 0
+        self._sending = False
+
+    async def run(self) -> None:
+        """Until the source is dry."""
+        async for chunk in self._chunks:
+            self._sending = True
+            await self._transmit({"type": "http.response.body", "body": chunk, "more_body": True})
+            self._sending = False
+            self._sent += 1
+        await self._transmit({"type": "http.response.body", "body": b""})
+
+    async def stalled(self, clock: Clock) -> None:
+        """Return once the client has taken nothing of a chunk for a long time; one that reads slowly is waited for.
+
+        A look now and then, because a time limit for each chunk would cost more than sending it.
+        """
+        stuck = -1
+        while not (self._sending and self._sent == stuck):
+            stuck = self._sent if self._sending else -1
+            await clock.sleep(_STALLED_S)
 
 
 async def _finish(*tasks: asyncio.Task[Any]) -> None:
@@ -135,9 +160,3 @@ async def _finish(*tasks: asyncio.Task[Any]) -> None:
             outcome, asyncio.CancelledError | TimeoutError | OSError
         ):
             raise outcome
-
-
-async def _pump(chunks: AsyncIterable[bytes], transmit: Send) -> None:
-    async for chunk in chunks:
-        await transmit({"type": "http.response.body", "body": chunk, "more_body": True})
-    await transmit({"type": "http.response.body", "body": b""})

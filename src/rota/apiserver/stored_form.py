@@ -61,6 +61,7 @@ def decode(value: bytes, revision: int, resource: ResourceType) -> Object:
     return obj if obj["apiVersion"] == resource.api_version else conversions.convert(obj, resource.api_version)
 
 
+@functools.lru_cache(maxsize=4096)  # a change is looked at by every watcher, one right after the other
 def labels(value: bytes) -> dict[str, str] | None:
     """The labels of an object, without decoding the rest."""
     return _labelled.decode(value).metadata.labels
