@@ -1,9 +1,9 @@
 """The store on etcd v3, with etcd's own revisions, watches, leases and transactions.
 
-`address` reads the URL, `connection` speaks gRPC to one of several members, `methods` lists what it can call, `faults`
-turns its errors into ours, `keyspace` maps our keys and revisions onto etcd's, `transactions` our transactions, `survey`
-asks how things stand; `feed` follows every change by one etcd watch, `past` reads history behind it, `loading` restores,
-`store` puts them together. `etcd_pb2` is made from `etcd.proto` by `make proto`.
+`address` reads the URL, `connection` speaks gRPC to one of several members, `methods` lists what can be called,
+`faults` turns errors into ours, `keyspace` maps our keys and revisions onto etcd's, `transactions` our transactions,
+`survey` asks how things stand; `feed` follows every change by one etcd watch, `past` reads history behind it,
+`loading` restores, `store` puts them together. `etcd_pb2` is made from `etcd.proto` by `make proto`.
 """
 
 import os
