@@ -152,8 +152,9 @@ async def test_a_read_only_database_is_refused_and_turning_read_only_is_named(
         revision = revision_of(await store.create("/a/x", b""))
         await session.execute(sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(name))
         assert "is read-only" in await refusal(postgres_url, errors.ReadOnly)
+        # The one that commits must be gone, not going: that would make a commit of unknown fate of the next one.
         await session.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            "SELECT pg_terminate_backend(pid), pg_sleep(0.5) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
         with pytest.raises(errors.ReadOnly):

@@ -69,7 +69,7 @@ class PostgresEngine:
         self._place = address.place
         self._sessions = Sessions(address, _SESSIONS)
         self._writer = Writer(address, time=time, chance=chance, settings=settings)
-        self._listener = Listener(address, self._on_notice, time=time, chance=chance)
+        self._listener = Listener(address, self._writer.name, self._on_notice, time=time, chance=chance)
         self._wake: Callable[[], None] | None = None
 
     @classmethod

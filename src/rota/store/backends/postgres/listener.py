@@ -6,11 +6,9 @@ lost, so a new line begins with one of our own.
 
 from collections.abc import Callable
 
-import psycopg
-
 from rota.kit import backoff, clock, logs, tasks
 from rota.store import errors
-from rota.store.backends.postgres import faults, schema, sessions
+from rota.store.backends.postgres import faults, schema, sessions, statements
 from rota.store.backends.postgres.sessions import Address
 
 log = logs.get(__name__)
@@ -20,10 +18,11 @@ class Listener:
     """Keeps a listening session for as long as it is not closed."""
 
     def __init__(
-        self, address: Address, heard: Callable[[int], None], *, time: clock.Clock, chance: backoff.Chance
+        self, address: Address, name: str, heard: Callable[[int], None], *, time: clock.Clock, chance: backoff.Chance
     ) -> None:
         """`heard` is told the server process that announced a commit; 0 when some may have been missed."""
         self._address = address
+        self._name = name
         self._heard = heard
         self._time = time
         self._pause = backoff.Backoff(backoff.Policy(initial_s=0.05, cap_s=2.0), chance)
@@ -48,13 +47,16 @@ class Listener:
 
     async def _listen(self) -> None:
         session = await sessions.connect(self._address)
-        async with session:
+        try:
             async with sessions.used(session, self._address):
                 await session.execute(f"LISTEN {schema.CHANNEL}")
-            self._pause.reset()
-            self._heard(0)
-            with faults.translated(self._address.place):
-                async for notice in session.notifies():
-                    self._heard(notice.pid)
-            # The generator ends by itself only together with the session.
-            raise faults.of_session(self._address.place, psycopg.OperationalError("the session ended"))
+            while True:
+                async with sessions.used(session, self._address):
+                    await statements.register(session, self._name)
+                self._pause.reset()
+                self._heard(0)
+                with faults.translated(self._address.place):
+                    async for notice in session.notifies(timeout=schema.SEEN_EVERY_S):
+                        self._heard(notice.pid)
+        finally:
+            await session.close()

@@ -2,8 +2,8 @@
 
 `rota_entries` is what stands now, so a list never reads history; `rota_log` is history. `rota_meta` is one row whose
 `turn` grows with every commit: a writer plans on what it read and commits if the turn is still the same, which makes
-revision order commit order, without gaps, in whichever order transactions begin. `rota_writers` tells which batch of
-each writer was committed last.
+revision order commit order, without gaps, in whichever order transactions begin. `rota_writers` has a row for each
+process: which batch it committed last, and that somebody is there to hear of others' commits.
 """
 
 import psycopg
@@ -36,6 +36,7 @@ _MAKE = (
     )
     """,
     # Room on each page, so that a heartbeat's new row version finds place beside the old one, without index work.
+    # Values of up to a page stay in the row: kept elsewhere they would take three times as long to write and to read.
     """
     CREATE TABLE rota_entries (
       key text COLLATE "C" PRIMARY KEY,
@@ -44,7 +45,7 @@ _MAKE = (
       created bigint NOT NULL,
       lease bigint NOT NULL,
       heartbeat boolean NOT NULL
-    ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05)
+    ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, toast_tuple_target = 8160)
     """,
     "CREATE INDEX rota_entries_of_lease ON rota_entries (lease) WHERE lease <> 0",
     """
@@ -57,7 +58,7 @@ _MAKE = (
       previous bytea,
       previous_revision bigint NOT NULL,
       PRIMARY KEY (revision, place)
-    ) WITH (autovacuum_vacuum_scale_factor = 0.05)
+    ) WITH (autovacuum_vacuum_scale_factor = 0.05, toast_tuple_target = 8160)
     """,
     """
     CREATE TABLE rota_leases (
@@ -76,7 +77,10 @@ _MAKE = (
     f"INSERT INTO rota_meta VALUES (1, {FORMAT}, 1, 0, 0)",  # noqa: S608 - a number of ours
 )
 
-#: Far longer than any writer waits for the fate of a batch.
+#: How often a process says that it is still there.
+SEEN_EVERY_S = 6 * 3600.0
+
+#: Far longer than that, and than any writer waits for the fate of a batch.
 _FORGET_WRITERS = "DELETE FROM rota_writers WHERE seen_at < clock_timestamp() - interval '1 day'"
 
 

@@ -88,10 +88,19 @@ moved AS (
 ended AS (
   DELETE FROM rota_leases USING turn WHERE id = ANY(%b::bigint[])
 )
-SELECT pg_notify('{schema.CHANNEL}', '') FROM turn
+-- Announced only where somebody else is: hearing of one's own commits costs as much as a good part of them.
+SELECT (SELECT pg_notify('{schema.CHANNEL}', '') FROM rota_writers WHERE writer <> %b LIMIT 1) FROM turn
 """
 _COMMIT_ONE = _COMMIT.format(changes=f"VALUES ({_ONE})")
 _COMMIT_MANY = _COMMIT.format(changes=f"SELECT * FROM unnest({_MANY})")
+
+
+#: Moves the turn on, so that every commit from now on sees that there is one more to tell.
+_REGISTER = """
+WITH turn AS (UPDATE rota_meta SET turn = turn + 1 RETURNING turn)
+INSERT INTO rota_writers SELECT %s, 0, clock_timestamp() FROM turn
+ON CONFLICT (writer) DO UPDATE SET seen_at = excluded.seen_at
+"""
 
 
 class Head(Struct, frozen=True):
@@ -144,9 +153,14 @@ async def commit(session: Session, plan: Plan, head: Head, *, writer: str, batch
         statement, columns = _COMMIT_MANY, map(list, zip(*map(_values, changes), strict=True))
         columns = list(columns) or [[] for _ in _TYPES]
     cursor = await session.execute(
-        statement, [*columns, plan.revision, head.turn, all_new, writer, batch, plan.ended], binary=True
+        statement, [*columns, plan.revision, head.turn, all_new, writer, batch, plan.ended, writer], binary=True
     )
     return cursor.rowcount == 1
+
+
+async def register(session: Session, writer: str) -> None:
+    """Have commits announced to `writer`, or go on doing so."""
+    await session.execute(_REGISTER, [writer])
 
 
 def _values(change: _Change) -> tuple[Any, ...]:

@@ -51,7 +51,8 @@ class Writer:
         self._time = time
         self._chance = chance
         self._settings = settings
-        self._name = secrets.token_hex(8)
+        #: Our row in `rota_writers`.
+        self.name = secrets.token_hex(8)
         self._batch = 0
         self._open_session: Session | None = None
         self._alone = asyncio.Lock()
@@ -94,7 +95,7 @@ class Writer:
                 await _copy(session, entries, head)
                 await session.execute("DELETE FROM rota_log")
                 await session.execute("UPDATE rota_meta SET revision = %s, floor = %s, turn = turn + 1", [head, head])
-                await session.execute(_RECORD, [self._name, self._batch])
+                await session.execute(_RECORD, [self.name, self._batch])
                 await session.execute("SELECT pg_notify(%s, '')", [schema.CHANNEL])
                 async with self._fate_known(self._batch):
                     await session.execute("COMMIT")
@@ -107,7 +108,7 @@ class Writer:
             if session and not session.closed:
                 with contextlib.suppress(errors.StoreError):
                     async with sessions.used(session, self._address, within_s=_FAREWELL_S):
-                        await session.execute("DELETE FROM rota_writers WHERE writer = %s", [self._name])
+                        await session.execute("DELETE FROM rota_writers WHERE writer = %s", [self.name])
                 await session.close()
 
     async def _attempt(self, work: Sequence[Work], *, lock_first: bool) -> Applied | None:
@@ -133,7 +134,7 @@ class Writer:
             done = True
             async with self._fate_known(self._batch):
                 done = await statements.commit(
-                    session, plan, head, writer=self._name, batch=self._batch, all_new=blindly
+                    session, plan, head, writer=self.name, batch=self._batch, all_new=blindly
                 )
                 if lock_first:
                     await session.execute("COMMIT")
@@ -183,7 +184,7 @@ class Writer:
                 session = await self._session()
                 async with sessions.used(session, self._address):
                     await session.execute("UPDATE rota_meta SET turn = turn + 1")
-                    cursor = await session.execute("SELECT batch FROM rota_writers WHERE writer = %s", [self._name])
+                    cursor = await session.execute("SELECT batch FROM rota_writers WHERE writer = %s", [self.name])
                     row = await cursor.fetchone()
                     return row is not None and row[0] >= batch
             except errors.StoreError as problem:
