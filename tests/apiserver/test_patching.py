@@ -156,3 +156,16 @@ async def test_the_status_is_patched_through_its_own_door(api: ApiServer) -> Non
     assert (through_front.json["status"]["replicas"], through_front.json["spec"]["replicas"]) == (7, 9)
     [status_owner] = [one for one in through_front.json["metadata"]["managedFields"] if one.get("subresource")]
     assert (status_owner["manager"], status_owner["fieldsV1"]) == ("controller", {"f:status": {"f:replicas": {}}})
+
+
+async def test_objects_of_one_template_have_the_record_that_each_would_have_alone(api: ApiServer) -> None:
+    bodies = [deployment(image=image) for image in ("web:1", "web:1", "web:2")]
+    bodies[1]["metadata"]["labels"] = {"a": "b"}
+    records = []
+    for number, body in enumerate(bodies):
+        body["metadata"]["name"] = f"web-{number}"
+        created = (await api.post(DEPLOYMENTS, body, fieldManager="me")).json
+        records.append([{**entry, "time": ""} for entry in created["metadata"]["managedFields"]])
+    assert records[0] == records[2]
+    assert records[1][0]["fieldsV1"]["f:metadata"] == {"f:labels": {".": {}, "f:a": {}}}
+    assert "f:metadata" not in records[0][0]["fieldsV1"]

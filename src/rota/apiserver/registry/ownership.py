@@ -7,6 +7,8 @@ Built-in kinds merge by Kubernetes' own schemas, custom ones by their definition
 import functools
 from typing import Final
 
+import msgspec
+
 from rota.api import times
 from rota.api.identifiers import GroupVersion
 from rota.api.kinds import ResourceType
@@ -46,6 +48,12 @@ def untouchable(at: Attributes) -> fieldsets.FieldSet:
 
 def record(live: Object | None, new: Object, at: Attributes, known: versions.Versions) -> Object:
     """The new object with its managedFields brought up to date."""
+    if live is None and not at.resource.custom and "managedFields" not in new["metadata"]:
+        return _created.record(new, at, known)
+    return _record(live, new, at, known)
+
+
+def _record(live: Object | None, new: Object, at: Attributes, known: versions.Versions) -> Object:
     return apply.update(
         live,
         new,
@@ -55,6 +63,52 @@ def record(live: Object | None, new: Object, at: Attributes, known: versions.Ver
         subresource=at.subresource,
         reset=untouchable(at),
     )
+
+
+class _Created:
+    """The records of new objects of built-in kinds.
+
+    Most objects are made from a template, by programs that make many of them. Who owns what in a new object follows
+    from its fields, and not from what they say, except in lists; so objects that differ only in the values of labels
+    and annotations and in what the server sets have the same record but for its time.
+    """
+
+    _MOST: Final = 512
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], list[Object]] = {}
+
+    def record(self, new: Object, at: Attributes, known: versions.Versions) -> Object:
+        """The new object with its first record."""
+        key = self._key(new, at)
+        entries = self._known.get(key)
+        if entries is None:
+            result = _record(None, new, at, known)
+            if len(self._known) >= self._MOST:
+                self._known.clear()
+            self._known[key] = result["metadata"].get("managedFields", [])
+            return result
+        time = times.format_time(at.now)
+        if entries:
+            new["metadata"]["managedFields"] = [{**entry, "time": time} for entry in entries]
+        return new
+
+    def _key(self, new: Object, at: Attributes) -> tuple[object, ...]:
+        metadata = new["metadata"]
+        parts = {name: part for name, part in new.items() if name != "metadata"}
+        listed = {name: metadata[name] for name in ("finalizers", "ownerReferences") if name in metadata}
+        return (
+            at.field_manager,
+            at.subresource,
+            _encode((parts, listed)),
+            tuple(metadata),
+            tuple(metadata.get("labels") or ()),
+            tuple(metadata.get("annotations") or ()),
+        )
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_created: Final = _Created()
 
 
 def applied(live: Object | None, config: Object, at: Attributes, known: versions.Versions, *, force: bool) -> Object:
