@@ -43,7 +43,7 @@ def picture(cluster: Cluster) -> dict[str, Any]:
             if row in term.rows
         }
         dense = {
-            (kind, term.term): int(term.counts(cluster.capacity)[row])
+            (kind, term.term, term.weight): int(term.counts(cluster.capacity)[row])
             for kind in TermKind
             for term in cluster.terms.of(kind)
         }

@@ -229,6 +229,20 @@ class AffinityCounts:
         return column.counts[: self._cluster.size]
 
 
+class NoTerms:
+    """Stands in for counts and sums where neither the pod nor any placed pod has terms of the kinds in question."""
+
+    __slots__ = ("_terms", "_version")
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._terms = cluster.terms
+        self._version = cluster.terms.version
+
+    def current(self) -> bool:
+        """Whether no placed pod has come or gone that has terms."""
+        return self._terms.version == self._version
+
+
 class Preferences:
     """The sum of all weighted terms that concern a pod, by row."""
 
@@ -247,7 +261,7 @@ class Preferences:
             self._columns.append(column)
             if column.total:
                 self._count(amounts, each.term.topology_key, column.counts, sign * each.weight)
-        for kind, sign in _SIGNS.items():
+        for kind, sign in SCORING_KINDS.items():
             if kind is TermKind.REQUIRED_AFFINITY and not hard_weight:
                 continue
             for held in matching_terms(kind, shape.group, cluster):
@@ -285,7 +299,7 @@ class Preferences:
 
 
 #: What terms of placed pods contribute if they speak of ours.
-_SIGNS = {
+SCORING_KINDS = {
     TermKind.REQUIRED_AFFINITY: 1,
     TermKind.PREFERRED_AFFINITY: 1,
     TermKind.PREFERRED_ANTI_AFFINITY: -1,

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from rota.api.resources import CPU, EPHEMERAL_STORAGE, MEMORY
-from rota.columns.arrays import BoolArray, FloatArray, IntArray, Rows, count
+from rota.columns.arrays import BoolArray, FloatArray, IntArray, Rows, count, pick
 from rota.columns.cluster import Cluster
 from rota.columns.floats import FloatColumns
 from rota.columns.nodes import NodeInfo
@@ -157,8 +157,8 @@ class Scorer:
         """Every node has all the resources: one sum of weights for all, and floats will do."""
         total: FloatArray | None = None
         for index, extra, weight in chosen:
-            used = (floats.nonzero if index < 2 else floats.requested)[index, rows] + extra
-            rating = self._strategy.rate_floats(used, floats.whole[index, rows])
+            used = pick((floats.nonzero if index < 2 else floats.requested)[index], rows) + extra
+            rating = self._strategy.rate_floats(used, pick(floats.whole[index], rows))
             if weight != 1:
                 rating *= weight
             total = rating if total is None else np.add(total, rating, out=total)

@@ -4,8 +4,12 @@ N: rows of the node axis, freed rows included; R: resources. Columns are longer 
 without copying; `cluster.rows` selects the N rows in use. Amounts, scores and codes are int64, interned numbers int32.
 """
 
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
+
+T = TypeVar("T", bound=np.generic)
 
 IntArray = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.int64]
@@ -21,6 +25,11 @@ Rows = slice | IndexArray
 def count(rows: Rows) -> int:
     """Give the number of selected rows; slices here are always complete."""
     return rows.stop if isinstance(rows, slice) else len(rows)
+
+
+def pick(column: npt.NDArray[T], rows: Rows) -> npt.NDArray[T]:
+    """Give the selected rows of a column: a view of all of them, or a copy of some."""
+    return column[rows] if isinstance(rows, slice) else column.take(rows)
 
 
 def grown(column: npt.NDArray[np.generic], *, capacity: int, fill: int = 0) -> npt.NDArray[np.generic]:

@@ -78,12 +78,9 @@ class InternedColumn(Generic[V]):
 
     def table(self, answer: Callable[[V | None], object], dtype: type[np.generic]) -> np.ndarray:
         """Give the answers by number; the last entry, which -1 selects, is that for no value."""
-        table = np.zeros(len(self.values) + 1, dtype=dtype)
-        for number, value in enumerate(self.values):
-            if value is not None:
-                table[number] = answer(value)
-        table[-1] = answer(None)
-        return table
+        nothing = answer(None)
+        answers = [nothing if value is None else answer(value) for value in self.values]
+        return np.array([*answers, nothing], dtype=dtype)
 
     def copy(self) -> "InternedColumn[V]":
         """Give an independent column with equal content."""

@@ -3,6 +3,7 @@
 Both NodeAffinity and topology spreading ask this, for one node or for all of them.
 """
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,10 +42,15 @@ class NodeRequirements:
         return np.ones(count(rows), dtype=np.bool_) if met is None else met
 
 
+@functools.lru_cache(maxsize=1024)
+def _labels(pairs: tuple[tuple[str, str], ...]) -> Selector:
+    return selectors.from_labels(dict(pairs))
+
+
 def of(shape: PodShape) -> NodeRequirements:
     """Compile the demands of a pod."""
     required = shape.node_affinity.requiredDuringSchedulingIgnoredDuringExecution if shape.node_affinity else None
     return NodeRequirements(
-        labels=selectors.from_labels(shape.node_selector),
+        labels=_labels(tuple(shape.node_selector.items())) if shape.node_selector else selectors.EVERYTHING,
         terms=None if required is None else nodeselectors.compile_selector(required),
     )

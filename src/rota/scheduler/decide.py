@@ -107,9 +107,10 @@ class Decider:
         return Decision(evaluation, -1, refusal, last)
 
     def _find(self, pod: PodInfo) -> Evaluation:
-        signature = self.framework.signature(pod)
-        if signature is None:
+        parts = self.framework.signature(pod)
+        if parts is None:
             return Evaluation(self.framework, pod, self.cluster)
+        signature = Signature(parts)
         found = self._kept.get(signature)
         if found is None:
             found = Evaluation(self.framework, pod, self.cluster)
@@ -122,6 +123,22 @@ class Decider:
         return found
 
 
+class Signature:
+    """A signature whose hash, a long computation, is worked out once."""
+
+    __slots__ = ("_hash", "parts")
+
+    def __init__(self, parts: Hashable) -> None:
+        self.parts = parts
+        self._hash = hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Signature) and self.parts == other.parts
+
+
 class KeptEvaluations:
     """Evaluations by signature. One that was asked for twice stays long, others make room for the next few.
 
@@ -131,12 +148,12 @@ class KeptEvaluations:
     __slots__ = ("_new", "_often", "_seen")
 
     def __init__(self) -> None:
-        self._new: OrderedDict[Hashable, Evaluation] = OrderedDict()
-        self._often: OrderedDict[Hashable, Evaluation] = OrderedDict()
+        self._new: OrderedDict[Signature, Evaluation] = OrderedDict()
+        self._often: OrderedDict[Signature, Evaluation] = OrderedDict()
         #: Hashes of signatures that were dropped before they were asked for again.
         self._seen: OrderedDict[int, None] = OrderedDict()
 
-    def get(self, signature: Hashable) -> Evaluation | None:
+    def get(self, signature: Signature) -> Evaluation | None:
         """Give the evaluation for a signature, and take note that it is in use."""
         found = self._often.get(signature)
         if found is not None:
@@ -147,7 +164,7 @@ class KeptEvaluations:
             self._often[signature] = found
         return found
 
-    def put(self, signature: Hashable, evaluation: Evaluation, *, limit: int) -> None:
+    def put(self, signature: Signature, evaluation: Evaluation, *, limit: int) -> None:
         """Keep an evaluation; what was used least lately goes, should there be more than the limit."""
         if hash(signature) in self._seen:
             self._often[signature] = evaluation

@@ -64,6 +64,10 @@ class Evaluation:
         self.pod = pod
         self.cluster = cluster
         self._nominated = _Nominated(framework, pod, nominations) if nominations else None
+        self.feasible: BoolArray
+        self.totals: IntArray
+        #: Sums of weighted scores, whether feasible or not.
+        self._sums: IntArray
         #: The plugin that is being asked, should it raise.
         self._asking = ""
         self._start()
@@ -147,10 +151,6 @@ class Evaluation:
         self._catalog_generation = cluster.catalog.generation
         self.state = CycleState(cluster)
         self.failure: Status | None = None
-        self.feasible: BoolArray = np.zeros(cluster.size, dtype=np.bool_)
-        self.totals: IntArray = np.full(cluster.size, INFEASIBLE, dtype=np.int64)
-        #: Sums of weighted scores, whether feasible or not.
-        self._sums = self.totals
         self._filters: list[FilterPart] = []
         self._scorers: list[ScorePart] = []
         self._scored = False
@@ -159,6 +159,7 @@ class Evaluation:
         if self._pre.status.code is Code.ERROR:
             self.failure = self._pre.status
         if not self._pre.status.ok:
+            self._nowhere()
             return
         if self._pre.node_names is not None:
             self._eligible[:] = False
@@ -191,7 +192,7 @@ class Evaluation:
         number = int(np.count_nonzero(self.feasible))
         self._scored = number > 0
         if not self._scored:
-            self.totals = np.full(len(self.feasible), INFEASIBLE, dtype=np.int64)
+            self._nowhere()
             return
         self.state.skip_score.clear()
         for plugin in self.framework.at(ExtensionPoint.PRE_SCORE):
@@ -229,8 +230,12 @@ class Evaluation:
 
     def _fail(self, status: Status) -> None:
         self.failure = status
-        self.feasible[:] = False
-        self.totals = np.full(len(self.feasible), INFEASIBLE, dtype=np.int64)
+        self._nowhere()
+
+    def _nowhere(self) -> None:
+        self.feasible = np.zeros(self.cluster.size, dtype=np.bool_)
+        self.totals = np.full(self.cluster.size, INFEASIBLE, dtype=np.int64)
+        self._sums = self.totals
 
     # --- keeping up -------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,9 @@ from rota.scheduler.framework.status import Code, Status
 #: Up to so many rows are asked about one by one.
 FEW_ROWS = 12
 
+_NOTHING: IntArray = np.zeros(0, dtype=np.int64)
+_NO_ROWS: BoolArray = np.zeros(0, dtype=np.bool_)
+
 #: Codes below zero: not asked yet, or (from -2 down) the number of a status given by a scalar filter.
 UNKNOWN = -1
 
@@ -76,7 +79,7 @@ class FilterPart:
     def __init__(self, forms: Forms, sieve: tuple[BoolArray, Status] | None) -> None:
         self.forms = forms
         #: Shape (N,): 0 where the pod may go.
-        self.codes: CodeArray = np.zeros(0, dtype=np.int64)
+        self.codes: CodeArray = _NOTHING
         self._sieve = sieve
         self._given: list[Status] = []
 
@@ -158,11 +161,11 @@ class ScorePart:
         #: Whether one row's score can depend on other rows' raw scores.
         self.normalizes = forms.bounds is not None or forms.named is not None
         #: Shape (N,): as the plugin rated, and normalised times weight. Infeasible rows hold anything.
-        self.raw: IntArray = np.zeros(0, dtype=np.int64)
-        self.weighted: IntArray = np.zeros(0, dtype=np.int64)
+        self.raw: IntArray = _NOTHING
+        self.weighted: IntArray = _NOTHING
         self.bounds: Any = None
         #: Shape (N,): rows whose raw score is up to date; all feasible ones are.
-        self.rated: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.rated: BoolArray = _NO_ROWS
 
     def rate_all(
         self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray, rows: IndexArray | None
@@ -181,7 +184,7 @@ class ScorePart:
                 assert self.forms.score is not None
                 for row in np.flatnonzero(feasible).tolist():
                     self.raw[row] = self.forms.score(state, pod, cluster.nodes[row])
-        self.normalize_all(state, pod, cluster, feasible)
+        self.normalize_all(state, pod, cluster, feasible, rows)
 
     def rate_some(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Sequence[int]) -> list[int]:
         """Rate some feasible rows again; gives those whose raw score changed."""
@@ -213,11 +216,19 @@ class ScorePart:
             self.rated[found] = True
         return found
 
-    def normalize_all(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> None:
-        """Bring all scores into range and weigh them."""
+    def normalize_all(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        cluster: Cluster,
+        feasible: BoolArray,
+        rows: IndexArray | None = None,
+    ) -> None:
+        """Bring all scores into range and weigh them; `rows` are the feasible ones, if they are at hand."""
         final = self.raw
         if self.forms.bounds is not None and self.forms.normalize is not None:
-            self.bounds = self.forms.bounds(state, pod, self.raw[feasible])
+            relevant = self.raw[feasible] if rows is None else self.raw.take(rows)
+            self.bounds = self.forms.bounds(state, pod, relevant)
             final = self.forms.normalize(state, pod, self.raw, self.bounds)
         elif self.forms.named is not None:
             final = self._named(state, pod, cluster, feasible)

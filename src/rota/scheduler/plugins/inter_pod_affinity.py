@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rota.columns import affinities
-from rota.columns.affinities import AffinityCounts, Preferences
+from rota.columns.affinities import AffinityCounts, NoTerms, Preferences
 from rota.columns.arrays import BoolArray, CodeArray, FloatArray, IntArray, Rows
 from rota.columns.cluster import Cluster
 from rota.columns.journal import Changes, Facet
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import AffinityTerm, PodInfo
+from rota.columns.terms import TermKind
 from rota.scheduler.config.args import InterPodAffinityArgs
 from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
 from rota.scheduler.framework.points import MAX_SCORE, PreFilterResult, Reuse
@@ -23,6 +24,8 @@ from rota.scheduler.framework.registry import Handle
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SKIP, SUCCESS, Status, unresolvable, unschedulable
 
+PASS = PreFilterResult()
+IDLE = PreFilterResult(SKIP)
 REASONS = {
     affinities.NO_AFFINITY: unresolvable("node(s) didn't match pod affinity rules"),
     affinities.ANTI_AFFINITY: unschedulable("node(s) didn't match pod anti-affinity rules"),
@@ -55,9 +58,15 @@ class InterPodAffinity:
 
     def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
         """Count the pods that required terms speak of; without any there is nothing to filter."""
+        shape = pod.shape
+        if not (
+            shape.required_affinity or shape.required_anti_affinity or cluster.terms.of(TermKind.REQUIRED_ANTI_AFFINITY)
+        ):
+            state.write(self.name, NoTerms(cluster))
+            return IDLE
         counts = AffinityCounts(pod, cluster)
         state.write(self.name, counts)
-        return PreFilterResult(SKIP if counts.idle else SUCCESS)
+        return IDLE if counts.idle else PASS
 
     def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
         """Count another pod in."""
@@ -84,14 +93,18 @@ class InterPodAffinity:
 
     def reuse_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster, changes: Changes) -> Reuse:
         """Other pods and nodes change the counts."""
-        current = not changes.node and state.read(self.name, AffinityCounts).current()
-        return Reuse.ROWS if current else Reuse.AGAIN
+        counts = state.read(self.name, AffinityCounts)
+        stale = changes.node and not isinstance(counts, NoTerms)
+        return Reuse.AGAIN if stale or not counts.current() else Reuse.ROWS
 
     def pre_score(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> Status:
         """Add up the weights of all terms that concern the pod; if none does, there is nothing to score."""
         prefers = bool(pod.shape.preferred_affinity or pod.shape.preferred_anti_affinity)
         if self._own_terms_only and not prefers:
             state.delete(self._score_key)
+            return SKIP
+        if not prefers and not any(cluster.terms.of(kind) for kind in affinities.SCORING_KINDS):
+            state.write(self._score_key, NoTerms(cluster))
             return SKIP
         preferences = Preferences(pod, cluster, hard_weight=self._hard_weight)
         state.write(self._score_key, preferences)
@@ -124,7 +137,8 @@ class InterPodAffinity:
         preferences = state.find(self._score_key, Preferences)
         if preferences is None:
             return Reuse.ROWS
-        return Reuse.ROWS if not changes.node and preferences.current() else Reuse.AGAIN
+        stale = changes.node and not isinstance(preferences, NoTerms)
+        return Reuse.AGAIN if stale or not preferences.current() else Reuse.ROWS
 
     def events_to_register(self) -> Sequence[Subscription]:
         """Pods that the terms speak of, and nodes in their domains, may help."""

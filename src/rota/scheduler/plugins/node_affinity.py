@@ -30,7 +30,8 @@ NOT_MATCHED = unresolvable("node(s) didn't match Pod's node affinity/selector")
 NOT_ENFORCED = unresolvable("node(s) didn't match scheduler-enforced node affinity")
 CONFLICT = unresolvable("pod affinity terms conflict")
 
-_MISMATCH, _UNENFORCED = 1, 2
+#: Codes: 1 stands for what the pod rules out.
+_UNENFORCED = 2
 
 
 class Preference:
@@ -109,7 +110,7 @@ class NodeAffinity:
     def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray:
         """Give 2 for what the profile rules out, else 1 for what the pod rules out."""
         met = state.read(self.name, NodeRequirements).rows(cluster, rows)
-        codes = np.where(met, 0, _MISMATCH).astype(np.int64)
+        codes = (~met).astype(np.int64)
         if self._added_terms is not None:
             codes[~cluster.labels.matching_any(self._added_terms, rows, cluster.by_name)] = _UNENFORCED
         return codes

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from rota.columns import allocation
-from rota.columns.arrays import BoolArray, IntArray, Rows, count
+from rota.columns.arrays import BoolArray, IntArray, Rows, count, pick
 from rota.columns.cluster import Cluster
 from rota.columns.journal import Facet
 from rota.columns.nodes import NodeInfo
@@ -64,9 +64,9 @@ class NodeResourcesBalancedAllocation:
         floats = cluster.floats
         if len(indices) == 2 and max(indices) < len(allocation.NATIVE) and all(map(floats.complete, indices)):
             after, before = allocation.balance_gain(
-                [floats.requested[index, rows] for index in indices],
+                [pick(floats.requested[index], rows) for index in indices],
                 [pod.shape.requests.get(name, 0) for name in self._resources],
-                [floats.whole[index, rows] for index in indices],
+                [pick(floats.whole[index], rows) for index in indices],
             )
             after -= before
             after += HALF

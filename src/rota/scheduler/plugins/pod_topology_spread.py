@@ -159,6 +159,8 @@ class PodTopologySpread:
         own = pod.shape.spread_constraints
         if own:
             return spreading.compiled(own, pod, action)
+        if not cluster.catalog.version(*SELECTING_KINDS):
+            return ()
         chosen = [each for each in self._defaults if each.whenUnsatisfiable == action]
         selector = spreading.default_selector(pod, cluster.catalog) if chosen else None
         if selector is None or selector.empty:

@@ -62,9 +62,11 @@ class TaintToleration:
 
     def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
         """Count the taints that advise against each node."""
+        if not any(taint.effect == taints.PREFER_NO_SCHEDULE for held in cluster.taints.values for taint in held or ()):
+            return np.zeros(count(rows), dtype=np.int64)
         tolerations = state.read(self.name, tuple)
         table = cluster.taints.table(lambda held: taints.disliked(tolerations, held or ()), np.int64)
-        return np.asarray(table[cluster.taints.column[rows]]) if table.any() else np.zeros(count(rows), dtype=np.int64)
+        return np.asarray(table[cluster.taints.column[rows]])
 
     def bounds(self, state: CycleState, pod: PodInfo, scores: IntArray) -> int:
         """Give the highest count."""
