@@ -1,0 +1,1 @@
+"""Rules that look beyond the object itself, one module each; `chain` puts them in order."""

@@ -1,0 +1,140 @@
+"""The share of a node that a pod takes, what all pods together take, and whether one more fits. Pure.
+
+A pod takes its share from the moment it is bound until it has finished (Succeeded, Failed) or is gone; one that is
+being deleted still runs, and counts. Requests and ports are those of `rota.api.resources`, as for the scheduler.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+import msgspec
+
+from rota.api import quantities, resources
+
+FINISHED: Final = frozenset({"Succeeded", "Failed"})
+_BINARY: Final = frozenset({resources.MEMORY, resources.EPHEMERAL_STORAGE})
+_plain: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one pod takes of a node, besides one of its places for pods."""
+
+    requests: Mapping[str, int]
+    ports: tuple[resources.HostPort, ...] = ()
+
+
+@dataclass(slots=True)
+class Usage:
+    """What all pods on a node take together."""
+
+    pods: int = 0
+    amounts: dict[str, int] = field(default_factory=dict)
+    ports: Counter[resources.HostPort] = field(default_factory=Counter)
+
+    def add(self, share: Share) -> None:
+        """One pod more."""
+        self._count(share, 1)
+
+    def remove(self, share: Share) -> None:
+        """One pod less."""
+        self._count(share, -1)
+
+    def copy(self) -> Self:
+        """Another one to add to."""
+        return type(self)(self.pods, dict(self.amounts), self.ports.copy())
+
+    def _count(self, share: Share, sign: int) -> None:
+        self.pods += sign
+        for name, amount in share.requests.items():
+            total = self.amounts.get(name, 0) + sign * amount
+            if total:
+                self.amounts[name] = total
+            else:
+                self.amounts.pop(name, None)
+        for port in share.ports:
+            self.ports[port] += sign
+            if not self.ports[port]:
+                del self.ports[port]
+
+
+@dataclass(frozen=True, slots=True)
+class Collision:
+    """One thing that a pod wants and a node cannot give."""
+
+    #: `InsufficientResource` or `PortConflict`, as a cause of a `Status`.
+    kind: str
+    #: The resource, or the port as address/protocol/number.
+    what: str
+    message: str
+
+
+def free(allocatable: Mapping[str, int], usage: Usage) -> dict[str, int]:
+    """What a node has left, its places for pods included."""
+    left = resources.subtract(allocatable, usage.amounts)
+    left[resources.PODS] = allocatable.get(resources.PODS, 0) - usage.pods
+    return left
+
+
+def collisions(share: Share, allocatable: Mapping[str, int], usage: Usage) -> list[Collision]:
+    """Why one more pod does not fit; an empty list means that it does."""
+    found = [
+        Collision(
+            "InsufficientResource",
+            one.resource,
+            f"{one.reason}: requested {shown(one.resource, one.requested)}, free {shown(one.resource, one.free)}",
+        )
+        for one in resources.fits(free(allocatable, usage), share.requests)
+    ]
+    for port in resources.conflicting_ports(share.ports, usage.ports):
+        name = f"{port.address}/{port.protocol}/{port.port}"
+        found.append(Collision("PortConflict", name, f"host port {name} is taken"))
+    return found
+
+
+def shown(name: str, amount: int) -> str:
+    """An amount of a resource as people write it."""
+    if name == resources.CPU:
+        return str(quantities.from_milli(amount))
+    if name in _BINARY or name.startswith("hugepages-"):
+        return str(quantities.from_value(amount, quantities.Format.BINARY_SI))
+    return str(quantities.from_value(amount))
+
+
+def of_pod(pod: Mapping[str, Any]) -> Share:
+    """The share of a pod, wherever it runs or will run."""
+    return Share(resources.pod_requests(pod, use_status=True), resources.host_ports(pod))
+
+
+class _Spec(msgspec.Struct, gc=False):
+    node: str = msgspec.field(name="nodeName", default="")
+
+
+class _Status(msgspec.Struct, gc=False):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct, gc=False):
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status | None = None
+
+
+_glance: Final = msgspec.json.Decoder(_Pod)
+
+
+def of_stored(value: bytes) -> tuple[str, Share] | None:
+    """The node and the share of a stored pod; None if it takes nothing. Most of an unbound pod is not even decoded."""
+    pod = _glance.decode(value)
+    if not pod.spec.node or (pod.status is not None and pod.status.phase in FINISHED):
+        return None
+    return pod.spec.node, of_pod(_plain.decode(value))
+
+
+def total(found: Iterable[Share]) -> Usage:
+    """What several pods take together."""
+    usage = Usage()
+    for share in found:
+        usage.add(share)
+    return usage

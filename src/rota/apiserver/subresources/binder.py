@@ -1,0 +1,250 @@
+"""Binding as a transaction: pods get their nodes if they are free to go there and there is room for them now.
+
+A transaction writes pods and the ledger keys of their nodes, guarded by the revisions that the decision was made from
+and by the nodes' existence. If only a guard failed, the decision is made again from what is there then; a refusal is
+always one of the newest state. The check asks whether a pod fits, never whether a node has changed.
+
+Without a ledger (`conflict_check` off) only the pod itself is looked at, as a stock server does.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from rota.api import errors, gotext, resources, times
+from rota.api.identifiers import GroupResource
+from rota.apiserver.contract import Attributes, Object, Registry, Stored
+from rota.apiserver.occupancy import shares
+from rota.apiserver.occupancy.ledger import Ledger, View, keys_of
+from rota.store.contract import MOST_WRITES, Committed, Guard, Put, Transaction
+
+PODS: Final = GroupResource("", "pods")
+NODES: Final = GroupResource("", "nodes")
+_BINDING: Final = GroupResource("", "pods/binding")
+#: How often a decision is made again because others were faster. Each time at least one of them got ahead.
+_TRIES: Final = 64
+_IN_COMPANY: Final = "not bound because the batch is atomic and others of its pods cannot be bound"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A pod, and the node that it shall go to."""
+
+    namespace: str
+    name: str
+    node: str
+    #: Preconditions; empty ones are none.
+    uid: str = ""
+    resource_version: str = ""
+    #: Added to the pod's own.
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+#: What became of a wish: None if the pod is bound.
+Verdict: TypeAlias = errors.ApiError | None
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What one transaction would do."""
+
+    verdicts: list[Verdict] = field(default_factory=list)
+    writes: list[Put] = field(default_factory=list)
+    guards: list[Guard] = field(default_factory=list)
+    bound: list[tuple[str, str, shares.Share]] = field(default_factory=list)
+    #: Whether somebody is refused for want of room, which a stale view may be mistaken about.
+    crowded: bool = False
+
+
+class Binder:
+    """Binds pods to nodes."""
+
+    def __init__(self, ledger: Ledger | None) -> None:
+        """Without a ledger nodes are not looked at."""
+        self._ledger: Final = ledger
+
+    async def bind(
+        self, at: Attributes, wishes: Sequence[Wish], registry: Registry, *, atomic: bool = False
+    ) -> list[Verdict]:
+        """A verdict for each wish, in their order. Every pod is wished for once; a later wish sees the earlier ones.
+
+        What does not fit into one transaction is bound in several, one after the other; an atomic batch that does not
+        is refused (see `most_keys`).
+        """
+        verdicts: list[Verdict] = []
+        for chunk in [list(wishes)] if atomic else _chunks(wishes):
+            verdicts += await self._bind_together(at, chunk, registry, atomic=atomic)
+        return verdicts
+
+    async def _bind_together(
+        self, at: Attributes, wishes: Sequence[Wish], registry: Registry, *, atomic: bool
+    ) -> list[Verdict]:
+        if self._ledger is None:
+            return await self._settle(at, wishes, registry, atomic=atomic)
+        async with self._ledger.turn({wish.node for wish in wishes}):
+            return await self._settle(at, wishes, registry, atomic=atomic)
+
+    async def _settle(
+        self, at: Attributes, wishes: Sequence[Wish], registry: Registry, *, atomic: bool
+    ) -> list[Verdict]:
+        newest = False
+        for _ in range(_TRIES):
+            plan = await self._plan(at, wishes, registry, newest=newest)
+            if plan.crowded and not newest:
+                newest = True
+                continue
+            newest = False
+            if atomic and any(plan.verdicts):
+                return [
+                    verdict or _refusal(wish, _IN_COMPANY) for wish, verdict in zip(wishes, plan.verdicts, strict=True)
+                ]
+            if not plan.writes:
+                return plan.verdicts
+            outcome = await registry.commit(at, Transaction(tuple(plan.writes), tuple(plan.guards)))
+            if isinstance(outcome, Committed):
+                if self._ledger is not None and not at.dry_run:
+                    self._ledger.learn(outcome.revision, plan.bound)
+                return plan.verdicts
+        return [_refusal(wish, errors.OBJECT_MODIFIED) for wish in wishes]
+
+    async def _plan(self, at: Attributes, wishes: Sequence[Wish], registry: Registry, *, newest: bool) -> _Plan:
+        pods = await asyncio.gather(
+            *(registry.find(registry.resource(PODS), wish.namespace, wish.name) for wish in wishes)
+        )
+        names = sorted({wish.node for wish in wishes})
+        nodes: dict[str, Stored | None] = {}
+        view: View | None = None
+        if self._ledger is not None:
+            found = await asyncio.gather(*(registry.find(registry.resource(NODES), "", name) for name in names))
+            nodes = dict(zip(names, found, strict=True))
+            view = await self._ledger.view(names, newest=newest)
+        plan = _Plan()
+        used: set[str] = set()
+        for wish, pod in zip(wishes, pods, strict=True):
+            verdict = _refuse_pod(wish, pod)
+            if verdict is None and view is not None:
+                assert pod is not None, "a pod that is not there is refused"
+                verdict = _refuse_node(wish, nodes[wish.node], pod.object, view, plan)
+            plan.verdicts.append(verdict)
+            if verdict is None:
+                assert pod is not None, "a pod that is not there is refused"
+                used.add(wish.node)
+                plan.writes.append(Put(pod.key, registry.encode(_bound(pod.object, wish, at.now))))
+                plan.guards.append(Guard(pod.key, revision=pod.revision))
+                if view is not None:
+                    share = shares.of_pod(pod.object)
+                    view.usage[wish.node].add(share)
+                    plan.bound.append((pod.key, wish.node, share))
+        if view is not None and used:
+            plan.writes += view.writes(used)
+            plan.guards += view.guards(used)
+            plan.guards += [Guard(one.key, created=one.created) for name in used if (one := nodes[name]) is not None]
+        return plan
+
+
+def most_keys(wishes: Sequence[Wish]) -> int:
+    """How many keys a transaction that binds all of them looks at; it must not be more than `MOST_WRITES`.
+
+    These are the pods, the nodes and the nodes' ledger keys.
+    """
+    nodes = {wish.node for wish in wishes}
+    return len(wishes) + len(nodes) + len(keys_of(nodes))
+
+
+def _chunks(wishes: Sequence[Wish]) -> Iterator[list[Wish]]:
+    """Wishes in their order, as many together as one transaction can hold."""
+    chunk: list[Wish] = []
+    size, nodes = 0, set[str]()
+    for wish in wishes:
+        more = 1 if wish.node in nodes else 3
+        if size + more > MOST_WRITES:
+            yield chunk
+            chunk, size, nodes, more = [], 0, set(), 3
+        chunk.append(wish)
+        nodes.add(wish.node)
+        size += more
+    if chunk:
+        yield chunk
+
+
+def _refuse_pod(wish: Wish, pod: Stored | None) -> Verdict:
+    if pod is None:
+        return errors.not_found(PODS, wish.name)
+    metadata, spec = pod.object["metadata"], pod.object.get("spec") or {}
+    for what, expected, actual in (
+        ("UID", wish.uid, metadata["uid"]),
+        ("ResourceVersion", wish.resource_version, metadata["resourceVersion"]),
+    ):
+        if expected and expected != actual:
+            why = f"Precondition failed: {what} in precondition: {expected}, {what} in object meta: {actual}"
+            return errors.conflict(PODS, wish.name, why)
+    if metadata.get("deletionTimestamp"):
+        return _refusal(wish, f"pod {wish.name} is being deleted, cannot be assigned to a host")
+    if spec.get("nodeName"):
+        return _refusal(wish, f"pod {wish.name} is already assigned to node {gotext.quote(spec['nodeName'])}")
+    if spec.get("schedulingGates"):
+        return _refusal(wish, f"pod {wish.name} has non-empty .spec.schedulingGates")
+    return None
+
+
+def _refuse_node(wish: Wish, node: Stored | None, pod: Object, view: View, plan: _Plan) -> Verdict:
+    if node is None:
+        cause = errors.Cause(type="NodeNotFound", message=wish.node)
+        return _refusal(wish, f"node {gotext.quote(wish.node)} does not exist", (cause,))
+    allocatable, usage = resources.node_allocatable(node.object), view.usage[wish.node]
+    found = shares.collisions(shares.of_pod(pod), allocatable, usage)
+    if not found:
+        return None
+    plan.crowded = True
+    return no_room(_BINDING, wish.name, node, found, shares.free(allocatable, usage))
+
+
+def no_room(
+    what: GroupResource, name: str, node: Stored, collisions: Sequence[shares.Collision], free: Mapping[str, int]
+) -> errors.Conflict:
+    """A 409 that says what collides, and all that a scheduler needs to choose again.
+
+    The causes are one `InsufficientResource` or `PortConflict` for each collision (`field` names the resource or port),
+    then the node's resourceVersion as `NodeResourceVersion`, then one `NodeFree` for each resource that it declares.
+    """
+    node_name = node.object["metadata"]["name"]
+    causes = [errors.Cause(type=one.kind, message=one.message, field=one.what) for one in collisions]
+    causes.append(errors.Cause(type="NodeResourceVersion", message=str(node.revision)))
+    causes += [
+        errors.Cause(type="NodeFree", message=shares.shown(resource, amount), field=resource)
+        for resource, amount in sorted(free.items())
+    ]
+    why = f"node {gotext.quote(node_name)} has no room: {'; '.join(one.message for one in collisions)}"
+    return _conflict(what, name, why, causes)
+
+
+def _refusal(wish: Wish, why: str, causes: Sequence[errors.Cause] = ()) -> errors.Conflict:
+    return _conflict(_BINDING, wish.name, why, causes)
+
+
+def _conflict(what: GroupResource, name: str, why: str, causes: Sequence[errors.Cause]) -> errors.Conflict:
+    plain = errors.conflict(what, name, why)
+    details = errors.Details(name=name, group=what.group, kind=what.resource, causes=tuple(causes))
+    return errors.Conflict(plain.message, details=details)
+
+
+def _bound(pod: Object, wish: Wish, now: float) -> Object:
+    metadata, status = dict(pod["metadata"]), dict(pod.get("status") or {})
+    for name, added in (("labels", wish.labels), ("annotations", wish.annotations)):
+        if added:
+            metadata[name] = {**(metadata.get(name) or {}), **added}
+    status["conditions"] = scheduled(status.get("conditions") or [], now)
+    return {**pod, "metadata": metadata, "spec": {**(pod.get("spec") or {}), "nodeName": wish.node}, "status": status}
+
+
+def scheduled(conditions: Sequence[Object], now: float) -> list[Object]:
+    """The conditions of a pod that has a node."""
+    fresh: Object = {"type": "PodScheduled", "status": "True", "lastTransitionTime": times.format_time(now)}
+    kept = [one for one in conditions if one.get("type") != "PodScheduled"]
+    before = next((one for one in conditions if one.get("type") == "PodScheduled"), None)
+    if before is not None and before.get("status") == "True":
+        fresh["lastTransitionTime"] = before.get("lastTransitionTime") or fresh["lastTransitionTime"]
+    place = next((i for i, one in enumerate(conditions) if one.get("type") == "PodScheduled"), len(kept))
+    return [*kept[:place], fresh, *kept[place:]]

@@ -1,0 +1,136 @@
+"""The three doors to `binder`: `pods/binding`, the `bindings` of a namespace, and `bindingbatches` for many at once.
+
+A batch is posted to `/apis/rota.dev/v1alpha1/bindingbatches`:
+
+    {"bindings": [{"metadata": {"namespace": "a", "name": "p"}, "target": {"name": "n1"}}, ...], "atomic": false}
+
+It is answered with 201 and the batch again, with `verdicts` (one for each binding, in their order: what that binding
+alone would have been answered with, as a Status) and `bound`, the number of pods that have been bound. An atomic batch
+binds all of its pods or none, in one transaction; one for which a transaction is too small (pods, and two for each node:
+no more than 128) is refused with 422. Other batches of that size become several transactions.
+"""
+
+from typing import Final
+
+from rota.api import errors, fields
+from rota.api.identifiers import GroupKind, GroupResource
+from rota.api.kinds import ResourceType
+from rota.apiserver.contract import Object, Registry, Reply, SubresourceRequest
+from rota.apiserver.subresources import binder
+from rota.apiserver.subresources.binder import Binder, Wish
+from rota.store.contract import MOST_WRITES
+
+SUCCESS: Final[Object] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+BATCHES: Final = ResourceType(
+    group="rota.dev",
+    version="v1alpha1",
+    kind="BindingBatch",
+    plural="bindingbatches",
+    namespaced=False,
+    verbs=("create",),
+    model="rota_v1alpha1.BindingBatch",
+)
+_BATCH: Final = GroupKind("rota.dev", "BindingBatch")
+_BINDING: Final = GroupKind("", "Binding")
+_TARGETS: Final = ("", "Node")
+
+
+class PodBinding:
+    """POST of `pods/<name>/binding`, and of `bindings`, where the name stands in the body only."""
+
+    def __init__(self, binding: Binder) -> None:
+        self._binder: Final = binding
+
+    async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Reply:
+        """A plain success, or the refusal."""
+        at, body = request.at, request.body
+        assert body is not None, "bindings are posted"
+        name = (body.get("metadata") or {}).get("name", "")
+        if at.name and name != at.name:
+            raise errors.bad_request("name in URL does not match name in Binding object")
+        found = _validate(body, fields.ROOT)
+        if not name:
+            found.insert(0, fields.required(fields.Path("metadata").child("name"), "name or generateName is required"))
+        if found:
+            raise errors.invalid(_BINDING, name, found)
+        (verdict,) = await self._binder.bind(at, [_wish(body, at.namespace)], registry)
+        if verdict is not None:
+            raise verdict
+        return Reply(object=dict(SUCCESS), code=201)
+
+
+class BindingBatches:
+    """POST of many bindings."""
+
+    def __init__(self, binding: Binder) -> None:
+        self._binder: Final = binding
+
+    async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Reply:
+        """The batch with its verdicts."""
+        batch = request.body
+        assert batch is not None, "batches are posted"
+        bindings, atomic = batch.get("bindings") or [], bool(batch.get("atomic"))
+        _refuse_malformed(bindings)
+        wishes = [_wish(one, one["metadata"]["namespace"]) for one in bindings]
+        if atomic and (keys := binder.most_keys(wishes)) > MOST_WRITES:
+            why = f"an atomic batch has at most {MOST_WRITES} keys (pods, and two for each node), this one has {keys}"
+            raise errors.invalid(_BATCH, "", [fields.invalid(fields.Path("bindings"), len(bindings), why)])
+        verdicts = await self._binder.bind(request.at, wishes, registry, atomic=atomic)
+        answer = {
+            **batch,
+            "bound": verdicts.count(None),
+            "verdicts": [
+                {
+                    "namespace": wish.namespace,
+                    "name": wish.name,
+                    "status": dict(SUCCESS) if verdict is None else verdict.to_wire(),
+                }
+                for wish, verdict in zip(wishes, verdicts, strict=True)
+            ],
+        }
+        return Reply(object=answer, code=201)
+
+
+def _refuse_malformed(bindings: list[Object]) -> None:
+    found: list[fields.FieldError] = []
+    seen: set[tuple[str, str]] = set()
+    for position, one in enumerate(bindings):
+        path = fields.Path("bindings").index(position)
+        metadata = one.get("metadata") or {}
+        found += [
+            fields.required(path.child("metadata", part)) for part in ("namespace", "name") if not metadata.get(part)
+        ]
+        found += _validate(one, path)
+        who = (metadata.get("namespace", ""), metadata.get("name", ""))
+        if who in seen:
+            found.append(fields.duplicate(path.child("metadata", "name"), "/".join(who)))
+        seen.add(who)
+    if found:
+        raise errors.invalid(_BATCH, "", found)
+
+
+def _validate(binding: Object, path: fields.Path) -> list[fields.FieldError]:
+    target, at = binding.get("target") or {}, path.child("target")
+    found = []
+    if target.get("kind", "") not in _TARGETS:
+        found.append(fields.not_supported(at.child("kind"), target["kind"], ["Node", "<empty>"]))
+    if not target.get("name"):
+        found.append(fields.required(at.child("name")))
+    return found
+
+
+def _wish(binding: Object, namespace: str) -> Wish:
+    metadata = binding["metadata"]
+    return Wish(
+        namespace=namespace,
+        name=metadata["name"],
+        node=binding["target"]["name"],
+        uid=metadata.get("uid", ""),
+        resource_version=metadata.get("resourceVersion", ""),
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+    )
+
+
+#: The legacy resource; a binding can be posted there as well.
+LEGACY: Final = GroupResource("", "bindings")
