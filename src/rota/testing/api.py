@@ -5,19 +5,22 @@
         async with api.watch("/api/v1/pods") as events:
             event = await events.next()
 
-`api.app` is the ASGI application for other clients; `serving.serve(api.app)` puts it on a socket.
+`api.app` is the ASGI application for other clients; `serving.serve(api.app)` puts it on a socket. `in_background` runs
+the whole on an event loop of its own, for clients that block: `with in_background() as url: ...`.
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import json
 import random
-from collections.abc import AsyncIterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
-from rota.apiserver import assembling
+from rota.apiserver import assembling, serving
 from rota.apiserver.app import App
 from rota.apiserver.contract import Object
 from rota.kit import system
@@ -218,6 +221,36 @@ class ApiServer:
                 chunks.put_nowait(None)
 
         await self.app(scope, receive, send)
+
+
+@contextlib.contextmanager
+def in_background(*, store_url: str = "memory://") -> Iterator[str]:
+    """A server on a socket, in a thread of its own; its URL."""
+    addresses: concurrent.futures.Future[str] = concurrent.futures.Future()
+    ended: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = concurrent.futures.Future()
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        ended.set_result((asyncio.get_running_loop(), stop))
+        async with ApiServer(store_url=store_url) as api, serving.serve(api.app) as served:
+            addresses.set_result(served.url)
+            await stop.wait()
+
+    def work() -> None:
+        try:
+            asyncio.run(run())
+        except BaseException as error:
+            addresses.set_exception(error)
+            raise
+
+    thread = threading.Thread(target=work, name="apiserver")
+    thread.start()
+    try:
+        yield addresses.result(PATIENCE_S)
+    finally:
+        loop, stop = ended.result(PATIENCE_S)
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
 
 
 def _encoded(body: Any) -> bytes:
