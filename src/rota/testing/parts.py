@@ -47,6 +47,12 @@ PARTS: Final = (
         present=lambda: binaries.etcd() is not None and _has_module("grpc"),
         remedy="`make install system` as root on Debian or Ubuntu, or `apt install etcd-server`",
     ),
+    Part(
+        name="kubectl",
+        title="kubectl",
+        present=lambda: bool(binaries.kubectls()),
+        remedy="put kubectl 1.27 or newer on the PATH",
+    ),
 )
 
 

@@ -25,6 +25,7 @@ _NEEDS: Final = {
     "private_postgres": "postgres",
     "etcd_server": "etcd",
     "private_etcd": "etcd",
+    "kubectl_program": "kubectl",
 }
 
 

@@ -1,9 +1,18 @@
-"""Where this machine keeps the programs of the databases. Imports no driver, so anyone may ask."""
+"""Where this machine keeps the programs that tests start or call. Imports no driver, so anyone may ask."""
 
+import functools
+import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Final
+
+#: Older ones ask for things that are long gone from the API.
+OLDEST_KUBECTL: Final = (1, 27)
+
+_SIBLING: Final = re.compile(r"kubectl\.(\d+)\.(\d+)")
 
 
 def postgres_folder() -> Path | None:
@@ -26,3 +35,31 @@ def etcd() -> Path | None:
     """The etcd program."""
     found = shutil.which("etcd")
     return None if found is None else Path(found)
+
+
+@functools.cache
+def kubectls() -> tuple[Path, ...]:
+    """Every usable kubectl, the oldest first: the one on the PATH, or those named `kubectl.<version>` beside it.
+
+    Where there are such, the one on the PATH only chooses among them by the server's version.
+    """
+    found = shutil.which("kubectl")
+    if found is None:
+        return ()
+    siblings = {}
+    for path in Path(found).resolve().parent.glob("kubectl.*"):
+        if (named := _SIBLING.fullmatch(path.name)) and os.access(path, os.X_OK):
+            siblings[int(named[1]), int(named[2])] = path
+    versions = siblings or {_kubectl_version(found): Path(found)}
+    return tuple(path for version, path in sorted(versions.items()) if version >= OLDEST_KUBECTL)
+
+
+def _kubectl_version(program: str) -> tuple[int, int]:
+    asked = subprocess.run(
+        [program, "version", "--client", "--output=json"], check=False, capture_output=True, text=True
+    )
+    try:
+        version = json.loads(asked.stdout)["clientVersion"]
+        return int(version["major"]), int(re.match(r"\d+", version["minor"])[0])  # type: ignore[index]
+    except (ValueError, KeyError, TypeError):
+        return (0, 0)

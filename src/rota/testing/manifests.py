@@ -1,0 +1,85 @@
+"""Objects as people write them: whole, with apiVersion and kind, small enough to read beside the test.
+
+They carry what a client must send and nothing that the server fills in.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+Document = dict[str, Any]
+
+
+def pod(name: str, *, on: str = "", labels: Mapping[str, str] | None = None, **spec: Any) -> Document:
+    """A pod of one container that is bound to a node if `on` says so."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": dict(labels or {})},
+        "spec": {"containers": [{"name": "main", "image": "app:1"}], **({"nodeName": on} if on else {}), **spec},
+    }
+
+
+def node(name: str, **labels: str) -> Document:
+    """A ready node."""
+    resources = {"cpu": "4", "memory": "8Gi", "pods": "20"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
+        "status": {
+            "capacity": resources,
+            "allocatable": resources,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+            "nodeInfo": {"kubeletVersion": "v1.33.0", "osImage": "Debian", "kernelVersion": "6.1"},
+        },
+    }
+
+
+def deployment(name: str, *, image: str = "app:1", replicas: int = 1) -> Document:
+    """A deployment of one container, selected by its name."""
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "main", "image": image, "ports": [{"containerPort": 8080}]}]},
+            },
+        },
+    }
+
+
+def job(name: str) -> Document:
+    """A job of one container that runs once."""
+    container = {"name": "main", "image": "app:1", "command": ["true"]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    }
+
+
+def config_map(name: str, *, labels: Mapping[str, str] | None = None, **data: str) -> Document:
+    """A config map."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "labels": dict(labels or {})},
+        "data": data,
+    }
+
+
+def budget(name: str, *, min_available: int, **match: str) -> Document:
+    """A disruption budget over the pods with these labels."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name},
+        "spec": {"minAvailable": min_available, "selector": {"matchLabels": match}},
+    }
