@@ -1,0 +1,1 @@
+"""The one way to the API: verbs, informers, work queue, leader election, event recorder; over HTTP or in-process."""

@@ -1,0 +1,1 @@
+"""Local copies of what the API holds, kept up to date by watches: see `informer.Informer`."""

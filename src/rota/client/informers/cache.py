@@ -1,0 +1,177 @@
+"""The objects that an informer knows, with indexes. Pure: it is told what happened and says what changed by that.
+
+What is kept of an object is the informer's choice (`T`: a dict, bytes, a Struct, a few fields). The key, uid and
+resourceVersion are kept beside it, so whatever `T` is, a list can be compared with what is here, and an event that
+comes a second time is known. Readers get `Cache`; only the informer has the `WritableCache`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from rota.api import meta
+
+T = TypeVar("T")
+
+#: The values under which an index files an object.
+Indexer: TypeAlias = Callable[[T], Iterable[str]]
+
+
+class Key(NamedTuple):
+    """Which object; the namespace of a cluster-scoped one is empty."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Entry(NamedTuple, Generic[T]):
+    """What is known of an object."""
+
+    value: T
+    uid: str
+    #: A number where it is one, which it is on every API server since etcd 3; such versions can be compared.
+    version: int | str
+
+
+class Change(NamedTuple, Generic[T]):
+    """What became of an object: both are there for an update, only one for an addition or a removal."""
+
+    key: Key
+    old: T | None
+    new: T | None
+
+
+def parse_version(text: str) -> int | str:
+    """A resourceVersion as a number if it is one."""
+    return int(text) if text.isdecimal() else text
+
+
+def by_namespace(obj: Mapping[str, Any]) -> Iterable[str]:
+    """Files an object under its namespace."""
+    return (meta.namespace(obj),)
+
+
+def by_node(pod: Mapping[str, Any]) -> Iterable[str]:
+    """Files a pod under its node; one that is not bound under none."""
+    node = (pod.get("spec") or {}).get("nodeName")
+    return (node,) if node else ()
+
+
+def by_owner(obj: Mapping[str, Any]) -> Iterable[str]:
+    """Files an object under the uids of its owners."""
+    return [reference["uid"] for reference in meta.owner_references(obj)]
+
+
+class Cache(Generic[T]):
+    """Read access. What it hands out is shared: look, do not touch."""
+
+    def __init__(self, indexers: Mapping[str, Indexer[T]] | None = None) -> None:
+        self._indexers: Final = dict(indexers or {})
+        self._entries: Final[dict[Key, Entry[T]]] = {}
+        #: Index to value to keys. A set is never empty.
+        self._indexes: Final[dict[str, dict[str, set[Key]]]] = {name: {} for name in self._indexers}
+
+    def get(self, name: str, namespace: str = "") -> T | None:
+        """One object, or None."""
+        entry = self._entries.get(Key(namespace, name))
+        return None if entry is None else entry.value
+
+    def values(self) -> Iterator[T]:
+        """All objects; the cache must not change meanwhile, so do not wait while going through them."""
+        return (entry.value for entry in self._entries.values())
+
+    def items(self) -> Iterator[tuple[Key, T]]:
+        """All objects with their keys; see `values`."""
+        return ((key, entry.value) for key, entry in self._entries.items())
+
+    def indexed(self, index: str, value: str) -> list[T]:
+        """The objects that an index files under a value."""
+        return [self._entries[key].value for key in self._indexes[index].get(value, ())]
+
+    def index_values(self, index: str) -> list[str]:
+        """The values under which an index files anything."""
+        return list(self._indexes[index])
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+
+class WritableCache(Cache[T]):
+    """A cache and its changes. Each method says what changed, as handlers should be told."""
+
+    def entry(self, key: Key) -> Entry[T] | None:
+        """What is known of an object."""
+        return self._entries.get(key)
+
+    def put(self, key: Key, new: Entry[T]) -> Iterator[Change[T]]:
+        """An object was added or modified; an event that brings nothing newer changes nothing."""
+        old = self._entries.get(key)
+        if old is not None and old.uid == new.uid and not _is_newer(new.version, old.version):
+            return
+        yield from self._set(key, new)
+
+    def remove(self, key: Key, last: Entry[T]) -> Iterator[Change[T]]:
+        """An object was deleted; `last` is its final state. News of an older death changes nothing."""
+        old = self._entries.get(key)
+        if old is None or (_comparable(last.version, old.version) and last.version < old.version):  # type: ignore[operator]
+            return
+        if old.uid == last.uid:
+            # The indexes forget what they filed; the handlers are told the final state.
+            self._unfile(key, old)
+            del self._entries[key]
+            yield Change(key, last.value, None)
+        else:
+            yield self._drop(key)
+
+    def replace(self, listed: Mapping[Key, Entry[T]]) -> Iterator[Change[T]]:
+        """This is all there is; made true step by step, so that whoever looks in between sees what was yielded."""
+        for key in [key for key in self._entries if key not in listed]:
+            yield self._drop(key)
+        for key, new in listed.items():
+            old = self._entries.get(key)
+            if old is None or old.uid != new.uid or old.version != new.version:
+                yield from self._set(key, new)
+
+    def _set(self, key: Key, new: Entry[T]) -> Iterator[Change[T]]:
+        old = self._entries.get(key)
+        if old is not None and old.uid != new.uid:
+            # Deleted and created again unseen: two objects, though of one name.
+            yield self._drop(key)
+            old = None
+        if old is not None:
+            self._unfile(key, old)
+        self._entries[key] = new
+        for name, indexer in self._indexers.items():
+            for value in indexer(new.value):
+                self._indexes[name].setdefault(value, set()).add(key)
+        yield Change(key, None if old is None else old.value, new.value)
+
+    def _drop(self, key: Key) -> Change[T]:
+        old = self._entries[key]
+        self._unfile(key, old)
+        del self._entries[key]
+        return Change(key, old.value, None)
+
+    def _unfile(self, key: Key, entry: Entry[T]) -> None:
+        for name, indexer in self._indexers.items():
+            index = self._indexes[name]
+            for value in indexer(entry.value):
+                if keys := index.get(value):
+                    keys.discard(key)
+                    if not keys:
+                        del index[value]
+
+
+def _comparable(one: int | str, other: int | str) -> bool:
+    return isinstance(one, int) and isinstance(other, int)
+
+
+def _is_newer(new: int | str, old: int | str) -> bool:
+    if isinstance(new, int) and isinstance(old, int):
+        return new > old
+    return new != old

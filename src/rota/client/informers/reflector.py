@@ -1,0 +1,201 @@
+"""Follows a collection without a gap: list, then watch from there, resume where the watch broke, list again on 410.
+
+Lists are consistent reads in pages. A broken watch is resumed from the last revision seen, bookmarks included, so
+nothing is missed and nothing is asked for twice. Only when the server no longer knows that revision everything is
+listed again, after a pause that spreads those who were told so together.
+"""
+
+import enum
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from rota.api import errors
+from rota.client.informers.cache import Key, parse_version
+from rota.client.paths import Target
+from rota.client.transports.contract import TransportError
+from rota.client.verbs import EVERYTHING, PAGE_SIZE, Client, Selection
+from rota.client.wire import EventType
+from rota.kit import backoff, logs
+from rota.kit.backoff import Backoff, Chance
+from rota.kit.clock import Clock
+
+log = logs.get(__name__)
+
+#: The server is asked to end each watch after one to two times this, so that clients spread over servers again.
+_WATCH_S: Final = 300
+#: A watch that ends sooner than this without an event is a failure in disguise.
+_SHORT_S: Final = 1.0
+#: How often "you know more than I" is believed to be a server that lags; then it is one that was set back.
+_PATIENCE_WITH_LAG: Final = 10
+_BACKOFF: Final = backoff.Policy(initial_s=0.2, cap_s=30.0)
+_TOO_MANY_REQUESTS: Final = 429
+
+
+class Identity(msgspec.Struct, frozen=True, rename="camel"):
+    """The part of the metadata that caches need."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+    @property
+    def key(self) -> Key:
+        """Which object it is."""
+        return Key(self.namespace, self.name)
+
+    @property
+    def version(self) -> int | str:
+        """The resourceVersion, as a number if it is one."""
+        return parse_version(self.resource_version)
+
+
+class _Identified(msgspec.Struct, frozen=True):
+    metadata: Identity = Identity()
+
+
+_decoder: Final = msgspec.json.Decoder(_Identified)
+
+
+class Reason(enum.Enum):
+    """Why everything is listed."""
+
+    START = "start"
+    #: The revision to continue from is compacted.
+    EXPIRED = "expired"
+    #: The server does not take the revision: it was set back, or is another one.
+    REFUSED = "refused"
+
+
+class Sink(Protocol):
+    """Where a reflector puts what it learns. Nothing here may fail."""
+
+    def begin(self) -> None:
+        """A list begins, or begins anew."""
+        ...
+
+    def staged(self, raw: bytes, identity: Identity) -> None:
+        """An object of the list."""
+        ...
+
+    def listed(self, reason: Reason) -> Awaitable[None]:
+        """The list is complete."""
+        ...
+
+    def changed(self, kind: EventType, raw: bytes, identity: Identity) -> None:
+        """An object was added, modified or deleted."""
+        ...
+
+    def connected(self, up: bool) -> None:
+        """A watch runs, or no longer does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What to follow."""
+
+    client: Client
+    target: Target
+    namespace: str = ""
+    selection: Selection = EVERYTHING
+    page_size: int = PAGE_SIZE
+
+
+class Reflector:
+    """One collection's follower; `run` never ends by itself."""
+
+    def __init__(self, source: Source, sink: Sink, *, clock: Clock, chance: Chance) -> None:
+        self._source: Final = source
+        self._sink: Final = sink
+        self._clock: Final = clock
+        self._chance: Final = chance
+        self._backoff: Final = Backoff(_BACKOFF, chance)
+        self._version = ""
+        self._log: Final = log.bind(resource=str(source.target))
+
+    async def run(self) -> None:
+        """Follow until cancelled. Run again, it starts over with a list."""
+        reason = Reason.START
+        while True:
+            await self._persist(self._list)
+            await self._sink.listed(reason)
+            reason = await self._follow()
+            self._log.info("listing again", reason=reason.value, after=self._version)
+            await self._clock.sleep(self._backoff.next())
+
+    async def _persist(self, attempt: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                return await attempt()
+            except (errors.ApiError, TransportError) as error:
+                await self._pause("list failed", error)
+
+    async def _list(self) -> None:
+        source, sink = self._source, self._sink
+        sink.begin()
+        version = ""
+        async for page in source.client.pages(
+            source.target, namespace=source.namespace, selection=source.selection, limit=source.page_size
+        ):
+            if page is None:
+                sink.begin()
+                continue
+            for raw in page.items:
+                sink.staged(raw, _decoder.decode(raw).metadata)
+            version = page.resource_version
+            # A page takes milliseconds; others get their turn between two.
+            await self._clock.sleep(0)
+        self._version = version
+
+    async def _follow(self) -> Reason:
+        """Watch, and watch again, until only a list can help."""
+        ahead = 0
+        while True:
+            began = self._clock.monotonic()
+            before = self._version
+            try:
+                await self._watch()
+            except (errors.Expired, errors.Gone):
+                return Reason.EXPIRED
+            except errors.ApiError as error:
+                ahead = ahead + 1 if error.has_cause(errors.RESOURCE_VERSION_TOO_LARGE) else 0
+                refused = 400 <= error.code < 500 and error.code != _TOO_MANY_REQUESTS
+                if refused or ahead >= _PATIENCE_WITH_LAG:
+                    self._log.warning("watch refused", error=error)
+                    return Reason.REFUSED
+                await self._pause("watch failed", error)
+            except TransportError as error:
+                await self._pause("watch broke", error)
+            else:
+                if before == self._version and self._clock.monotonic() - began < _SHORT_S:
+                    await self._pause("watch ended at once", None)
+
+    async def _watch(self) -> None:
+        source = self._source
+        async with source.client.watch(
+            source.target,
+            namespace=source.namespace,
+            selection=source.selection,
+            resource_version=self._version,
+            timeout_s=_WATCH_S + int(_WATCH_S * self._chance.random()),
+        ) as events:
+            self._sink.connected(True)
+            try:
+                async for event in events:
+                    identity = _decoder.decode(event.raw).metadata
+                    if event.type is not EventType.BOOKMARK:
+                        self._sink.changed(event.type, event.raw, identity)
+                    self._version = identity.resource_version
+                    self._backoff.reset()
+            finally:
+                self._sink.connected(False)
+
+    async def _pause(self, what: str, error: errors.ApiError | TransportError | None) -> None:
+        asked = (error.retry_after_seconds or 0) if isinstance(error, errors.ApiError) else 0
+        delay = max(self._backoff.next(), float(asked))
+        self._log.info(what, error=error, retry_in_s=round(delay, 3))
+        await self._clock.sleep(delay)

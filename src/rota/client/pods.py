@@ -1,0 +1,123 @@
+"""What is done to pods besides writing them: binding, evicting, reading their logs."""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rota.api import errors
+from rota.api.errors import ApiError
+from rota.api.kinds import ResourceType
+from rota.client import paths
+from rota.client.verbs import Client, Object
+
+PODS: Final = ("", "v1", "pods")
+_BATCHES: Final = ("rota.dev", "v1alpha1", "bindingbatches")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """A pod and the node that it should run on; with a uid, only that very pod."""
+
+    namespace: str
+    pod: str
+    node: str
+    uid: str = ""
+
+    def wire(self) -> Object:
+        """As the API takes it."""
+        metadata = {"name": self.pod, "namespace": self.namespace, **({"uid": self.uid} if self.uid else {})}
+        target = {"apiVersion": "v1", "kind": "Node", "name": self.node}
+        return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+
+
+async def bind(client: Client, binding: Binding) -> None:
+    """Put a pod on a node; `Conflict` if it is bound already, or if the server says that it does not fit there."""
+    await client.create(PODS, binding.wire(), name=binding.pod, namespace=binding.namespace, subresource="binding")
+
+
+async def bind_many(client: Client, bindings: Sequence[Binding], *, atomic: bool = False) -> list[ApiError | None]:
+    """Put many pods on nodes; one verdict each, in their order, None for success.
+
+    Servers that do not know batches, as stock ones, are sent one binding after the other; what is `atomic` (all pods or
+    none) they cannot do, and `NotFound` says so.
+    """
+    body = {
+        "apiVersion": "rota.dev/v1alpha1",
+        "kind": "BindingBatch",
+        "bindings": [one.wire() for one in bindings],
+        "atomic": atomic,
+    }
+    try:
+        answer = await client.create(_BATCHES, body)
+    except (errors.NotFound, errors.MethodNotAllowed):
+        if atomic:
+            raise
+        return [await _verdict(client, one) for one in bindings]
+    statuses = [verdict["status"] for verdict in answer["verdicts"]]
+    return [None if status["status"] == "Success" else errors.from_wire(status) for status in statuses]
+
+
+async def _verdict(client: Client, one: Binding) -> ApiError | None:
+    try:
+        await bind(client, one)
+    except ApiError as error:
+        return error
+    return None
+
+
+async def evict(
+    client: Client,
+    pod: str,
+    *,
+    namespace: str,
+    uid: str = "",
+    grace_period_s: int | None = None,
+    dry_run: bool = False,
+) -> None:
+    """Delete a pod if its disruption budgets allow it; `TooManyRequests` if they do not, for now."""
+    options: dict[str, Any] = {}
+    if grace_period_s is not None:
+        options["gracePeriodSeconds"] = grace_period_s
+    if uid:
+        options["preconditions"] = {"uid": uid}
+    body: Object = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": namespace},
+        "deleteOptions": options,
+    }
+    await client.create(PODS, body, name=pod, namespace=namespace, subresource="eviction", dry_run=dry_run)
+
+
+@contextlib.asynccontextmanager
+async def logs(
+    client: Client,
+    pod: str,
+    *,
+    namespace: str,
+    container: str = "",
+    follow: bool = False,
+    previous: bool = False,
+    timestamps: bool = False,
+    tail_lines: int | None = None,
+    since_s: int | None = None,
+) -> AsyncIterator[AsyncIterator[bytes]]:
+    """What a container has written, in chunks that need not end with a line."""
+    wanted = {
+        "container": container,
+        "follow": "true" if follow else "",
+        "previous": "true" if previous else "",
+        "timestamps": "true" if timestamps else "",
+        "tailLines": "" if tail_lines is None else str(tail_lines),
+        "sinceSeconds": "" if since_s is None else str(since_s),
+    }
+    path = paths.item(PODS, pod, namespace=namespace, subresource="log")
+    async with client.stream(path, query=[(name, value) for name, value in wanted.items() if value]) as chunks:
+        yield chunks
+
+
+async def scale(client: Client, target: ResourceType, name: str, *, namespace: str, replicas: int) -> Object:
+    """Set how many pods a workload has, through its scale subresource."""
+    patch = {"spec": {"replicas": replicas}}
+    return await client.patch(target, name, patch, namespace=namespace, subresource="scale")

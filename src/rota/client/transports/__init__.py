@@ -1,0 +1,1 @@
+"""How a call reaches an API server: over HTTP, or straight into an application in this process."""

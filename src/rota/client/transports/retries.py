@@ -1,0 +1,77 @@
+"""Repeats calls where that helps and cannot do harm; wraps any other transport.
+
+* No connection: any call is tried again, for it never left.
+* A connection that broke before the answer began: only calls that read are tried again.
+* 429 or 503 with `Retry-After`: any call, after that time, for the server says that it did not act. Without the header
+  the answer is the caller's to judge: an eviction that a budget forbids is no overload.
+
+An answer that has begun is never repeated: whoever reads a stream resumes it, which only they can.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+from rota.client.transports.contract import Answer, Call, Transport, TransportError
+from rota.kit import backoff, logs
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+
+log = logs.get(__name__)
+
+_BUSY: Final = frozenset({429, 503})
+_POLICY: Final = backoff.Policy(initial_s=0.1, cap_s=5.0)
+
+
+class RetryingTransport:
+    """A `Transport` that does not give up at once."""
+
+    def __init__(
+        self, inner: Transport, *, clock: Clock, chance: Chance, attempts: int = 5, longest_wait_s: float = 30.0
+    ) -> None:
+        """A server that wants to be left alone for longer than `longest_wait_s` is taken at its word."""
+        self._inner: Final = inner
+        self._clock: Final = clock
+        self._chance: Final = chance
+        self._attempts: Final = attempts
+        self._longest_wait_s: Final = longest_wait_s
+
+    @contextlib.asynccontextmanager
+    async def open(self, call: Call) -> AsyncIterator[Answer]:
+        """See `Transport.open`."""
+        async with contextlib.AsyncExitStack() as exits:
+            yield await self._begin(call, exits)
+
+    async def close(self) -> None:
+        """See `Transport.close`."""
+        await self._inner.close()
+
+    async def _begin(self, call: Call, exits: contextlib.AsyncExitStack) -> Answer:
+        pauses = backoff.Backoff(_POLICY, self._chance)
+        left = self._attempts if call.retry and call.repeatable else 1
+        while True:
+            left -= 1
+            attempt = contextlib.AsyncExitStack()
+            try:
+                answer = await attempt.enter_async_context(self._inner.open(call))
+            except TransportError as error:
+                if not left or (error.uncertain and not call.only_reads):
+                    raise
+                delay = pauses.next()
+                log.debug("call repeated", call=str(call), error=error, delay_s=round(delay, 3))
+            else:
+                wait = _retry_after(answer)
+                if not left or wait is None or wait > self._longest_wait_s:
+                    exits.push_async_exit(attempt.pop_all())
+                    return answer
+                await attempt.aclose()
+                # Those who were sent away together should not return together.
+                delay = wait + self._chance.random() * min(1.0, wait)
+                log.debug("server is busy", call=str(call), code=answer.code, delay_s=round(delay, 3))
+            await self._clock.sleep(delay)
+
+
+def _retry_after(answer: Answer) -> float | None:
+    """Seconds, if the server asks to be asked again; dates, which no API server sends, count as no answer."""
+    given = answer.headers.get("retry-after", "") if answer.code in _BUSY else ""
+    return float(given) if given.isdecimal() else None

@@ -1,0 +1,377 @@
+"""The client: every verb of the API on every kind, with plain dicts.
+
+Kinds are named by `ResourceType` or (group, version, plural); what the server refuses is raised as the
+`rota.api.errors.ApiError` of its reason, no answer at all as a `TransportError`. Typed access is in `typed`, actions
+on pods in `pods`, caches in `informers`. Works the same on any Kubernetes API server.
+"""
+
+import contextlib
+import enum
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from rota.api import errors, meta
+from rota.client import paths, wire
+from rota.client.paths import Target
+from rota.client.transports.contract import DEFAULT_TIMEOUT_S, Answer, Call, Transport
+from rota.kit import logs
+
+log = logs.get(__name__)
+
+Object: TypeAlias = dict[str, Any]
+Query: TypeAlias = Sequence[tuple[str, str]]
+_Pairs: TypeAlias = list[tuple[str, str]]
+
+_JSON: Final = "application/json"
+#: Objects per page of a list: a page is encoded and decoded in a few milliseconds, so nobody else waits for long.
+PAGE_SIZE: Final = 500
+#: What a watch's own end may be late by before the client gives up on it.
+_WATCH_SLACK_S: Final = 30.0
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class PatchType(enum.Enum):
+    """In which language a patch is written; the values are media types."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Propagation(enum.Enum):
+    """What becomes of the objects that a deleted one owns."""
+
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which objects of a collection; the empty one selects all."""
+
+    labels: str = ""
+    fields: str = ""
+
+    def query(self) -> _Pairs:
+        """As query parameters."""
+        pairs = (("labelSelector", self.labels), ("fieldSelector", self.fields))
+        return [(name, value) for name, value in pairs if value]
+
+
+EVERYTHING: Final = Selection()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a client presents itself and how patient it is."""
+
+    user_agent: str = "rota"
+    #: Whose fields those are that this client writes.
+    field_manager: str = "rota"
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    #: Whether the transport may repeat calls; those who keep time themselves say no.
+    retry: bool = True
+    #: Gets the text of every warning that a server sends.
+    on_warning: Callable[[str], None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """All objects of a list, and the revision from which a watch continues it."""
+
+    items: list[Object]
+    resource_version: str
+
+
+class Client:
+    """Verbs over a transport, which its maker closes. `with_settings` gives another view of the same connections."""
+
+    def __init__(self, transport: Transport, settings: Settings | None = None) -> None:
+        self._transport: Final = transport
+        self.settings: Final = settings or Settings()
+
+    def with_settings(self, **changes: Any) -> "Client":
+        """The same client with some settings changed: `with_settings(timeout_s=5, retry=False)`."""
+        return Client(self._transport, replace(self.settings, **changes))
+
+    async def get(
+        self, target: Target, name: str, *, namespace: str = "", subresource: str = "", resource_version: str = ""
+    ) -> Object:
+        """One object; `NotFound` if there is none."""
+        query = [("resourceVersion", resource_version)] if resource_version else []
+        path = paths.item(target, name, namespace=namespace, subresource=subresource)
+        return wire.decode_object(await self.request("GET", path, query=query))
+
+    async def list(
+        self, target: Target, *, namespace: str = "", selection: Selection = EVERYTHING, limit: int = PAGE_SIZE
+    ) -> Listing:
+        """All selected objects as of one revision, read in pages; a list whose pages expire is begun anew."""
+        items: list[bytes] = []
+        resource_version = ""
+        async for page in self.pages(target, namespace=namespace, selection=selection, limit=limit):
+            if page is None:
+                items.clear()
+                continue
+            items += page.items
+            resource_version = page.resource_version
+        return Listing(items=[wire.decode_object(one) for one in items], resource_version=resource_version)
+
+    async def pages(
+        self, target: Target, *, namespace: str = "", selection: Selection = EVERYTHING, limit: int = PAGE_SIZE
+    ) -> AsyncIterator[wire.Page | None]:
+        """The pages of a list; None means: forget the pages so far, the list begins anew (its snapshot expired)."""
+        continue_ = ""
+        while True:
+            try:
+                page = await self.page(
+                    target, namespace=namespace, selection=selection, limit=limit, continue_=continue_
+                )
+            except (errors.Expired, errors.Gone):
+                if not continue_:
+                    raise
+                # Paging was slower than the server forgets; all at once it cannot be.
+                continue_, limit = "", 0
+                yield None
+                continue
+            yield page
+            continue_ = page.continue_
+            if not continue_:
+                return
+
+    async def page(
+        self,
+        target: Target,
+        *,
+        namespace: str = "",
+        selection: Selection = EVERYTHING,
+        limit: int = 0,
+        continue_: str = "",
+        resource_version: str = "",
+    ) -> wire.Page:
+        """One page of a list, its objects as bytes."""
+        query = selection.query()
+        if limit:
+            query.append(("limit", str(limit)))
+        if continue_:
+            query.append(("continue", continue_))
+        if resource_version:
+            query.append(("resourceVersion", resource_version))
+        return wire.decode_page(await self.request("GET", paths.collection(target, namespace), query=query))
+
+    @contextlib.asynccontextmanager
+    async def watch(
+        self,
+        target: Target,
+        *,
+        namespace: str = "",
+        selection: Selection = EVERYTHING,
+        resource_version: str = "",
+        bookmarks: bool = True,
+        timeout_s: int | None = None,
+    ) -> AsyncIterator[AsyncIterator[wire.WatchEvent]]:
+        """Changes after a revision; `Expired` (at once or later) if that is no longer kept.
+
+        `timeout_s` is when the server should end the watch; without it, the server decides.
+        """
+        query = [*selection.query(), ("watch", "true")]
+        if resource_version:
+            query.append(("resourceVersion", resource_version))
+        if bookmarks:
+            query.append(("allowWatchBookmarks", "true"))
+        if timeout_s is not None:
+            query.append(("timeoutSeconds", str(timeout_s)))
+        call = self._call("GET", paths.collection(target, namespace), query=query)
+        patience = None if timeout_s is None else timeout_s + _WATCH_SLACK_S
+        async with self._answer(replace(call, timeout_s=patience)) as answer:
+            yield wire.events(answer.chunks())
+
+    async def create(
+        self,
+        target: Target,
+        obj: Mapping[str, Any],
+        *,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Object:
+        """Create an object, or, with `name` and `subresource`, act on one."""
+        where = namespace or meta.namespace(obj)
+        if subresource:
+            path = paths.item(target, name, namespace=where, subresource=subresource)
+        else:
+            paths.require_namespace(target, where)
+            path = paths.collection(target, where)
+        return wire.decode_object(
+            await self.request("POST", path, query=self._write_query(dry_run), body=_encode(obj), content_type=_JSON)
+        )
+
+    async def update(
+        self, target: Target, obj: Mapping[str, Any], *, subresource: str = "", dry_run: bool = False
+    ) -> Object:
+        """Replace an object; `Conflict` if it holds a resourceVersion and is not that old any more."""
+        path = paths.item(target, meta.name(obj), namespace=meta.namespace(obj), subresource=subresource)
+        return wire.decode_object(
+            await self.request("PUT", path, query=self._write_query(dry_run), body=_encode(obj), content_type=_JSON)
+        )
+
+    async def patch(
+        self,
+        target: Target,
+        name: str,
+        patch: Any,
+        *,
+        type: PatchType = PatchType.MERGE,  # noqa: A002 - the word of the API
+        namespace: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+        force: bool = False,
+        field_manager: str = "",
+    ) -> Object:
+        """Change parts of an object."""
+        query = self._write_query(dry_run, field_manager)
+        if force:
+            query.append(("force", "true"))
+        path = paths.item(target, name, namespace=namespace, subresource=subresource)
+        return wire.decode_object(
+            await self.request("PATCH", path, query=query, body=_encode(patch), content_type=type.value)
+        )
+
+    async def apply(
+        self,
+        target: Target,
+        obj: Mapping[str, Any],
+        *,
+        field_manager: str = "",
+        force: bool = False,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Object:
+        """Server-side apply: the object has these fields, and they are ours; `Conflict` if they are another's."""
+        return await self.patch(
+            target,
+            meta.name(obj),
+            obj,
+            type=PatchType.APPLY,
+            namespace=meta.namespace(obj),
+            subresource=subresource,
+            dry_run=dry_run,
+            force=force,
+            field_manager=field_manager,
+        )
+
+    async def delete(
+        self,
+        target: Target,
+        name: str,
+        *,
+        namespace: str = "",
+        propagation: Propagation | None = None,
+        grace_period_s: int | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        dry_run: bool = False,
+    ) -> Object:
+        """Delete an object; with a uid or a resourceVersion only that very one (`Conflict` otherwise).
+
+        The answer is the object if it still waits for something, or a `Status`.
+        """
+        options = _delete_options(propagation, grace_period_s, dry_run)
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if any(preconditions.values()):
+            options["preconditions"] = {name: value for name, value in preconditions.items() if value}
+        path = paths.item(target, name, namespace=namespace)
+        return wire.decode_object(await self.request("DELETE", path, body=_encode(options), content_type=_JSON))
+
+    async def delete_collection(
+        self,
+        target: Target,
+        *,
+        namespace: str = "",
+        selection: Selection = EVERYTHING,
+        propagation: Propagation | None = None,
+        grace_period_s: int | None = None,
+        dry_run: bool = False,
+    ) -> Object:
+        """Delete all selected objects."""
+        options = _delete_options(propagation, grace_period_s, dry_run)
+        path = paths.collection(target, namespace)
+        return wire.decode_object(
+            await self.request("DELETE", path, query=selection.query(), body=_encode(options), content_type=_JSON)
+        )
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: bytes = b"",
+        content_type: str = "",
+        accept: str = _JSON,
+    ) -> bytes:
+        """Any call, for what has no verb of its own; the body of a good answer."""
+        call = self._call(method, path, query=query, body=body, content_type=content_type, accept=accept)
+        async with self._answer(call) as answer:
+            return await answer.read()
+
+    @contextlib.asynccontextmanager
+    async def stream(self, path: str, *, query: Query = (), accept: str = "*/*") -> AsyncIterator[AsyncIterator[bytes]]:
+        """The body of an answer as it comes, for as long as it comes."""
+        call = self._call("GET", path, query=query, accept=accept)
+        async with self._answer(replace(call, timeout_s=None)) as answer:
+            yield answer.chunks()
+
+    @contextlib.asynccontextmanager
+    async def _answer(self, call: Call) -> AsyncIterator[Answer]:
+        async with self._transport.open(call) as answer:
+            if self.settings.on_warning is not None:
+                for warning in answer.warnings:
+                    self.settings.on_warning(warning)
+            if not 200 <= answer.code < 300:
+                raise errors.from_wire(await answer.read(), code=answer.code)
+            yield answer
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query,
+        body: bytes = b"",
+        content_type: str = "",
+        accept: str = _JSON,
+    ) -> Call:
+        headers = {"User-Agent": self.settings.user_agent, "Accept": accept}
+        if content_type:
+            headers["Content-Type"] = content_type
+        return Call(
+            method=method,
+            path=path,
+            query=tuple(query),
+            headers=headers,
+            body=body,
+            timeout_s=self.settings.timeout_s,
+            retry=self.settings.retry,
+        )
+
+    def _write_query(self, dry_run: bool, field_manager: str = "") -> _Pairs:
+        query = [("fieldManager", field_manager or self.settings.field_manager)]
+        return [*query, ("dryRun", "All")] if dry_run else query
+
+
+def _delete_options(propagation: Propagation | None, grace_period_s: int | None, dry_run: bool) -> dict[str, Any]:
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if propagation is not None:
+        options["propagationPolicy"] = propagation.value
+    if grace_period_s is not None:
+        options["gracePeriodSeconds"] = grace_period_s
+    if dry_run:
+        options["dryRun"] = ["All"]
+    return options

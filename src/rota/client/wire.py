@@ -1,0 +1,155 @@
+"""What answers hold: pages of lists and events of watches, with each object as the bytes it came in.
+
+Objects stay bytes until someone needs their fields, so whoever keeps 150,000 of them decides what that costs. Servers
+leave `apiVersion` and `kind` out of the items of a list; they are put back, so an object looks the same whichever way
+it came.
+"""
+
+import enum
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from rota.api import errors
+
+#: An event holds one object; a line longer than any object is no event.
+_LONGEST_LINE: Final = 64 * 1024 * 1024
+
+
+class _ListMeta(msgspec.Struct, frozen=True):
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+    continue_: str = msgspec.field(name="continue", default="")
+    remaining: int | None = msgspec.field(name="remainingItemCount", default=None)
+
+
+class _List(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    metadata: _ListMeta = _ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class _Named(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+
+
+class _Event(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+_list_decoder: Final = msgspec.json.Decoder(_List)
+_kind_decoder: Final = msgspec.json.Decoder(_Named)
+_event_decoder: Final = msgspec.json.Decoder(_Event)
+
+
+class EventType(enum.Enum):
+    """What happened to an object of a watch."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    #: Nothing happened up to the object's resourceVersion.
+    BOOKMARK = "BOOKMARK"
+
+
+_TYPES: Final = {one.value: one for one in EventType}
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """A change, and the object as it is after it (for DELETED: as it was last)."""
+
+    type: EventType
+    raw: bytes
+
+    @property
+    def object(self) -> dict[str, Any]:
+        """The object, decoded anew."""
+        return decode_object(self.raw)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A part of a list, or all of it."""
+
+    items: list[bytes]
+    resource_version: str
+    continue_: str = ""
+    remaining: int | None = None
+
+
+def decode_object(body: bytes) -> dict[str, Any]:
+    """A whole answer as plain JSON values; `ApiError` if it is something else."""
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        found = None
+    if not isinstance(found, dict):
+        raise unexpected(body)
+    return found
+
+
+def decode_page(body: bytes) -> Page:
+    """A list; its items become copies of their bytes, so that none keeps the whole body alive."""
+    try:
+        found = _list_decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise unexpected(body) from None
+    prefix = _prefix(found)
+    return Page(
+        items=[_completed(item, prefix) for item in found.items or ()],
+        resource_version=found.metadata.resource_version,
+        continue_=found.metadata.continue_,
+        remaining=found.metadata.remaining,
+    )
+
+
+async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
+    """The events of a watch's body; an ERROR event is raised as what it says."""
+    async for line in _lines(chunks):
+        try:
+            found = _event_decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise unexpected(line) from None
+        kind = _TYPES.get(found.type)
+        if kind is None:
+            raise errors.from_wire(bytes(found.object)) if found.type == "ERROR" else unexpected(line)
+        yield WatchEvent(kind, bytes(found.object))
+
+
+def unexpected(body: bytes) -> errors.ApiError:
+    """An answer that no API server gives: a proxy's, or half of one."""
+    return errors.from_wire(body[:2048] or b"-")
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Whole lines; what a broken stream leaves of its last one is dropped, for the resumed watch brings it again."""
+    rest: list[bytes] = []
+    size = 0
+    async for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        rest.append(first)
+        size += len(first)
+        if size > _LONGEST_LINE:
+            raise unexpected(rest[0])
+        for following in others:
+            line = b"".join(rest)
+            if line.strip():
+                yield line
+            rest, size = [following], len(following)
+
+
+def _prefix(found: _List) -> bytes:
+    kind = found.kind.removesuffix("List")
+    return b'{"apiVersion":%b,"kind":%b' % (msgspec.json.encode(found.api_version), msgspec.json.encode(kind))
+
+
+def _completed(item: msgspec.Raw, prefix: bytes) -> bytes:
+    if _kind_decoder.decode(item).kind:
+        return bytes(item)
+    rest = bytes(item).lstrip()[1:]
+    return prefix + (b"," if rest.strip() != b"}" else b"") + rest
