@@ -245,16 +245,48 @@ def balance_all(fractions: FloatArray, present: BoolArray) -> IntArray:
     return ((1 - deviation) * FULL).astype(np.int64)
 
 
-def balance_gain(
-    used: Sequence[FloatArray], extra: Sequence[float], whole: Sequence[FloatArray]
-) -> tuple[IntArray, IntArray]:
-    """Rate many nodes that have both of two resources, with the pod and without it."""
-    after = [np.minimum((used[k] + extra[k]) / whole[k], 1.0) for k in (0, 1)]
-    before = [np.minimum(used[k] / whole[k], 1.0) for k in (0, 1)]
-    return _even(*after), _even(*before)
+class BalanceColumn:
+    """How even the use of two resources is on every node as it stands; follows one cluster row by row."""
+
+    __slots__ = ("_generation", "_names", "_values")
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        self._generation = -1
+        self._values: IntArray = np.zeros(0, dtype=np.int64)
+
+    def values(self, cluster: Cluster) -> IntArray:
+        """Give the ratings, shape (N,); always of the same cluster, in which every node has both resources."""
+        generation = cluster.journal.generation
+        if self._generation != generation:
+            changes = cluster.journal.since(self._generation) if len(self._values) == cluster.size else None
+            if changes is None or len(changes.all) > _FEW:
+                self._values = self._recounted(cluster)
+            else:
+                for row in changes.all:
+                    node = cluster.nodes[row]
+                    self._values[row] = 0 if node is None else balance(self._fractions(node))
+            self._generation = generation
+        return self._values
+
+    def _recounted(self, cluster: Cluster) -> IntArray:
+        floats, rows = cluster.floats, cluster.rows
+        first, second = (
+            np.minimum(floats.requested[index, rows] / floats.whole[index, rows], 1.0)
+            for index in (cluster.resources[name] for name in self._names)
+        )
+        return even(first, second)
+
+    def _fractions(self, node: NodeInfo) -> list[float]:
+        return [min(node.requested.get(name, 0) / node.allocatable[name], 1.0) for name in self._names]
 
 
-def _even(first: FloatArray, second: FloatArray) -> IntArray:
+#: Up to so many rows are followed one by one.
+_FEW = 12
+
+
+def even(first: FloatArray, second: FloatArray) -> IntArray:
+    """Rate how alike two shares are; 100 is the same. Overwrites `first`."""
     first -= second
     first /= 2
     np.abs(first, out=first)

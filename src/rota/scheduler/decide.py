@@ -20,7 +20,7 @@ KEPT_CELLS = 1 << 24
 #: About so many columns make up an evaluation.
 _COLUMNS = 12
 #: How many evaluations are kept on trial.
-NEWCOMERS = 8
+NEWCOMERS = 4
 _SHAPES = 4096
 
 NO_NODES = statuses.unresolvable("no nodes available to schedule pods")

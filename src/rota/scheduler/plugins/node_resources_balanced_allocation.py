@@ -6,10 +6,12 @@ greatest improvement, 50 the greatest harm. Pods that request none of the resour
 
 from collections.abc import Hashable
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from rota.columns import allocation
+from rota.columns.allocation import BalanceColumn
 from rota.columns.arrays import BoolArray, IntArray, Rows, count, pick
 from rota.columns.cluster import Cluster
 from rota.columns.journal import Facet
@@ -33,6 +35,7 @@ class NodeResourcesBalancedAllocation:
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         self._resources = tuple(resource.name for resource in args.resources)
+        self._columns: WeakKeyDictionary[Cluster, BalanceColumn] = WeakKeyDictionary()
 
     def signature(self, pod: PodInfo) -> Hashable:
         """Only requests of the configured resources matter."""
@@ -63,17 +66,27 @@ class NodeResourcesBalancedAllocation:
         indices = [cluster.resources.get(name, -1) for name in self._resources]
         floats = cluster.floats
         if len(indices) == 2 and max(indices) < len(allocation.NATIVE) and all(map(floats.complete, indices)):
-            after, before = allocation.balance_gain(
-                [pick(floats.requested[index], rows) for index in indices],
-                [pod.shape.requests.get(name, 0) for name in self._resources],
-                [pick(floats.whole[index], rows) for index in indices],
+            requests = pod.shape.requests
+            first, second = (
+                np.minimum(
+                    (pick(floats.requested[index], rows) + requests.get(name, 0)) / pick(floats.whole[index], rows), 1.0
+                )
+                for name, index in zip(self._resources, indices, strict=True)
             )
-            after -= before
-            after += HALF
-            after >>= 1
-            after += HALF
-            return after
+            scores = allocation.even(first, second)
+            scores -= pick(self._before(cluster), rows)
+            scores += HALF
+            scores >>= 1
+            scores += HALF
+            return scores
         return self._score_irregular(pod, cluster, rows)
+
+    def _before(self, cluster: Cluster) -> IntArray:
+        """Give the ratings without the pod, which are the same for every pod."""
+        column = self._columns.get(cluster)
+        if column is None:
+            column = self._columns[cluster] = BalanceColumn(self._resources)
+        return column.values(cluster)
 
     def _score_irregular(self, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
         """The same where nodes may lack a resource, or where there are more than two."""
