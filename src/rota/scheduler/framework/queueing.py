@@ -1,0 +1,78 @@
+"""What plugins say about waiting pods: who may wait, who comes next, and what is worth another attempt.
+
+The queue itself, its clocks and its pauses are elsewhere; here are only the rules for asking plugins.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from rota.columns.pods import PodInfo
+from rota.scheduler.framework.events import EVERYTHING, ClusterEvent, Hint, Subscription
+from rota.scheduler.framework.points import ExtensionPoint
+from rota.scheduler.framework.runtime import Framework, guarded
+from rota.scheduler.framework.status import SUCCESS, Status
+
+#: Plugins at these points can turn a pod away, so what wakes it matters.
+REJECTING = (
+    ExtensionPoint.PRE_ENQUEUE,
+    ExtensionPoint.PRE_FILTER,
+    ExtensionPoint.FILTER,
+    ExtensionPoint.RESERVE,
+    ExtensionPoint.PERMIT,
+)
+
+
+def admit(framework: Framework, pod: PodInfo, *, first: str = "") -> Status:
+    """Ask PreEnqueue whether a pod may wait for an attempt; the plugin that last held it back is asked first."""
+    gates = sorted(framework.at(ExtensionPoint.PRE_ENQUEUE), key=lambda plugin: plugin.name != first)
+    for plugin in gates:
+        answer = guarded(plugin.name, plugin.pre_enqueue, pod)
+        if not answer.ok:
+            return answer
+    return SUCCESS
+
+
+def sort_key(framework: Framework, pod: PodInfo, queued_at: float) -> Any:
+    """Give the value that orders waiting pods, by the profile's one QueueSort plugin."""
+    (plugin,) = framework.at(ExtensionPoint.QUEUE_SORT)
+    return plugin.sort_key(pod, queued_at)
+
+
+class WakeUps:
+    """Which events may help pods that a plugin turned away."""
+
+    def __init__(self, framework: Framework) -> None:
+        plugins = dict.fromkeys(plugin for point in REJECTING for plugin in framework.at(point))
+        self._subscriptions: dict[str, Sequence[Subscription]] = {
+            plugin.name: plugin.events_to_register() if hasattr(plugin, "events_to_register") else EVERYTHING
+            for plugin in plugins
+        }
+
+    def interested(self, event: ClusterEvent) -> bool:
+        """Whether any plugin wants to hear of an event."""
+        return any(each.event.covers(event) for listed in self._subscriptions.values() for each in listed)
+
+    def worth_trying(
+        self, pod: PodInfo, rejectors: Collection[str], event: ClusterEvent, old: Any, new: Any
+    ) -> list[str]:
+        """Give those of the plugins that turned a pod away which think that an event may help it.
+
+        A plugin that is not known any more, and a hint that raises, count as hope: better one attempt too many.
+        """
+        return [
+            name
+            for name in rejectors
+            if any(
+                each.event.covers(event) and _helps(each, pod, old, new)
+                for each in self._subscriptions.get(name, EVERYTHING)
+            )
+        ]
+
+
+def _helps(subscription: Subscription, pod: PodInfo, old: Any, new: Any) -> bool:
+    if subscription.hint is None:
+        return True
+    try:
+        return subscription.hint(pod, old, new) is Hint.QUEUE
+    except Exception:  # noqa: BLE001 - plugins are other people's code, and their doubts are the pod's benefit
+        return True
