@@ -85,11 +85,18 @@ async def pre_bind(
             return plan.status.by(plugin.name)
         planned.append((plugin, plan.parallel))
     for parallel, members in groupby(planned, key=lambda each: each[1]):
-        calls = [_awaited(plugin.name, plugin.pre_bind, state, pod, node_name) for plugin, _ in members]
-        answers = await run_together(calls) if parallel else [await call for call in calls]
-        for answer in answers:
-            if not answer.ok:
-                return answer
+        calls = (_awaited(plugin.name, plugin.pre_bind, state, pod, node_name) for plugin, _ in members)
+        if parallel:
+            refusal = next((answer for answer in await run_together(list(calls)) if not answer.ok), None)
+        else:
+            refusal = None
+            for call in calls:
+                answer = await call
+                if not answer.ok:
+                    refusal = answer
+                    break
+        if refusal is not None:
+            return refusal
     return SUCCESS
 
 
