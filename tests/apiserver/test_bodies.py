@@ -114,7 +114,16 @@ def test_a_document_that_explodes_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"a: !!python/object:os.system x", b"a: [", b"a: \x00", b"? {a: b}\n: c", b"- !!binary aGk="]
+    "text",
+    [
+        b"a: !!python/object:os.system x",
+        b"a: [",
+        b"a: \x00",
+        b"? {a: b}\n: c",
+        b'a: "\\ud800"',
+        b'"\\ud800": a',
+        b"- !!binary aGk=",
+    ],
 )
 def test_yaml_that_json_cannot_express_is_refused(text: bytes) -> None:
     with pytest.raises(bodies.Unreadable):

@@ -285,13 +285,17 @@ def _stringly(value: Any) -> Any:
         return {_key(key): _stringly(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_stringly(item) for item in value]
-    if value is None or isinstance(value, str | bool | int | float):
+    if isinstance(value, str):
+        value.encode()  # an escaped half of a character is no text
+        return value
+    if value is None or isinstance(value, bool | int | float):
         return value
     raise ValueError(f"cannot express {type(value).__name__} in JSON")
 
 
 def _key(key: Any) -> str:
     if isinstance(key, str):
+        key.encode()
         return key
     if isinstance(key, bool | int | float):
         return gotext.plain(key)
