@@ -25,20 +25,28 @@ from rota.store.watching import Tail
 #: How many reads run at once; more wait for their turn.
 _SESSIONS = 4
 
+#: Of how many pages it is remembered how much follows them.
+_LISTS = 1000
+
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _EXTENT = "SELECT revision, floor FROM rota_meta"
 
 _RANGE = "key > %(after)s AND key >= %(prefix)s AND key < %(end)s"
+_PAGE = "ORDER BY key LIMIT %(limit)s::bigint"
 _NEWEST = f"SELECT {ENTRY} FROM rota_entries WHERE {_RANGE}"
 
 #: What a list at a past revision returns: what has not changed since, and what the one change that spans the revision
 #: says was there before it. The log is read from the revision on: a page token is young, that part is short.
-_AS_OF = f"""
-{_NEWEST} AND revision <= %(revision)s
-UNION ALL
-SELECT key, previous, previous_revision, created, 0 FROM rota_log
+_UNCHANGED = f"{_NEWEST} AND revision <= %(revision)s"
+_CHANGED = f"""
+SELECT key, previous, previous_revision, created, 0::bigint FROM rota_log
 WHERE revision > %(revision)s AND previous IS NOT NULL AND previous_revision <= %(revision)s AND {_RANGE}
 """
+_AS_OF = f"{_UNCHANGED} UNION ALL {_CHANGED}"
+
+_NEWEST_PAGE = f"{_NEWEST} {_PAGE}"
+#: Each part gives a page's worth, in order, or all that is left of a long list would be read for every page of it.
+_PAGE_AS_OF = f"({_UNCHANGED} {_PAGE}) UNION ALL ({_CHANGED} {_PAGE}) {_PAGE}"
 
 #: Whole revisions, with the extent in the same snapshot: the extent alone when there is nothing.
 _TAIL = """
@@ -71,6 +79,9 @@ class PostgresEngine:
         self._writer = Writer(address, time=time, chance=chance, settings=settings)
         self._listener = Listener(address, self._writer.name, self._on_notice, time=time, chance=chance)
         self._wake: Callable[[], None] | None = None
+        #: What is left of lists behind the pages given out, by prefix, revision and last key. A revision's view never
+        #: changes, so it is counted for the first page only.
+        self._left: dict[tuple[str, int, str], int] = {}
 
     @classmethod
     async def open(
@@ -117,7 +128,7 @@ class PostgresEngine:
 
     async def scan(self, prefix: str, *, limit: int, after: str, revision: int) -> Page:
         """One page of entries."""
-        query = _AS_OF if revision else _NEWEST
+        one_page, all_left = (_PAGE_AS_OF, _AS_OF) if revision else (_NEWEST_PAGE, _NEWEST)
         parameters = {
             "after": after,
             "prefix": prefix,
@@ -125,21 +136,32 @@ class PostgresEngine:
             "limit": limit or None,
             "revision": revision,
         }
-        remaining = 0
+        remaining = self._left.get((prefix, revision, after))
         async with self._sessions.borrow() as session, session.pipeline():
             await session.execute(_SNAPSHOT)
             extents = await session.execute(_EXTENT, binary=True)
-            page = await session.execute(f"{query} ORDER BY key LIMIT %(limit)s::bigint", parameters, binary=True)
+            page = await session.execute(one_page, parameters, binary=True)
             extent = self._extent(await extents.fetchall())
             rows = await page.fetchall()
-            if limit and len(rows) == limit:
+            if not limit or len(rows) < limit:
+                remaining = 0
+            elif remaining is not None:
+                remaining -= limit
+            else:
                 parameters["after"] = rows[-1][0]
-                counted = await session.execute(f"SELECT count(*) FROM ({query}) AS rest", parameters, binary=True)
+                counted = await session.execute(f"SELECT count(*) FROM ({all_left}) AS rest", parameters, binary=True)
                 [(remaining,)] = await counted.fetchall()
             await session.execute("COMMIT")
         at = revision or extent.revision
         check_revision(at, extent)
+        if remaining:
+            self._remember_left((prefix, at, rows[-1][0]), remaining)
         return Page([Entry(*row) for row in rows], at, remaining)
+
+    def _remember_left(self, page: tuple[str, int, str], remaining: int) -> None:
+        if len(self._left) >= _LISTS:
+            del self._left[next(iter(self._left))]
+        self._left[page] = remaining
 
     async def tail(self, after: int, limit: int) -> Tail:
         """History above `after`."""

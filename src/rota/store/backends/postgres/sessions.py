@@ -42,10 +42,11 @@ _SETTINGS = {
     # Deadlines are ours; a restore may take long.
     "statement_timeout": "0",
     "lock_timeout": "0",
-    # Every statement has one good plan, by index. A planner that met the tables when they were empty would go on
-    # reading them whole, until the next ANALYZE tells it that they have grown.
+    # Every statement has one good plan, along an index. A planner that met the tables when they were empty would go on
+    # reading them whole until the next ANALYZE, and one that underestimates a list would sort it all for every page.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "jit": "off",
