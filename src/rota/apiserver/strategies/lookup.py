@@ -11,8 +11,11 @@ from rota.api.kinds import ResourceType
 from rota.apiserver.contract import Strategy
 from rota.apiserver.strategies.custom import CustomStrategy
 from rota.apiserver.strategies.generic import GenerationStrategy, GenericStrategy
+from rota.apiserver.strategies.pods import PodStrategy
 
-SPECIAL: Final[Mapping[GroupResource, Strategy]] = {}
+SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
+    GroupResource("", "pods"): PodStrategy(),
+}
 
 #: Kinds with generic rules whose generation is counted.
 _COUNTED: Final = frozenset(

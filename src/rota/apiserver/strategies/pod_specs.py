@@ -1,0 +1,106 @@
+"""What may stand in the spec of a pod or of a template of pods. Pure.
+
+Containers and placement have modules of their own; here is the rest, and the whole. Mirrors `ValidatePodSpec` of
+Kubernetes 1.33 for what users commonly get wrong.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from rota.api import fields, names, quantities
+from rota.apiserver.strategies import checks, metadata, pod_containers, pod_placement
+
+Found: TypeAlias = list[fields.FieldError]
+
+_RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
+_DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_PREEMPTION_POLICIES: Final = ("PreemptLowerPriority", "Never")
+_FILE_MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
+#: What volumes of common kinds must say.
+_DEMANDED: Final = {
+    "hostPath": "path",
+    "secret": "secretName",
+    "configMap": "name",
+    "persistentVolumeClaim": "claimName",
+    "csi": "driver",
+}
+
+
+def validate(spec: Mapping[str, Any], path: fields.Path) -> Found:
+    """Everything that is wrong with a spec."""
+    volumes, found = _validate_volumes(spec.get("volumes") or (), path.child("volumes"))
+    found += pod_containers.validate(spec, path, volumes=volumes)
+    found += checks.one_of(spec.get("restartPolicy"), _RESTART_POLICIES, path.child("restartPolicy"))
+    found += checks.one_of(spec.get("dnsPolicy"), _DNS_POLICIES, path.child("dnsPolicy"))
+    found += pod_placement.validate(spec, path)
+    for name in ("serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"):
+        value = spec.get(name)
+        if value:
+            found += checks.messages(names.check_dns1123_subdomain(value), value, path.child(name))
+    for name in ("hostname", "subdomain"):
+        if spec.get(name):
+            found += checks.dns_label(spec[name], path.child(name))
+    if spec.get("activeDeadlineSeconds") is not None:
+        deadline = path.child("activeDeadlineSeconds")
+        found += checks.in_range(spec["activeDeadlineSeconds"], 1, checks.MAX_INT32, deadline)
+    if spec.get("preemptionPolicy") is not None:
+        found += checks.one_of(spec["preemptionPolicy"], _PREEMPTION_POLICIES, path.child("preemptionPolicy"))
+    for name, quantity in (spec.get("overhead") or {}).items():
+        if quantities.from_wire(quantity).nanos < 0:
+            found.append(fields.invalid(path.child("overhead").key(name), quantity, checks.NOT_NEGATIVE))
+    for position, gate in enumerate(spec.get("readinessGates") or ()):
+        at = path.child("readinessGates").index(position).child("conditionType")
+        found += checks.label_key(gate.get("conditionType", ""), at)
+    return found
+
+
+def validate_template(template: Mapping[str, Any], path: fields.Path) -> Found:
+    """A template of pods: labels, annotations and the spec."""
+    meta = template.get("metadata") or {}
+    found = metadata.validate_labels(meta.get("labels") or {}, path.child("labels"))
+    found += metadata.validate_annotations(meta.get("annotations") or {}, path.child("annotations"))
+    found += validate(template.get("spec") or {}, path.child("spec"))
+    if (template.get("spec") or {}).get("ephemeralContainers"):
+        why = "ephemeral containers not allowed in pod template"
+        found.append(fields.forbidden(path.child("spec", "ephemeralContainers"), why))
+    return found
+
+
+def _validate_volumes(volumes: Any, path: fields.Path) -> tuple[set[str], Found]:
+    usable: set[str] = set()
+    found: Found = []
+    for position, one in enumerate(volumes):
+        at, name = path.index(position), one.get("name", "")
+        wrong = _validate_source(one, at)
+        wrong += checks.dns_label(name, at.child("name")) if name else [fields.required(at.child("name"))]
+        if name in usable:
+            wrong.append(fields.duplicate(at.child("name"), name))
+        if not wrong:
+            usable.add(name)
+        found += wrong
+    return usable, found
+
+
+def _validate_source(volume: Mapping[str, Any], path: fields.Path) -> Found:
+    kinds = [kind for kind, source in volume.items() if kind != "name" and source is not None]
+    if not kinds:
+        return [fields.required(path, "must specify a volume type")]
+    found = [fields.forbidden(path.child(kind), "may not specify more than 1 volume type") for kind in kinds[1:]]
+    kind = kinds[0]
+    source, at = volume[kind], path.child(kind)
+    demanded = _DEMANDED.get(kind)
+    if demanded and not source.get(demanded):
+        found.append(fields.required(at.child(demanded)))
+    if kind == "hostPath" and ".." in source.get("path", "").split("/"):
+        found.append(fields.invalid(at.child("path"), source["path"], "must not contain '..'"))
+    if kind == "emptyDir" and quantities.from_wire(source.get("sizeLimit")).nanos < 0:
+        why = "SizeLimit field must be a valid resource quantity"
+        found.append(fields.forbidden(at.child("sizeLimit"), why))
+    mode = source.get("defaultMode")
+    if mode is not None and not 0 <= mode <= 0o777:
+        found.append(fields.invalid(at.child("defaultMode"), mode, _FILE_MODE))
+    if kind in {"secret", "configMap"}:
+        for position, item in enumerate(source.get("items") or ()):
+            here = at.child("items").index(position)
+            found += [fields.required(here.child(part)) for part in ("key", "path") if not item.get(part)]
+    return found
