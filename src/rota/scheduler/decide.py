@@ -7,6 +7,7 @@ A `Decision` answers questions about itself when they are asked; read it before 
 from collections import OrderedDict
 from collections.abc import Hashable
 
+from rota.columns.arrays import BoolArray
 from rota.columns.cluster import Cluster
 from rota.columns.pods import PodInfo, PodShape
 from rota.scheduler.framework import status as statuses
@@ -57,10 +58,12 @@ class Decider:
         self._kept = KeptEvaluations()
         self._by_shape: dict[tuple[PodShape, str], Evaluation] = {}
 
-    def evaluate(self, pod: PodInfo, *, nominations: Nominations | None = None) -> Evaluation:
-        """Filter and score all nodes; equal pods share the work."""
-        if nominations:
-            return Evaluation(self.framework, pod, self.cluster, nominations=nominations)
+    def evaluate(
+        self, pod: PodInfo, *, nominations: Nominations | None = None, within: BoolArray | None = None
+    ) -> Evaluation:
+        """Filter and score all nodes, or those within some rows; equal pods share the work where all are asked."""
+        if nominations or within is not None:
+            return Evaluation(self.framework, pod, self.cluster, nominations=nominations, within=within)
         known = self._by_shape.get((pod.shape, pod.node_name))
         if known is None:
             return self._find(pod)

@@ -48,6 +48,7 @@ class Evaluation:
         "_scored",
         "_scorers",
         "_sums",
+        "_within",
         "cluster",
         "failure",
         "feasible",
@@ -58,11 +59,19 @@ class Evaluation:
     )
 
     def __init__(
-        self, framework: Framework, pod: PodInfo, cluster: Cluster, *, nominations: Nominations | None = None
+        self,
+        framework: Framework,
+        pod: PodInfo,
+        cluster: Cluster,
+        *,
+        nominations: Nominations | None = None,
+        within: BoolArray | None = None,
     ) -> None:
         self.framework = framework
         self.pod = pod
         self.cluster = cluster
+        #: The only rows that come into question, if they were chosen beforehand.
+        self._within = within
         self._nominated = _Nominated(framework, pod, nominations) if nominations else None
         self.feasible: BoolArray
         self.totals: IntArray
@@ -165,6 +174,8 @@ class Evaluation:
             self._eligible[:] = False
             known = (cluster.by_name.get(name) for name in self._pre.node_names)
             self._eligible[[node.row for node in known if node is not None]] = True
+        if self._within is not None:
+            self._eligible &= self._within
         try:
             self._filter()
             self._score()
