@@ -194,6 +194,8 @@ class _Exchange:
 
     async def _put(self, chunk: bytes | Interrupted | None) -> None:
         if self._gone.is_set():
+            # Into the void, but not without end: an application that only ever sends would hold up the loop.
+            await asyncio.sleep(0)
             return
         if not self._chunks.full():
             self._chunks.put_nowait(chunk)

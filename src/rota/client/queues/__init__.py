@@ -1,0 +1,1 @@
+"""Keys that wait to be worked on: see `work.WorkQueue`."""
