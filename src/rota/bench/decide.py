@@ -55,12 +55,8 @@ QUICK = Effort(rounds=1, decisions=500, preemptions=10, growth_nodes=(1_000,), g
 def measure(*, store_url: str = "", quick: bool = False) -> list[Result]:
     """Measure decisions; no store takes part in them."""
     effort = QUICK if quick else Effort()
-    return [
-        *_workloads(effort),
-        *_preemptions(effort),
-        *_growth(effort),
-        *_memory(effort),
-    ]
+    # Memory first, while the process has nothing to give back.
+    return [*_memory(effort), *_workloads(effort), *_preemptions(effort), *_growth(effort)]
 
 
 def _workloads(effort: Effort) -> Iterable[Result]:

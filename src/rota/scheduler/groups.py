@@ -1,8 +1,8 @@
 """Decisions for groups of pods that belong together: all placed at once, or none. Pure.
 
 A placement is a set of nodes on which a group is tried. Members are placed one after the other by the ordinary rules,
-in a what-if trial that is taken back; the best of the placements where enough members found a node is the answer. Without
-plugins at the placement points there is one placement, the whole cluster, and `min_count` members are enough.
+in a what-if trial that is taken back; the best of the placements where enough members found a node is the answer.
+Without plugins at the placement points there is one placement, the whole cluster, and `min_count` members are enough.
 """
 
 from collections.abc import Mapping
