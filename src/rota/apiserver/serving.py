@@ -16,6 +16,7 @@ from typing import Final
 
 import uvicorn
 
+from rota.apiserver import connections
 from rota.apiserver.app import App
 
 #: Longer than clients keep idle connections, so that it is they who close them and no request meets a closed one.
@@ -61,7 +62,7 @@ async def serve(
 def _config(app: App, ssl: tls.SSLContext | None) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=connections.Connection,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -101,6 +101,20 @@ class LiveServer:
         self.create("/api/v1/namespaces", {"metadata": {"name": name}})
         return name
 
+    def established(self, definition: str) -> None:
+        """Return once a custom kind is served."""
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition}"
+        clock = system.SystemClock()
+        deadline = clock.monotonic() + PATIENCE_S
+        while True:
+            code, answer = self.request("GET", path)
+            assert code == 200, answer
+            conditions = answer.get("status", {}).get("conditions", [])
+            if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
+                return
+            assert clock.monotonic() < deadline, f"{definition} was not established: {conditions}"
+            clock.block(_LOOK_AGAIN_S)
+
     def call(self, work: Callable[[ApiServer], Coroutine[Any, Any, Result]]) -> Result:
         """Run `work` inside the server's event loop."""
         return asyncio.run_coroutine_threadsafe(work(self._api), self._loop).result(_START_S)

@@ -83,3 +83,47 @@ def budget(name: str, *, min_available: int, **match: str) -> Document:
         "metadata": {"name": name},
         "spec": {"minAvailable": min_available, "selector": {"matchLabels": match}},
     }
+
+
+def widgets() -> Document:
+    """The definition of a custom kind with validation, a default, a status, a scale and printed columns."""
+    spec = {
+        "type": "object",
+        "required": ["size"],
+        "properties": {
+            "size": {"type": "integer", "minimum": 0, "description": "How large it is."},
+            "color": {"type": "string", "enum": ["grey", "red", "blue"], "default": "grey"},
+            "replicas": {"type": "integer"},
+        },
+    }
+    status = {"type": "object", "properties": {"ready": {"type": "integer"}, "phase": {"type": "string"}}}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": status}}},
+        "subresources": {
+            "status": {},
+            "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.ready"},
+        },
+        "additionalPrinterColumns": [
+            {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+            {"name": "Color", "type": "string", "jsonPath": ".spec.color", "priority": 1},
+        ],
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "shortNames": ["wd"]},
+            "versions": [version],
+        },
+    }
+
+
+def widget(name: str, **spec: Any) -> Document:
+    """An object of the kind that `widgets` defines."""
+    return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec}
