@@ -12,14 +12,14 @@ from rota.columns.interned import InternedColumn
 
 def sums(column: InternedColumn[str], amounts: np.ndarray, included: BoolArray | None = None) -> IntArray:
     """Add up amounts by domain; `amounts` and `included` cover the rows in use, shape (N,)."""
-    ids = column.column[: len(amounts)]
+    shifted = column.shifted()[: len(amounts)]
     if included is not None:
-        ids = np.where(included, ids, -1)
+        shifted = np.where(included, shifted, 0)
     width = len(column.values) + 1
-    table = np.bincount(ids + np.int32(1), weights=amounts, minlength=width).astype(np.int64)
-    # Number -1 was counted in entry 0; rolled to the end, it is where -1 points, and it is emptied.
-    table = np.roll(table, -1)
-    table[-1] = 0
+    counted = np.bincount(shifted, weights=amounts, minlength=width)
+    # Number -1 was counted in entry 0; its place is the end, where it stays 0.
+    table = np.zeros(width, dtype=np.int64)
+    table[:-1] = counted[1:]
     return table
 
 

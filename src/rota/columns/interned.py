@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from rota.columns.arrays import BoolArray, IdArray, Rows
+from rota.columns.arrays import BoolArray, IdArray, IndexArray, Rows
 
 V = TypeVar("V", bound=Hashable)
 
@@ -19,7 +19,7 @@ NONE = -1
 class InternedColumn(Generic[V]):
     """Numbers of values by row, and the values by number."""
 
-    __slots__ = ("_free", "_ids", "_uses", "column", "values", "version")
+    __slots__ = ("_free", "_ids", "_shifted", "_shifted_version", "_uses", "column", "values", "version")
 
     def __init__(self, capacity: int) -> None:
         #: Shape (capacity,), int32; -1 where a row has no value.
@@ -28,6 +28,8 @@ class InternedColumn(Generic[V]):
         self.values: list[V | None] = []
         #: Counts the changes, for those who keep what they derived.
         self.version = 0
+        self._shifted: IndexArray = np.zeros(0, dtype=np.intp)
+        self._shifted_version = -1
         self._ids: dict[V, int] = {}
         self._uses: list[int] = []
         self._free: list[int] = []
@@ -44,6 +46,13 @@ class InternedColumn(Generic[V]):
             self._uses[new] += 1
         if old != NONE:
             self._release(old)
+
+    def shifted(self) -> IndexArray:
+        """Give the numbers plus 1, so that none is 0, for counting; do not change it."""
+        if self._shifted_version != self.version or len(self._shifted) != len(self.column):
+            self._shifted = self.column.astype(np.intp) + 1
+            self._shifted_version = self.version
+        return self._shifted
 
     def id_of(self, value: V) -> int | None:
         """Give the number of a value that some row has."""

@@ -289,12 +289,12 @@ class Evaluation:
             reuse = plugin.reuse_filter(state, pod, cluster, changes)
             if reuse is Reuse.ROWS:
                 continue
-            everything = True
             if reuse is Reuse.AGAIN and not self._pre_filter_again(plugin):
                 return None
             for part in self._filters:
                 if part.forms.plugin is plugin:
                     part.judge_all(state, pod, cluster, self._eligible.copy())
+                    everything = True
         for part in self._filters if changes.node else self._pod_filters:
             rows = changes.watched(part.forms.watches)
             if rows:
@@ -357,7 +357,6 @@ class Evaluation:
             reuse = plugin.reuse_score(state, pod, cluster, changes, feasible_changed=any_flipped)
             if reuse is Reuse.ROWS:
                 continue
-            again = True
             skipped = plugin.name in state.skip_score
             if reuse is Reuse.AGAIN and hasattr(plugin, "pre_score"):
                 state.skip_score.discard(plugin.name)
@@ -368,6 +367,7 @@ class Evaluation:
             for part in self._scorers:
                 if part.forms.plugin is plugin:
                     part.rate_all(state, pod, cluster, self.feasible, None)
+                    again = True
         again |= self._rescore_rows(changes, flipped)
         if again:
             self._add_up()
