@@ -90,6 +90,8 @@ class App:
         )
         at = attributes(request, route, user, now=self.registry.clock.now())
         call = Call(request=request, route=route, at=at, registry=self.registry, accepted=accepted)
+        if call.schema is not None and call.schema.deprecation_warning:
+            at.warn(call.schema.deprecation_warning)
         try:
             return await dispatch.answer(call)
         except errors.ApiError as error:

@@ -8,15 +8,16 @@ Several servers may run on one store at once: none of them holds anything that d
 
 import contextlib
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from rota.api import scheme
-from rota.api.kinds import ResourceType
 from rota.apiserver import bootstrap, reviews
 from rota.apiserver.admission import chain
 from rota.apiserver.app import App
 from rota.apiserver.authentication import EverybodyIsAdministrator
-from rota.apiserver.contract import Authenticator, CustomSchema, Kinds, Registry
+from rota.apiserver.contract import Authenticator, Kinds, Registry
+from rota.apiserver.custom.catalog import Catalog
+from rota.apiserver.custom_kinds import CustomKinds
 from rota.apiserver.health import Health
 from rota.apiserver.occupancy.index import PodIndex
 from rota.apiserver.occupancy.ledger import Ledger
@@ -31,19 +32,6 @@ from rota.kit.metrics import Metrics
 from rota.store.contract import Store
 
 
-def _kinds(registry: Registry, ledger: Ledger | None) -> Kinds:
-    return Kinds(
-        strategy=lookup.strategy,
-        custom_schema=_no_schema,
-        mutating=chain.mutating(registry, ledger),
-        handlers={**reviews.HANDLERS, **table.handlers(ledger)},
-    )
-
-
-def _no_schema(resource: ResourceType) -> CustomSchema:
-    raise AssertionError(f"{resource} has no schema")
-
-
 @contextlib.asynccontextmanager
 async def server(
     store: Store,
@@ -56,25 +44,40 @@ async def server(
 ) -> AsyncIterator[App]:
     """A server on `store`, which stays its owner's to close.
 
-    Without `conflict_check` bindings do not look at nodes, as those of a stock server do not.
+    Without `conflict_check`, bindings are not checked against the room that nodes have, as in stock Kubernetes.
     """
-    kinds = scheme.builtin()
-    kinds.add(bindings.BATCHES)
-    index = PodIndex(store, clock)
+    known = scheme.builtin()
+    known.add(bindings.BATCHES)
+    catalog, index = Catalog(known), PodIndex(store, clock)
     ledger = Ledger(store, index) if conflict_check else None
-    registry = ObjectRegistry(store, scheme=kinds, kinds=lambda self: _kinds(self, ledger), clock=clock, chance=chance)
-    await bootstrap.ensure(registry)
+    registry = ObjectRegistry(store, scheme=known, kinds=_kinds(catalog, ledger), clock=clock, chance=chance)
     traffic = Traffic(metrics or Metrics("apiserver", process=True), clock)
     app = App(
         registry,
         authenticator=authenticator or EverybodyIsAdministrator(),
-        pages=(Health(store, clock).page, traffic.page, Pages(registry.scheme, registry.kinds.custom_schema).page),
+        pages=(Health(store, clock).page, traffic.page, Pages(known, catalog.version).page),
         traffic=traffic,
     )
-    async with tasks.Supervisor("apiserver", clock=clock, chance=chance) as supervisor:
+    custom_kinds = CustomKinds(registry, catalog)
+    await bootstrap.ensure(registry)
+    await custom_kinds.sync()
+    async with tasks.Supervisor("apiserver", clock=clock, chance=chance) as beside:
+        beside.start("custom kinds", custom_kinds.run)
         if ledger is not None:
-            supervisor.start("pod index", index.run)
+            beside.start("occupancy", index.run)
         try:
             yield app
         finally:
             app.close()
+
+
+def _kinds(catalog: Catalog, ledger: Ledger | None) -> Callable[[Registry], Kinds]:
+    def make(registry: Registry) -> Kinds:
+        return Kinds(
+            strategy=lookup.strategy,
+            custom_schema=catalog.version,
+            mutating=chain.mutating(registry, ledger),
+            handlers={**reviews.HANDLERS, **table.handlers(ledger)},
+        )
+
+    return make

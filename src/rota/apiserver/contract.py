@@ -270,6 +270,11 @@ class CustomSchema(Protocol):
         """`additionalPrinterColumns` of this version, as they stand in the definition."""
         ...
 
+    @property
+    def deprecation_warning(self) -> str:
+        """What users of this version are warned with; empty if it is not deprecated."""
+        ...
+
     def clean(self, obj: Object, /) -> tuple[Object, list[str]]:
         """The object with defaults and without undeclared fields, and the paths of those; types are not judged here."""
         ...

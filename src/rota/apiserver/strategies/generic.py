@@ -42,7 +42,7 @@ class GenericStrategy:
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
         """Metadata against its former self, and the fields that must be there."""
-        return metadata.validate_update(new["metadata"], old["metadata"]) + self._missing(new, at)
+        return metadata.validate_update(new["metadata"], old["metadata"], at.resource) + self._missing(new, at)
 
     def _missing(self, obj: Object, at: Attributes) -> list[fields.FieldError]:
         model = at.resource.model

@@ -10,17 +10,18 @@ from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
 from rota.apiserver.contract import Strategy
 from rota.apiserver.strategies.custom import CustomStrategy
+from rota.apiserver.strategies.definitions import DefinitionStrategy
 from rota.apiserver.strategies.generic import GenerationStrategy, GenericStrategy
 from rota.apiserver.strategies.pods import PodStrategy
 
 SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
     GroupResource("", "pods"): PodStrategy(),
+    GroupResource("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
 }
 
 #: Kinds with generic rules whose generation is counted.
 _COUNTED: Final = frozenset(
     {
-        GroupResource("apiextensions.k8s.io", "customresourcedefinitions"),
         GroupResource("networking.k8s.io", "ingresses"),
         GroupResource("networking.k8s.io", "ingressclasses"),
         GroupResource("networking.k8s.io", "networkpolicies"),

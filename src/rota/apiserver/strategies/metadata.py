@@ -28,11 +28,11 @@ def validate(metadata: Mapping[str, Any], resource: ResourceType) -> list[fields
     found += validate_labels(metadata.get("labels") or {}, _META.child("labels"))
     found += validate_annotations(metadata.get("annotations") or {}, _META.child("annotations"))
     found += _validate_owners(metadata.get("ownerReferences") or [], _META.child("ownerReferences"))
-    found += _validate_finalizers(metadata.get("finalizers") or [], _META.child("finalizers"))
+    found += _validate_finalizers(metadata.get("finalizers") or [], resource)
     return found
 
 
-def validate_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[fields.FieldError]:
+def validate_update(new: Mapping[str, Any], old: Mapping[str, Any], resource: ResourceType) -> list[fields.FieldError]:
     """Everything that is wrong with changed metadata."""
     found: list[fields.FieldError] = []
     if new.get("generation", 0) < old.get("generation", 0):
@@ -45,7 +45,7 @@ def validate_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[fiel
     found += validate_labels(new.get("labels") or {}, _META.child("labels"))
     found += validate_annotations(new.get("annotations") or {}, _META.child("annotations"))
     found += _validate_owners(new.get("ownerReferences") or [], _META.child("ownerReferences"))
-    found += _validate_finalizers_update(new, old)
+    found += _validate_finalizers_update(new, old, resource)
     return found
 
 
@@ -117,26 +117,30 @@ def _validate_owners(owners: list[dict[str, Any]], path: fields.Path) -> list[fi
     return found
 
 
-def _validate_finalizers(finalizers: list[str], path: fields.Path) -> list[fields.FieldError]:
+def _validate_finalizers(finalizers: list[str], resource: ResourceType) -> list[fields.FieldError]:
+    path = _META.child("finalizers")
     found = []
-    for name in finalizers:
+    # kinds that came by extension predate the rule that a finalizer names a domain and a path
+    qualified = not resource.custom and resource.group != "apiextensions.k8s.io"
+    for position, name in enumerate(finalizers):
         found += [fields.invalid(path, name, message) for message in names.check_label_key(name)]
-        if "/" not in name and name not in STANDARD_FINALIZERS:
+        if qualified and "/" not in name and name not in STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
-            found.append(fields.invalid(path, name, why))
+            found.append(fields.invalid(path.index(position), name, why))
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
         why = "finalizer orphan and foregroundDeletion cannot be both set"
         found.append(fields.invalid(path, finalizers, why))
     return found
 
 
-def _validate_finalizers_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[fields.FieldError]:
+def _validate_finalizers_update(
+    new: Mapping[str, Any], old: Mapping[str, Any], resource: ResourceType
+) -> list[fields.FieldError]:
     """A deletion under way can only lose finalizers; those that were there already are not judged again."""
-    path = _META.child("finalizers")
     before, after = old.get("finalizers") or [], new.get("finalizers") or []
     added = [name for name in after if name not in before]
     if added and old.get("deletionTimestamp"):
         quoted = "{" + ", ".join(map(gotext.quote, sorted(added))) + "}"
         why = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{quoted}"
-        return [fields.forbidden(path, why)]
-    return _validate_finalizers(after, path) if added else []
+        return [fields.forbidden(_META.child("finalizers"), why)]
+    return _validate_finalizers(after, resource) if added else []

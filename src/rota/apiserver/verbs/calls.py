@@ -45,18 +45,19 @@ class Call:
     async def object_body(self, options_kind: str) -> Object:
         """The request's body as an object of the kind that belongs here."""
         strictness = bodies.strictness(self.request.query.get("fieldValidation", ""), options_kind)
+        content_type = self.request.header(b"content-type")
+        if self.resource.custom and bodies.media_type(content_type) == bodies.PROTOBUF:
+            raise errors.unsupported_media_type((bodies.JSON, bodies.YAML))
         body = await self.request.body()
         gvk, _ = self.body_kind
         try:
             parsed = bodies.parse(
                 body,
-                self.request.header(b"content-type"),
+                content_type,
                 find_duplicates=strictness is not bodies.Strictness.IGNORE,
             )
         except bodies.Unreadable as error:
             raise bodies.unrecognized(gvk.kind, str(error), body) from None
-        if self.resource.custom and bodies.media_type(self.request.header(b"content-type")) == bodies.PROTOBUF:
-            raise errors.unsupported_media_type((bodies.JSON, bodies.YAML))
         return self.shaped(parsed, strictness)
 
     def shaped(self, parsed: bodies.Parsed, strictness: bodies.Strictness) -> Object:
