@@ -66,6 +66,12 @@ _WORDS: Final = {
 }
 
 
+class Literal(str):
+    """A bad value that is shown as it is written here; for values whose Go type no Python type stands for."""
+
+    __slots__ = ()
+
+
 class _Omitted(enum.Enum):
     OMITTED = enum.auto()
 
@@ -156,6 +162,8 @@ def aggregate(messages: Iterable[object]) -> str:
 def _shown(value: object) -> str:
     if value is None:
         return '"null"'
+    if isinstance(value, Literal):
+        return str(value)
     if isinstance(value, str):
         return gotext.quote(value)
     if isinstance(value, bool | int | float):
