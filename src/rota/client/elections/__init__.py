@@ -1,0 +1,1 @@
+"""Who of several leads, agreed on by a Lease: see `elector.LeaderElector`."""

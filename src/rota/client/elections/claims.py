@@ -1,0 +1,104 @@
+"""When a Lease may be claimed, and what is written into it. Pure: times are arguments.
+
+The rules are client-go's (`tools/leaderelection`, 1.37). The clocks of two machines are never compared: a candidate
+watches the Lease, and only if nothing in it has changed for its whole duration *by the candidate's own monotonic clock*
+the holder counts as gone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rota.api import meta, times
+
+#: For how long a Lease that was given back is still valid; zero is not allowed.
+_RELEASED_S: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the Lease held when it last changed, and when we saw that, by our monotonic clock."""
+
+    spec: Mapping[str, Any]
+    at: float
+
+    @property
+    def holder(self) -> str:
+        """Who holds it; empty if nobody does."""
+        return str(self.spec.get("holderIdentity") or "")
+
+    def valid(self, now: float) -> bool:
+        """Whether the holder must be believed to be alive."""
+        return bool(self.holder) and now < self.at + int(self.spec.get("leaseDurationSeconds") or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """A time of leadership, and its fencing token.
+
+    A later leader's `transitions` are higher for as long as the Lease (its uid) is the same. Whoever guards something
+    by a leader's word keeps the highest pair seen and refuses lower ones.
+    """
+
+    identity: str
+    lease_uid: str
+    transitions: int
+    #: The Lease's resourceVersion when it was acquired.
+    resource_version: str
+
+    @property
+    def token(self) -> str:
+        """The term as one text, for annotations and logs."""
+        return f"{self.lease_uid}/{self.transitions}"
+
+
+def observe(before: Observation | None, lease: Mapping[str, Any], now: float) -> Observation:
+    """What is known after looking at the Lease: if nothing changed, its time goes on running."""
+    spec = lease.get("spec") or {}
+    return before if before is not None and before.spec == spec else Observation(dict(spec), now)
+
+
+def may_claim(seen: Observation, identity: str, now: float) -> bool:
+    """Whether the Lease is ours already, nobody's, or its holder's time is over."""
+    return seen.holder == identity or not seen.valid(now)
+
+
+def first_claim(identity: str, *, duration_s: int, now: float) -> dict[str, Any]:
+    """The spec of a Lease that we make; `now` is wall time here and below."""
+    stamp = times.format_micro_time(now)
+    return {
+        "holderIdentity": identity,
+        "leaseDurationSeconds": duration_s,
+        "acquireTime": stamp,
+        "renewTime": stamp,
+        "leaseTransitions": 0,
+    }
+
+
+def next_claim(spec: Mapping[str, Any], identity: str, *, duration_s: int, now: float) -> dict[str, Any]:
+    """The spec of a Lease that we renew or take over; what we do not know in it stays."""
+    claim = first_claim(identity, duration_s=duration_s, now=now)
+    if spec.get("holderIdentity") == identity:
+        claim["acquireTime"] = spec.get("acquireTime") or claim["acquireTime"]
+        claim["leaseTransitions"] = int(spec.get("leaseTransitions") or 0)
+    else:
+        claim["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
+    return {**spec, **claim}
+
+
+def release(spec: Mapping[str, Any], *, now: float) -> dict[str, Any]:
+    """The spec of a Lease that we give back, so that the next one need not wait."""
+    stamp = times.format_micro_time(now)
+    given_back = {"holderIdentity": "", "leaseDurationSeconds": _RELEASED_S, "acquireTime": stamp, "renewTime": stamp}
+    return {**spec, **given_back}
+
+
+def term_of(lease: Mapping[str, Any]) -> Term:
+    """The term that a Lease which we have just acquired stands for."""
+    spec = lease["spec"]
+    return Term(
+        identity=spec["holderIdentity"],
+        lease_uid=meta.uid(lease),
+        transitions=int(spec.get("leaseTransitions") or 0),
+        resource_version=str(meta.metadata(lease).get("resourceVersion") or ""),
+    )

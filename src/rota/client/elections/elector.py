@@ -1,0 +1,206 @@
+"""Campaigns for a Lease, leads while it can be renewed, and steps down in time.
+
+    elector = LeaderElector(client, Election(name="scheduler", identity=host), clock=clock, chance=chance)
+    supervisor.start("leader", lambda: elector.run(lead))
+
+`lead(term)` runs only while we lead. It is cancelled when a renewal has not succeeded for `renew_deadline_s`, which is
+before anyone else may take over after `lease_duration_s`; the time between is for it to stop. What must not be done by
+two leaders at any price carries the term as a fencing token, since no clock can promise that a process is not asleep.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rota.api import errors
+from rota.client.elections import claims
+from rota.client.elections.claims import Observation, Term
+from rota.client.transports.contract import TransportError
+from rota.client.verbs import Client, Object
+from rota.kit import logs
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+
+log = logs.get(__name__)
+
+LEASES: Final = ("coordination.k8s.io", "v1", "leases")
+#: Retry periods are stretched by up to this part, so that candidates do not keep step.
+_JITTER: Final = 1.2
+
+
+class LeadershipLost(Exception):
+    """The Lease could not be renewed in time, or another has it; campaign again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Election:
+    """What is campaigned for, by whom, and how patiently; the times are upstream's defaults."""
+
+    name: str
+    identity: str
+    namespace: str = "kube-system"
+    lease_duration_s: int = 15
+    renew_deadline_s: float = 10.0
+    retry_period_s: float = 2.0
+    release_on_cancel: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.lease_duration_s > self.renew_deadline_s > self.retry_period_s * _JITTER > 0:
+            raise ValueError(
+                f"a leader needs lease_duration_s > renew_deadline_s > {_JITTER} * retry_period_s > 0, "
+                f"got {self.lease_duration_s}, {self.renew_deadline_s} and {self.retry_period_s}"
+            )
+        if not self.identity:
+            raise ValueError("a candidate needs an identity that no other has")
+
+
+class LeaderElector:
+    """One candidate."""
+
+    def __init__(
+        self,
+        client: Client,
+        election: Election,
+        *,
+        clock: Clock,
+        chance: Chance,
+        on_new_leader: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`on_new_leader` is told the identity of every leader that comes to be known, our own included."""
+        self._client: Final = client.with_settings(timeout_s=election.renew_deadline_s / 2, retry=False)
+        self._election: Final = election
+        self._clock: Final = clock
+        self._chance: Final = chance
+        self._on_new_leader: Final = on_new_leader
+        self._told = ""
+        self._lease: Object | None = None
+        self._seen: Observation | None = None
+        self._term: Term | None = None
+        #: Our own time: we lead at most until then, whatever others see.
+        self._leads_until = 0.0
+        self._log: Final = log.bind(lease=f"{election.namespace}/{election.name}", identity=election.identity)
+
+    @property
+    def leader(self) -> str:
+        """Who led when the Lease was last seen; empty if nobody did."""
+        return self._seen.holder if self._seen is not None else ""
+
+    @property
+    def term(self) -> Term | None:
+        """Our term, if nobody else can have taken over by now."""
+        return self._term if self._clock.monotonic() < self._leads_until else None
+
+    async def run(self, lead: Callable[[Term], Awaitable[None]]) -> None:
+        """Wait for our turn and lead until `lead` returns; `LeadershipLost` if it had to be stopped."""
+        self._term = None
+        term = await self._acquire()
+        self._log.info("leading", transitions=term.transitions)
+        leading = asyncio.ensure_future(lead(term))
+        renewing = asyncio.ensure_future(self._renew())
+        try:
+            await asyncio.wait((leading, renewing), return_when=asyncio.FIRST_COMPLETED)
+            lost = renewing.done() and not leading.done()
+        finally:
+            # The work ends before the Lease does.
+            await _ended(leading, renewing)
+            still_ours, self._term, self._leads_until = self.term is not None, None, 0.0
+            if still_ours and self._election.release_on_cancel:
+                await self._release()
+        if lost:
+            self._log.warning("leadership lost", leader=self.leader)
+            raise LeadershipLost(f"{self._election.identity} no longer holds the lease {self._election.name}")
+        await leading
+
+    async def _acquire(self) -> Term:
+        while True:
+            if await self._attempt():
+                assert self._lease is not None
+                self._term = claims.term_of(self._lease)
+                return self._term
+            period = self._election.retry_period_s
+            await self._clock.sleep(period + period * _JITTER * self._chance.random())
+
+    async def _renew(self) -> None:
+        """Return when the Lease could not be renewed in time."""
+        election = self._election
+        while True:
+            deadline = self._clock.monotonic() + election.renew_deadline_s
+            while not await self._attempt_by(deadline):
+                if self.leader not in {"", election.identity} or self._clock.monotonic() >= deadline:
+                    return
+                await self._clock.sleep(min(election.retry_period_s, deadline - self._clock.monotonic()))
+            await self._clock.sleep(election.retry_period_s)
+
+    async def _attempt_by(self, deadline: float) -> bool:
+        try:
+            return await self._clock.wait_for(self._attempt(), max(deadline - self._clock.monotonic(), 0.0))
+        except TimeoutError:
+            return False
+
+    async def _attempt(self) -> bool:
+        """Acquire or renew once; whether we hold the Lease now."""
+        began = self._clock.monotonic()
+        try:
+            held = await self._claim()
+        except (errors.ApiError, TransportError) as error:
+            # What we remember of the Lease may be out of date: the next attempt reads it again.
+            self._lease = None
+            self._log.info("lease not acquired", error=error)
+            return False
+        if held:
+            # Counted from before the write: others may have seen it that early.
+            self._leads_until = began + self._election.lease_duration_s
+        if self.leader and self.leader != self._told:
+            self._told = self.leader
+            self._on_new_leader(self.leader)
+        return held
+
+    async def _claim(self) -> bool:
+        election = self._election
+        lease = self._lease if self._renewing() else None
+        if lease is None:
+            try:
+                lease = await self._client.get(LEASES, election.name, namespace=election.namespace)
+            except errors.NotFound:
+                spec = claims.first_claim(
+                    election.identity, duration_s=election.lease_duration_s, now=self._clock.now()
+                )
+                metadata = {"name": election.name, "namespace": election.namespace}
+                made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+                self._remember(await self._client.create(LEASES, made))
+                return True
+        self._remember(lease)
+        assert self._seen is not None
+        if not claims.may_claim(self._seen, election.identity, self._clock.monotonic()):
+            return False
+        spec = claims.next_claim(
+            lease.get("spec") or {}, election.identity, duration_s=election.lease_duration_s, now=self._clock.now()
+        )
+        # The resourceVersion that was read goes with it: if anyone was faster, this is a conflict.
+        self._remember(await self._client.update(LEASES, {**lease, "spec": spec}))
+        return True
+
+    def _renewing(self) -> bool:
+        """Whether the Lease is known well enough to be renewed without reading it first."""
+        return self._term is not None and self.leader == self._election.identity
+
+    def _remember(self, lease: Object) -> None:
+        self._lease = lease
+        self._seen = claims.observe(self._seen, lease, self._clock.monotonic())
+
+    async def _release(self) -> None:
+        lease = self._lease
+        if lease is None or self.leader != self._election.identity:
+            return
+        spec: dict[str, Any] = claims.release(lease["spec"], now=self._clock.now())
+        try:
+            self._remember(await self._client.update(LEASES, {**lease, "spec": spec}))
+        except (errors.ApiError, TransportError) as error:
+            self._log.warning("lease not released; it runs out by itself", error=error)
+
+
+async def _ended(*tasks: "asyncio.Future[None]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)

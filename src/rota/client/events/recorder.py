@@ -1,0 +1,122 @@
+"""Reports what happens to objects as Events, without ever being in the way.
+
+`recorder.event(pod, "Warning", "FailedScheduling", "0/3 nodes are available")` puts the report into a bounded queue and
+returns; it neither waits nor raises. `run` turns reports into Event objects (see `correlation`) and tries again for a
+while where the server does not answer. What does not fit into the queue or cannot be written is counted and lost.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from rota.api import errors, meta
+from rota.client.events.correlation import Correlator, CountEvent, CreateEvent, Instruction, Reference, Report, Source
+from rota.client.transports.contract import TransportError
+from rota.client.verbs import Client, PatchType
+from rota.kit import logs
+from rota.kit.backoff import Backoff, Chance, Policy
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+log = logs.get(__name__)
+
+EVENTS: Final = ("", "v1", "events")
+_QUEUED: Final = 1000
+#: About five minutes, then other events are more important.
+_ATTEMPTS: Final = 12
+_BACKOFF: Final = Policy(initial_s=1.0, cap_s=30.0)
+
+
+class EventRecorder:
+    """Reports of one part."""
+
+    def __init__(
+        self, client: Client, source: Source, *, clock: Clock, chance: Chance, metrics: Metrics | None = None
+    ) -> None:
+        self._client: Final = client
+        self._clock: Final = clock
+        self._chance: Final = chance
+        self._correlator: Final = Correlator(source)
+        self._reports: Final[asyncio.Queue[Report]] = asyncio.Queue(_QUEUED)
+        self._counted: Final = (metrics or Metrics("client")).counter(
+            "recorder_events_total", "Reports, by what became of them.", ("outcome",)
+        )
+
+    def event(
+        self,
+        obj: Mapping[str, Any],
+        type: Literal["Normal", "Warning"],  # noqa: A002 - the word of the API
+        reason: str,
+        message: str,
+        *,
+        action: str = "",
+    ) -> None:
+        """Report something about an object, which must carry its apiVersion and kind."""
+        about = Reference(
+            api_version=str(obj.get("apiVersion") or ""),
+            kind=str(obj.get("kind") or ""),
+            namespace=meta.namespace(obj),
+            name=meta.name(obj),
+            uid=meta.uid(obj),
+        )
+        report = Report(about=about, type=type, reason=reason, message=message, action=action)
+        try:
+            self._reports.put_nowait(report)
+        except asyncio.QueueFull:
+            self._count("overflow")
+
+    async def run(self) -> None:
+        """Write events until cancelled."""
+        while True:
+            report = await self._reports.get()
+            instruction = self._correlator.correlate(report, at=self._clock.now(), now=self._clock.monotonic())
+            if instruction is None:
+                self._count("suppressed")
+            else:
+                self._count(await self._persist(instruction))
+            self._reports.task_done()
+
+    async def flush(self) -> None:
+        """Wait until everything reported so far has been dealt with; `run` must be running."""
+        await self._reports.join()
+
+    async def _persist(self, instruction: Instruction) -> str:
+        pauses = Backoff(_BACKOFF, self._chance)
+        for _ in range(_ATTEMPTS):
+            try:
+                await self._write(instruction)
+            except errors.AlreadyExists:
+                # An attempt whose answer was lost had succeeded.
+                return "written"
+            except (errors.Forbidden, errors.NotFound, errors.Invalid, errors.BadRequest) as error:
+                # Its namespace is going or gone, or the server does not like it: time will not change that.
+                log.info("event refused", error=error, reason=instruction.report.reason)
+                return "refused"
+            except (errors.ApiError, TransportError) as error:
+                delay = pauses.next()
+                log.debug("event not written", error=error, retry_in_s=round(delay, 3))
+                await self._clock.sleep(delay)
+            else:
+                return "written"
+        log.warning("event given up", about=instruction.report.about.name, reason=instruction.report.reason)
+        return "failed"
+
+    async def _write(self, instruction: Instruction) -> None:
+        match instruction:
+            case CreateEvent():
+                await self._client.create(EVENTS, instruction.event)
+            case CountEvent():
+                try:
+                    await self._client.patch(
+                        EVENTS,
+                        instruction.name,
+                        instruction.patch,
+                        type=PatchType.STRATEGIC,
+                        namespace=instruction.namespace,
+                    )
+                except errors.NotFound:
+                    # Events live for an hour or so.
+                    await self._client.create(EVENTS, instruction.event)
+
+    def _count(self, outcome: str) -> None:
+        self._counted.labels(outcome).inc()

@@ -1,0 +1,191 @@
+"""Leader election: the rules, and candidates on a real API server in virtual time."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from rota.api import errors
+from rota.client.elections import claims
+from rota.client.elections.claims import Term
+from rota.client.elections.elector import LEASES, Election, LeaderElector, LeadershipLost
+from rota.client.transports.in_process import InProcessTransport
+from rota.client.verbs import Client
+from rota.testing.api import ApiServer
+from rota.testing.clocks import FakeClock
+
+SPEC = {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "t1", "leaseTransitions": 3}
+
+
+def test_a_lease_is_believed_for_its_duration_after_its_last_change() -> None:
+    seen = claims.observe(None, {"spec": SPEC}, now=100.0)
+    again = claims.observe(seen, {"spec": dict(SPEC)}, now=110.0)
+    assert again.at == 100.0
+    assert not claims.may_claim(again, "b", 114.9)
+    assert claims.may_claim(again, "b", 115.0)
+    renewed = claims.observe(again, {"spec": {**SPEC, "renewTime": "t2"}}, now=114.0)
+    assert not claims.may_claim(renewed, "b", 128.9)
+
+
+def test_an_own_or_a_free_lease_may_be_claimed_at_once() -> None:
+    assert claims.may_claim(claims.observe(None, {"spec": SPEC}, 0.0), "a", 0.0)
+    assert claims.may_claim(claims.observe(None, {"spec": {**SPEC, "holderIdentity": ""}}, 0.0), "b", 0.0)
+    assert claims.may_claim(claims.observe(None, {}, 0.0), "b", 0.0)
+
+
+def test_only_another_holder_counts_as_a_transition() -> None:
+    renewed = claims.next_claim({**SPEC, "acquireTime": "then"}, "a", duration_s=15, now=0)
+    assert (renewed["leaseTransitions"], renewed["acquireTime"]) == (3, "then")
+    taken = claims.next_claim({**SPEC, "acquireTime": "then", "strategy": "x"}, "b", duration_s=15, now=0)
+    assert (taken["leaseTransitions"], taken["holderIdentity"], taken["strategy"]) == (4, "b", "x")
+    assert taken["acquireTime"] != "then"
+
+
+def test_times_that_cannot_work_are_refused() -> None:
+    with pytest.raises(ValueError, match="lease_duration_s > renew_deadline_s"):
+        Election(name="x", identity="a", lease_duration_s=5)
+
+
+class Candidate:
+    """Leads until told otherwise."""
+
+    def __init__(self, transport: InProcessTransport, clock: FakeClock, identity: str) -> None:
+        self.clock = clock
+        self.elector = LeaderElector(
+            Client(transport),
+            Election(name="test", namespace="default", identity=identity),
+            clock=clock,
+            chance=random.Random(identity),
+        )
+        self.terms: list[Term] = []
+        self.leading = False
+        self.task = asyncio.create_task(self.elector.run(self._lead))
+
+    async def _lead(self, term: Term) -> None:
+        self.terms.append(term)
+        self.leading = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.leading = False
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+
+@pytest.fixture
+async def server(clock: FakeClock) -> AsyncIterator[ApiServer]:
+    async with ApiServer(clock=clock) as made:
+        yield made
+
+
+@pytest.fixture
+async def connect(server: ApiServer, clock: FakeClock) -> AsyncIterator[Callable[[], InProcessTransport]]:
+    made: list[InProcessTransport] = []
+
+    def make() -> InProcessTransport:
+        made.append(InProcessTransport(server.app, clock=clock))
+        return made[-1]
+
+    yield make
+    for transport in made:
+        await transport.close()
+
+
+Connect = Callable[[], InProcessTransport]
+
+
+async def test_one_leads_and_its_successor_takes_over_at_once_when_it_steps_down(
+    connect: Connect, clock: FakeClock
+) -> None:
+    first = Candidate(connect(), clock, "first")
+    await clock.advance(5)
+    second = Candidate(connect(), clock, "second")
+    await clock.advance(60)
+    assert (first.leading, second.leading) == (True, False)
+    assert second.elector.leader == "first"
+    await first.stop()
+    assert not first.leading
+    await clock.advance(6)
+    assert second.leading
+    assert first.terms[0].lease_uid == second.terms[0].lease_uid
+    assert second.terms[0].transitions > first.terms[0].transitions
+    await second.stop()
+
+
+async def test_a_leader_that_vanishes_is_followed_only_after_its_lease_ran_out(
+    connect: Connect, clock: FakeClock
+) -> None:
+    transport = connect()
+    first = Candidate(transport, clock, "first")
+    await clock.advance(5)
+    second = Candidate(connect(), clock, "second")
+    await clock.advance(5)
+    await transport.close()
+    handed_over: list[float] = []
+    for second_passed in range(40):
+        assert not (first.leading and second.leading)
+        if second.leading:
+            handed_over.append(second_passed)
+        await clock.advance(1)
+    assert second.leading
+    assert 12 <= handed_over[0] <= 22
+    with pytest.raises(LeadershipLost):
+        await first.task
+    await second.stop()
+
+
+async def test_a_leader_whose_lease_was_taken_stops_at_once(connect: Connect, clock: FakeClock) -> None:
+    first = Candidate(connect(), clock, "first")
+    await clock.advance(5)
+    client = Client(connect())
+    patch = {"spec": {"holderIdentity": "usurper"}}
+    await client.patch(LEASES, "test", patch, namespace="default")
+    await clock.advance(5)
+    assert not first.leading
+    assert first.elector.term is None
+    with pytest.raises(LeadershipLost):
+        await first.task
+    assert (await client.get(LEASES, "test", namespace="default"))["spec"]["holderIdentity"] == "usurper"
+
+
+async def test_short_troubles_do_not_cost_the_leadership(server: ApiServer, clock: FakeClock) -> None:
+    down = False
+
+    async def flaky(scope: Any, receive: Any, send: Any) -> None:
+        if down:
+            await send({"type": "http.response.start", "status": 503, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await server.app(scope, receive, send)
+
+    transport = InProcessTransport(flaky, clock=clock)
+    candidate = Candidate(transport, clock, "only")
+    await clock.advance(5)
+    down = True
+    await clock.advance(8)
+    down = False
+    await clock.advance(30)
+    assert candidate.leading
+    assert len(candidate.terms) == 1
+    await candidate.stop()
+    await transport.close()
+
+
+async def test_what_the_leader_raises_comes_out_and_the_lease_is_given_back(connect: Connect, clock: FakeClock) -> None:
+    client = Client(connect())
+    election = Election(name="test", namespace="default", identity="a")
+
+    async def lead(term: Term) -> None:
+        raise RuntimeError("boom")
+
+    elector = LeaderElector(client, election, clock=clock, chance=random.Random(0))
+    with pytest.raises(RuntimeError, match="boom"):
+        await elector.run(lead)
+    lease = await client.get(LEASES, "test", namespace="default")
+    assert not lease["spec"].get("holderIdentity")
+    with pytest.raises(errors.NotFound):
+        await client.get(LEASES, "other", namespace="default")
