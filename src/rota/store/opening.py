@@ -61,7 +61,11 @@ async def _open_sqlite(
         raise errors.BadAddress(f"sqlite://{rest} has a query or fragment", "write the path only")
     path = Path(urllib.parse.unquote(rest[1:]))
     engine = await SqliteEngine.open(path, time=time, create=create)
-    return await LogStore.start(engine, time=time, chance=chance, settings=settings)
+    try:
+        return await LogStore.start(engine, time=time, chance=chance, settings=settings)
+    except BaseException:
+        await engine.close()
+        raise
 
 
 async def _open_extra(

@@ -46,6 +46,19 @@ SELECT key, previous, previous_revision, created, 0 FROM log
 ORDER BY key
 """
 
+#: How many entries such a list has, without reading them: those of now, less those that changed since, with what was
+#: there before the changes.
+_COUNT = "SELECT count(*) FROM entries WHERE key > :after AND key >= :prefix AND key < :end"
+_COUNT_AS_OF = f"""
+WITH since AS (
+  SELECT key, previous IS NOT NULL AND previous_revision <= :revision AS spans FROM log
+  WHERE id >= :from_id AND +key > :after AND +key >= :prefix AND +key < :end
+)
+SELECT ({_COUNT}) + (SELECT count(*) FROM since WHERE spans)
+  - (SELECT count(*) FROM (SELECT DISTINCT key FROM since) AS changed
+     WHERE EXISTS (SELECT 1 FROM entries WHERE entries.key = changed.key))
+"""
+
 #: Above every key: keys are valid text, and this is the highest code point.
 _LAST = "\U0010ffff"
 
@@ -76,38 +89,45 @@ class SqliteEngine:
         return engine
 
     def _prepare(self, create: bool) -> None:
-        if not create and not self._path.exists():
-            raise errors.BadAddress(f"there is no store at {self._path}", "check the path")
         if not self._path.parent.is_dir():
             raise errors.BadAddress(f"folder {self._path.parent} does not exist", "create it, or name another file")
-        if self._path.exists():
-            self._inspect()
+        is_ours = self._path.exists() and self._inspect()
+        if not create and not is_ours:
+            raise errors.BadAddress(f"there is no store at {self._path}", "check the path")
         for place in (self._path.parent, self._path):
             if place.exists() and not os.access(place, os.W_OK):
                 raise errors.ReadOnly(f"{place} is read-only", "make the file and its folder writable")
         lock = self._path.with_name(self._path.name + ".lock")
         self._lock_file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with self._locked():
+            if not is_ours:
+                # It holds every secret of the cluster: it is for its owner's eyes, and so are the files that SQLite
+                # keeps beside it, which get the mode that it has when they are made.
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                self._path.chmod(0o600)
             connection = self._connection()
             if not schema.recognise(connection, self._path):
                 schema.make(connection, self._path)
-                self._path.chmod(0o600)
             # Fails here, not at the first write of a user, where the file may not be written.
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("UPDATE meta SET floor = floor")
             connection.execute("COMMIT")
 
-    def _inspect(self) -> None:
-        """Look at a file without the right to write, so that one that is not ours stays as it is."""
+    def _inspect(self) -> bool:
+        """Whether the file is a store, found out without the right to write: one that is not ours stays as it is."""
         # Where nobody has the file open there is no WAL beside it, and SQLite must be kept from making one.
         alone = not self._path.with_name(self._path.name + "-wal").exists()
         uri = f"{self._path.absolute().as_uri()}?mode=ro{'&immutable=1' * alone}"
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
-            schema.recognise(connection, self._path)
+            return schema.recognise(connection, self._path)
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file, when what is under way has ended."""
+        # In a thread, since the writer may have to wait for another process.
+        await asyncio.to_thread(self._finish)
         self._peers.close()
+
+    def _finish(self) -> None:
         self._writer.close()
         self._readers.shutdown()
         for connection in self._connections:
@@ -147,15 +167,15 @@ class SqliteEngine:
                 "prefix": prefix,
                 "end": contract.range_end(prefix) if prefix else _LAST,
             }
-            if at == extent.revision:
-                query = f"{_ENTRY} WHERE key > :after AND key >= :prefix AND key < :end ORDER BY key"
-            else:
-                query, bounds = _AS_OF, bounds | {"revision": at, "from_id": schema.first_id(at + 1)}
+            query, count = f"{_ENTRY} WHERE key > :after AND key >= :prefix AND key < :end ORDER BY key", _COUNT
+            if at != extent.revision:
+                query, count = _AS_OF, _COUNT_AS_OF
+                bounds |= {"revision": at, "from_id": schema.first_id(at + 1)}
             rows = connection.execute(f"{query} LIMIT {int(limit) or -1}", bounds).fetchall()
             remaining = 0
             if limit and len(rows) == limit:
                 bounds["after"] = rows[-1][0]
-                remaining = connection.execute(f"SELECT count(*) FROM ({query})", bounds).fetchone()[0]
+                remaining = connection.execute(count, bounds).fetchone()[0]
             return Page([Entry(*row) for row in rows], at, remaining)
 
         return await self._read(scan)
@@ -300,7 +320,9 @@ class SqliteEngine:
                 try:
                     return read(connection)
                 finally:
-                    connection.execute("COMMIT")
+                    # SQLite ends it by itself on some errors, which are what the caller should hear of.
+                    if connection.in_transaction:
+                        connection.execute("COMMIT")
 
         return await asyncio.get_running_loop().run_in_executor(self._readers, run)
 

@@ -8,6 +8,7 @@ log.
 
 import asyncio
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Callable
@@ -17,7 +18,8 @@ from pathlib import Path
 class Peers:
     """This process's FIFO and the open ends of the others'.
 
-    `listen` and `close` belong to the event loop, `announce` to the writer's thread.
+    `listen` and `close` belong to the event loop, `announce` to the writer's thread, which must have ended before
+    `close`: a number that it still writes to could be another file's by then.
     """
 
     def __init__(self, database: Path) -> None:
@@ -30,12 +32,7 @@ class Peers:
 
     def listen(self, wake: Callable[[], None]) -> None:
         """Call `wake` on the running event loop whenever another process announces a commit."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        # Made under a name that nobody looks at and opened before it gets its own: who finds it finds a reader.
-        unready = self._folder / f".{self._name}"
-        os.mkfifo(unready, 0o600)
-        inbox = self._inbox = os.open(unready, os.O_RDWR | os.O_NONBLOCK)
-        unready.rename(self._folder / self._name)
+        inbox = self._inbox = self._join()
 
         def drain() -> None:
             with contextlib.suppress(BlockingIOError):
@@ -46,15 +43,20 @@ class Peers:
         asyncio.get_running_loop().add_reader(inbox, drain)
 
     def announce(self) -> None:
-        """Wake the others."""
-        self._look_around()
+        """Wake the others.
+
+        Never fails: what is announced has been committed, and who does not hear of it looks by itself after a while.
+        """
+        with contextlib.suppress(OSError):
+            self._look_around()
         for name, outbox in list(self._others.items()):
             try:
                 os.write(outbox, b"!")
             except BlockingIOError:
                 continue  # its reader has not come to the earlier bytes yet, so it is woken already
-            except BrokenPipeError:
-                self._drop(name)
+            except OSError:
+                os.close(self._others.pop(name))
+                self._remove(name)
 
     def close(self) -> None:
         """Stop listening and leave the folder as if never there."""
@@ -69,16 +71,35 @@ class Peers:
         with contextlib.suppress(OSError):
             self._folder.rmdir()
 
+    def _join(self) -> int:
+        """Put our FIFO into the folder; its open end."""
+        # Made under a name that nobody looks at and opened before it gets its own: who finds it finds a reader.
+        unready = self._folder / f".{self._name}"
+        while True:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            try:
+                os.mkfifo(unready, 0o600)
+                break
+            except FileNotFoundError:
+                continue  # the last one to leave took the folder along between our two steps
+        try:
+            inbox = os.open(unready, os.O_RDWR | os.O_NONBLOCK)
+        except OSError:
+            unready.unlink()
+            raise
+        unready.rename(self._folder / self._name)
+        # The kernel counts time stamps in ticks of some milliseconds, and who looked within this one would take the
+        # folder for the one that it saw: so the stamp becomes one that was not there before.
+        stamp_ns = self._folder.stat().st_mtime_ns + 1 + secrets.randbelow(1_000_000)
+        os.utime(self._folder, ns=(stamp_ns, stamp_ns))
+        return inbox
+
     def _look_around(self) -> None:
         """Open the FIFOs of processes that came, close those of processes that left."""
-        try:
-            changed_ns = self._folder.stat().st_mtime_ns
-        except FileNotFoundError:
-            return
+        changed_ns = self._folder.stat().st_mtime_ns
         if changed_ns == self._seen_ns:
             return
-        self._seen_ns = changed_ns
-        present = {item.name for item in os.scandir(self._folder) if not item.name.startswith(".")} - {self._name}
+        present = {item.name for item in self._folder.iterdir() if not item.name.startswith(".")} - {self._name}
         for name in self._others.keys() - present:
             os.close(self._others.pop(name))
         for name in present - self._others.keys():
@@ -86,10 +107,14 @@ class Peers:
                 self._others[name] = os.open(self._folder / name, os.O_WRONLY | os.O_NONBLOCK)
             except FileNotFoundError:
                 continue  # left just now
-            except OSError:
+            except OSError as problem:
+                # Anything else, such as too many open files, says nothing about the other one: look again next time.
+                if problem.errno != errno.ENXIO:
+                    raise
                 # No reader: its process was killed.
-                (self._folder / name).unlink(missing_ok=True)
+                self._remove(name)
+        self._seen_ns = changed_ns
 
-    def _drop(self, name: str) -> None:
-        os.close(self._others.pop(name))
-        (self._folder / name).unlink(missing_ok=True)
+    def _remove(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            (self._folder / name).unlink()
