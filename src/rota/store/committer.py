@@ -47,7 +47,8 @@ class Committer:
         """Finish what was submitted; refuse what comes now."""
         self._closed = True
         if self._task:
-            await self._task
+            # Not awaited itself: who gives up waiting must not end it.
+            await asyncio.wait([self._task])
 
     async def _drain(self) -> None:
         """Commit batch after batch until nothing waits, then end: an idle store has no task."""
@@ -64,6 +65,7 @@ class Committer:
     async def _commit(self, batch: list[_Waiting]) -> None:
         try:
             applied = await self._apply([work for work, _ in batch])
+            self._committed(applied)
         except BaseException as problem:
             # Every writer of the batch hears what became of it, whatever that is; nothing is swallowed.
             for _, future in batch:
@@ -72,7 +74,6 @@ class Committer:
             if not isinstance(problem, Exception):
                 raise
             return
-        self._committed(applied)
         for (_, future), verdict in zip(batch, applied.verdicts, strict=True):
             if not future.done():
                 future.set_result(verdict)

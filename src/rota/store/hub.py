@@ -37,7 +37,8 @@ class Channel:
         #: How many changes were ever dropped off the old end.
         self.dropped = 0
         self.readers = 0
-        self._waiting: list[asyncio.Future[None]] = []
+        #: Readers that wait, in the order of their coming; one that gives up takes itself off.
+        self._waiting: dict[asyncio.Future[None], None] = {}
 
     @property
     def end(self) -> int:
@@ -51,7 +52,7 @@ class Channel:
 
     def wake(self) -> None:
         """Let every waiting reader look again."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         for future in waiting:
             if not future.done():
                 future.set_result(None)
@@ -69,8 +70,11 @@ class Channel:
     async def wait(self) -> None:
         """Until the next `wake`."""
         future = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        await future
+        self._waiting[future] = None
+        try:
+            await future
+        finally:
+            self._waiting.pop(future, None)
 
 
 class Hub:

@@ -54,6 +54,7 @@ class LogStore(contract.Verbs):
         self._lease_look = asyncio.Event()
         self._chance = chance
         self._supervisor = tasks.Supervisor("store", clock=time, chance=chance)
+        self._closed = False
 
     @classmethod
     async def start(
@@ -63,6 +64,8 @@ class LogStore(contract.Verbs):
         extent = await engine.extent()
         store = cls(engine, extent.revision, time=time, chance=chance, settings=settings or Settings())
         engine.on_foreign_commit(store._look.set)
+        # Somebody may have written between the first look and the moment from which we hear of it.
+        store._look.set()
         store._supervisor.start("tail", store._follow_log)
         store._supervisor.start("leases", store._end_leases)
         return store
@@ -71,6 +74,9 @@ class LogStore(contract.Verbs):
         """Finish what was accepted, end watches, let go of the database."""
         await self._committer.close()
         await self._supervisor.close()
+        if self._closed:
+            return
+        self._closed = True
         self._hub.close()
         await self._engine.close()
 
@@ -131,6 +137,8 @@ class LogStore(contract.Verbs):
 
     async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
         """Fill an empty store; see `contract.Store.load`."""
+        if self._closed:
+            raise errors.Closed
         extent = await self._engine.load(entries, revision=revision)
         self._hub.reset(extent.revision)
         return extent
@@ -147,6 +155,8 @@ class LogStore(contract.Verbs):
         pause = backoff.Backoff(self._settings.retry, self._chance)
         deadline = self._time.monotonic() + self._settings.patience_s
         while True:
+            if self._closed:
+                raise errors.Closed
             try:
                 return await call()
             except errors.Unavailable as problem:
@@ -169,9 +179,10 @@ class LogStore(contract.Verbs):
                 log.warning("watches wait for the store", problem=str(problem), delay_s=round(delay, 3))
                 await self._time.sleep(delay)
                 self._look.set()
-            except errors.Expired as problem:
+            except (errors.Expired, errors.FutureRevision) as problem:
+                # History was compacted before we read it, or the database went back to an older state of its own.
                 extent = await self.extent()
-                log.warning("history ran ahead of the watches, they list again", problem=str(problem))
+                log.warning("watches lost their place in history, they list again", problem=str(problem))
                 self._hub.reset(extent.revision)
 
     async def _read_on(self) -> bool:
@@ -188,6 +199,8 @@ class LogStore(contract.Verbs):
                 for lease in await self._patiently(self._engine.expired):
                     await self._committer.submit(EndLease(lease, only_expired=True))
                 due = await self._patiently(self._engine.next_expiry_s)
+            except errors.Closed:
+                return
             except errors.StoreError as problem:
                 log.warning("leases wait for the store", problem=str(problem))
                 due = None

@@ -76,7 +76,10 @@ class HubWatch:
 
     async def __anext__(self) -> Batch:
         while True:
-            batch = self._take() if self._channel else await self._catch_up()
+            try:
+                batch = self._take() if self._channel else await self._catch_up()
+            except errors.Closed:
+                raise StopAsyncIteration from None
             if batch is not None:
                 return batch
             if self._channel:

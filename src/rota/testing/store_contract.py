@@ -295,6 +295,13 @@ class StoreContract:
             events = await gather_to(watch, last)
             assert [event.key for event in events] == ["/a/b/c"]
             assert watch.revision >= last
+            elsewhere = revision_of(await store.create("/a/c/x", b""))
+            async with asyncio.timeout(PATIENCE_S):
+                while watch.revision < elsewhere:
+                    # Nobody is woken for what does not concern them.
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(0.01):
+                            await anext(watch)
 
     async def test_every_watcher_sees_every_event_once_and_in_order(self, store: Store, second: Store) -> None:
         """Writers and watchers on two stores of one database, concurrently."""
@@ -393,6 +400,24 @@ class StoreContract:
                     await anext(slow)
             assert len(seen) == 201
 
+    async def test_a_reader_that_gives_up_waiting_and_comes_back_misses_nothing(self, store: Store) -> None:
+        start = (await store.extent()).revision
+
+        async def write() -> int:
+            for number in range(29):
+                await store.create(f"/a/{number}", b"")
+                await asyncio.sleep(0.002)
+            return revision_of(await store.create("/a/29", b""))
+
+        async with store.watch("/a/", after=start) as watch, asyncio.timeout(PATIENCE_S):
+            writing = asyncio.create_task(write())
+            seen: list[Event] = []
+            while not writing.done() or not seen or seen[-1].revision < writing.result():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.001):
+                        seen += (await anext(watch)).events
+        assert [event.key for event in seen] == [f"/a/{number}" for number in range(30)]
+
     async def test_closing_the_store_ends_its_watches(self, database: Database) -> None:
         store = await _open(database.url)
         async with store.watch("/a/", after=(await store.extent()).revision) as watch:
@@ -414,7 +439,78 @@ class StoreContract:
             with contextlib.suppress(asyncio.CancelledError):
                 await reading
 
+    # Ends
+
+    async def test_a_writer_that_is_cancelled_harms_no_other_and_writes_all_or_nothing(self, store: Store) -> None:
+        pairs = [(f"/a/{number}", f"/b/{number}") for number in range(40)]
+        writing = [
+            asyncio.create_task(store.commit(Transaction(tuple(Put(key, b"") for key in pair)))) for pair in pairs
+        ]
+        await asyncio.sleep(0)
+        for number in range(0, 40, 2):
+            writing[number].cancel()
+            # Some while they wait for their turn, some while they are written.
+            await asyncio.sleep(0.001 if number % 8 == 0 else 0)
+        outcomes = await asyncio.gather(*writing, return_exceptions=True)
+        assert all(isinstance(outcome, Committed | asyncio.CancelledError) for outcome in outcomes)
+        assert all(isinstance(outcome, Committed) for outcome in outcomes[1::2])
+        # A call cut off on its way may still arrive; once this one is through, it has or never will.
+        revision_of(await store.create("/c", b""))
+        found = {entry.key for entry in (await store.list("")).entries}
+        assert all((one in found) == (other in found) for one, other in pairs)
+        assert all(one in found for one, _ in pairs[1::2])
+
+    async def test_calls_under_way_when_the_store_closes_end_and_lose_nothing(self, database: Database) -> None:
+        store = await _open(database.url)
+        await store.create("/a/x", b"")
+        calls: list[asyncio.Task[object]] = []
+        for number in range(20):
+            calls += [
+                asyncio.create_task(store.create(f"/a/{number}", b"")),
+                asyncio.create_task(store.get("/a/x")),
+                asyncio.create_task(store.list("/a/")),
+                asyncio.create_task(store.grant(60.0)),
+                asyncio.create_task(store.compact(1)),
+            ]
+        await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE_S):
+            await store.close()
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        assert all(isinstance(problem, errors.Closed) for problem in failed), failed
+        kept = {f"/a/{number}" for number, outcome in enumerate(outcomes[::5]) if isinstance(outcome, Committed)}
+        async with opened(database.url) as again:
+            assert kept <= {entry.key for entry in (await again.list("/a/")).entries}
+
+    async def test_a_closed_store_says_so_to_whoever_still_asks(self, database: Database) -> None:
+        store = await _open(database.url)
+        await store.close()
+        await store.close()
+        for call in (
+            store.extent(),
+            store.get("/a/x"),
+            store.list("/a/"),
+            store.create("/a/x", b""),
+            store.compact(1),
+            store.grant(1.0),
+            store.renew(1),
+            store.revoke(1),
+            store.load([], revision=1),
+        ):
+            with pytest.raises(errors.Closed):
+                await asyncio.wait_for(call, PATIENCE_S)
+
     # Leases
+
+    @pytest.mark.slow
+    async def test_a_lease_ends_though_the_process_that_took_it_is_gone(self, database: Database) -> None:
+        async with opened(database.url, Settings(lease_look_s=0.2)) as store:
+            start = (await store.extent()).revision
+            async with opened(database.url) as leaving:
+                await leaving.create("/a/x", b"", lease=await leaving.grant(1.0))
+            async with store.watch("/a/", after=start) as watch:
+                events = await gather_events(watch, lambda events: len(events) >= 2)
+            assert [event.is_delete for event in events] == [False, True]
 
     async def test_keys_go_with_their_lease(self, store: Store) -> None:
         lease = await store.grant(1.0)
