@@ -235,3 +235,16 @@ async def test_unknown_paths_are_refused_as_upstream_refuses_them(api: ApiServer
     assert (refused.code, refused.json["reason"]) == (405, "MethodNotAllowed")
     assert refused.json["message"] == "the server does not allow this method on the requested resource"
     assert (await api.get(MAPS, accept="text/html")).code == 406
+
+
+@pytest.mark.slow
+async def test_every_description_can_be_had(api: ApiServer) -> None:
+    index = (await api.get("/openapi/v3")).json["paths"]
+    assert "apis/rota.dev/v1alpha1" in index
+    for place in index.values():
+        assert (await api.get(place["serverRelativeURL"])).code == 200
+    assert (await api.get("/openapi/v2")).code == 200
+    for path in ("/api", "/apis", "/api/v1", "/apis/apps", "/apis/rota.dev/v1alpha1"):
+        first = await api.get(path)
+        again = await api.request("GET", path, headers={"if-none-match": first.headers["etag"]})
+        assert (first.code, again.code, again.body) == (200, 304, b"")

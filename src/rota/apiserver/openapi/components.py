@@ -3,6 +3,7 @@
 Three tables that agree about every field are put together here: the Structs know which fields there are, what they
 mean and which are required; the protobuf table knows exact types (32 or 64 bits, what a map holds); the merge table
 knows how lists and maps merge. A type is named after its message, `core/v1.Pod`, and refers to others by reference.
+Our own types are in the first table only and are described by their annotations.
 """
 
 import functools
@@ -14,7 +15,7 @@ import msgspec
 from rota.api import models
 from rota.api.models import _schema
 from rota.api.patches import schemas as merging
-from rota.apiserver.openapi import descriptions
+from rota.apiserver.openapi import annotations, descriptions
 from rota.apiserver.protobuf import schemas as messages
 from rota.apiserver.protobuf import values
 
@@ -36,9 +37,13 @@ _PLACES: Final = {
     "meta": "io.k8s.apimachinery.pkg.apis.meta",
     "apiextensions": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
     "apiregistration": "io.k8s.kube-aggregator.pkg.apis.apiregistration",
+    "rota": "dev.rota",
 }
 _GROUPS: Final = {place: group for group, place in _PLACES.items()}
 _USUAL_PLACE: Final = "io.k8s.api."
+
+#: Kinds of ours travel as JSON only, so the protobuf table does not know them.
+_OUR_OWN: Final = "rota/"
 
 _ANY: Final[Schema] = {"x-kubernetes-preserve-unknown-fields": True}
 #: Embedded JSON is an object, except in schemas, whose defaults and examples may be anything.
@@ -143,15 +148,17 @@ def _struct(message: str) -> Schema:
         # the models have no Struct where there is nothing to tell
         return {"type": "object"}
     described, required = descriptions.of(struct), _schema.required_fields(struct)
-    types = {field.name: field for field in _fields(messages.message(message))}
+    if package.startswith(_OUR_OWN):
+        return {**_text(described.text), **_EMBEDDED}
+    wire_types = _wire_types(message)
     merge = merging.for_type(message.replace("/", "."))
     merge_fields = merge.map.fields if merge and merge.map else {}
     properties: dict[str, Schema] = {}
     demanded: list[str] = []
     for field in sorted(msgspec.structs.fields(struct), key=lambda one: one.encode_name):
-        wire = types.get(field.encode_name)
+        wire = wire_types.get(field.encode_name)
         # apiVersion and kind of whole objects travel outside of their message
-        schema = _type(wire, message) if wire else {"type": "string"}
+        schema = _type(wire, message) if wire else _annotated(field.type)
         if field.encode_name in merge_fields:
             schema = {**schema, **_merge_facts(merge_fields[field.encode_name], schema)}
         properties[field.encode_name] = _described(schema, described.fields.get(field.name, ""))
@@ -164,6 +171,22 @@ def _struct(message: str) -> Schema:
         **({"required": demanded} if demanded else {}),
         **({"x-kubernetes-map-type": "atomic"} if merge and merge.map and merge.map.atomic else {}),
     }
+
+
+def _wire_types(message: str) -> dict[str, messages.Field]:
+    """The fields of a message by name; none for types that have no message."""
+    try:
+        found = messages.message(message)
+    except KeyError:
+        return {}
+    return {field.name: field for field in _fields(found)}
+
+
+def _annotated(annotation: Any) -> Schema:
+    def refer(struct: type[msgspec.Struct]) -> Schema:
+        return reference(name_of_model(f"{struct.__module__.rpartition('.')[2]}.{struct.__name__}"))
+
+    return annotations.schema_of(annotation, struct=refer, special=_SPECIAL)
 
 
 def _fields(message: messages.Message) -> Iterator[messages.Field]:
