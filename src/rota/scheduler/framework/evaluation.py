@@ -45,9 +45,11 @@ class Evaluation:
         "_pod_filters",
         "_pod_scorers",
         "_pre",
+        "_rows",
         "_scored",
         "_scorers",
         "_sums",
+        "_totals",
         "_within",
         "cluster",
         "failure",
@@ -55,7 +57,6 @@ class Evaluation:
         "framework",
         "pod",
         "state",
-        "totals",
     )
 
     def __init__(
@@ -74,9 +75,11 @@ class Evaluation:
         self._within = within
         self._nominated = _Nominated(framework, pod, nominations) if nominations else None
         self.feasible: BoolArray
-        self.totals: IntArray
+        #: Where few rows are feasible, only those are scored: then these are they, and `_sums` is about them alone.
+        self._rows: IndexArray | None = None
         #: Sums of weighted scores, whether feasible or not.
         self._sums: IntArray
+        self._totals: IntArray | None
         #: The plugin that is being asked, should it raise.
         self._asking = ""
         self._start()
@@ -88,23 +91,33 @@ class Evaluation:
         """Success, or why PreFilter ended the attempt."""
         return self._pre.status
 
+    @property
+    def totals(self) -> IntArray:
+        """The sums of all weighted scores by row; -1 where the pod may not go."""
+        if self._totals is None:
+            self._totals = np.full(len(self.feasible), INFEASIBLE, dtype=np.int64)
+            self._totals[self._rows] = self._sums
+        return self._totals
+
     def best_row(self, start: int = 0) -> int:
         """Give the row with the highest total, or -1 if no node is feasible.
 
         Of several, the first at or after `start` is taken, going round.
         """
-        totals = self.totals
+        rows = self._rows
+        totals = self.totals if rows is None else self._sums
+        first = start if rows is None or not start else int(rows.searchsorted(start))
         if not len(totals):
             return -1
-        row = int(totals.argmax())
-        best = totals[row]
+        place = int(totals.argmax())
+        best = totals[place]
         if best == INFEASIBLE:
             return -1
-        if row < start < len(totals):
-            later = start + int(totals[start:].argmax())
+        if place < first < len(totals):
+            later = first + int(totals[first:].argmax())
             if totals[later] == best:
-                return later
-        return row
+                place = later
+        return place if rows is None else int(rows[place])
 
     def best_rows(self) -> list[int]:
         """Give all rows with the highest total."""
@@ -144,7 +157,7 @@ class Evaluation:
 
     def scores_of(self, row: int) -> dict[str, int]:
         """Give the weighted scores of a feasible node by plugin; plugins that were skipped are absent."""
-        return {part.forms.name: int(part.weighted[row]) for part in self._scorers}
+        return {part.forms.name: part.weighted_at(row) for part in self._scorers}
 
     def _told(self, part: FilterPart, code: int) -> Status:
         try:
@@ -208,16 +221,41 @@ class Evaluation:
         self.state.skip_score.clear()
         for plugin in self.framework.at(ExtensionPoint.PRE_SCORE):
             self._pre_score(plugin)
-        # Picking rows out of columns costs about as much as one operation on them; with half of them it pays.
-        rows = np.flatnonzero(self.feasible) if number < len(self.feasible) // 2 else None
-        for forms in self.framework.scorers:
-            if forms.name not in self.state.skip_score:
-                self._asking = forms.name
-                part = ScorePart(forms)
-                part.rate_all(self.state, self.pod, self.cluster, self.feasible, rows)
-                self._scorers.append(part)
-        self._pod_scorers = [part for part in self._scorers if part.forms.watches_pods]
-        self._add_up()
+        chosen = [ScorePart(forms) for forms in self.framework.scorers if forms.name not in self.state.skip_score]
+        self._scorers = chosen
+        self._pod_scorers = [part for part in chosen if part.forms.watches_pods]
+        # Picking rows out of columns costs about as much as one operation on them; with few of them it pays.
+        if not (number * 5 < len(self.feasible) * 3 and self._score_selection()):
+            for part in chosen:
+                self._asking = part.forms.name
+                part.rate_all(self.state, self.pod, self.cluster, self.feasible)
+            self._add_up()
+
+    def _score_selection(self) -> bool:
+        """Score just the feasible rows; False if some plugin has no form for that."""
+        rows = np.flatnonzero(self.feasible)
+        sums: IntArray | None = None
+        for part in self._scorers:
+            self._asking = part.forms.name
+            if not part.rate_selection(self.state, self.pod, self.cluster, rows):
+                return False
+            sums = part.weighted.copy() if sums is None else np.add(sums, part.weighted, out=sums)
+        self._sums = np.zeros(len(rows), dtype=np.int64) if sums is None else sums
+        self._rows, self._totals = rows, None
+        return True
+
+    def _expand(self) -> None:
+        """Go over from the feasible rows to all of them."""
+        rows = self._rows
+        if rows is None:
+            return
+        size = len(self.feasible)
+        self._totals = self.totals
+        for part in self._scorers:
+            part.expand(size)
+        sums = np.zeros(size, dtype=np.int64)
+        sums[rows] = self._sums
+        self._sums, self._rows = sums, None
 
     def _pre_score(self, plugin: Any) -> None:
         self._asking = plugin.name
@@ -237,7 +275,8 @@ class Evaluation:
         else:
             sums = np.zeros(len(self.feasible), dtype=np.int64)
         self._sums = sums
-        self.totals = np.where(self.feasible, sums, INFEASIBLE)
+        self._rows = None
+        self._totals = np.where(self.feasible, sums, INFEASIBLE)
 
     def _fail(self, status: Status) -> None:
         self.failure = status
@@ -245,8 +284,9 @@ class Evaluation:
 
     def _nowhere(self) -> None:
         self.feasible = np.zeros(self.cluster.size, dtype=np.bool_)
-        self.totals = np.full(self.cluster.size, INFEASIBLE, dtype=np.int64)
-        self._sums = self.totals
+        self._totals = np.full(self.cluster.size, INFEASIBLE, dtype=np.int64)
+        self._sums = self._totals
+        self._rows = None
 
     # --- keeping up -------------------------------------------------------------------------------------------------
 
@@ -350,6 +390,7 @@ class Evaluation:
         if not self._scored or (any_flipped and not self.feasible.any()):
             self._score()
             return
+        self._expand()
         state, pod, cluster = self.state, self.pod, self.cluster
         again = False
         for plugin in self.framework.reusing_score:
@@ -366,13 +407,13 @@ class Evaluation:
                 return
             for part in self._scorers:
                 if part.forms.plugin is plugin:
-                    part.rate_all(state, pod, cluster, self.feasible, None)
+                    part.rate_all(state, pod, cluster, self.feasible)
                     again = True
         again |= self._rescore_rows(changes, flipped)
         if again:
             self._add_up()
         elif len(flipped) > FEW_ROWS:
-            self.totals = np.where(self.feasible, self._sums, INFEASIBLE)
+            self._totals = np.where(self.feasible, self._sums, INFEASIBLE)
         else:
             for row in flipped:
                 self.totals[row] = self._sums[row] if self.feasible[row] else INFEASIBLE
@@ -390,9 +431,11 @@ class Evaluation:
                     part.rated[row] = True
                 else:
                     part.rated[row] = False
-            if any_flipped:
-                rows += part.unrated(flipped, feasible)
+            fresh = part.unrated(flipped, feasible) if any_flipped else []
+            rows += fresh
             moved = part.rate_some(state, pod, cluster, rows) if rows else rows
+            if fresh:
+                moved = list({*moved, *fresh})
             suspect = part.normalizes and (moved or any_flipped)
             if len(moved) > FEW_ROWS or (suspect and part.bounds_moved(state, pod, feasible)):
                 part.normalize_all(state, pod, cluster, feasible)

@@ -152,39 +152,67 @@ class FilterPart:
 
 
 class ScorePart:
-    """One scorer's ratings of all rows."""
+    """One scorer's ratings: of all rows, or (`rows` is set) of a selection of them, as long as nobody needs more."""
 
-    __slots__ = ("bounds", "forms", "normalizes", "rated", "raw", "weighted")
+    __slots__ = ("bounds", "forms", "normalizes", "rated", "raw", "rows", "weighted")
 
     def __init__(self, forms: Forms) -> None:
         self.forms = forms
         #: Whether one row's score can depend on other rows' raw scores.
         self.normalizes = forms.bounds is not None or forms.named is not None
-        #: Shape (N,): as the plugin rated, and normalised times weight. Infeasible rows hold anything.
+        #: The rows, in order, that the columns below hold; None: all of them.
+        self.rows: IndexArray | None = None
+        #: As the plugin rated, and normalised times weight. Infeasible rows hold anything.
         self.raw: IntArray = _NOTHING
         self.weighted: IntArray = _NOTHING
         self.bounds: Any = None
-        #: Shape (N,): rows whose raw score is up to date; all feasible ones are.
+        #: Rows whose raw score is up to date; all feasible ones are.
         self.rated: BoolArray = _NO_ROWS
 
-    def rate_all(
-        self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray, rows: IndexArray | None
-    ) -> None:
-        """Rate every row, or just `rows` (the feasible ones, if they are few); then normalise."""
-        rate = self.forms.score_nodes
-        if rate is not None and rows is None:
+    def rate_all(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> None:
+        """Rate every row, or the feasible ones if the plugin has no vector form; then normalise."""
+        self.rows = None
+        rate, rate_one = self.forms.score_nodes, self.forms.score
+        if rate is not None:
             self.rated = np.ones(cluster.size, dtype=np.bool_)
             self.raw = np.array(rate(state, pod, cluster, cluster.rows), dtype=np.int64)
         else:
+            assert rate_one is not None
             self.rated = feasible.copy()
             self.raw = np.zeros(cluster.size, dtype=np.int64)
-            if rate is not None:
-                self.raw[rows] = rate(state, pod, cluster, rows)
-            else:
-                assert self.forms.score is not None
-                for row in np.flatnonzero(feasible).tolist():
-                    self.raw[row] = self.forms.score(state, pod, cluster.nodes[row])
-        self.normalize_all(state, pod, cluster, feasible, rows)
+            for row in np.flatnonzero(feasible).tolist():
+                self.raw[row] = rate_one(state, pod, cluster.nodes[row])
+        self.normalize_all(state, pod, cluster, feasible)
+
+    def rate_selection(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: IndexArray) -> bool:
+        """Rate just the feasible rows, if the plugin's forms allow it; whether they do."""
+        if self.forms.score_nodes is None or self.forms.named is not None:
+            return False
+        self.rows = rows
+        self.raw = np.asarray(self.forms.score_nodes(state, pod, cluster, rows), dtype=np.int64)
+        final = self.raw
+        if self.forms.bounds is not None and self.forms.normalize is not None:
+            self.bounds = self.forms.bounds(state, pod, self.raw)
+            final = self.forms.normalize(state, pod, self.raw, self.bounds)
+        self._check_all(final)
+        self.weighted = final * self.forms.weight if self.forms.weight != 1 else final
+        return True
+
+    def expand(self, size: int) -> None:
+        """Make room for all rows."""
+        rows = self.rows
+        if rows is None:
+            return
+        self.rows = None
+        raw, weighted = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+        raw[rows], weighted[rows] = self.raw, self.weighted
+        self.raw, self.weighted = raw, weighted
+        self.rated = np.zeros(size, dtype=np.bool_)
+        self.rated[rows] = True
+
+    def weighted_at(self, row: int) -> int:
+        """Give the weighted score of a feasible row."""
+        return int(self.weighted[row if self.rows is None else self.rows.searchsorted(row)])
 
     def rate_some(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Sequence[int]) -> list[int]:
         """Rate some feasible rows again; gives those whose raw score changed."""
@@ -216,27 +244,15 @@ class ScorePart:
             self.rated[found] = True
         return found
 
-    def normalize_all(
-        self,
-        state: CycleState,
-        pod: PodInfo,
-        cluster: Cluster,
-        feasible: BoolArray,
-        rows: IndexArray | None = None,
-    ) -> None:
-        """Bring all scores into range and weigh them; `rows` are the feasible ones, if they are at hand."""
+    def normalize_all(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> None:
+        """Bring all scores into range and weigh them."""
         final = self.raw
         if self.forms.bounds is not None and self.forms.normalize is not None:
-            relevant = self.raw[feasible] if rows is None else self.raw.take(rows)
-            self.bounds = self.forms.bounds(state, pod, relevant)
+            self.bounds = self.forms.bounds(state, pod, self.raw[feasible])
             final = self.forms.normalize(state, pod, self.raw, self.bounds)
         elif self.forms.named is not None:
             final = self._named(state, pod, cluster, feasible)
-        # Seen as unsigned, negative numbers are too large as well.
-        if len(final) and final.view(np.uint64).max() > MAX_SCORE:
-            relevant = final[feasible]
-            self._check(int(relevant.min(initial=MIN_SCORE)))
-            self._check(int(relevant.max(initial=MIN_SCORE)))
+        self._check_all(final, feasible)
         self.weighted = final * self.forms.weight if self.forms.weight != 1 else final.copy()
 
     def bounds_moved(self, state: CycleState, pod: PodInfo, feasible: BoolArray) -> bool:
@@ -266,6 +282,13 @@ class ScorePart:
         for row, name in names.items():
             scores[row] = final[name]
         return scores
+
+    def _check_all(self, scores: IntArray, feasible: BoolArray | None = None) -> None:
+        # Seen as unsigned, negative numbers are too large as well. What infeasible rows hold does not matter.
+        if len(scores) and np.maximum.reduce(scores.view(np.uint64)) > MAX_SCORE:
+            relevant = scores if feasible is None else scores[feasible]
+            self._check(int(relevant.min(initial=MIN_SCORE)))
+            self._check(int(relevant.max(initial=MIN_SCORE)))
 
     def _check(self, score: int) -> None:
         if not MIN_SCORE <= score <= MAX_SCORE:
