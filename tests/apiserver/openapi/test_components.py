@@ -2,7 +2,8 @@ import msgspec
 import pytest
 
 from rota.api import scheme
-from rota.apiserver.openapi import components, descriptions
+from rota.api.models import _schema
+from rota.apiserver.openapi import annotations, components, descriptions
 
 _POD_SPEC = "io.k8s.api.core.v1.PodSpec"
 
@@ -85,6 +86,41 @@ def test_every_built_in_type_can_be_described() -> None:
     assert list(found) == sorted(found)
     undescribed = [name for name in names if not found[name].get("description")]
     assert undescribed == []
+
+
+def test_our_own_types_are_described_by_their_annotations() -> None:
+    name = components.name_of_model("rota_v1alpha1.BindingBatch")
+    assert name == "dev.rota.v1alpha1.BindingBatch"
+    found = components.closure([name])
+    batch = found[name]["properties"]
+    assert batch["bindings"]["items"] == components.reference("io.k8s.api.core.v1.Binding")
+    assert batch["verdicts"]["items"] == components.reference("dev.rota.v1alpha1.BindingVerdict")
+    assert (batch["atomic"]["type"], batch["bound"]["type"], batch["kind"]["type"]) == ("boolean", "integer", "string")
+    assert batch["metadata"]["allOf"] == [components.reference(components.OBJECT_META)]
+    assert found[name]["required"] == ["bindings"]
+    assert "dev.rota.v1alpha1.BindingVerdict" in found
+
+
+def test_annotations_with_a_meaning_become_what_they_mean() -> None:
+    class Sample(msgspec.Struct):
+        amount: _schema.Quantity
+        amounts: dict[str, _schema.Quantity] | None
+        port: int | str | None
+        when: _schema.MicroTime | None
+        any_thing: object
+
+    special = {"quantity": {"type": "q"}, "microtime": {"type": "m"}, "intorstring": {"type": "i"}}
+    found = [
+        annotations.schema_of(field.type, struct=lambda _struct: {}, special=special)
+        for field in msgspec.structs.fields(Sample)
+    ]
+    assert found == [
+        {"type": "q"},
+        {"type": "object", "additionalProperties": {"type": "q"}},
+        {"type": "i"},
+        {"type": "m"},
+        {"x-kubernetes-preserve-unknown-fields": True},
+    ]
 
 
 def test_wrapped_lines_are_joined_and_paragraphs_are_kept() -> None:

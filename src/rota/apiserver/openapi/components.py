@@ -42,9 +42,6 @@ _PLACES: Final = {
 _GROUPS: Final = {place: group for group, place in _PLACES.items()}
 _USUAL_PLACE: Final = "io.k8s.api."
 
-#: Kinds of ours travel as JSON only, so the protobuf table does not know them.
-_OUR_OWN: Final = "rota/"
-
 _ANY: Final[Schema] = {"x-kubernetes-preserve-unknown-fields": True}
 #: Embedded JSON is an object, except in schemas, whose defaults and examples may be anything.
 _EMBEDDED: Final[Schema] = {"type": "object", **_ANY}
@@ -148,8 +145,6 @@ def _struct(message: str) -> Schema:
         # the models have no Struct where there is nothing to tell
         return {"type": "object"}
     described, required = descriptions.of(struct), _schema.required_fields(struct)
-    if package.startswith(_OUR_OWN):
-        return {**_text(described.text), **_EMBEDDED}
     wire_types = _wire_types(message)
     merge = merging.for_type(message.replace("/", "."))
     merge_fields = merge.map.fields if merge and merge.map else {}
@@ -223,7 +218,7 @@ def _merge_facts(field: merging.Field, schema: Schema) -> Schema:
             facts["x-kubernetes-list-type"] = items.relation
         if items.keys:
             facts["x-kubernetes-list-map-keys"] = list(items.keys)
-    elif field.type.map is not None and field.type.map.atomic and schema.get("type") == "object":
+    elif field.type.map is not None and field.type.map.atomic and "additionalProperties" in schema:
         facts["x-kubernetes-map-type"] = "atomic"
     if field.strategies:
         facts["x-kubernetes-patch-strategy"] = ",".join(sorted(field.strategies))
