@@ -5,10 +5,11 @@ with, so it commits everything or nothing and tells which. One statement is one 
 no open transaction behind in which a stalled process could hold up the others.
 """
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from rota.store import ledger
 from rota.store.backends.postgres import schema
@@ -52,47 +53,54 @@ class _Change(Struct, frozen=True, gc=False):
 
 _TYPES = ("text", "bytea", "bigint", "bigint", "bigint", "bytea", "bigint", "bigint", "bigint", "boolean", "boolean")
 _COLUMNS = ", ".join(_Change.__struct_fields__)
-_ONE = ", ".join(f"%b::{kind}" for kind in _TYPES)
-_MANY = ", ".join(f"%b::{kind}[]" for kind in _TYPES)
+_ONE = ", ".join(f"%({name})b::{kind}" for name, kind in zip(_Change.__struct_fields__, _TYPES, strict=True))
+_MANY = _ONE.replace(",", "[],") + "[]"
 
-_COMMIT = f"""
-WITH change ({_COLUMNS}) AS ({{changes}}),
-turn AS (
-  UPDATE rota_meta SET revision = %b, turn = turn + 1
-  WHERE turn = %b AND NOT (%b AND EXISTS (SELECT FROM change JOIN rota_entries USING (key)))
-  RETURNING turn
-),
-done AS (
-  INSERT INTO rota_writers SELECT %b, %b, clock_timestamp() FROM turn
-  ON CONFLICT (writer) DO UPDATE SET batch = excluded.batch, seen_at = excluded.seen_at
-),
-put AS (
-  INSERT INTO rota_entries SELECT key, value, revision, created, lease, heartbeat
-  FROM turn, change WHERE stands AND value IS NOT NULL
-  ON CONFLICT (key) DO UPDATE SET value = excluded.value, revision = excluded.revision, created = excluded.created,
-    lease = excluded.lease, heartbeat = excluded.heartbeat
-),
-removed AS (
-  DELETE FROM rota_entries USING turn, change
-  WHERE stands AND change.value IS NULL AND rota_entries.key = change.key
-),
-appended AS (
-  INSERT INTO rota_log SELECT revision, place, key, value, created, previous, previous_revision
-  FROM turn, change WHERE supersedes = 0
-),
-moved AS (
-  UPDATE rota_log SET revision = change.revision, place = change.place, value = change.value
-  FROM turn, change
-  WHERE change.supersedes <> 0 AND rota_log.revision = change.supersedes AND rota_log.key = change.key
-),
-ended AS (
-  DELETE FROM rota_leases USING turn WHERE id = ANY(%b::bigint[])
-)
--- Announced only where somebody else is: hearing of one's own commits costs as much as a good part of them.
-SELECT (SELECT pg_notify('{schema.CHANNEL}', '') FROM rota_writers WHERE writer <> %b LIMIT 1) FROM turn
-"""
-_COMMIT_ONE = _COMMIT.format(changes=f"VALUES ({_ONE})")
-_COMMIT_MANY = _COMMIT.format(changes=f"SELECT * FROM unnest({_MANY})")
+#: What a commit may consist of; each part does its work if the turn is ours. Parts that a plan has no need of are left
+#: out, since even an idle one takes the server a while.
+_PARTS = {
+    "put": """
+      INSERT INTO rota_entries SELECT key, value, revision, created, lease, heartbeat
+      FROM turn, change WHERE stands AND value IS NOT NULL
+      ON CONFLICT (key) DO UPDATE SET value = excluded.value, revision = excluded.revision,
+        created = excluded.created, lease = excluded.lease, heartbeat = excluded.heartbeat
+    """,
+    "removed": """
+      DELETE FROM rota_entries USING turn, change
+      WHERE stands AND change.value IS NULL AND rota_entries.key = change.key
+    """,
+    "appended": """
+      INSERT INTO rota_log SELECT revision, place, key, value, created, previous, previous_revision
+      FROM turn, change WHERE supersedes = 0
+    """,
+    "moved": """
+      UPDATE rota_log SET revision = change.revision, place = change.place, value = change.value
+      FROM turn, change
+      WHERE change.supersedes <> 0 AND rota_log.revision = change.supersedes AND rota_log.key = change.key
+    """,
+    "ended": "DELETE FROM rota_leases USING turn WHERE id = ANY(%(ended)b::bigint[])",
+}
+_ALL_NEW = "AND NOT EXISTS (SELECT FROM change JOIN rota_entries USING (key))"
+
+
+@functools.cache
+def _commit(*, one: bool, all_new: bool, parts: tuple[str, ...]) -> str:
+    changes = f"VALUES ({_ONE})" if one else f"SELECT * FROM unnest({_MANY})"
+    return f"""
+    WITH change ({_COLUMNS}) AS ({changes}),
+    turn AS (
+      UPDATE rota_meta SET revision = %(head)b, turn = turn + 1
+      WHERE turn = %(turn)b {_ALL_NEW if all_new else ""}
+      RETURNING turn
+    ),
+    done AS (
+      INSERT INTO rota_writers SELECT %(writer)b, %(batch)b, clock_timestamp() FROM turn
+      ON CONFLICT (writer) DO UPDATE SET batch = excluded.batch, seen_at = excluded.seen_at
+    ),
+    {", ".join(f"{name} AS ({_PARTS[name]})" for name in parts)}
+    -- Announced only where somebody else is: hearing of one's own commits costs as much as a good part of them.
+    SELECT (SELECT pg_notify('{schema.CHANNEL}', '') FROM rota_writers WHERE writer <> %(writer)b LIMIT 1) FROM turn
+    """
 
 
 #: Moves the turn on, so that every commit from now on sees that there is one more to tell.
@@ -145,16 +153,19 @@ async def commit(session: Session, plan: Plan, head: Head, *, writer: str, batch
 
     With `all_new` it does not happen either when one of the keys exists.
     """
-    changes = list(_changes(plan))
-    columns: Iterable[Any]
-    if len(changes) == 1:
-        statement, columns = _COMMIT_ONE, _values(changes[0])
-    else:
-        statement, columns = _COMMIT_MANY, map(list, zip(*map(_values, changes), strict=True))
-        columns = list(columns) or [[] for _ in _TYPES]
-    cursor = await session.execute(
-        statement, [*columns, plan.revision, head.turn, all_new, writer, batch, plan.ended, writer], binary=True
-    )
+    changes = _changes(plan)
+    needed = {
+        "put": any(change.stands and change.value is not None for change in changes),
+        "removed": any(change.stands and change.value is None for change in changes),
+        "appended": any(not change.supersedes for change in changes),
+        "moved": any(change.supersedes for change in changes),
+        "ended": bool(plan.ended),
+    }
+    one = len(changes) == 1
+    parts = tuple(part for part, is_needed in needed.items() if is_needed)
+    values = structs.asdict(changes[0]) if one else _columns(changes)
+    values |= {"head": plan.revision, "turn": head.turn, "writer": writer, "batch": batch, "ended": plan.ended}
+    cursor = await session.execute(_commit(one=one, all_new=all_new, parts=parts), values, binary=True)
     return cursor.rowcount == 1
 
 
@@ -163,11 +174,12 @@ async def register(session: Session, writer: str) -> None:
     await session.execute(_REGISTER, [writer])
 
 
-def _values(change: _Change) -> tuple[Any, ...]:
-    return tuple(getattr(change, name) for name in change.__struct_fields__)
+def _columns(changes: Sequence[_Change]) -> dict[str, Any]:
+    rows = [structs.astuple(change) for change in changes]
+    return {name: [row[place] for row in rows] for place, name in enumerate(_Change.__struct_fields__)}
 
 
-def _changes(plan: Plan) -> Iterable[_Change]:
+def _changes(plan: Plan) -> list[_Change]:
     """The plan's records as rows; of heartbeats of one key within the batch only the last is left."""
     changes: dict[tuple[int, str], _Change] = {}
     for place, record in _placed(plan.records):
@@ -187,7 +199,7 @@ def _changes(plan: Plan) -> Iterable[_Change]:
             heartbeat=record.heartbeat,
             stands=event.value is None if row is None else row.entry.revision == event.revision,
         )
-    return changes.values()
+    return list(changes.values())
 
 
 def _placed(records: Iterable[Record]) -> Iterator[tuple[int, Record]]:
