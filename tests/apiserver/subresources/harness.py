@@ -92,7 +92,8 @@ def make_pod(
 ) -> Object:
     container: Object = {"name": "main", "image": "x"}
     if requests:
-        container["resources"] = {"requests": dict(requests)}
+        extended = {name: amount for name, amount in requests.items() if "/" in name}
+        container["resources"] = {"requests": dict(requests), "limits": extended}
     if ports:
         container["ports"] = [{"containerPort": port, "hostPort": port, "protocol": "TCP"} for port in ports]
     spec: Object = {"containers": [container], **({"nodeName": node} if node else {})}

@@ -9,13 +9,59 @@ from typing import Final
 from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
 from rota.apiserver.contract import Strategy
+from rota.apiserver.strategies.access import RoleBindingStrategy, RoleStrategy
+from rota.apiserver.strategies.batch import CronJobStrategy, JobStrategy
+from rota.apiserver.strategies.config import ConfigMapStrategy, SecretStrategy
 from rota.apiserver.strategies.custom import CustomStrategy
 from rota.apiserver.strategies.definitions import DefinitionStrategy
 from rota.apiserver.strategies.generic import GenerationStrategy, GenericStrategy
+from rota.apiserver.strategies.limits import LimitRangeStrategy, QuotaStrategy
+from rota.apiserver.strategies.namespaces import NamespaceStrategy
+from rota.apiserver.strategies.nodes import NodeStrategy
 from rota.apiserver.strategies.pods import PodStrategy
+from rota.apiserver.strategies.policy import DisruptionBudgetStrategy, PriorityClassStrategy
+from rota.apiserver.strategies.records import EventStrategy, LeaseStrategy
+from rota.apiserver.strategies.services import ServiceStrategy
+from rota.apiserver.strategies.storage import ClaimStrategy, StorageClassStrategy, VolumeStrategy
+from rota.apiserver.strategies.workloads import (
+    DaemonSetStrategy,
+    DeploymentStrategy,
+    ReplicaSetStrategy,
+    ReplicationControllerStrategy,
+    StatefulSetStrategy,
+)
+
+_APPS: Final = "apps"
+_RBAC: Final = "rbac.authorization.k8s.io"
 
 SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
     GroupResource("", "pods"): PodStrategy(),
+    GroupResource("", "nodes"): NodeStrategy(),
+    GroupResource("", "namespaces"): NamespaceStrategy(),
+    GroupResource("", "services"): ServiceStrategy(),
+    GroupResource("", "configmaps"): ConfigMapStrategy(),
+    GroupResource("", "secrets"): SecretStrategy(),
+    GroupResource("", "events"): EventStrategy(),
+    GroupResource("events.k8s.io", "events"): EventStrategy(),
+    GroupResource("", "persistentvolumeclaims"): ClaimStrategy(),
+    GroupResource("", "persistentvolumes"): VolumeStrategy(),
+    GroupResource("storage.k8s.io", "storageclasses"): StorageClassStrategy(),
+    GroupResource("", "resourcequotas"): QuotaStrategy(),
+    GroupResource("", "limitranges"): LimitRangeStrategy(),
+    GroupResource("", "replicationcontrollers"): ReplicationControllerStrategy(),
+    GroupResource(_APPS, "deployments"): DeploymentStrategy(),
+    GroupResource(_APPS, "replicasets"): ReplicaSetStrategy(),
+    GroupResource(_APPS, "statefulsets"): StatefulSetStrategy(),
+    GroupResource(_APPS, "daemonsets"): DaemonSetStrategy(),
+    GroupResource("batch", "jobs"): JobStrategy(),
+    GroupResource("batch", "cronjobs"): CronJobStrategy(),
+    GroupResource("policy", "poddisruptionbudgets"): DisruptionBudgetStrategy(),
+    GroupResource("scheduling.k8s.io", "priorityclasses"): PriorityClassStrategy(),
+    GroupResource("coordination.k8s.io", "leases"): LeaseStrategy(),
+    GroupResource(_RBAC, "roles"): RoleStrategy(namespaced=True),
+    GroupResource(_RBAC, "clusterroles"): RoleStrategy(namespaced=False),
+    GroupResource(_RBAC, "rolebindings"): RoleBindingStrategy(namespaced=True),
+    GroupResource(_RBAC, "clusterrolebindings"): RoleBindingStrategy(namespaced=False),
     GroupResource("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
 }
 

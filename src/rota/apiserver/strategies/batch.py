@@ -1,0 +1,285 @@
+"""The rules of Job and CronJob. Mirrors `pkg/apis/batch` of Kubernetes 1.33.
+
+A Job selects its pods by its own uid, which the server writes into selector and template, unless `manualSelector` says
+otherwise.
+"""
+
+import re
+import zoneinfo
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from rota.api import fields
+from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.strategies import checks, pod_defaults, pod_specs
+from rota.apiserver.strategies.generic import GenericStrategy
+from rota.apiserver.strategies.workloads import SPEC
+
+Found: TypeAlias = list[fields.FieldError]
+
+UID_LABEL: Final = "batch.kubernetes.io/controller-uid"
+NAME_LABEL: Final = "batch.kubernetes.io/job-name"
+_LEGACY_UID: Final = "controller-uid"
+_LEGACY_NAME: Final = "job-name"
+_COUNTS: Final = (
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+    "maxFailedIndexes",
+)
+_IMMUTABLE: Final = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "successPolicy")
+#: What a Job that is suspended and has never started may still change in its template.
+_SCHEDULING: Final = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
+_MOST_INDEXED: Final = 100_000
+_MACROS: Final = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
+_FIELD: Final = re.compile(r"[0-9A-Za-z*?/,\-]+")
+#: A CronJob's name leaves room for the suffix of its Jobs' names.
+_LONGEST_CRON_NAME: Final = 52
+
+
+class JobStrategy(GenericStrategy):
+    """Jobs."""
+
+    counts_generations = True
+    demands_required_fields = False
+
+    def default(self, obj: Object, /) -> None:
+        """One pod, six retries."""
+        spec = obj.setdefault("spec", {})
+        default_spec(spec)
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+        if labels and not obj["metadata"].get("labels"):
+            obj["metadata"]["labels"] = dict(labels)
+
+    def prepare_create(self, obj: Object, at: Attributes, /) -> None:
+        """Make the selector."""
+        super().prepare_create(obj, at)
+        spec, metadata = obj["spec"], obj["metadata"]
+        if spec.get("manualSelector") or spec.get("template") is None:
+            return
+        labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
+        for key, value in (
+            (_LEGACY_NAME, metadata["name"]),
+            (NAME_LABEL, metadata["name"]),
+            (_LEGACY_UID, metadata["uid"]),
+            (UID_LABEL, metadata["uid"]),
+        ):
+            labels.setdefault(key, value)
+        spec.setdefault("selector", {}).setdefault("matchLabels", {}).setdefault(UID_LABEL, metadata["uid"])
+
+    def validate_create(self, obj: Object, at: Attributes, /) -> Found:
+        """The whole Job."""
+        return super().validate_create(obj, at) + _validate_selector(obj) + validate_spec(obj["spec"], SPEC)
+
+    def validate_update(self, new: Object, old: Object, at: Attributes, /) -> Found:
+        """The whole Job, and that its identity is the old one."""
+        found = super().validate_update(new, old, at)
+        if at.subresource == "status" or new["spec"] == old["spec"]:
+            return found
+        found += validate_spec(new["spec"], SPEC)
+        for name in _IMMUTABLE:
+            found += checks.immutable(new["spec"].get(name), old["spec"].get(name), SPEC.child(name))
+        found += _validate_completions(new["spec"], old["spec"])
+        if _fixed_template(new, old) != _fixed_template(old, old):
+            found.append(fields.invalid(SPEC.child("template"), new["spec"]["template"], "field is immutable"))
+        return found
+
+
+class CronJobStrategy(GenericStrategy):
+    """CronJobs."""
+
+    counts_generations = True
+    demands_required_fields = False
+
+    def default(self, obj: Object, /) -> None:
+        """Keep three that went well and one that did not."""
+        spec = obj.setdefault("spec", {})
+        if not spec.get("concurrencyPolicy"):
+            spec["concurrencyPolicy"] = "Allow"
+        spec.setdefault("suspend", False)
+        spec.setdefault("successfulJobsHistoryLimit", 3)
+        spec.setdefault("failedJobsHistoryLimit", 1)
+        template = spec.get("jobTemplate")
+        if template is not None:
+            pods = template.setdefault("spec", {}).get("template")
+            if pods is not None:
+                pod_defaults.default_spec(pods.setdefault("spec", {}))
+
+    def validate_create(self, obj: Object, at: Attributes, /) -> Found:
+        """The whole CronJob."""
+        found = super().validate_create(obj, at) + _validate_cron(obj["spec"])
+        if len(obj["metadata"].get("name", "")) > _LONGEST_CRON_NAME:
+            why = "must be no more than 52 characters"
+            found.append(fields.invalid(fields.Path("metadata").child("name"), obj["metadata"]["name"], why))
+        return found
+
+    def validate_update(self, new: Object, old: Object, at: Attributes, /) -> Found:
+        """The whole CronJob."""
+        found = super().validate_update(new, old, at)
+        return found if at.subresource == "status" else found + _validate_cron(new["spec"])
+
+
+def default_spec(spec: Object) -> None:
+    """Fill in what the spec of a Job leaves out."""
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else checks.MAX_INT32)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("suspend", False)
+    spec.setdefault("manualSelector", False)
+    policy = spec.get("podFailurePolicy")
+    spec.setdefault("podReplacementPolicy", "TerminatingOrFailed" if policy is None else "Failed")
+    for rule in (policy or {}).get("rules") or ():
+        for pattern in rule.get("onPodConditions") or ():
+            pattern.setdefault("status", "True")
+    template = spec.get("template")
+    if template is not None:
+        pod_defaults.default_spec(template.setdefault("spec", {}))
+
+
+def validate_spec(spec: Mapping[str, Any], path: fields.Path, *, selects: bool = True) -> Found:
+    """Everything that is wrong with the spec of a Job; one inside of a CronJob has no selector yet."""
+    found: Found = []
+    for name in _COUNTS:
+        found += checks.not_negative(spec.get(name), path.child(name))
+    found += _validate_indexes(spec, path)
+    template = spec.get("template")
+    if template is None:
+        return [*found, fields.required(path.child("template"))]
+    found += pod_specs.validate_template(template, path.child("template"))
+    at = path.child("template", "spec", "restartPolicy")
+    policy = (template.get("spec") or {}).get("restartPolicy", "")
+    if policy == "Always":
+        found.append(fields.required(at, 'valid values: "OnFailure", "Never"'))
+    elif policy not in {"OnFailure", "Never"}:
+        found.append(fields.not_supported(at, policy, ["OnFailure", "Never"]))
+    elif spec.get("podFailurePolicy") is not None and policy != "Never":
+        found.append(fields.invalid(at, policy, 'only "Never" is supported when podFailurePolicy is specified'))
+    if selects:
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        if not spec.get("selector"):
+            found.append(fields.required(path.child("selector")))
+        elif not checks.selects(spec["selector"], labels):
+            why = "`selector` does not match template `labels`"
+            found.append(fields.invalid(path.child("template", "metadata", "labels"), labels, why))
+    return found
+
+
+def _validate_indexes(spec: Mapping[str, Any], path: fields.Path) -> Found:
+    found: Found = []
+    mode = spec.get("completionMode") or "NonIndexed"
+    if mode not in {"NonIndexed", "Indexed"}:
+        found.append(fields.not_supported(path.child("completionMode"), mode, ["NonIndexed", "Indexed"]))
+    if mode == "Indexed":
+        if spec.get("completions") is None:
+            found.append(fields.required(path.child("completions"), "when completion mode is Indexed"))
+        if (spec.get("parallelism") or 0) > _MOST_INDEXED:
+            why = f"must be less than or equal to {_MOST_INDEXED} when completion mode is Indexed"
+            found.append(fields.invalid(path.child("parallelism"), spec["parallelism"], why))
+    else:
+        found += [
+            fields.invalid(path.child(name), spec[name], "requires indexed completion mode")
+            for name in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
+            if spec.get(name) is not None
+        ]
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        found.append(fields.required(path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"))
+    return found
+
+
+def _validate_selector(job: Object) -> Found:
+    """A generated selector must be the one that would have been generated."""
+    spec, metadata = job["spec"], job["metadata"]
+    if spec.get("manualSelector") or not spec.get("selector") or spec.get("template") is None:
+        return []
+    labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+    path, found = SPEC.child("template", "metadata", "labels"), []
+    for key, value in (
+        (_LEGACY_UID, metadata["uid"]),
+        (_LEGACY_NAME, metadata["name"]),
+        (UID_LABEL, metadata["uid"]),
+        (NAME_LABEL, metadata["name"]),
+    ):
+        if labels.get(key) != value:
+            found.append(fields.invalid(path, labels, f"must be '{value}'"))
+    generated = {
+        UID_LABEL: metadata["uid"], NAME_LABEL: metadata["name"],
+        _LEGACY_UID: metadata["uid"], _LEGACY_NAME: metadata["name"],
+    }  # fmt: skip
+    if not checks.selects(spec["selector"], generated):
+        found.append(fields.invalid(SPEC.child("selector"), spec["selector"], "`selector` not auto-generated"))
+    return found
+
+
+def _validate_completions(new: Mapping[str, Any], old: Mapping[str, Any]) -> Found:
+    """Only an indexed Job can be made larger or smaller, and only in step with its parallelism."""
+    path, wanted = SPEC.child("completions"), new.get("completions")
+    if new.get("completionMode") != "Indexed" or wanted is None:
+        return checks.immutable(wanted, old.get("completions"), path)
+    if wanted != old.get("completions") and wanted != new.get("parallelism"):
+        return [fields.invalid(path, wanted, "can only be modified in tandem with spec.parallelism")]
+    return []
+
+
+def _fixed_template(job: Object, old: Object) -> Object:
+    """The part of a Job's template that cannot change, given what it is."""
+    template: Object = job["spec"]["template"]
+    if not old["spec"].get("suspend") or (old.get("status") or {}).get("startTime"):
+        return template
+    spec = {name: item for name, item in (template.get("spec") or {}).items() if name not in _SCHEDULING}
+    metadata = {
+        name: item for name, item in (template.get("metadata") or {}).items() if name not in {"labels", "annotations"}
+    }
+    return {**template, "spec": spec, "metadata": metadata}
+
+
+def _validate_cron(spec: Mapping[str, Any]) -> Found:
+    schedule, path = spec.get("schedule", ""), SPEC.child("schedule")
+    found = [fields.required(path)] if not schedule else _validate_schedule(schedule, path, zone=spec.get("timeZone"))
+    if spec.get("timeZone") is not None:
+        found += _validate_zone(spec["timeZone"], SPEC.child("timeZone"))
+    found += checks.one_of(
+        spec.get("concurrencyPolicy"), ("Allow", "Forbid", "Replace"), SPEC.child("concurrencyPolicy")
+    )
+    for name in ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+        found += checks.not_negative(spec.get(name), SPEC.child(name))
+    job, at = (spec.get("jobTemplate") or {}).get("spec") or {}, SPEC.child("jobTemplate", "spec")
+    if job.get("selector") is not None:
+        found.append(fields.invalid(at.child("selector"), job["selector"], "`selector` will be auto-generated"))
+    return found + validate_spec(job, at, selects=False)
+
+
+def _validate_schedule(schedule: str, path: fields.Path, *, zone: str | None) -> Found:
+    if schedule.startswith(("TZ=", "CRON_TZ=")):
+        why = (
+            "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+            if zone is None
+            else "cannot use both timeZone field and TZ or CRON_TZ in schedule"
+        )
+        return [fields.invalid(path, schedule, why)]
+    if schedule in _MACROS or schedule.startswith("@every "):
+        return []
+    parts = schedule.split()
+    if schedule.startswith("@"):
+        return [fields.invalid(path, schedule, f"unrecognized descriptor: {schedule}")]
+    if len(parts) != 5:
+        return [fields.invalid(path, schedule, f"expected exactly 5 fields, found {len(parts)}: {parts}")]
+    wrong = next((part for part in parts if not _FIELD.fullmatch(part)), None)
+    return [] if wrong is None else [fields.invalid(path, schedule, f"failed to parse int from {wrong}")]
+
+
+def _validate_zone(zone: str, path: fields.Path) -> Found:
+    if not zone:
+        return [fields.invalid(path, zone, "timeZone must be nil or non-empty string")]
+    if zone.lower() == "local":
+        why = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        return [fields.invalid(path, zone, why)]
+    try:
+        zoneinfo.ZoneInfo(zone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return [fields.invalid(path, zone, f"unknown time zone {zone}")]
+    return []

@@ -1,0 +1,74 @@
+"""The rules of namespaces: they begin active, end terminating, and go when the last of `spec.finalizers` is gone."""
+
+from typing import Final
+
+from rota.api import fields
+from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.strategies import checks, generic, metadata
+
+NAME_LABEL: Final = "kubernetes.io/metadata.name"
+FINALIZER: Final = "kubernetes"
+_FINALIZERS: Final = fields.Path("spec").child("finalizers")
+_UNQUALIFIED: Final = "name is neither a standard finalizer name nor is it fully qualified"
+
+
+class NamespaceStrategy(generic.GenericStrategy):
+    """Namespaces."""
+
+    def default(self, obj: Object, /) -> None:
+        """Every namespace carries its name as a label, so that selectors can name it."""
+        name = obj["metadata"].get("name")
+        if name:
+            obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), NAME_LABEL: name}
+
+    def prepare_create(self, obj: Object, at: Attributes, /) -> None:
+        """Active, and kept until it is empty."""
+        finalizers = (obj.get("spec") or {}).get("finalizers") or []
+        obj["spec"] = {"finalizers": finalizers if FINALIZER in finalizers else [*finalizers, FINALIZER]}
+        obj["status"] = {"phase": "Active"}
+
+    def prepare_update(self, new: Object, old: Object, at: Attributes, /) -> None:
+        """The finalizers have a door of their own, `finalize`."""
+        if at.subresource == "finalize":
+            generic.keep(new, old, except_for=("metadata", "spec"))
+        elif at.subresource == "status":
+            generic.keep(new, old, except_for=("metadata", "status"))
+        else:
+            generic.keep(new, old, except_for=("metadata",))
+
+    def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
+        """Metadata and finalizers."""
+        return super().validate_create(obj, at) + _validate_finalizers(obj)
+
+    def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
+        """Metadata and finalizers, and that only deleted namespaces terminate."""
+        found = super().validate_update(new, old, at) + _validate_finalizers(new)
+        if at.subresource == "status":
+            phase, path = (new.get("status") or {}).get("phase", ""), fields.Path("status").child("Phase")
+            deleted = bool(new["metadata"].get("deletionTimestamp"))
+            if deleted and phase != "Terminating":
+                why = "may only be 'Terminating' if `deletionTimestamp` is not empty"
+                found.append(fields.invalid(path, phase, why))
+            elif not deleted and phase == "Terminating":
+                why = "may only be 'Active' if `deletionTimestamp` is empty"
+                found.append(fields.invalid(path, phase, why))
+        return found
+
+
+def _validate_finalizers(namespace: Object) -> list[fields.FieldError]:
+    found: list[fields.FieldError] = []
+    for name in (namespace.get("spec") or {}).get("finalizers") or ():
+        found += checks.label_key(name, _FINALIZERS)
+        if "/" not in name and name not in metadata.STANDARD_FINALIZERS:
+            found.append(fields.invalid(_FINALIZERS, name, _UNQUALIFIED))
+    return found
+
+
+def is_terminating(namespace: Object) -> bool:
+    """Whether nothing new may come into a namespace."""
+    return bool(namespace["metadata"].get("deletionTimestamp"))
+
+
+def terminating_message(name: str) -> str:
+    """What upstream says to those who try."""
+    return f"unable to create new content in namespace {name} because it is being terminated"

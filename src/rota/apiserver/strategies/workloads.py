@@ -1,0 +1,314 @@
+"""The rules of kinds that keep pods running: Deployment, ReplicaSet, StatefulSet, DaemonSet, ReplicationController.
+
+Their selectors must select what their templates make, and cannot change. Mirrors `pkg/apis/apps` of Kubernetes 1.33.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from rota.api import fields
+from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.strategies import checks, pod_defaults, pod_specs
+from rota.apiserver.strategies.generic import GenericStrategy
+
+Found: TypeAlias = list[fields.FieldError]
+SPEC: Final = fields.Path("spec")
+_TEMPLATE: Final = SPEC.child("template")
+_COUNTS: Final = ("replicas", "minReadySeconds", "revisionHistoryLimit")
+_PERCENT: Final = re.compile(r"[0-9]+%")
+_MISMATCH: Final = "`selector` does not match template `labels`"
+_STATEFULSET_FIELDS: Final = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+
+
+class TemplateStrategy(GenericStrategy):
+    """What all kinds with a template of pods have in common."""
+
+    counts_generations = True
+    demands_required_fields = False
+    #: The kind in messages, as upstream writes it.
+    kind = ""
+
+    def default(self, obj: Object, /) -> None:
+        """The template's, and the kind's own."""
+        spec = obj.setdefault("spec", {})
+        template = spec.get("template")
+        if template is not None:
+            pod_defaults.default_spec(template.setdefault("spec", {}))
+        self.default_own(spec)
+
+    def default_own(self, spec: Object) -> None:
+        """What only this kind has."""
+
+    def validate_create(self, obj: Object, at: Attributes, /) -> Found:
+        """The whole spec."""
+        return super().validate_create(obj, at) + self.validate_spec(obj["spec"])
+
+    def validate_update(self, new: Object, old: Object, at: Attributes, /) -> Found:
+        """The whole spec if it changed, and that its selector is the old one."""
+        found = super().validate_update(new, old, at)
+        if at.subresource == "status":
+            return found + _validate_status(new.get("status") or {})
+        if new["spec"] == old["spec"]:
+            return found
+        return found + self.validate_spec(new["spec"]) + self.validate_change(new["spec"], old["spec"])
+
+    def validate_change(self, new: Object, old: Object) -> Found:
+        """What must stay as it was."""
+        return checks.immutable(new.get("selector"), old.get("selector"), SPEC.child("selector"))
+
+    def validate_spec(self, spec: Object) -> Found:
+        """Everything that is wrong with a spec."""
+        found: Found = []
+        for name in _COUNTS:
+            found += checks.not_negative(spec.get(name), SPEC.child(name))
+        found += self.validate_selector(spec.get("selector"))
+        found += self.validate_template(spec)
+        return found + self.validate_own(spec)
+
+    def validate_selector(self, selector: Mapping[str, Any] | None) -> Found:
+        """The selector must be there and select something in particular."""
+        if selector is None:
+            return [fields.required(SPEC.child("selector"))]
+        found = checks.label_selector(selector, SPEC.child("selector"))
+        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            why = f"empty selector is invalid for {self.kind}"
+            found.append(fields.invalid(SPEC.child("selector"), selector, why))
+        return found
+
+    def validate_template(self, spec: Object) -> Found:
+        """Pods that are kept running always start again."""
+        template = spec.get("template")
+        if template is None:
+            return [fields.required(_TEMPLATE)]
+        found: Found = []
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        if spec.get("selector") and not checks.selects(spec["selector"], labels):
+            found.append(fields.invalid(_TEMPLATE.child("metadata", "labels"), labels, _MISMATCH))
+        found += pod_specs.validate_template(template, _TEMPLATE)
+        pods = template.get("spec") or {}
+        policy = pods.get("restartPolicy", "")
+        if policy != "Always":
+            found.append(fields.not_supported(_TEMPLATE.child("spec", "restartPolicy"), policy, ["Always"]))
+        if pods.get("activeDeadlineSeconds") is not None:
+            why = f"activeDeadlineSeconds in {self.title} is not Supported"
+            found.append(fields.forbidden(_TEMPLATE.child("spec", "activeDeadlineSeconds"), why))
+        return found
+
+    #: The kind at the end of sentences about deadlines.
+    title = "ReplicaSet"
+
+    def validate_own(self, spec: Object) -> Found:
+        """What only this kind has."""
+        return []
+
+
+class DeploymentStrategy(TemplateStrategy):
+    """Deployments."""
+
+    kind = "deployment"
+
+    def default_own(self, spec: Object) -> None:
+        """One replica, replaced a quarter at a time."""
+        spec.setdefault("replicas", 1)
+        strategy = spec.setdefault("strategy", {})
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", "25%")
+            rolling.setdefault("maxSurge", "25%")
+        spec.setdefault("revisionHistoryLimit", 10)
+        spec.setdefault("progressDeadlineSeconds", 600)
+
+    def validate_own(self, spec: Object) -> Found:
+        """The strategy, and the deadline."""
+        strategy, path = spec.get("strategy") or {}, SPEC.child("strategy")
+        found: Found = []
+        kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
+        if kind == "Recreate":
+            if rolling is not None:
+                why = "may not be specified when strategy `type` is 'Recreate'"
+                found.append(fields.forbidden(path.child("rollingUpdate"), why))
+        elif kind == "RollingUpdate":
+            found += _validate_rolling(rolling or {}, path.child("rollingUpdate"))
+        else:
+            found.append(fields.not_supported(path, strategy, ["Recreate", "RollingUpdate"]))
+        deadline = spec.get("progressDeadlineSeconds")
+        if deadline is not None:
+            at = SPEC.child("progressDeadlineSeconds")
+            found += checks.not_negative(deadline, at)
+            if deadline <= (spec.get("minReadySeconds") or 0):
+                found.append(fields.invalid(at, deadline, "must be greater than minReadySeconds"))
+        return found
+
+
+class ReplicaSetStrategy(TemplateStrategy):
+    """ReplicaSets."""
+
+    kind = "deployment"  # upstream's own slip, which clients see
+
+    def default_own(self, spec: Object) -> None:
+        """One replica."""
+        spec.setdefault("replicas", 1)
+
+
+class StatefulSetStrategy(TemplateStrategy):
+    """StatefulSets."""
+
+    kind = "statefulset"
+    title = "StatefulSet"
+
+    def default_own(self, spec: Object) -> None:
+        """One replica, one after the other, from the last to the first."""
+        spec.setdefault("podManagementPolicy", "OrderedReady")
+        strategy = spec.setdefault("updateStrategy", {})
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+            strategy.setdefault("rollingUpdate", {})
+        if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
+            strategy["rollingUpdate"].setdefault("partition", 0)
+        retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+        for when in ("whenDeleted", "whenScaled"):
+            retention.setdefault(when, "Retain")
+        spec.setdefault("replicas", 1)
+        spec.setdefault("revisionHistoryLimit", 10)
+        for claim in spec.get("volumeClaimTemplates") or ():
+            claim.setdefault("apiVersion", "v1")
+            claim.setdefault("kind", "PersistentVolumeClaim")
+            claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+            claim.setdefault("status", {}).setdefault("phase", "Pending")
+
+    def validate_change(self, new: Object, old: Object) -> Found:
+        """Little can change, the selector included."""
+        fixed = {*new, *old}.difference(_STATEFULSET_FIELDS)
+        if all(new.get(name) == old.get(name) for name in fixed):
+            return []
+        listed = ", ".join(f"'{name}'" for name in _STATEFULSET_FIELDS[:-1])
+        why = f"updates to statefulset spec for fields other than {listed} and 'minReadySeconds' are forbidden"
+        return [fields.forbidden(SPEC, why)]
+
+    def validate_own(self, spec: Object) -> Found:
+        """Policies."""
+        found: Found = []
+        policy, at = spec.get("podManagementPolicy"), SPEC.child("podManagementPolicy")
+        if policy not in {"OrderedReady", "Parallel"}:
+            found.append(fields.invalid(at, policy, "must be 'OrderedReady' or 'Parallel'"))
+        strategy = spec.get("updateStrategy") or {}
+        if strategy.get("type") not in {"RollingUpdate", "OnDelete"}:
+            why = "must be 'RollingUpdate' or 'OnDelete'"
+            found.append(fields.invalid(SPEC.child("updateStrategy"), strategy, why))
+        partition = (strategy.get("rollingUpdate") or {}).get("partition")
+        return found + checks.not_negative(partition, SPEC.child("updateStrategy", "rollingUpdate", "partition"))
+
+
+class DaemonSetStrategy(TemplateStrategy):
+    """DaemonSets."""
+
+    kind = "daemonset"
+    title = "DaemonSet"
+
+    def default_own(self, spec: Object) -> None:
+        """One node at a time."""
+        strategy = spec.setdefault("updateStrategy", {})
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+        if strategy["type"] == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", 1)
+            rolling.setdefault("maxSurge", 0)
+        spec.setdefault("revisionHistoryLimit", 10)
+
+    def validate_own(self, spec: Object) -> Found:
+        """The strategy."""
+        strategy, path = spec.get("updateStrategy") or {}, SPEC.child("updateStrategy")
+        if strategy.get("type") not in {"RollingUpdate", "OnDelete"}:
+            return [fields.not_supported(path, strategy, ["RollingUpdate", "OnDelete"])]
+        rolling, at = strategy.get("rollingUpdate") or {}, path.child("rollingUpdate")
+        found: Found = []
+        for name in ("maxUnavailable", "maxSurge"):
+            if name in rolling:
+                found += validate_share(rolling[name], at.child(name))
+        if strategy["type"] == "RollingUpdate":
+            away, extra = not _is_zero(rolling.get("maxUnavailable", 1)), not _is_zero(rolling.get("maxSurge", 0))
+            if away and extra:
+                why = "may not be set when maxUnavailable is non-zero"
+                found.append(fields.invalid(at.child("maxSurge"), rolling["maxSurge"], why))
+            elif not away and not extra:
+                found.append(fields.required(at.child("maxUnavailable"), "cannot be 0 when maxSurge is 0"))
+        return found
+
+
+class ReplicationControllerStrategy(TemplateStrategy):
+    """ReplicationControllers, whose selectors are plain labels and follow from the template."""
+
+    kind = "replicationcontroller"
+    title = "ReplicationController"
+
+    def default_own(self, spec: Object) -> None:
+        """One replica of what the template is labelled."""
+        spec.setdefault("replicas", 1)
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+        if labels and not spec.get("selector"):
+            spec["selector"] = dict(labels)
+
+    def validate_selector(self, selector: Mapping[str, Any] | None) -> Found:
+        """Some labels."""
+        return [] if selector else [fields.required(SPEC.child("selector"))]
+
+    def validate_template(self, spec: Object) -> Found:
+        """As for the others, with labels as the selector."""
+        selector = spec.get("selector")
+        return super().validate_template({**spec, "selector": {"matchLabels": selector} if selector else None})
+
+    def validate_change(self, new: Object, old: Object) -> Found:
+        """The selector may change."""
+        return []
+
+
+def validate_share(value: Any, path: fields.Path) -> Found:
+    """A number of pods, or a percentage of all."""
+    if isinstance(value, str):
+        if not _PERCENT.fullmatch(value):
+            why = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
+            return [fields.invalid(path, value, why + "regex used for validation is '[0-9]+%')")]
+        return []
+    return checks.not_negative(value, path)
+
+
+def _validate_rolling(rolling: Mapping[str, Any], path: fields.Path) -> Found:
+    found: Found = []
+    for name in ("maxUnavailable", "maxSurge"):
+        found += validate_share(rolling.get(name), path.child(name)) if name in rolling else []
+    unavailable = rolling.get("maxUnavailable")
+    if _is_zero(unavailable) and _is_zero(rolling.get("maxSurge")):
+        why = "may not be 0 when `maxSurge` is 0"
+        found.append(fields.invalid(path.child("maxUnavailable"), unavailable, why))
+    if isinstance(unavailable, str) and _PERCENT.fullmatch(unavailable) and int(unavailable[:-1]) > 100:
+        found.append(fields.invalid(path.child("maxUnavailable"), unavailable, "must not be greater than 100%"))
+    return found
+
+
+def _is_zero(value: Any) -> bool:
+    return value in {0, "0%"}
+
+
+def _validate_status(status: Mapping[str, Any]) -> Found:
+    path, total = fields.Path("status"), status.get("replicas") or 0
+    found: Found = []
+    for name in ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "observedGeneration"):
+        found += checks.not_negative(status.get(name), path.child(name))
+    found += [
+        fields.invalid(path.child(name), status[name], "cannot be greater than status.replicas")
+        for name in ("readyReplicas", "availableReplicas", "fullyLabeledReplicas")
+        if (status.get(name) or 0) > total
+    ]
+    return found
