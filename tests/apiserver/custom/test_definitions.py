@@ -203,6 +203,18 @@ def test_a_version_stays_as_long_as_objects_may_be_kept_in_it(definition: Defini
     assert str(error).startswith('status.storedVersions[0]: Invalid value: "v1": missing from spec.versions;')
 
 
+def test_a_schema_without_a_bottom_is_refused(definition: Definition) -> None:
+    schema: Definition = {"type": "string"}
+    for _ in range(110):
+        schema = {"type": "object", "properties": {"x": schema}}
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
+    definition["spec"]["versions"][0].pop("selectableFields")
+    assert _errors(definition) == [
+        'spec.validation.openAPIV3Schema: Invalid value: "": must not be nested more than 100 levels deep'
+    ]
+    assert definitions.warnings(definition) == []
+
+
 def test_rules_in_cel_and_unknown_formats_are_accepted_with_a_warning(definition: Definition) -> None:
     spec = _schema(definition)["properties"]["spec"]
     spec["x-kubernetes-validations"] = [{"rule": "self.size > 1"}]

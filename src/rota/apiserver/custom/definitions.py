@@ -16,6 +16,8 @@ from rota.apiserver.custom.structure import JsonSchema
 Definition: TypeAlias = Mapping[str, Any]
 
 NOT_ENFORCED: Final = "x-kubernetes-validations are not enforced by this server"
+#: Schemas are walked by functions that call themselves; those of real kinds are a few dozen levels deep.
+MAX_DEPTH: Final = 100
 _SPEC: Final = Path("spec")
 _APPROVAL: Final = "api-approved.kubernetes.io"
 _DISCUSSION: Final = "see https://github.com/kubernetes/enhancements/pull/1111"
@@ -102,7 +104,8 @@ def warnings(definition: Definition) -> list[str]:
     """What the author should know although the definition is accepted."""
     found: dict[str, None] = {}
     for version in _versions(definition):
-        for schema in _all_schemas((version.get("schema") or {}).get("openAPIV3Schema") or {}):
+        root = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+        for schema in _all_schemas(root) if _is_shallow(root) else ():
             if schema.get("x-kubernetes-validations"):
                 found[NOT_ENFORCED] = None
             name = schema.get("format")
@@ -113,6 +116,9 @@ def warnings(definition: Definition) -> list[str]:
 
 def schema_errors(schema: JsonSchema, path: Path, *, has_status: bool) -> Iterator[FieldError]:
     """Everything that is wrong with the schema of a version."""
+    if not _is_shallow(schema):
+        yield fields.invalid(path, "", f"must not be nested more than {MAX_DEPTH} levels deep")
+        return
     if has_status:
         yield from _root_errors(schema, path)
     if schema.get("nullable"):
@@ -297,6 +303,15 @@ def _all_schemas(schema: JsonSchema) -> Iterator[JsonSchema]:
     yield schema
     for _, part in support_rules.parts(schema):
         yield from _all_schemas(part)
+
+
+def _is_shallow(schema: JsonSchema) -> bool:
+    level = [schema]
+    for _ in range(MAX_DEPTH):
+        level = [part for one in level for _, part in support_rules.parts(one)]
+        if not level:
+            return True
+    return False
 
 
 def _is_known_format(name: str, type_: str | None) -> bool:
