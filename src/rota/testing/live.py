@@ -115,9 +115,11 @@ class LiveServer:
             assert clock.monotonic() < deadline, f"{definition} was not established: {conditions}"
             clock.block(_LOOK_AGAIN_S)
 
-    def call(self, work: Callable[[ApiServer], Coroutine[Any, Any, Result]]) -> Result:
+    def call(
+        self, work: Callable[[ApiServer], Coroutine[Any, Any, Result]], *, patience_s: float = PATIENCE_S
+    ) -> Result:
         """Run `work` inside the server's event loop."""
-        return asyncio.run_coroutine_threadsafe(work(self._api), self._loop).result(_START_S)
+        return asyncio.run_coroutine_threadsafe(work(self._api), self._loop).result(patience_s)
 
     def footprint(self) -> Footprint:
         """What the server and this process hold now."""
