@@ -11,6 +11,7 @@ import pytest
 
 from rota.kit import system
 from rota.store import errors, opening
+from rota.store.backends.sqlite import schema
 from rota.store.contract import Put, Transaction
 from rota.testing.store_contract import opened, revision_of
 
@@ -108,3 +109,29 @@ async def test_pages_of_a_long_past_list_count_what_follows_exactly(tmp_path: Pa
             page = await store.list("/a/", limit=10, after=page.entries[-1].key, revision=first.revision)
         assert remaining == list(range(90, 0, -10))
         assert (await store.list("/a/", limit=10)).remaining == 90
+
+
+@pytest.mark.slow
+async def test_the_write_ahead_log_stays_bounded_while_somebody_always_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "WAL_BYTES", 1_000_000)
+    wal = tmp_path / "store.db-wal"
+    async with opened(f"sqlite:///{tmp_path}/store.db") as store:
+        for start in range(0, 1000, 100):
+            await store.commit(Transaction(tuple(Put(f"/a/{start + n}", bytes(2000)) for n in range(100))))
+        stop = asyncio.Event()
+
+        async def read() -> None:
+            while not stop.is_set():
+                assert len((await store.list("/a/")).entries) == 1000
+
+        reading = [asyncio.create_task(read()) for _ in range(3)]
+        largest = 0
+        for number in range(60):
+            await store.commit(Transaction(tuple(Put(f"/b/{number}/{n}", bytes(2000)) for n in range(100))))
+            largest = max(largest, wal.stat().st_size)
+        stop.set()
+        await asyncio.gather(*reading)
+    # 12 MB were written and more than that logged.
+    assert largest < 4_000_000

@@ -76,6 +76,8 @@ class SqliteEngine:
         #: Every connection ever made, to close them all at the end, from another thread than their own.
         self._connections: list[sqlite3.Connection] = []
         self._lock_file = -1
+        #: How large the write-ahead log may grow before the next attempt to begin it anew.
+        self._wal_bytes = schema.WAL_BYTES
 
     @classmethod
     async def open(cls, path: Path, *, time: clock.Clock, create: bool) -> Self:
@@ -339,6 +341,7 @@ class SqliteEngine:
         """Run `write` in a transaction, alone among our processes, and tell the others."""
         connection = self._connection()
         with self._locked():
+            self._bound_wal(connection)
             connection.execute("BEGIN IMMEDIATE")
             try:
                 result = write(connection)
@@ -350,6 +353,25 @@ class SqliteEngine:
                 raise
         self._peers.announce()
         return result
+
+    def _bound_wal(self, connection: sqlite3.Connection) -> None:
+        """Begin the write-ahead log anew when it has grown large.
+
+        SQLite does that by itself only at a moment when nobody reads, which under many lists never comes. This waits
+        for those who read now, while newcomers already read from the file itself.
+        """
+        try:
+            size = self._path.with_name(self._path.name + "-wal").stat().st_size
+        except FileNotFoundError:
+            return
+        if size <= self._wal_bytes:
+            return
+        done = False
+        # A full disk, for instance: the write that follows says so, if it concerns it.
+        with contextlib.suppress(sqlite3.Error):
+            done = not connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
+        # Somebody who reads for very long must not cost every commit a wait.
+        self._wal_bytes = schema.WAL_BYTES if done else 2 * size
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

@@ -15,6 +15,9 @@ FORMAT = 1
 #: "Rota" in the file's header, where SQLite keeps the name of the owning program.
 APPLICATION_ID = int.from_bytes(b"Rota", "big")
 
+#: A write-ahead log larger than this is begun anew, whoever reads.
+WAL_BYTES = 64 * 1024 * 1024
+
 #: How many bits of a log id tell the place within a transaction.
 PLACE_BITS = 20
 
@@ -95,5 +98,5 @@ def tune(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA busy_timeout = 5000")
     # A checkpoint stops the writer for a moment: fewer and larger ones cost less in all, and 16 MB are read back soon.
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
-    connection.execute("PRAGMA journal_size_limit = 67108864")
+    connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
     connection.execute("PRAGMA cache_size = -65536")
