@@ -193,7 +193,7 @@ def test_victims_are_less_important_sufficient_and_the_same_by_sums(
     if len(sole) == 1 and hasattr(sole[0], "reprieve"):
         limits = preemption.budgets(cluster.catalog)
         for node in cluster.node_infos():
-            if not FRAMEWORK.filter_machine(evaluation.state, pod, node).ok:
+            if not FRAMEWORK.machine_filter(evaluation.state)(evaluation.state, pod, node).ok:
                 continue
             exact = preemption.select_victims(FRAMEWORK, evaluation.state.clone(), pod, node.copy(), limits=limits)
             quick = preemption.select_by_sums(sole[0], evaluation.state, pod, node, limits=limits)

@@ -12,7 +12,7 @@ from rota.cli import options, output
 from rota.cli.commands import Command
 
 #: What can be measured, in the order of `all`; each is a module of `rota.bench` with a `measure`.
-BENCHES = ("store", "apiserver")
+BENCHES = ("store", "apiserver", "decide")
 
 
 @click.command(

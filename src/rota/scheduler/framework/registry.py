@@ -4,7 +4,7 @@ A `Registry` maps names to plugin classes. A `ProfileSpec` is a profile after me
 run at which point, in which order, with which weight and arguments. Where profiles come from is not known here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -61,8 +61,8 @@ class Handle(Protocol):
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Run the profile's filters on one node, as it is and with the pods nominated to it."""
 
-    def filter_machine(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Run only those filters that do not care which pods are on the node."""
+    def machine_filter(self, state: CycleState) -> Callable[[CycleState, PodInfo, NodeInfo], Status]:
+        """Give a filter of one node made of those that do not care which pods are on it."""
 
     def pod_filters(self, state: CycleState) -> Sequence[Any]:
         """Give the plugins of this attempt whose Filter depends on the pods that are on nodes."""

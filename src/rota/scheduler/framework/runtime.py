@@ -153,10 +153,11 @@ class Framework:
                 return answer
         return self._filter_as_is(state, pod, node, self.filters)
 
-    def filter_machine(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Run only those filters that do not care which pods are on the node."""
+    def machine_filter(self, state: CycleState) -> Callable[[CycleState, PodInfo, NodeInfo], Status]:
+        """Give a filter of one node made of those that do not care which pods are on it."""
         dependent = self.pod_filters(state)
-        return self._filter_as_is(state, pod, node, [each for each in self.filters if each.plugin not in dependent])
+        chosen = [each for each in self.filters if each.name not in state.skip_filter and each.plugin not in dependent]
+        return lambda state, pod, node: self._filter_as_is(state, pod, node, chosen)
 
     def pod_filters(self, state: CycleState) -> Sequence[Any]:
         """Give the plugins of this attempt whose Filter depends on the pods that are on nodes."""

@@ -118,7 +118,18 @@ class DefaultPreemption:
 class _Trials:
     """What evictions on each node would come to. Kept between equal pods where nodes do not depend on each other."""
 
-    __slots__ = ("_budgets", "_cluster", "_found", "_generation", "_handle", "_pod", "_sole", "_state", "_version")
+    __slots__ = (
+        "_budgets",
+        "_cluster",
+        "_found",
+        "_generation",
+        "_handle",
+        "_machine_filter",
+        "_pod",
+        "_sole",
+        "_state",
+        "_version",
+    )
 
     def __init__(self, handle: Handle, state: CycleState, pod: PodInfo, cluster: Cluster) -> None:
         self._handle = handle
@@ -131,6 +142,7 @@ class _Trials:
         self._found: dict[int, Candidate | Status] = {}
         dependent = handle.pod_filters(state)
         reprieves = len(dependent) == 1 and callable(getattr(dependent[0], "reprieve", None))
+        self._machine_filter = handle.machine_filter(state)
         #: The filter that alone depends on pods, if there is one that reckons in sums.
         self._sole: Reprieves | None = dependent[0] if reprieves and not state.nominations else None
 
@@ -165,7 +177,7 @@ class _Trials:
             )
         found = preemption.select_by_sums(self._sole, self._state, self._pod, node, limits=self._budgets)
         if isinstance(found, Candidate):
-            refusal = self._handle.filter_machine(self._state, self._pod, node)
+            refusal = self._machine_filter(self._state, self._pod, node)
             return found if refusal.ok else refusal
         return found
 

@@ -4,8 +4,9 @@ The score strategies are LeastAllocated, MostAllocated and RequestedToCapacityRa
 cpu or memory request counts as a small one, on nodes as well as in the pod. Divisions truncate towards zero.
 """
 
+import operator
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -34,6 +35,16 @@ class Wanted:
     """What Filter checks: resources and amounts, all greater than 0."""
 
     amounts: tuple[tuple[str, int], ...]
+    #: What other pods have of these resources, in the same order; pods of one shape have the same.
+    held: dict[PodShape, list[int]] = field(default_factory=dict)
+
+    def held_by(self, other: PodInfo) -> list[int]:
+        """Give what another pod has of the resources."""
+        shape = other.shape
+        amounts = self.held.get(shape)
+        if amounts is None:
+            amounts = self.held[shape] = [shape.requests.get(name, 0) for name, _ in self.amounts]
+        return amounts
 
 
 class NodeResourcesFit:
@@ -85,25 +96,20 @@ class NodeResourcesFit:
     ) -> Sequence[bool] | Status:
         """Say which of the others can stay beside the pod, by sums alone."""
         wanted = state.read(self.name, Wanted)
-        names = [name for name, _ in wanted.amounts]
         allocatable, requested = node.allocatable, node.requested
         slots = node.allowed_pods - len(node.pods) + len(others) - 1
         spare = [allocatable.get(name, 0) - requested.get(name, 0) - amount for name, amount in wanted.amounts]
-        held = [[other.shape.requests.get(name, 0) for name in names] for other in others]
-        for amounts in held:
-            for position, amount in enumerate(amounts):
-                spare[position] += amount
+        held = [wanted.held_by(other) for other in others]
+        for position, sum_held in enumerate(map(sum, zip(*held, strict=True))):
+            spare[position] += sum_held
         if slots < 0 or min(spare, default=0) < 0:
             return self._status(wanted, _shortage(wanted, node, slots, spare))
         stays = []
         for amounts in held:
-            fits = slots > 0
-            for position, amount in enumerate(amounts):
-                fits = fits and amount <= spare[position]
+            fits = slots > 0 and all(map(operator.le, amounts, spare))
             if fits:
                 slots -= 1
-                for position, amount in enumerate(amounts):
-                    spare[position] -= amount
+                spare = list(map(operator.sub, spare, amounts))
             stays.append(fits)
         return stays
 
