@@ -11,7 +11,7 @@ from rota.apiserver.custom.structure import Structure
 
 def errors(value: Any, at: Structure | None, path: Path = fields.ROOT) -> Iterator[FieldError]:
     """What is wrong with the objects embedded in a value."""
-    if at is None:
+    if at is None or not at.holds_resources:
         return
     if isinstance(value, dict):
         if at.embeds_resource:

@@ -32,6 +32,9 @@ class Structure:
     default: Any = NO_DEFAULT
     list_type: str = ""
     list_keys: tuple[str, ...] = ()
+    #: Whether there is, here or below, a list that is a set or a map; an object that is a resource. Most have neither.
+    holds_unique_lists: bool = False
+    holds_resources: bool = False
 
     def of_field(self, name: str) -> "Structure | None":
         """The place of a field; None where nothing is declared."""
@@ -41,15 +44,23 @@ class Structure:
 def read(schema: JsonSchema) -> Structure:
     """The structure that a schema describes."""
     items, additional = schema.get("items"), schema.get("additionalProperties")
+    properties = {name: read(part) for name, part in (schema.get("properties") or {}).items()}
+    of_items = read(items) if isinstance(items, dict) else None
+    of_additional = read(additional) if isinstance(additional, dict) else None
+    below = [*properties.values(), *filter(None, (of_items, of_additional))]
+    list_type = schema.get("x-kubernetes-list-type") or ""
+    embeds_resource = schema.get("x-kubernetes-embedded-resource") is True
     return Structure(
-        properties={name: read(part) for name, part in (schema.get("properties") or {}).items()},
-        items=read(items) if isinstance(items, dict) else None,
-        additional=read(additional) if isinstance(additional, dict) else None,
+        properties=properties,
+        items=of_items,
+        additional=of_additional,
         allows_additional=additional is not None and additional is not False,
         preserves_unknown_fields=schema.get("x-kubernetes-preserve-unknown-fields") is True,
-        embeds_resource=schema.get("x-kubernetes-embedded-resource") is True,
+        embeds_resource=embeds_resource,
         nullable=schema.get("nullable") is True,
         default=schema.get("default", NO_DEFAULT),
-        list_type=schema.get("x-kubernetes-list-type") or "",
+        list_type=list_type,
         list_keys=tuple(schema.get("x-kubernetes-list-map-keys") or ()),
+        holds_unique_lists=list_type in {"set", "map"} or any(part.holds_unique_lists for part in below),
+        holds_resources=embeds_resource or any(part.holds_resources for part in below),
     )

@@ -17,7 +17,7 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 def duplicates(value: Any, at: Structure | None, path: Path = fields.ROOT) -> list[FieldError]:
     """All repetitions in a value and below it."""
-    if at is None:
+    if at is None or not at.holds_unique_lists:
         return []
     found: list[FieldError] = []
     if isinstance(value, dict):
