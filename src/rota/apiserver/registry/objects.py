@@ -200,10 +200,11 @@ class ObjectRegistry:
     async def _create_once(self, at: Attributes, new: Object, *, keeps_managed_fields: bool) -> Written | Refused:
         strategy = self.kinds.strategy(at.resource)
         strategy.default(new)
-        riders = await self._admit(at, new, None)
-        strategy.prepare_create(new, at)
+        # what the server adds from here on is nobody's: an apply that leaves it out must not take it away
         if not keeps_managed_fields:
             new = ownership.record(None, new, at, self.versions(at.resource))
+        riders = await self._admit(at, new, None)
+        strategy.prepare_create(new, at)
         _refuse_invalid(at, new, strategy.validate_create(new, at))
         await self._vet(at, new, None)
         value = stored_form.encode(new, at.resource)
@@ -233,12 +234,12 @@ class ObjectRegistry:
         system_fields.carry_over(new, live)
         if not at.subresource:
             strategy.default(new)
+        if not edit.keeps_managed_fields:
+            new = ownership.record(live, new, at, self.versions(at.resource))
         riders = await self._admit(at, new, live)
         # a projection shows part of the object, which changes by the rules of the whole
         inside = replace(at, subresource="") if at.subresource in self.kinds.projections else at
         strategy.prepare_update(new, live, inside)
-        if not edit.keeps_managed_fields:
-            new = ownership.record(live, new, at, self.versions(at.resource))
         _refuse_invalid(at, new, strategy.validate_update(new, live, inside))
         await self._vet(at, new, live)
         new["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
