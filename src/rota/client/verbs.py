@@ -26,6 +26,13 @@ Query: TypeAlias = Sequence[tuple[str, str]]
 _Pairs: TypeAlias = list[tuple[str, str]]
 
 _JSON: Final = "application/json"
+#: Objects reduced to their metadata, lists and watches of such ones included, from servers that can.
+METADATA_ONLY: Final = ",".join(
+    (
+        *(f"{_JSON};as={shape};g=meta.k8s.io;v=v1" for shape in ("PartialObjectMetadataList", "PartialObjectMetadata")),
+        _JSON,
+    )
+)
 #: Objects per page of a list: a page is encoded and decoded in a few milliseconds, so nobody else waits for long.
 PAGE_SIZE: Final = 500
 #: What a watch's own end may be late by before the client gives up on it.
@@ -77,6 +84,8 @@ class Settings:
     timeout_s: float = DEFAULT_TIMEOUT_S
     #: Whether the transport may repeat calls; those who keep time themselves say no.
     retry: bool = True
+    #: In which shape objects are asked for; `METADATA_ONLY` spares the rest of them.
+    accept: str = _JSON
     #: Gets the text of every warning that a server sends.
     on_warning: Callable[[str], None] | None = None
 
@@ -314,7 +323,7 @@ class Client:
         query: Query = (),
         body: bytes = b"",
         content_type: str = "",
-        accept: str = _JSON,
+        accept: str = "",
     ) -> bytes:
         """Any call, for what has no verb of its own; the body of a good answer."""
         call = self._call(method, path, query=query, body=body, content_type=content_type, accept=accept)
@@ -346,9 +355,9 @@ class Client:
         query: Query,
         body: bytes = b"",
         content_type: str = "",
-        accept: str = _JSON,
+        accept: str = "",
     ) -> Call:
-        headers = {"User-Agent": self.settings.user_agent, "Accept": accept}
+        headers = {"User-Agent": self.settings.user_agent, "Accept": accept or self.settings.accept}
         if content_type:
             headers["Content-Type"] = content_type
         return Call(

@@ -1,0 +1,219 @@
+"""The garbage collector: deletes what has lost its owners, and works off foreground and orphan deletions.
+
+It follows the metadata of every kind that the server serves, custom ones included, and asks the graph of `ownership`
+what to look at. Before anything is deleted, the object and its owners are read anew from the server: a watch that lags
+must not cost an object its life. Nothing happens before all kinds are known, and an owner of a kind that is not served
+counts as unknown, never as absent.
+"""
+
+import asyncio
+import functools
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from rota.api import errors, meta
+from rota.api.identifiers import GroupResource, GroupVersionKind, parse_api_version
+from rota.api.kinds import ResourceType
+from rota.client import discovery, verbs
+from rota.client.informers.cache import Key
+from rota.client.informers.informer import Informer
+from rota.client.informers.reflector import Source
+from rota.client.queues.work import WorkQueue
+from rota.client.verbs import Client, Object
+from rota.controllers import ownership
+from rota.controllers.ownership import Graph, Instruction, Item, Owner, OwnerState
+from rota.kit import logs, tasks
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+log = logs.get(__name__)
+
+#: How often the server is asked for new kinds.
+_REDISCOVER_S: Final = 30.0
+_AGAIN_S: Final = 0.1
+_WORKERS: Final = 8
+_NEEDED: Final = frozenset({"delete", "list", "watch"})
+#: Events own nothing and are too many to follow.
+_IGNORED: Final = frozenset({GroupResource("", "events"), GroupResource("events.k8s.io", "events")})
+
+
+class _Followed(NamedTuple):
+    informer: Informer[Item]
+    leave: Callable[[], None]
+
+
+class GarbageCollector:
+    """One per cluster at a time; a second one does no harm, only work."""
+
+    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+        self._client: Final = client.with_settings(accept=verbs.METADATA_ONLY)
+        self._clock: Final = clock
+        self._chance: Final = chance
+        self._metrics: Final = metrics or Metrics("garbage")
+        self._deleted: Final = self._metrics.counter("deleted_total", "Objects deleted, by resource.", ("resource",))
+        self._graph: Final = Graph()
+        self._queue: Final = WorkQueue[str](clock=clock, chance=chance, name="garbage")
+        self._followed: Final[dict[ResourceType, _Followed]] = {}
+        #: Every kind in every version served, for references name versions.
+        self._kinds: dict[GroupVersionKind, ResourceType] = {}
+        self._complete: Final = asyncio.Event()
+
+    async def run(self) -> None:
+        """Collect until cancelled."""
+        async with tasks.Supervisor("garbage", clock=self._clock, chance=self._chance) as following:
+            await self._rediscover(following)
+            following.start("kinds", functools.partial(self._keep_discovering, following))
+            following.start("work", self._work)
+            await following.wait()
+
+    async def wait_synced(self) -> None:
+        """Return once all kinds are followed."""
+        await self._complete.wait()
+
+    async def _keep_discovering(self, following: tasks.Supervisor) -> None:
+        while True:
+            await self._clock.sleep(_REDISCOVER_S)
+            await self._rediscover(following)
+
+    async def _rediscover(self, following: tasks.Supervisor) -> None:
+        found = await discovery.discover(self._client.with_settings(accept="application/json"))
+        self._kinds = {one.gvk: one for one in found.types}
+        wanted = {one for one in found.preferred() if set(one.verbs) >= _NEEDED and one.group_resource not in _IGNORED}
+        for resource in wanted - self._followed.keys():
+            self._follow(resource, following)
+        for resource in self._followed.keys() - wanted:
+            # A group that does not answer is not a group that has gone.
+            if resource.api_version not in found.failed:
+                await self._unfollow(resource, following)
+        await asyncio.gather(*(one.informer.wait_synced() for one in self._followed.values()))
+        self._complete.set()
+
+    def _follow(self, resource: ResourceType, following: tasks.Supervisor) -> None:
+        informer = Informer[Item](
+            Source(client=self._client, target=resource),
+            decode=functools.partial(ownership.item_from, resource=resource),
+            clock=self._clock,
+            chance=self._chance,
+            metrics=self._metrics,
+        )
+        self._followed[resource] = _Followed(informer, informer.add_handler(self._changed))
+        following.start(str(resource.gvr), informer.run)
+
+    async def _unfollow(self, resource: ResourceType, following: tasks.Supervisor) -> None:
+        followed = self._followed.pop(resource)
+        await following.stop(str(resource.gvr))
+        followed.leave()
+        for item in followed.informer.cache.values():
+            self._examine(self._graph.remove(item.uid))
+
+    def _changed(self, _: Key, old: Item | None, new: Item | None) -> None:
+        if new is not None:
+            self._examine(self._graph.put(new))
+        elif old is not None:
+            self._examine(self._graph.remove(old.uid))
+
+    def _examine(self, uids: Iterable[str]) -> None:
+        for uid in tuple(uids):
+            self._queue.add(uid)
+
+    async def _work(self) -> None:
+        await self._complete.wait()
+        await self._queue.work(self._process, workers=_WORKERS)
+
+    async def _process(self, uid: str) -> float | None:
+        item = self._graph.get(uid)
+        if item is None or self._graph.settled(item):
+            return None
+        live = await self._live(item.resource, item.namespace, item.name)
+        if live is None or meta.uid(live) != uid:
+            # Gone; the watch will say so, and its dependents are looked at then.
+            return None
+        item = ownership.item_from_object(live, item.resource)
+        try:
+            if item.orphans_dependents:
+                await self._orphan(item, live)
+                return None
+            states = {owner: await self._state(owner, item) for owner in item.owners}
+            if OwnerState.UNKNOWN in states.values():
+                return _REDISCOVER_S
+            for instruction in ownership.plan(item, states, self._graph.dependents(uid)):
+                live = await self._execute(instruction, item, live)
+        except errors.NotFound:
+            return None
+        except errors.Conflict:
+            # Someone changed the object meanwhile: what was planned may be wrong now.
+            return _AGAIN_S
+        return None
+
+    async def _state(self, owner: Owner, item: Item) -> OwnerState:
+        known = self._graph.owner(owner, item)
+        if known is not None:
+            return OwnerState.WAITING if known.waits_for_dependents else OwnerState.PRESENT
+        version = parse_api_version(owner.api_version)
+        resource = self._kinds.get(GroupVersionKind(*version, owner.kind)) if version else None
+        if resource is None:
+            log.warning("owner of unknown kind", object=item.name, owner=f"{owner.api_version} {owner.kind}")
+            return OwnerState.UNKNOWN
+        if resource.namespaced and not item.namespace:
+            log.warning("owner in a namespace, dependent without", object=item.name, owner=owner.name)
+            return OwnerState.IMPOSSIBLE
+        live = await self._live(resource, item.namespace if resource.namespaced else "", owner.name)
+        if live is None or meta.uid(live) != owner.uid:
+            return OwnerState.ABSENT
+        waits = ownership.item_from_object(live, resource).waits_for_dependents
+        return OwnerState.WAITING if waits else OwnerState.PRESENT
+
+    async def _live(self, resource: ResourceType, namespace: str, name: str) -> Object | None:
+        try:
+            return await self._client.get(resource, name, namespace=namespace)
+        except errors.NotFound:
+            return None
+
+    async def _execute(self, instruction: Instruction, item: Item, live: Object) -> Object:
+        """Do it; the object as it is known after that."""
+        references = list(meta.owner_references(live))
+        match instruction:
+            case ownership.Examine(uid):
+                self._queue.add(uid)
+                return live
+            case ownership.DropOwners(uids):
+                return await self._patch(live, item, ownerReferences=[r for r in references if r["uid"] not in uids])
+            case ownership.UnblockOwners():
+                return await self._patch(
+                    live, item, ownerReferences=[{**r, "blockOwnerDeletion": False} for r in references]
+                )
+            case ownership.DropFinalizer(name):
+                return await self._drop_finalizer(live, item, name)
+            case ownership.DeleteItem(propagation):
+                log.info("deleting", resource=str(item.resource), object=meta.qualified_name(live))
+                await self._client.delete(
+                    item.resource,
+                    item.name,
+                    namespace=item.namespace,
+                    propagation=propagation,
+                    uid=item.uid,
+                    resource_version=str(live["metadata"]["resourceVersion"]),
+                )
+                self._deleted.labels(str(item.resource)).inc()
+                return live
+
+    async def _orphan(self, item: Item, live: Object) -> None:
+        for dependent in self._graph.dependents(item.uid):
+            found = await self._live(dependent.resource, dependent.namespace, dependent.name)
+            if found is None or meta.uid(found) != dependent.uid:
+                continue
+            kept = [one for one in meta.owner_references(found) if one["uid"] != item.uid]
+            if len(kept) < len(meta.owner_references(found)):
+                await self._patch(found, dependent, ownerReferences=kept)
+        await self._drop_finalizer(live, item, ownership.ORPHAN)
+
+    async def _drop_finalizer(self, live: Object, item: Item, name: str) -> Object:
+        return await self._patch(live, item, finalizers=[one for one in meta.finalizers(live) if one != name])
+
+    async def _patch(self, live: Object, item: Item, **metadata: object) -> Object:
+        """Replace lists in the metadata, of this very version of the object only."""
+        guards = {"uid": item.uid, "resourceVersion": live["metadata"]["resourceVersion"]}
+        return await self._client.patch(
+            item.resource, item.name, {"metadata": {**guards, **metadata}}, namespace=item.namespace
+        )

@@ -1,0 +1,74 @@
+"""A real API server in virtual time with a client of it, for controllers: whatever they wait for comes at once.
+
+async with virtual_api.cluster() as cluster, cluster.running(controller.run):
+    await cluster.client.create(...)
+    await cluster.gone(NAMESPACES, "x")
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from rota.client.paths import Target
+from rota.client.transports.in_process import InProcessTransport
+from rota.client.verbs import Client
+from rota.testing.api import ApiServer
+from rota.testing.clocks import FakeClock
+
+#: Virtual seconds that anything may take.
+_PATIENCE_S: Final = 200.0
+_STEP_S: Final = 0.5
+
+
+class VirtualCluster:
+    """A real API server in virtual time, and a client of it."""
+
+    def __init__(self, client: Client, clock: FakeClock) -> None:
+        self.client: Final = client
+        self.clock: Final = clock
+        self.chance: Final = random.Random(0)  # noqa: S311 - a test's chance is repeatable
+
+    @contextlib.asynccontextmanager
+    async def running(self, run: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+        """Something that runs beside the test."""
+        task = asyncio.ensure_future(run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Let time pass until a condition holds."""
+        for _ in range(int(_PATIENCE_S / _STEP_S)):
+            if await condition():
+                return
+            await self.clock.advance(_STEP_S)
+        raise AssertionError("it did not come true")
+
+    async def exists(self, target: Target, name: str, namespace: str = "") -> bool:
+        """Whether there is such an object, in deletion or not."""
+        found = await self.client.list(target, namespace=namespace)
+        return any(one["metadata"]["name"] == name for one in found.items)
+
+    async def gone(self, target: Target, name: str, namespace: str = "") -> None:
+        """Wait until there is no such object."""
+
+        async def condition() -> bool:
+            return not await self.exists(target, name, namespace)
+
+        await self.until(condition)
+
+
+@contextlib.asynccontextmanager
+async def cluster() -> AsyncIterator[VirtualCluster]:
+    """A fresh server in memory."""
+    clock = FakeClock()
+    async with ApiServer(clock=clock) as server:
+        transport = InProcessTransport(server.app, clock=clock)
+        yield VirtualCluster(Client(transport), clock)
+        closing = asyncio.ensure_future(transport.close())
+        await clock.advance(10)
+        await closing
