@@ -14,7 +14,7 @@ from rota.apiserver import dispatch, negotiation, responses, routing
 from rota.apiserver.contract import Authenticator
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.requests import ClientGone, Receive, Request, Scope, Send
-from rota.apiserver.traffic import Traffic
+from rota.apiserver.traffic import Seen, Traffic
 from rota.apiserver.verbs.calls import Call, attributes
 from rota.kit import logs
 from rota.store import errors as store_errors
@@ -42,6 +42,7 @@ class App:
         self._authenticator: Final = authenticator
         self._pages: Final = tuple(pages)
         self._traffic: Final = traffic
+        self._router: Final = routing.Router(registry.scheme)
         self._ending: Final = asyncio.Event()
 
     def close(self) -> None:
@@ -57,20 +58,22 @@ class App:
             await send({"type": "websocket.close", "code": 1003})
             return
         request = Request(scope, receive)
-        with self._traffic.request(request) as seen:
-            try:
-                answer = await self._answer(request, seen.routed)
-            except ClientGone:
-                return
+        seen = self._traffic.begin(request)
+        try:
+            answer = await self._answer(request, seen)
             seen.answered(answer)
             await responses.send(answer, request, send, clock=self.registry.clock, ending=self._ending)
+        except ClientGone:
+            pass  # nobody waits for an answer
+        finally:
+            self._traffic.end(seen)
 
-    async def _answer(self, request: Request, routed: Callable[[routing.Route], None]) -> responses.Answer:
+    async def _answer(self, request: Request, seen: Seen) -> responses.Answer:
         try:
-            route = routing.match(self.registry.scheme, request.method, request.path, watch=request.flag("watch"))
+            route = self._router.match(request.method, request.path, watch=request.flag("watch"))
             if route is None:
                 return await self._page(request)
-            routed(route)
+            seen.routed(route)
             return await self._resource(request, route)
         except errors.ApiError as error:
             return responses.from_error(error)

@@ -57,6 +57,33 @@ def match(scheme: Scheme, method: str, path: str, *, watch: bool = False) -> Rou
     return _with_verb(place, method, watch=watch)
 
 
+class Router:
+    """`match` for one scheme, with a memory: clients ask for the same few paths over and over."""
+
+    _MOST: Final = 4096
+
+    def __init__(self, scheme: Scheme) -> None:
+        self._scheme: Final = scheme
+        self._generation = scheme.generation
+        self._known: dict[tuple[str, str, bool], Route] = {}
+
+    def match(self, method: str, path: str, *, watch: bool = False) -> Route | None:
+        """See `match` of this module."""
+        key = (method, path, watch)
+        if self._generation == self._scheme.generation:
+            known = self._known.get(key)
+            if known is not None:
+                return known
+        else:
+            self._known, self._generation = {}, self._scheme.generation
+        route = match(self._scheme, method, path, watch=watch)
+        if route is not None:
+            if len(self._known) >= self._MOST:
+                self._known.clear()
+            self._known[key] = route
+        return route
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     """A path without the method."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from rota.api import keys
+from rota.api.identifiers import GroupVersion
 from rota.api.kinds import ResourceType
 from rota.apiserver import conversions
 from rota.apiserver.contract import Object
@@ -69,7 +70,7 @@ def labels(value: bytes) -> dict[str, str] | None:
 
 def wire(value: bytes, revision: int, resource: ResourceType) -> bytes:
     """An object as clients see it."""
-    head = _head(resource)
+    head = _head(resource.group, resource.version, resource.kind)
     if value.startswith(head):
         return b'%b"resourceVersion":"%d",%b' % (head, revision, value[len(head) :])
     if conversions.is_rewritten(resource):
@@ -82,13 +83,13 @@ def item(value: bytes, revision: int, resource: ResourceType) -> bytes:
     """An object in a list: kind and version of built-in ones are told once, by the list."""
     if resource.custom:
         return wire(value, revision, resource)
-    head = _head(resource)
+    head = _head(resource.group, resource.version, resource.kind)
     if not value.startswith(head):
         return b'{"metadata":{' + wire(value, revision, resource)[len(head) :]
     return b'{"metadata":{"resourceVersion":"%d",%b' % (revision, value[len(head) :])
 
 
 @functools.lru_cache(maxsize=1024)
-def _head(resource: ResourceType) -> bytes:
-    kind = _encoder.encode({"apiVersion": resource.api_version, "kind": resource.kind})
-    return kind[:-1] + b"," + _METADATA
+def _head(group: str, version: str, kind: str) -> bytes:
+    start = _encoder.encode({"apiVersion": str(GroupVersion(group, version)), "kind": kind})
+    return start[:-1] + b"," + _METADATA

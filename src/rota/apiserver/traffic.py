@@ -1,7 +1,5 @@
 """What goes through the server, counted: requests by verb, resource and code, how long they took, open streams."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -18,10 +16,11 @@ PATH: Final = "/metrics"
 class Seen:
     """One request while it is under way."""
 
-    __slots__ = ("_streams", "code", "resource", "streaming", "verb")
+    __slots__ = ("_streams", "begun", "code", "resource", "streaming", "verb")
 
-    def __init__(self, verb: str, streams: Gauge) -> None:
+    def __init__(self, verb: str, begun: float, streams: Gauge) -> None:
         self.verb = verb
+        self.begun = begun
         self.resource = ""
         self.code = 0
         self.streaming = False
@@ -41,11 +40,6 @@ class Seen:
         else:
             self.code = answer.code
 
-    def ended(self) -> None:
-        """Nothing more will be sent."""
-        if self.streaming:
-            self._streams.dec()
-
 
 class Traffic:
     """The server's own metrics."""
@@ -61,19 +55,18 @@ class Traffic:
         self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._streams: Final = metrics.gauge("streams", "Streams (watches, logs) that are open.")
 
-    @contextmanager
-    def request(self, request: Request) -> Iterator[Seen]:
-        """Count one request from here to the end of its answer."""
-        seen = Seen(request.method.lower(), self._streams)
-        begun = self._clock.monotonic()
-        try:
-            yield seen
-        finally:
-            seen.ended()
-            requests, durations = self._children(seen)
-            requests.inc()
-            if not seen.streaming:
-                durations.observe(self._clock.monotonic() - begun)
+    def begin(self, request: Request) -> Seen:
+        """A request has come in; `end` must follow."""
+        return Seen(request.method.lower(), self._clock.monotonic(), self._streams)
+
+    def end(self, seen: Seen) -> None:
+        """Nothing more will be sent to it."""
+        requests, durations = self._children(seen)
+        requests.inc()
+        if seen.streaming:
+            self._streams.dec()
+        else:
+            durations.observe(self._clock.monotonic() - seen.begun)
 
     def _children(self, seen: Seen) -> tuple[Counter, Histogram]:
         """The figures of one kind of request; looking them up by their labels takes longer than counting."""
