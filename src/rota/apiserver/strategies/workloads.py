@@ -196,6 +196,23 @@ class StatefulSetStrategy(TemplateStrategy):
         why = f"updates to statefulset spec for fields other than {listed} and 'minReadySeconds' are forbidden"
         return [fields.forbidden(SPEC, why)]
 
+    def validate_template(self, spec: Object) -> Found:
+        """Each pod gets a volume for each claim."""
+        claims = [
+            {"name": name, "persistentVolumeClaim": {"claimName": name}}
+            for claim in spec.get("volumeClaimTemplates") or ()
+            if (name := (claim.get("metadata") or {}).get("name"))
+        ]
+        template = spec.get("template")
+        if template is None or not claims:
+            return super().validate_template(spec)
+        pods = template.get("spec") or {}
+        claimed = {claim["name"] for claim in claims}
+        # a volume of the template by the same name gives way to the claim's
+        volumes = [one for one in pods.get("volumes") or () if one.get("name") not in claimed]
+        mounted = {**template, "spec": {**pods, "volumes": [*volumes, *claims]}}
+        return super().validate_template({**spec, "template": mounted})
+
     def validate_own(self, spec: Object) -> Found:
         """Policies."""
         found: Found = []
