@@ -53,12 +53,13 @@ async def run_local(url: str, *, http_port: int | None, ready: Callable[[dict[st
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
     clock, chance = system.SystemClock(), system.chance()
     async with contextlib.AsyncExitStack() as parts:
         store = await open_store(url)
         parts.push_async_callback(store.close)
+        # Not before: who waits for a database that does not answer may give up at once.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
         supervisor = await parts.enter_async_context(tasks.Supervisor("rota", clock=clock, chance=chance))
         supervisor.start("compactor", Compactor(store, time=clock).run)
         facts = {"store": logs.redact_url(url)}

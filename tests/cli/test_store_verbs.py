@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -87,6 +88,35 @@ def one_line_error(done: subprocess.CompletedProcess[str]) -> str:
     assert done.stderr.count("\n") == 1
     assert "Traceback" not in done.stderr
     return done.stderr
+
+
+def test_up_and_the_other_verbs_mean_the_same_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "elsewhere.db", 3)
+    monkeypatch.setenv("ROTA_STORE", f"sqlite:///{tmp_path}/elsewhere.db")
+    with subprocess.Popen([ROTA, "up"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "elsewhere.db" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+    done = rota("backup", str(tmp_path / "b"), "--json")
+    assert json.loads(done.stdout)["entries"] == 3
+
+
+@pytest.mark.postgres
+def test_who_waits_for_a_silent_server_may_give_up_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://rota@127.0.0.1:{silent.getsockname()[1]}/rota"
+        with subprocess.Popen([ROTA, "up", "--store", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            connection, _ = silent.accept()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(5) == 130
+            connection.close()
+
+
+def test_a_data_folder_that_cannot_be_made_gets_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    assert "set ROTA_HOME" in one_line_error(rota("up", "--data", str(tmp_path / "file" / "data")))
+    monkeypatch.setenv("ROTA_HOME", str(tmp_path / "file" / "home"))
+    assert "set ROTA_HOME" in one_line_error(rota("bench", "store", "--quick"))
 
 
 def test_a_wrong_address_gets_one_line(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import click
@@ -44,11 +45,10 @@ def command(*, what: str, store_url: str, quick: bool, as_json: bool) -> None:
 def _measure(name: str, store_url: str, quick: bool) -> list[report.Result]:
     # NumPy and the drivers load with the benchmark, not with `rota --help`.
     module: Any = importlib.import_module(f"rota.bench.{name}")
-    folder = options.data_folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     # On the disk that a cluster's data would lie on, since a durable write is what that disk makes of it.
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".bench-") as place:
-        results: list[report.Result] = module.measure(store_url=store_url or f"sqlite:///{place}/store.db", quick=quick)
+    with tempfile.TemporaryDirectory(dir=options.made_folder(options.data_folder()), prefix=".bench-") as place:
+        url = store_url or options.sqlite_url(Path(place) / "store.db")
+        results: list[report.Result] = module.measure(store_url=url, quick=quick)
     return results
 
 

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from rota.kit import errors
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -16,6 +18,17 @@ def data_folder() -> Path:
         return Path(home).absolute()
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base).absolute() / "rota"
+
+
+def made_folder(folder: Path) -> Path:
+    """The folder, made for this user alone if it is missing."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise errors.UserError(
+            f"cannot make the folder {folder}: {problem.strerror}", "set ROTA_HOME to one that this user may write"
+        ) from problem
+    return folder
 
 
 def sqlite_url(path: Path) -> str:

@@ -27,7 +27,14 @@ from rota.kit import logs
     show_default="$ROTA_HOME, or the platform's data folder",
     help="Where the cluster's data lies; made if missing.",
 )
-@click.option("--store", "store_url", metavar="URL", help="Use this store instead of a file in the data folder.")
+@click.option(
+    "--store",
+    "store_url",
+    metavar="URL",
+    envvar="ROTA_STORE",
+    show_envvar=True,
+    help="Use this store instead of a file in the data folder.",
+)
 @click.option(
     "--http",
     "http_port",
@@ -38,9 +45,8 @@ from rota.kit import logs
 def command(*, data: Path, store_url: str | None, http_port: int | None) -> None:
     """Start Rota on this machine and run until interrupted."""
     logs.configure()
-    if store_url is None:
-        data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        store_url = options.sqlite_url(data.absolute() / "rota.db")
+    if not store_url:
+        store_url = options.sqlite_url(options.made_folder(data).absolute() / "rota.db")
     asyncio.run(assembly.run_local(store_url, http_port=http_port, ready=_say_ready))
 
 
