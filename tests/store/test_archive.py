@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 import stat
 from pathlib import Path
 
@@ -164,3 +165,27 @@ async def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     async with opened("memory://") as store:
         with pytest.raises(errors.StoreError, match="No such file"):
             await archive.backup(store, tmp_path / "nowhere" / "file", time=CLOCK)
+
+
+async def test_large_objects_are_spread_over_frames_that_a_restore_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "_FRAME_BYTES", 10_000)
+    monkeypatch.setattr(archive, "_MOST_FRAME_BYTES", 25_000)
+    path = tmp_path / "backup"
+    async with opened("memory://") as store, opened("memory://") as copy:
+        for number, size in enumerate([9_000, 2_000, 20_000, 1, 9_998, 1, 1]):
+            await store.create(f"/a/{number}", bytes(size))
+        assert (await archive.backup(store, path, time=CLOCK)).entries == 7
+        await archive.restore(copy, path)
+        assert await content_of(copy) == await content_of(store)
+
+
+async def test_a_device_is_not_replaced_by_a_backup(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    async with opened("memory://") as store:
+        with pytest.raises(errors.StoreError, match="not an ordinary file; name a file"):
+            await archive.backup(store, pipe, time=CLOCK)
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import secrets
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,8 +27,10 @@ from rota.store.contract import Entry, Store
 FORMAT = 1
 _MAGIC = b"rota-backup\n"
 _DIGEST_BYTES = hashlib.sha256().digest_size
-#: How many entries a frame holds: about a megabyte of usual objects.
+#: How many entries a frame holds at most: about a megabyte of usual objects ...
 _PAGE = 500
+#: ... and how many bytes of values, unless a single one is larger.
+_FRAME_BYTES = 16 * 1024 * 1024
 #: No frame that we wrote is larger, so one that says it is comes from elsewhere.
 _MOST_FRAME_BYTES = 1 << 30
 
@@ -66,15 +69,16 @@ def _ignore(entries: int) -> None:
 
 async def backup(store: Store, path: Path, *, time: clock.Clock, progress: Callable[[int], None] = _ignore) -> Summary:
     """Write `store` as it is now to `path`, while it goes on being written; `progress` hears the entries done."""
-    unready = path.with_name(f".{path.name}.{os.getpid()}.part")
+    unready = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with _translated(path):
-            file = await asyncio.to_thread(_create, unready)
+            file = await asyncio.to_thread(_create, unready, path)
             with file:
                 entries, revision = await _write(store, file, time.now(), progress)
                 await asyncio.to_thread(_finish, file)
             size = unready.stat().st_size
             unready.replace(path)
+            await asyncio.to_thread(_keep_name, path)
     finally:
         unready.unlink(missing_ok=True)
     return Summary(entries=entries, revision=revision, size_bytes=size)
@@ -88,7 +92,8 @@ async def _write(store: Store, file: BinaryIO, taken_at: float, progress: Callab
     file.write(_MAGIC)
     _write_frame(file, digest, Header(format=FORMAT, revision=revision, taken_at=taken_at))
     while page.entries:
-        await asyncio.to_thread(_write_frame, file, digest, page.entries)
+        for entries in _frames_of(page.entries):
+            await asyncio.to_thread(_write_frame, file, digest, entries)
         count += len(page.entries)
         progress(count)
         if not page.remaining:
@@ -99,9 +104,25 @@ async def _write(store: Store, file: BinaryIO, taken_at: float, progress: Callab
     return count, revision
 
 
-def _create(path: Path) -> BinaryIO:
+def _frames_of(entries: list[Entry]) -> Iterator[list[Entry]]:
+    """A page in parts that each fit a frame."""
+    frame: list[Entry] = []
+    size = 0
+    for entry in entries:
+        if frame and size + len(entry.value) > _FRAME_BYTES:
+            yield frame
+            frame, size = [], 0
+        frame.append(entry)
+        size += len(entry.value)
+    yield frame
+
+
+def _create(unready: Path, path: Path) -> BinaryIO:
+    if path.exists() and not path.is_file():
+        # A device, say: the finished backup would take its place.
+        raise errors.StoreError(f"{path} is not an ordinary file", "name a file; it may be a new one")
     # A backup holds every secret of the cluster: it is for its owner's eyes.
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    return os.fdopen(os.open(unready, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def _write_frame(file: BinaryIO, digest: "hashlib._Hash", content: Header | list[Entry] | int) -> None:
@@ -114,6 +135,15 @@ def _write_frame(file: BinaryIO, digest: "hashlib._Hash", content: Header | list
 def _finish(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
+
+
+def _keep_name(path: Path) -> None:
+    """Make the file's name as durable as its content."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 async def restore(store: Store, path: Path) -> Summary:

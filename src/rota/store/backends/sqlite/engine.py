@@ -91,11 +91,11 @@ class SqliteEngine:
         return engine
 
     def _prepare(self, create: bool) -> None:
-        if not self._path.parent.is_dir():
-            raise errors.BadAddress(f"folder {self._path.parent} does not exist", "create it, or name another file")
         is_ours = self._path.exists() and self._inspect()
         if not create and not is_ours:
             raise errors.BadAddress(f"there is no store at {self._path}", "check the path")
+        if not self._path.parent.is_dir():
+            raise errors.BadAddress(f"folder {self._path.parent} does not exist", "create it, or name another file")
         for place in (self._path.parent, self._path):
             if place.exists() and not os.access(place, os.W_OK):
                 raise errors.ReadOnly(f"{place} is read-only", "make the file and its folder writable")
