@@ -98,6 +98,7 @@ async def connect(server: ApiServer, clock: FakeClock) -> AsyncIterator[Callable
 Connect = Callable[[], InProcessTransport]
 
 
+@pytest.mark.slow
 async def test_one_leads_and_its_successor_takes_over_at_once_when_it_steps_down(
     connect: Connect, clock: FakeClock
 ) -> None:
@@ -116,6 +117,7 @@ async def test_one_leads_and_its_successor_takes_over_at_once_when_it_steps_down
     await second.stop()
 
 
+@pytest.mark.slow
 async def test_a_leader_that_vanishes_is_followed_only_after_its_lease_ran_out(
     connect: Connect, clock: FakeClock
 ) -> None:

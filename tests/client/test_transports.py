@@ -316,3 +316,34 @@ async def test_those_who_keep_time_themselves_are_not_repeated(
     api.replies.extend([CUT])
     with pytest.raises(Interrupted):
         await _code(retrying, clock, Call(method="GET", path="/x", retry=False))
+
+
+# --- broken connections ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "POST"])
+async def test_a_write_on_a_kept_connection_that_breaks_is_sent_once(method: str) -> None:
+    requests: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                requests.append(await reader.readuntil(b"\r\n\r\n"))
+                if len(requests) > 1:
+                    break
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+                await writer.drain()
+        writer.close()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    transport = HttpTransport(Endpoint(server=f"http://127.0.0.1:{port}"))
+    async with transport.open(Call(method="GET", path="/x")) as answer:
+        await answer.read()
+    with pytest.raises(Interrupted):
+        async with transport.open(Call(method=method, path="/x")):
+            pass
+    assert len(requests) == 2
+    await transport.close()
+    listener.close()
+    await listener.wait_closed()

@@ -160,6 +160,7 @@ async def test_typed_verbs_speak_structs(real: Client) -> None:
         typed.resource(meta_v1.ObjectMeta)
 
 
+@pytest.mark.slow
 async def test_several_informers_hold_what_the_server_holds(real: Client) -> None:
     clock = SystemClock()
     informers = [

@@ -88,12 +88,16 @@ class HttpTransport:
             keepalive_timeout=_IDLE_S,
             socket_factory=_socket,
         )
-        return aiohttp.ClientSession(
+        session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("User-Agent", "Content-Type"),
             read_bufsize=_CHUNK_BYTES,
         )
+        # aiohttp would by itself repeat PUT and DELETE on a connection that broke, though they may have taken effect:
+        # the second answer would be a conflict with ourselves. There is no public switch.
+        session._retry_connection = False
+        return session
 
 
 class _Answer:

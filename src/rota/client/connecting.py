@@ -1,0 +1,40 @@
+"""From an address, or an application in this process, to a client that is ready to use.
+
+async with connecting.to_server(kubeconfig.load(path, clock=clock), clock=clock, chance=chance) as client:
+    ...
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from rota.client.endpoints import Endpoint
+from rota.client.transports.http import HttpTransport
+from rota.client.transports.in_process import Application, InProcessTransport
+from rota.client.transports.retries import RetryingTransport
+from rota.client.verbs import Client, Settings
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+
+
+@contextlib.asynccontextmanager
+async def to_server(
+    endpoint: Endpoint, *, clock: Clock, chance: Chance, settings: Settings | None = None
+) -> AsyncIterator[Client]:
+    """A client over HTTP, which repeats what can be repeated."""
+    transport = RetryingTransport(HttpTransport(endpoint), clock=clock, chance=chance)
+    try:
+        yield Client(transport, settings)
+    finally:
+        await transport.close()
+
+
+@contextlib.asynccontextmanager
+async def to_application(
+    app: Application, *, clock: Clock, chance: Chance, settings: Settings | None = None
+) -> AsyncIterator[Client]:
+    """A client of an API server in this process, which also may be busy."""
+    transport = RetryingTransport(InProcessTransport(app, clock=clock), clock=clock, chance=chance)
+    try:
+        yield Client(transport, settings)
+    finally:
+        await transport.close()
