@@ -2,7 +2,7 @@
 
 from rota.api import fields
 from rota.apiserver.contract import Attributes, Object
-from rota.apiserver.custom import definitions, deletion
+from rota.apiserver.custom import definitions, deletion, nesting
 from rota.apiserver.strategies import generic
 
 
@@ -13,8 +13,9 @@ class DefinitionStrategy(generic.GenericStrategy):
     demands_required_fields = False
 
     def default(self, obj: Object, /) -> None:
-        """Names that follow from the kind, and the conversion that does nothing."""
+        """Names that follow from the kind, and the conversion that does nothing; schemas in the shape of their type."""
         definitions.set_defaults(obj)
+        nesting.clean_schemas(obj)
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
         """A new definition holds on to its name until its objects are gone."""
