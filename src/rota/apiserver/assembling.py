@@ -78,6 +78,7 @@ def _kinds(catalog: Catalog, ledger: Ledger | None) -> Callable[[Registry], Kind
             custom_schema=catalog.version,
             mutating=chain.mutating(registry, ledger),
             handlers={**reviews.HANDLERS, **table.handlers(ledger)},
+            projections=table.projections(lambda resource: catalog.version(resource).scale),
         )
 
     return make

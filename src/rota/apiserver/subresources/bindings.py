@@ -6,8 +6,8 @@ A batch is posted to `/apis/rota.dev/v1alpha1/bindingbatches`:
 
 It is answered with 201 and the batch again, with `verdicts` (one for each binding, in their order: what that binding
 alone would have been answered with, as a Status) and `bound`, the number of pods that have been bound. An atomic batch
-binds all of its pods or none, in one transaction; one for which a transaction is too small (pods, and two for each node:
-no more than 128) is refused with 422. Other batches of that size become several transactions.
+binds all of its pods or none, in one transaction; one for which a transaction is too small (pods, and two for each
+node: no more than 128) is refused with 422. Other batches of that size become several transactions.
 """
 
 from typing import Final

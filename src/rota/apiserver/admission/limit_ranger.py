@@ -1,0 +1,115 @@
+"""LimitRanges: requests and limits for containers that name none, and bounds for all of them.
+
+Mirrors `plugin/pkg/admission/limitranger` of Kubernetes 1.33: pods are looked at when they are created, claims always.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from rota.api import errors, fields, quantities
+from rota.api.identifiers import GroupResource
+from rota.apiserver.admission import amounts
+from rota.apiserver.contract import Attributes, Object, Registry
+from rota.apiserver.strategies import pod_defaults
+
+_PODS: Final = GroupResource("", "pods")
+_CLAIMS: Final = GroupResource("", "persistentvolumeclaims")
+_RANGES: Final = GroupResource("", "limitranges")
+_ANNOTATION: Final = "kubernetes.io/limit-ranger"
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+class LimitRanger:
+    """Applies the LimitRanges of a namespace."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry: Final = registry
+
+    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
+        """Fill in what is missing, and refuse what is out of bounds."""
+        which = at.resource.group_resource
+        if new is None or at.subresource or which not in {_PODS, _CLAIMS} or (which == _PODS and old is not None):
+            return
+        ranges = await self._registry.list(self._registry.resource(_RANGES), at.namespace)
+        limits = [one for found in ranges for one in (found.object.get("spec") or {}).get("limits") or ()]
+        if not limits:
+            return
+        if which == _PODS:
+            _fill_in(new, [one for one in limits if one.get("type") == "Container"])
+        wrong = [message for limit in limits for message in _complaints(new, limit, which)]
+        if wrong:
+            raise errors.forbidden(which, new["metadata"].get("name", ""), fields.aggregate(wrong))
+
+
+def _fill_in(pod: Object, limits: list[Object]) -> None:
+    notes: list[str] = []
+    for title, kind in (("container", "containers"), ("init container", "initContainers")):
+        for container in pod["spec"].get(kind) or ():
+            for side, source in (("limits", "default"), ("requests", "defaultRequest")):
+                missing: dict[str, Any] = {}
+                for limit in limits:
+                    missing.update(limit.get(source) or {})
+                given = (container.get("resources") or {}).get(side) or {}
+                added = sorted(missing.keys() - given.keys())
+                if added:
+                    container.setdefault("resources", {})[side] = {**missing, **given}
+                    notes.append(f"{', '.join(added)} {side[:-1]} for {title} {container.get('name', '')}")
+    if notes:
+        annotations = pod["metadata"].setdefault("annotations", {})
+        annotations[_ANNOTATION] = "LimitRanger plugin set: " + "; ".join(notes)
+
+
+def _complaints(obj: Object, limit: Object, which: GroupResource) -> Iterator[str]:
+    kind = limit.get("type", "")
+    if which == _CLAIMS:
+        if kind == "PersistentVolumeClaim":
+            requests = (obj["spec"].get("resources") or {}).get("requests") or {}
+            yield from _bounds(kind, limit, requests, requests, claims=True)
+    elif kind == "Container":
+        for container in pod_defaults.containers(obj["spec"]):
+            wanted = container.get("resources") or {}
+            yield from _bounds(kind, limit, wanted.get("requests") or {}, wanted.get("limits") or {})
+    elif kind == "Pod":
+        yield from _bounds(kind, limit, amounts.pod_total(obj, "requests"), amounts.pod_total(obj, "limits"))
+
+
+def _bounds(
+    kind: str, limit: Object, requests: Mapping[str, Any], limits: Mapping[str, Any], *, claims: bool = False
+) -> Iterator[str]:
+    for name, bound in (limit.get("min") or _NOTHING).items():
+        yield from _least(kind, name, bound, requests, _NOTHING if claims else limits)
+    for name, bound in (limit.get("max") or _NOTHING).items():
+        yield from _most(kind, name, bound, requests, limits)
+    for name, bound in (limit.get("maxLimitRequestRatio") or _NOTHING).items():
+        yield from _ratio(kind, name, bound, requests.get(name), limits.get(name))
+
+
+def _least(kind: str, name: str, bound: Any, requests: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[str]:
+    about, least = f"minimum {name} usage per {kind} is {bound}", quantities.from_wire(bound)
+    if name not in requests:
+        yield f"{about}.  No request is specified"
+    elif quantities.from_wire(requests[name]) < least:
+        yield f"{about}, but request is {requests[name]}"
+    elif name in limits and quantities.from_wire(limits[name]) < least:
+        yield f"{about}, but limit is {limits[name]}"
+
+
+def _most(kind: str, name: str, bound: Any, requests: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[str]:
+    about, most = f"maximum {name} usage per {kind} is {bound}", quantities.from_wire(bound)
+    if name not in limits:
+        yield f"{about}.  No limit is specified"
+    elif quantities.from_wire(limits[name]) > most:
+        yield f"{about}, but limit is {limits[name]}"
+    elif name in requests and quantities.from_wire(requests[name]) > most:
+        yield f"{about}, but request is {requests[name]}"
+
+
+def _ratio(kind: str, name: str, bound: Any, request: Any, limit: Any) -> Iterator[str]:
+    about = f"{name} max limit to request ratio per {kind} is {bound}"
+    wanted, most = quantities.from_wire(request).nanos, quantities.from_wire(limit).nanos
+    if not wanted:
+        yield f"{about}, but no request is specified or request is 0"
+    elif not most:
+        yield f"{about}, but no limit is specified or limit is 0"
+    elif most * 10**9 > wanted * quantities.from_wire(bound).nanos:
+        yield f"{about}, but provided ratio is {most / wanted:f}"

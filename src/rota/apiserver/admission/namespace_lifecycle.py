@@ -1,0 +1,45 @@
+"""Objects are made in namespaces that exist and are not going away; the system's own namespaces stay.
+
+The namespace is guarded until the object is written, so none comes into one whose emptying has begun.
+"""
+
+from typing import Final
+
+from rota.api import errors
+from rota.api.identifiers import GroupResource
+from rota.apiserver.contract import Attributes, Object, Registry, Rider
+from rota.apiserver.strategies import namespaces
+from rota.store.contract import Guard
+
+NAMESPACES: Final = GroupResource("", "namespaces")
+IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+
+
+class NamespaceLifecycle:
+    """Looks at the namespace of whatever is created."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry: Final = registry
+
+    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> Rider | None:
+        """NotFound or Forbidden if the namespace is not there, or not for long."""
+        if new is None:
+            if at.resource.group_resource == NAMESPACES and at.name in IMMORTAL:
+                raise errors.forbidden(NAMESPACES, at.name, "this namespace may not be deleted")
+            return None
+        if old is not None or not at.resource.namespaced:
+            return None
+        namespace = await self._registry.read(self._registry.resource(NAMESPACES), "", at.namespace)
+        if namespaces.is_terminating(namespace.object):
+            raise _terminating(at, new["metadata"].get("name", ""))
+        return Rider(guards=(Guard(namespace.key, revision=namespace.revision),))
+
+
+def _terminating(at: Attributes, name: str) -> errors.Forbidden:
+    which, where = at.resource.group_resource, at.namespace
+    plain = errors.forbidden(which, name, namespaces.terminating_message(where))
+    cause = errors.Cause(
+        type="NamespaceTerminating", message=f"namespace {where} is being terminated", field="metadata.namespace"
+    )
+    details = errors.Details(name=name, group=which.group, kind=which.resource, causes=(cause,))
+    return errors.Forbidden(plain.message, details=details)
