@@ -1,6 +1,7 @@
 """The hub: bounded, ordered, and nobody waits for anybody."""
 
 import asyncio
+import contextlib
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,3 +83,15 @@ def test_the_prefixes_of_a_key_are_those_that_a_watch_of_it_may_have(key: str) -
     expected = {""} | {key[: at + 1] for at, letter in enumerate(key) if letter == "/"}
     assert set(prefixes(key)) == expected
     assert len(list(prefixes(key))) == len(expected)
+
+
+async def test_readers_that_give_up_waiting_leave_nothing_behind() -> None:
+    """A reader of a quiet prefix that looks up now and then, to send a bookmark say, does so for weeks."""
+    channel = Hub(0).attach("")
+    for _ in range(100):
+        waiting = asyncio.create_task(channel.wait())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await waiting
+    assert channel.waiting == 0

@@ -45,6 +45,11 @@ class Channel:
         """The number that the next batch will get."""
         return self.base + len(self._batches)
 
+    @property
+    def waiting(self) -> int:
+        """How many readers wait for the next `wake`."""
+        return len(self._waiting)
+
     def push(self, batch: Batch) -> None:
         """Add a batch and wake every waiting reader."""
         self._batches.append(batch)

@@ -1,0 +1,92 @@
+"""A store on an engine that others use too, or that misbehaves."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from rota.kit import system
+from rota.store import errors
+from rota.store.backends.memory import Database, MemoryEngine
+from rota.store.contract import Extent
+from rota.store.engine import Applied
+from rota.store.ledger import Work
+from rota.store.logstore import LogStore
+from rota.testing.store_contract import revision_of
+
+CLOCK = system.SystemClock()
+
+
+async def started(engine: MemoryEngine) -> LogStore:
+    return await LogStore.start(engine, time=CLOCK, chance=system.chance())
+
+
+async def test_watches_of_a_database_that_went_back_in_time_list_again() -> None:
+    """As when a standby takes over that had not heard of the last commits: what we handed out never happened."""
+    database = Database()
+    store, other = await started(MemoryEngine(database, CLOCK)), await started(MemoryEngine(database, CLOCK))
+    for number in range(5):
+        await store.create(f"/a/{number}", b"")
+    last = (await store.extent()).revision
+    async with store.watch("/a/", after=last) as watch:
+        reading = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(0)
+        database.log.clear()
+        database.extent = Extent(2, 0)
+        await other.create("/b/x", b"")
+        with pytest.raises(errors.Expired):
+            await asyncio.wait_for(reading, 5)
+    async with store.watch("/a/", after=(await store.list("/a/")).revision) as watch:
+        again = revision_of(await other.create("/a/new", b""))
+        batch = await asyncio.wait_for(anext(watch), 5)
+        assert [event.revision for event in batch.events] == [again]
+    await store.close()
+    await other.close()
+
+
+class Held(MemoryEngine):
+    """Its commits wait until they are let through."""
+
+    def __init__(self) -> None:
+        super().__init__(Database(), CLOCK)
+        self.arrived, self.let = asyncio.Event(), asyncio.Event()
+
+    async def apply(self, work: Sequence[Work]) -> Applied:
+        self.arrived.set()
+        await self.let.wait()
+        return await super().apply(work)
+
+
+async def test_who_gives_up_closing_a_store_does_not_undo_what_it_had_accepted() -> None:
+    engine = Held()
+    store = await started(engine)
+    writing = asyncio.create_task(store.create("/a/x", b""))
+    await engine.arrived.wait()
+    closing = asyncio.create_task(store.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    engine.let.set()
+    revision_of(await asyncio.wait_for(writing, 5))
+    await store.close()
+
+
+async def test_what_is_committed_before_a_store_listens_is_told_at_once() -> None:
+    database = Database()
+    other = await started(MemoryEngine(database, CLOCK))
+    start = (await other.extent()).revision
+
+    class Late(MemoryEngine):
+        async def extent(self) -> Extent:
+            extent = await super().extent()
+            if extent.revision == start:
+                await other.create("/a/x", b"")
+            return extent
+
+    store = await started(Late(database, CLOCK))
+    async with store.watch("/a/", after=start) as watch:
+        batch = await asyncio.wait_for(anext(watch), 2)
+        assert [event.key for event in batch.events] == ["/a/x"]
+    await store.close()
+    await other.close()
