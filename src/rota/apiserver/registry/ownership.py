@@ -111,6 +111,19 @@ _encode: Final = msgspec.json.Encoder().encode
 _created: Final = _Created()
 
 
+def keep_times(new: Object, live: Object) -> None:
+    """Leave the old times in the records of a write that, once defaults are set, turns out to change nothing else."""
+    fresh, known = new["metadata"].get("managedFields"), live["metadata"].get("managedFields")
+    if fresh == known or not fresh or not known or list(map(_timeless, fresh)) != list(map(_timeless, known)):
+        return
+    if {**new, "metadata": {**new["metadata"], "managedFields": known}} == live:
+        new["metadata"]["managedFields"] = known
+
+
+def _timeless(entry: Object) -> Object:
+    return {name: value for name, value in entry.items() if name != "time"}
+
+
 def applied(live: Object | None, config: Object, at: Attributes, known: versions.Versions, *, force: bool) -> Object:
     """What server-side apply makes of the live object, managedFields included."""
     return apply.apply(
