@@ -77,6 +77,8 @@ class Cluster:
         #: Shape (capacity,), bool: whether the row holds a node; whether that node is cordoned.
         self.alive: BoolArray = np.zeros(FIRST_CAPACITY, dtype=np.bool_)
         self.unschedulable: BoolArray = np.zeros(FIRST_CAPACITY, dtype=np.bool_)
+        #: The number of cordoned nodes.
+        self.cordoned = 0
         self.labels = LabelColumns(self.nodes, FIRST_CAPACITY)
         #: Sets of taints, in the order in which the node lists them; the empty tuple is a value like any other.
         self.taints: InternedColumn[tuple[objects.Taint, ...]] = InternedColumn(FIRST_CAPACITY)
@@ -219,7 +221,7 @@ class Cluster:
         twin.nodes = [None if node is None else node.copy() for node in self.nodes]
         twin.by_name = {node.name: node for node in twin.nodes if node is not None}
         twin.pods = dict(self.pods)
-        twin.node_version = self.node_version
+        twin.node_version, twin.cordoned = self.node_version, self.cordoned
         twin.resources = dict(self.resources)
         for name in _COLUMNS:
             setattr(twin, name, getattr(self, name).copy())
@@ -292,6 +294,7 @@ class Cluster:
             self.allocatable[index, row] = amount
         self._floats.describe(row, self.allocatable[:, row], alive=bool(self.alive[row]))
         self.allowed_pods[row] = info.allowed_pods
+        self.cordoned += info.unschedulable - bool(self.unschedulable[row])
         self.unschedulable[row] = info.unschedulable
         self.taints.set(row, info.taints if info.name else None)
         self.labels.set(row, info.labels)

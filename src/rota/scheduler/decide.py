@@ -20,8 +20,8 @@ from rota.scheduler.framework.status import SUCCESS, Code, Status, unschedulable
 KEPT_CELLS = 1 << 24
 #: About so many columns make up an evaluation.
 _COLUMNS = 12
-#: How many evaluations are kept on trial.
-NEWCOMERS = 4
+FEWEST_KEPT = 8
+#: How many shapes are remembered.
 _SHAPES = 4096
 
 NO_NODES = statuses.unresolvable("no nodes available to schedule pods")
@@ -57,6 +57,8 @@ class Decider:
         self.cluster = cluster
         self._kept = KeptEvaluations()
         self._by_shape: dict[tuple[PodShape, str], Evaluation] = {}
+        #: Shapes that were asked about at least once, the latest last.
+        self._met: OrderedDict[tuple[PodShape, str], None] = OrderedDict()
 
     def evaluate(
         self, pod: PodInfo, *, nominations: Nominations | None = None, within: BoolArray | None = None
@@ -110,6 +112,13 @@ class Decider:
         return Decision(evaluation, -1, refusal, last)
 
     def _find(self, pod: PodInfo) -> Evaluation:
+        key = pod.shape, pod.node_name
+        if key not in self._met:
+            # Most pods that come once never come again; what it takes to keep their evaluations is saved for now.
+            self._met[key] = None
+            if len(self._met) > _SHAPES:
+                self._met.popitem(last=False)
+            return Evaluation(self.framework, pod, self.cluster)
         parts = self.framework.signature(pod)
         if parts is None:
             return Evaluation(self.framework, pod, self.cluster)
@@ -117,12 +126,12 @@ class Decider:
         found = self._kept.get(signature)
         if found is None:
             found = Evaluation(self.framework, pod, self.cluster)
-            self._kept.put(signature, found, limit=KEPT_CELLS // (_COLUMNS * max(self.cluster.size, 1)))
-            return found
-        found.refresh(pod)
-        if len(self._by_shape) >= _SHAPES:
-            self._by_shape.clear()
-        self._by_shape[pod.shape, pod.node_name] = found
+            limit = KEPT_CELLS // (_COLUMNS * max(self.cluster.size, 1))
+            if self._kept.put(signature, found, limit=limit):
+                self._by_shape.clear()  # or it would hold on to what was dropped
+        else:
+            found.refresh(pod)
+        self._by_shape[key] = found
         return found
 
 
@@ -143,40 +152,24 @@ class Signature:
 
 
 class KeptEvaluations:
-    """Evaluations by signature. One that was asked for twice stays long, others make room for the next few.
+    """Evaluations by signature; what was used least lately makes room."""
 
-    Where every pod differs, keeping all of them would only push useful ones out, and spread the work over cold memory.
-    """
-
-    __slots__ = ("_new", "_often", "_seen")
+    __slots__ = ("_kept",)
 
     def __init__(self) -> None:
-        self._new: OrderedDict[Signature, Evaluation] = OrderedDict()
-        self._often: OrderedDict[Signature, Evaluation] = OrderedDict()
-        #: Hashes of signatures that were dropped before they were asked for again.
-        self._seen: OrderedDict[int, None] = OrderedDict()
+        self._kept: OrderedDict[Signature, Evaluation] = OrderedDict()
 
     def get(self, signature: Signature) -> Evaluation | None:
         """Give the evaluation for a signature, and take note that it is in use."""
-        found = self._often.get(signature)
+        found = self._kept.get(signature)
         if found is not None:
-            self._often.move_to_end(signature)
-            return found
-        found = self._new.pop(signature, None)
-        if found is not None:
-            self._often[signature] = found
+            self._kept.move_to_end(signature)
         return found
 
-    def put(self, signature: Signature, evaluation: Evaluation, *, limit: int) -> None:
-        """Keep an evaluation; what was used least lately goes, should there be more than the limit."""
-        if hash(signature) in self._seen:
-            self._often[signature] = evaluation
-            if len(self._often) > max(limit, NEWCOMERS):
-                self._often.popitem(last=False)
-            return
-        self._new[signature] = evaluation
-        if len(self._new) > NEWCOMERS:
-            dropped, _ = self._new.popitem(last=False)
-            self._seen[hash(dropped)] = None
-            if len(self._seen) > _SHAPES:
-                self._seen.popitem(last=False)
+    def put(self, signature: Signature, evaluation: Evaluation, *, limit: int) -> bool:
+        """Keep an evaluation; whether another had to go."""
+        self._kept[signature] = evaluation
+        crowded = len(self._kept) > max(limit, FEWEST_KEPT)
+        if crowded:
+            self._kept.popitem(last=False)
+        return crowded

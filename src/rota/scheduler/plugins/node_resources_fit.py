@@ -75,16 +75,21 @@ class NodeResourcesFit:
         code = _code(wanted, node)
         return self._status(wanted, code) if code else SUCCESS
 
-    def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray:
+    def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray | None:
         """Give a bit for everything that is lacking."""
-        codes = (cluster.pod_count[rows] >= cluster.allowed_pods[rows]).astype(np.int64)
-        for position, (name, amount) in enumerate(state.read(self.name, Wanted).amounts):
+        crowded = cluster.pod_count[rows] >= cluster.allowed_pods[rows]
+        refused, lacking = crowded, []
+        for name, amount in state.read(self.name, Wanted).amounts:
             index = cluster.resource_index(name)
-            allocatable = cluster.allocatable[index, rows]
-            lacking = amount > allocatable - cluster.requested[index, rows]
-            if lacking.any():
-                codes |= lacking * np.int64(1 << (_FIRST + position))
-                codes |= (lacking & (amount > allocatable)) * np.int64(_BEYOND)
+            lacks = cluster.allocatable[index, rows] - cluster.requested[index, rows] < amount
+            refused = refused | lacks
+            lacking.append((index, amount, lacks))
+        if not refused.any():
+            return None
+        codes: CodeArray = crowded.astype(np.int64)
+        for position, (index, amount, lacks) in enumerate(lacking):
+            codes |= lacks * np.int64(1 << (_FIRST + position))
+            codes |= (lacks & (amount > cluster.allocatable[index, rows])) * np.int64(_BEYOND)
         return codes
 
     def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:

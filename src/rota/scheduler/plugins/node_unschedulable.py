@@ -42,10 +42,9 @@ class NodeUnschedulable:
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray | None:
         """Give 1 for cordoned nodes."""
-        cordoned = cluster.unschedulable[rows]
-        if not cordoned.any() or taints.tolerated(pod.shape.tolerations, CORDON):
+        if not cluster.cordoned or taints.tolerated(pod.shape.tolerations, CORDON):
             return None
-        return cordoned.astype(np.int64)
+        return cluster.unschedulable[rows].astype(np.int64)
 
     def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
         """There is one reason."""

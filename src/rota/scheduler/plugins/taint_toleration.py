@@ -44,8 +44,10 @@ class TaintToleration:
     def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray | None:
         """Give 1 where a forbidding taint is not tolerated."""
         tolerations = pod.shape.tolerations
+        if not any(held and taints.repelled(tolerations, held) for held in cluster.taints.values):
+            return None
         table = cluster.taints.table(lambda held: taints.repelled(tolerations, held or ()), np.int64)
-        return np.asarray(table[cluster.taints.column[rows]]) if table.any() else None
+        return np.asarray(table[cluster.taints.column[rows]])
 
     def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
         """There is one reason."""
