@@ -31,7 +31,18 @@ def node(name: str, **labels: str) -> Document:
             "allocatable": resources,
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
             "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
-            "nodeInfo": {"kubeletVersion": "v1.33.0", "osImage": "Debian", "kernelVersion": "6.1"},
+            "nodeInfo": {
+                "architecture": "amd64",
+                "bootID": "b",
+                "containerRuntimeVersion": "none://1",
+                "kernelVersion": "6.1",
+                "kubeProxyVersion": "",
+                "kubeletVersion": "v1.33.0",
+                "machineID": "m",
+                "operatingSystem": "linux",
+                "osImage": "Debian",
+                "systemUUID": "s",
+            },
         },
     }
 

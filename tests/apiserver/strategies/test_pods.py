@@ -249,3 +249,17 @@ async def test_the_class_of_service_is_decided_once(api: ApiServer) -> None:
     await api.post(_PODS, _pod())
     answer = await api.patch(f"{_PODS}/p/status", {"status": {"qosClass": "Guaranteed"}})
     assert _complaints(answer) == [("status.qosClass", 'Invalid value: "Guaranteed": field is immutable')]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"podIP": "10.0.0.1"},
+        {"podIPs": [{"ip": "10.0.0.1"}]},
+        {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.9.9.9"}]},
+    ],
+)
+async def test_a_pods_address_and_its_addresses_agree(api: ApiServer, status: dict[str, Any]) -> None:
+    await api.post(_PODS, _pod())
+    told = (await api.patch(f"{_PODS}/p/status", {"status": status})).json["status"]
+    assert (told["podIP"], told["podIPs"]) == ("10.0.0.1", [{"ip": "10.0.0.1"}])

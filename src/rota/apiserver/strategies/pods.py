@@ -55,6 +55,7 @@ class PodStrategy(GenericStrategy):
             status, before = new.setdefault("status", {}), old.get("status") or {}
             if not status.get("qosClass") and before.get("qosClass"):
                 status["qosClass"] = before["qosClass"]
+            _agree_on_addresses(status)
             if "ownerReferences" in old["metadata"]:
                 new["metadata"]["ownerReferences"] = old["metadata"]["ownerReferences"]
             else:
@@ -103,6 +104,15 @@ def qos_class(spec: Mapping[str, Any]) -> str:
 
 def _validate(pod: Object) -> list[fields.FieldError]:
     return pod_specs.validate(pod["spec"], _SPEC) + pod_containers.validate_image_spaces(pod["spec"], _SPEC)
+
+
+def _agree_on_addresses(status: Object) -> None:
+    """The one address of old clients is the first in the list of new ones; where they differ, the old one counts."""
+    single, several = status.get("podIP"), status.get("podIPs")
+    if single and (not several or several[0].get("ip") != single):
+        status["podIPs"] = [{"ip": single}]
+    elif several and not single and several[0].get("ip"):
+        status["podIP"] = several[0]["ip"]
 
 
 def _validate_status(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[fields.FieldError]:
