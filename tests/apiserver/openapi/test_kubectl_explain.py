@@ -1,106 +1,108 @@
-"""The real kubectl, oldest and newest of those at hand, reads what we describe."""
+"""The real kubectl, oldest and newest of those at hand, reads what the server tells of itself."""
 
-import http.server
-import os
-import shutil
-import subprocess
-import threading
-import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rota.api import scheme
-from rota.apiserver import discovery, documents
-from rota.apiserver.openapi import v2, v3
+from rota.testing.api import in_background
+from rota.testing.kubectl import Kubectl
+from rota.testing.servers import binaries
 
 pytestmark = pytest.mark.slow
 
-
-def _binaries() -> list[Path]:
-    found = shutil.which("kubectl")
-    if found is None:
-        return []
-    real = Path(found).resolve()
-    beside = sorted(real.parent.glob("kubectl.1.*"), key=lambda path: int(path.name.rpartition(".")[2]))
-    return [beside[0], beside[-1]] if beside else [real]
+_FLAVORS: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "flavors.shop.example.com"},
+    "spec": {
+        "group": "shop.example.com",
+        "scope": "Cluster",
+        "names": {"plural": "flavors", "kind": "Flavor", "shortNames": ["fl"]},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "additionalPrinterColumns": [{"name": "Sweet", "type": "integer", "jsonPath": ".spec.sweetness"}],
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "required": ["sweetness"],
+                                "properties": {
+                                    "sweetness": {
+                                        "type": "integer",
+                                        "maximum": 9,
+                                        "description": "How much sugar there is.",
+                                    }
+                                },
+                            }
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    kinds = scheme.builtin()
-    told = discovery.Discovery(kinds)
-    described = v3.OpenApiV3(kinds, schema_of=lambda _resource: None, version="v1.33.0")
-    of_version_2 = v2.OpenApiV2(kinds, described)
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path = urllib.parse.urlsplit(self.path).path
-            accept = self.headers.get("Accept", "")
-            if path.startswith("/openapi/v3"):
-                found = described.document(path)
-            elif path == "/openapi/v2":
-                found = of_version_2.document(accept)
-            else:
-                found = told.document(path, accept)
-            if found is None:
-                self.send_error(404)
-                return
-            answer = documents.respond(found, self.headers.get("If-None-Match", ""))
-            self.send_response(answer.code)
-            self.send_header("Content-Type", answer.content_type)
-            for name, value in answer.headers:
-                self.send_header(name.decode(), value.decode())
-            self.end_headers()
-            self.wfile.write(answer.body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
-            """Tests are silent."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.server_port}"
-        listening.shutdown()
-        thread.join()
+def url() -> Iterator[str]:
+    with in_background() as address:
+        yield address
 
 
-@pytest.fixture(params=_binaries(), ids=lambda path: path.name)
-def binary(request: pytest.FixtureRequest) -> Path:
+#: The oldest and the newest on this machine; without any, one name to report the missing part by.
+_PROGRAMS = list(dict.fromkeys((*binaries.kubectls()[:1], *binaries.kubectls()[-1:]))) or [Path("kubectl")]
+
+
+@pytest.fixture(params=_PROGRAMS, ids=lambda path: path.name)
+def kubectl_program(request: pytest.FixtureRequest) -> Path:
     path: Path = request.param
     return path
 
 
-def _run(binary: Path, server: str, home: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [binary, "--server", server, *arguments],
-        env={**os.environ, "HOME": str(home), "KUBECONFIG": ""},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def kubectl(kubectl_program: Path, url: str, tmp_path: Path) -> Kubectl:
+    return Kubectl(kubectl_program, url=url, namespace="default", home=tmp_path)
 
 
-def test_kubectl_explains_a_field_with_its_type_and_text(binary: Path, server: str, tmp_path: Path) -> None:
-    text = _run(binary, server, tmp_path, "explain", "pods.spec.containers.ports")
+def test_kubectl_explains_a_field_with_its_type_and_text(kubectl: Kubectl) -> None:
+    text = kubectl("explain", "pods.spec.containers.ports")
     assert "FIELD: ports <[]ContainerPort>" in text
     assert "containerPort\t<integer> -required-" in text
     assert "Number of port to expose on the pod's IP address." in text
 
 
-def test_kubectl_explains_kinds_of_other_groups(binary: Path, server: str, tmp_path: Path) -> None:
-    text = _run(binary, server, tmp_path, "explain", "deploy.spec.strategy.rollingUpdate")
+def test_kubectl_explains_kinds_of_other_groups(kubectl: Kubectl) -> None:
+    text = kubectl("explain", "deploy.spec.strategy.rollingUpdate")
     assert "GROUP:      apps" in text
     assert "maxSurge\t<IntOrString>" in text
 
 
-def test_kubectl_lists_resources_with_their_short_names(binary: Path, server: str, tmp_path: Path) -> None:
-    text = _run(binary, server, tmp_path, "api-resources", "--api-group=batch", "--no-headers")
+def test_kubectl_lists_resources_with_their_short_names(kubectl: Kubectl) -> None:
+    text = kubectl("api-resources", "--api-group=batch", "--no-headers")
     assert [line.split() for line in text.splitlines()] == [
         ["cronjobs", "cj", "batch/v1", "true", "CronJob"],
         ["jobs", "batch/v1", "true", "Job"],
     ]
+
+
+def test_kubectl_knows_a_kind_as_soon_as_it_is_established(kubectl: Kubectl) -> None:
+    kubectl.apply(_FLAVORS)
+    try:
+        kubectl("wait", "--for=condition=Established", "crd/flavors.shop.example.com", "--timeout=10s")
+        assert "sweetness\t<integer> -required-\n    How much sugar there is." in kubectl("explain", "flavors.spec")
+        kubectl.apply(
+            {"apiVersion": "shop.example.com/v1", "kind": "Flavor", "metadata": {"name": "f"}, "spec": {"sweetness": 5}}
+        )
+        assert kubectl("get", "fl").split() == ["NAME", "SWEET", "f", "5"]
+        refused = kubectl.run("patch", "flavor", "f", "--type=merge", '--patch={"spec":{"sweetness":10}}')
+        assert refused.code == 1
+        assert "spec.sweetness in body should be less than or equal to 9" in refused.err
+    finally:
+        kubectl("delete", "crd", "flavors.shop.example.com")
