@@ -44,7 +44,9 @@ class Vocabulary:
             nominated_node=status.nominatedNodeName or "",
             start_time=status.startTime or "",
             preempted=any(
-                condition.type == "DisruptionTarget" and condition.reason == "PreemptionByScheduler"
+                condition.type == "DisruptionTarget"
+                and condition.status == "True"
+                and condition.reason == "PreemptionByScheduler"
                 for condition in status.conditions or ()
             ),
             manifest=document if keep else None,

@@ -127,10 +127,12 @@ class Decider:
         if found is None:
             found = Evaluation(self.framework, pod, self.cluster)
             limit = KEPT_CELLS // (_COLUMNS * max(self.cluster.size, 1))
-            if self._kept.put(signature, found, limit=limit):
-                self._by_shape.clear()  # or it would hold on to what was dropped
+            crowded = self._kept.put(signature, found, limit=limit)
         else:
+            crowded = len(self._by_shape) > _SHAPES
             found.refresh(pod)
+        if crowded:
+            self._by_shape.clear()  # or it would hold on to what was dropped
         self._by_shape[key] = found
         return found
 
