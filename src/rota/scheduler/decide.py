@@ -11,7 +11,8 @@ from rota.columns.arrays import BoolArray
 from rota.columns.cluster import Cluster
 from rota.columns.pods import PodInfo, PodShape
 from rota.scheduler.framework import status as statuses
-from rota.scheduler.framework.evaluation import Evaluation, Nominations
+from rota.scheduler.framework.evaluation import Evaluation
+from rota.scheduler.framework.nominations import Nominations
 from rota.scheduler.framework.points import ExtensionPoint, PostFilterResult
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.framework.status import SUCCESS, Code, Status, unschedulable

@@ -5,7 +5,7 @@ looked at again. An evaluation that a plugin failed in has a `failure` and knows
 a guess. Answers about single nodes (why not here, what made up the score) are worked out when somebody asks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from rota.columns.cluster import Cluster
 from rota.columns.journal import Changes
 from rota.columns.pods import PodInfo
 from rota.scheduler.framework import status as statuses
+from rota.scheduler.framework.nominations import Nominated, Nominations
 from rota.scheduler.framework.parts import FEW_ROWS, UNKNOWN, FilterPart, PluginFailure, ScorePart
 from rota.scheduler.framework.points import ExtensionPoint, PreFilterResult, Reuse
 from rota.scheduler.framework.runtime import Framework, PreFiltered, as_error
@@ -27,9 +28,6 @@ INFEASIBLE = -1
 
 #: Rows whose feasibility changed: a list if they are few.
 Flipped = Sequence[int] | IndexArray
-
-#: Pods that are to come to a node, by the node's name.
-Nominations = Mapping[str, Sequence[PodInfo]]
 
 
 class Evaluation:
@@ -73,7 +71,7 @@ class Evaluation:
         self.cluster = cluster
         #: The only rows that come into question, if they were chosen beforehand.
         self._within = within
-        self._nominated = _Nominated(framework, pod, nominations) if nominations else None
+        self._nominated = Nominated(framework, pod, nominations) if nominations else None
         self.feasible: BoolArray
         #: Where few rows are feasible, only those are scored: then these are they, and `_sums` is about them alone.
         self._rows: IndexArray | None = None
@@ -448,33 +446,3 @@ class Evaluation:
                     self._sums[row] += part.weighted[row]
                     self.totals[row] = self._sums[row]
         return renormalised
-
-
-class _Nominated:
-    """Pods that are to come to nodes, and what they leave for ours: only those of its priority or more count."""
-
-    __slots__ = ("_by_node", "_framework", "_pod", "refusals")
-
-    def __init__(self, framework: Framework, pod: PodInfo, nominations: Nominations) -> None:
-        self._framework = framework
-        self._pod = pod
-        self._by_node = {
-            name: ahead
-            for name, pods in nominations.items()
-            if (ahead := [each for each in pods if each.priority >= pod.priority and each.uid != pod.uid])
-        }
-        self.refusals: dict[int, Status] = {}
-
-    def refuse(self, state: CycleState, cluster: Cluster, feasible: BoolArray) -> None:
-        """Take back the feasibility of nodes that will not do once their nominated pods have come."""
-        state.nominations = self._by_node
-        for name, pods in self._by_node.items():
-            node = cluster.by_name.get(name)
-            if node is None or not feasible[node.row]:
-                continue
-            answer = self._framework.filter_crowded(state, self._pod, node, pods)
-            if answer.code is Code.ERROR:
-                raise PluginFailure(answer)
-            if not answer.ok:
-                feasible[node.row] = False
-                self.refusals[node.row] = answer
