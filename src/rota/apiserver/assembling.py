@@ -25,6 +25,7 @@ from rota.apiserver.pages import Pages
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.strategies import lookup
 from rota.apiserver.subresources import bindings, table
+from rota.apiserver.subresources.logs import LogSource
 from rota.apiserver.traffic import Traffic
 from rota.kit import tasks
 from rota.kit.clock import Clock
@@ -41,21 +42,23 @@ async def server(
     authenticator: Authenticator | None = None,
     metrics: Metrics | None = None,
     conflict_check: bool = True,
+    logs: LogSource | None = None,
 ) -> AsyncIterator[App]:
     """A server on `store`, which stays its owner's to close.
 
-    Without `conflict_check`, bindings are not checked against the room that nodes have, as in stock Kubernetes.
+    Without `conflict_check`, bindings are not checked against the room that nodes have, as in stock Kubernetes. `logs`
+    reaches the workers.
     """
     known = scheme.builtin()
     known.add(bindings.BATCHES)
     catalog, index = Catalog(known), PodIndex(store, clock)
     ledger = Ledger(store, index) if conflict_check else None
-    registry = ObjectRegistry(store, scheme=known, kinds=_kinds(catalog, ledger), clock=clock, chance=chance)
+    registry = ObjectRegistry(store, scheme=known, kinds=_kinds(catalog, ledger, logs), clock=clock, chance=chance)
     traffic = Traffic(metrics or Metrics("apiserver", process=True), clock)
     app = App(
         registry,
         authenticator=authenticator or EverybodyIsAdministrator(),
-        pages=(Health(store, clock).page, traffic.page, Pages(known, catalog.version).page),
+        pages=(Health(store, clock).page, traffic.page, Pages(known, registry.kinds).page),
         traffic=traffic,
     )
     custom_kinds = CustomKinds(registry, catalog)
@@ -71,13 +74,13 @@ async def server(
             app.close()
 
 
-def _kinds(catalog: Catalog, ledger: Ledger | None) -> Callable[[Registry], Kinds]:
+def _kinds(catalog: Catalog, ledger: Ledger | None, logs: LogSource | None) -> Callable[[Registry], Kinds]:
     def make(registry: Registry) -> Kinds:
         return Kinds(
             strategy=lookup.strategy,
             custom_schema=catalog.version,
             mutating=chain.mutating(registry, ledger),
-            handlers={**reviews.HANDLERS, **table.handlers(ledger)},
+            handlers={**reviews.HANDLERS, **table.handlers(ledger, logs)},
             projections=table.projections(lambda resource: catalog.version(resource).scale),
         )
 

@@ -3,7 +3,9 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
+from rota.api.kinds import ResourceType, Subresource
 from rota.apiserver import responses
+from rota.apiserver.contract import Kinds
 from rota.apiserver.verbs import create, delete, get, listing, patch, subresource, update, watch
 from rota.apiserver.verbs.calls import Call
 
@@ -31,16 +33,17 @@ async def answer(call: Call) -> responses.Answer:
         if "get" not in route.resource.verbs:
             raise subresource.refuse(call)
         return await _VERBS[route.verb](call)
-    if route.subresource in kinds.projections:
-        if route.verb == "get":
-            return await subresource.get_projection(call)
-    elif not _is_part(call):
+    part = route.resource.subresources[route.subresource]
+    if not is_served(kinds, route.resource, part):
         raise subresource.refuse(call)
+    if route.subresource in kinds.projections and route.verb == "get":
+        return await subresource.get_projection(call)
     return await _VERBS[route.verb](call)
 
 
-def _is_part(call: Call) -> bool:
-    """Whether a subresource is the object itself, seen through a door of its own."""
-    part = call.resource.subresources[call.route.subresource]
-    same_kind = part.kind == call.resource.gvk and (part.model is not None or call.resource.custom)
+def is_served(kinds: Kinds, resource: ResourceType, part: Subresource) -> bool:
+    """Whether a subresource that the scheme knows is there: by its own handler, as a view, or as part of its object."""
+    if part.name in kinds.projections or (resource.group_resource, part.name) in kinds.handlers:
+        return True
+    same_kind = part.kind == resource.gvk and (part.model is not None or resource.custom)
     return same_kind and "update" in part.verbs

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rota.api.kinds import ResourceType
+from rota.api.kinds import ResourceType, Subresource
 from rota.api.scheme import Scheme
-from rota.apiserver import documents, health, responses
-from rota.apiserver.contract import SchemaLookup
+from rota.apiserver import dispatch, documents, health, responses
+from rota.apiserver.contract import Kinds
 from rota.apiserver.discovery import Discovery
 from rota.apiserver.documents import Document
 from rota.apiserver.openapi.v2 import OpenApiV2
@@ -18,12 +18,15 @@ from rota.apiserver.requests import Request
 class Pages:
     """All that a server tells of itself, made from its scheme."""
 
-    def __init__(self, scheme: Scheme, custom_schema: SchemaLookup) -> None:
+    def __init__(self, scheme: Scheme, kinds: Kinds) -> None:
         def schema_of(resource: ResourceType) -> Mapping[str, Any] | None:
-            return custom_schema(resource).openapi if resource.custom else None
+            return kinds.custom_schema(resource).openapi if resource.custom else None
+
+        def shown(resource: ResourceType, part: Subresource) -> bool:
+            return dispatch.is_served(kinds, resource, part)
 
         self._version: Final = health.version()
-        self._discovery: Final = Discovery(scheme)
+        self._discovery: Final = Discovery(scheme, shown=shown)
         self._openapi_v3: Final = OpenApiV3(scheme, schema_of=schema_of, version=self._version["gitVersion"])
         self._openapi_v2: Final = OpenApiV2(scheme, self._openapi_v3)
 
