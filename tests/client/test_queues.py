@@ -182,6 +182,27 @@ async def test_work_is_repeated_until_it_succeeds_and_never_by_two(queue: WorkQu
     await running
 
 
+async def test_work_that_is_cancelled_is_begun_anew_by_the_next(queue: WorkQueue[str], clock: FakeClock) -> None:
+    log: list[str] = []
+
+    async def process(key: str) -> float | None:
+        log.append(key)
+        await clock.sleep(5)
+        return None
+
+    running = asyncio.create_task(queue.work(process))
+    queue.add("a")
+    await clock.advance(1)
+    running.cancel()
+    await asyncio.wait([running])
+    assert len(queue) == 1
+    running = asyncio.create_task(queue.work(process))
+    await clock.advance(6)
+    assert log == ["a", "a"]
+    queue.shut_down()
+    await running
+
+
 async def test_work_can_ask_to_be_done_again_later(queue: WorkQueue[str], clock: FakeClock) -> None:
     times: list[float] = []
 

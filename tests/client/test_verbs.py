@@ -142,6 +142,48 @@ async def test_status_is_a_door_of_its_own(real: Client) -> None:
     assert updated["status"]["capacity"] == {"cpu": "4"}
 
 
+async def _pod(client: Client, name: str, cpu: str = "1") -> None:
+    requests = {"requests": {"cpu": cpu}}
+    spec = {"containers": [{"name": "c", "image": "i", "resources": requests}]}
+    metadata = {"name": name, "namespace": "default"}
+    await client.create(pods.PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+async def test_pods_are_bound_one_by_one_and_many_at_once(real: Client) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    made = await real.create(("", "v1", "nodes"), node)
+    made["status"] = {"allocatable": {"cpu": "3", "memory": "8Gi", "pods": "10"}}
+    await real.update(("", "v1", "nodes"), made, subresource="status")
+    for name in "abcd":
+        await _pod(real, name)
+    await pods.bind(real, pods.Binding(namespace="default", pod="a", node="n1"))
+    with pytest.raises(errors.Conflict):
+        await pods.bind(real, pods.Binding(namespace="default", pod="a", node="n1"))
+    verdicts = await pods.bind_many(
+        real, [pods.Binding(namespace="default", pod=name, node="n1") for name in ("b", "c", "d")]
+    )
+    assert verdicts[:2] == [None, None]
+    assert isinstance(verdicts[2], errors.Conflict)
+    bound = await real.get(pods.PODS, "b", namespace="default")
+    assert bound["spec"]["nodeName"] == "n1"
+
+
+async def test_pods_are_evicted_and_workloads_scaled(real: Client) -> None:
+    await _pod(real, "a")
+    await pods.evict(real, "a", namespace="default")
+    with pytest.raises(errors.NotFound):
+        await real.get(pods.PODS, "a", namespace="default")
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    metadata = {"name": "d", "namespace": "default"}
+    deployments = _resource("deployments")
+    await real.create(deployments, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})
+    await pods.scale(real, deployments, "d", namespace="default", replicas=4)
+    assert (await real.get(deployments, "d", namespace="default"))["spec"]["replicas"] == 4
+    shown = await real.get(deployments, "d", namespace="default", subresource="scale")
+    assert (shown["kind"], shown["spec"]["replicas"]) == ("Scale", 4)
+
+
 async def test_typed_verbs_speak_structs(real: Client) -> None:
     typed = TypedClient(real, SCHEME)
     made = await typed.create(

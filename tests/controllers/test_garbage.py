@@ -72,6 +72,19 @@ async def test_an_object_whose_owner_never_was_goes(cluster: VirtualCluster) -> 
     assert await _names(cluster) == {"a"}
 
 
+async def test_a_collector_that_runs_again_sees_what_it_missed(cluster: VirtualCluster) -> None:
+    # Beside the one that every test has; both may act, neither minds the other.
+    collector = GarbageCollector(cluster.client, clock=cluster.clock, chance=cluster.chance)
+    for number in range(2):
+        owner = await _make(cluster, f"owner-{number}")
+        await _make(cluster, "a", _reference(owner))
+        async with cluster.running(collector.run):
+            await cluster.clock.advance(0)
+            await collector.wait_synced()
+            await cluster.client.delete(MAPS, f"owner-{number}", namespace="default")
+            await cluster.gone(MAPS, "a", "default")
+
+
 async def test_an_owner_of_a_kind_that_is_not_served_protects(cluster: VirtualCluster) -> None:
     await _make(cluster, "a", {"apiVersion": "nowhere/v1", "kind": "Thing", "name": "x", "uid": "u"})
     await cluster.clock.advance(120)

@@ -52,7 +52,7 @@ class GarbageCollector:
         self._chance: Final = chance
         self._metrics: Final = metrics or Metrics("garbage")
         self._deleted: Final = self._metrics.counter("deleted_total", "Objects deleted, by resource.", ("resource",))
-        self._graph: Final = Graph()
+        self._graph = Graph()
         self._queue: Final = WorkQueue[str](clock=clock, chance=chance, name="garbage")
         self._followed: Final[dict[ResourceType, _Followed]] = {}
         #: Every kind in every version served, for references name versions.
@@ -60,7 +60,10 @@ class GarbageCollector:
         self._complete: Final = asyncio.Event()
 
     async def run(self) -> None:
-        """Collect until cancelled."""
+        """Collect until cancelled. Run again, it begins with a fresh look at everything."""
+        self._graph = Graph()
+        self._followed.clear()
+        self._complete.clear()
         async with tasks.Supervisor("garbage", clock=self._clock, chance=self._chance) as following:
             await self._rediscover(following)
             following.start("kinds", functools.partial(self._keep_discovering, following))

@@ -128,6 +128,10 @@ class WorkQueue(Generic[K]):
         while (key := await self.get()) is not None:
             try:
                 again_after_s = await process(key)
+            except asyncio.CancelledError:
+                # Half done is not done: whoever works on this queue next begins the key anew.
+                self.add(key)
+                raise
             except Exception as error:  # noqa: BLE001 - one key's failure must not stop the work on the others
                 delay = self.retry(key)
                 self._log.exception(

@@ -64,6 +64,9 @@ class RetryingTransport:
                 if not left or wait is None or wait > self._longest_wait_s:
                     exits.push_async_exit(attempt.pop_all())
                     return answer
+                # Read to its end, the answer leaves a connection that can be used again.
+                with contextlib.suppress(TransportError):
+                    await answer.read()
                 await attempt.aclose()
                 # Those who were sent away together should not return together.
                 delay = wait + self._chance.random() * min(1.0, wait)
