@@ -5,6 +5,7 @@ The schema's own verdict comes through `ResourceType.validator`, which the defin
 
 from rota.api import fields
 from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.custom import ratcheting
 from rota.apiserver.strategies import generic
 
 
@@ -25,8 +26,8 @@ class CustomStrategy(generic.GenericStrategy):
         return super().validate_create(obj, at) + self._by_schema(obj, at)
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Metadata, and what the schema says."""
-        return super().validate_update(new, old, at) + self._by_schema(new, at)
+        """Metadata, and what the schema says about what changed."""
+        return super().validate_update(new, old, at) + ratcheting.fresh(self._by_schema(new, at), new, old)
 
     def _by_schema(self, obj: Object, at: Attributes) -> list[fields.FieldError]:
         return at.resource.validator(obj) if at.resource.validator else []

@@ -1,0 +1,46 @@
+"""Complaints about an update that the update is not to blame for.
+
+When a definition is tightened, objects remain that break the new rules. An update that leaves the broken part as it
+was passes, so that labels and finalizers can still be changed; whoever touches the part has to put it right. A part of
+a list counts as left alone only if the whole list is: elements have no identity of their own here.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from rota.api.fields import ErrorType, FieldError
+
+_ABSENT: Final = object()
+_INDEX: Final = re.compile(r"\[.*", re.DOTALL)
+
+
+def fresh(errors: Iterable[FieldError], new: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:
+    """The complaints about what changed; those about no field in particular count as such."""
+    return [error for error in errors if not _was_there(error, new, old)]
+
+
+def _was_there(error: FieldError, new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    steps = _INDEX.sub("", error.field).split(".")
+    if error.type is ErrorType.REQUIRED:
+        # what is missing is missing in the object around it
+        steps = steps[:-1]
+    value = _value(new, steps)
+    return value is not _ABSENT and bool(steps) and _same(value, _value(old, steps))
+
+
+def _value(obj: Any, steps: list[str]) -> Any:
+    for step in steps:
+        if not isinstance(obj, dict) or step not in obj:
+            return _ABSENT
+        obj = obj[step]
+    return obj
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Equality of JSON: true is not 1."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(_same(item, other[name]) for name, item in value.items())
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(_same, value, other))
+    return value == other and isinstance(value, bool) == isinstance(other, bool)
