@@ -1,0 +1,209 @@
+from typing import Any
+
+import pytest
+
+from rota.testing.api import Answer, ApiServer
+
+_APPS = "/apis/apps/v1/namespaces/default"
+_JOBS = "/apis/batch/v1/namespaces/default/jobs"
+_CRONJOBS = "/apis/batch/v1/namespaces/default/cronjobs"
+
+
+def _template(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "x"}], **spec}}
+
+
+def _workload(**spec: Any) -> dict[str, Any]:
+    whole = {"selector": {"matchLabels": {"app": "web"}}, "template": _template(), **spec}
+    return {"metadata": {"name": "w"}, "spec": whole}
+
+
+def _job(name: str = "j", **spec: Any) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "c", "image": "x"}], "restartPolicy": "Never"}}
+    return {"metadata": {"name": name}, "spec": {"template": template, **spec}}
+
+
+def _complaints(answer: Answer) -> list[tuple[str, str]]:
+    assert answer.code == 422, answer
+    return [(cause["field"], cause["message"]) for cause in answer.json["details"]["causes"]]
+
+
+async def test_a_deployment_gets_upstreams_defaults(api: ApiServer) -> None:
+    live = (await api.post(f"{_APPS}/deployments", _workload())).json
+    spec = live["spec"]
+    assert spec["replicas"] == 1
+    assert spec["strategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"},
+    }
+    assert (spec["revisionHistoryLimit"], spec["progressDeadlineSeconds"]) == (10, 600)
+    assert spec["template"]["spec"]["restartPolicy"] == "Always"
+    assert "enableServiceLinks" not in spec["template"]["spec"]
+    assert live["metadata"]["generation"] == 1
+
+
+async def test_other_workloads_get_theirs(api: ApiServer) -> None:
+    stateful = (await api.post(f"{_APPS}/statefulsets", _workload(serviceName="s"))).json["spec"]
+    assert stateful["podManagementPolicy"] == "OrderedReady"
+    assert stateful["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
+    assert stateful["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    daemon = (await api.post(f"{_APPS}/daemonsets", _workload())).json["spec"]
+    assert daemon["updateStrategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0},
+    }
+    assert (await api.post(f"{_APPS}/replicasets", _workload())).json["spec"]["replicas"] == 1
+
+
+@pytest.mark.parametrize("plural", ["deployments", "replicasets", "statefulsets", "daemonsets"])
+async def test_a_selector_selects_what_the_template_makes(api: ApiServer, plural: str) -> None:
+    other = _workload(selector={"matchLabels": {"app": "other"}})
+    field, message = _complaints(await api.post(f"{_APPS}/{plural}", other))[0]
+    assert field == "spec.template.metadata.labels"
+    assert message.endswith("`selector` does not match template `labels`")
+    none = _workload()
+    del none["spec"]["selector"]
+    assert ("spec.selector", "Required value") in _complaints(await api.post(f"{_APPS}/{plural}", none))
+
+
+@pytest.mark.parametrize(
+    ("plural", "kind"), [("deployments", "deployment"), ("statefulsets", "statefulset"), ("daemonsets", "daemonset")]
+)
+async def test_an_empty_selector_is_refused(api: ApiServer, plural: str, kind: str) -> None:
+    complaints = _complaints(await api.post(f"{_APPS}/{plural}", _workload(selector={})))
+    assert any(message.endswith(f"empty selector is invalid for {kind}") for _, message in complaints)
+
+
+async def test_pods_that_are_kept_running_always_restart(api: ApiServer) -> None:
+    answer = await api.post(f"{_APPS}/deployments", _workload(template=_template(restartPolicy="Never")))
+    assert _complaints(answer) == [
+        ("spec.template.spec.restartPolicy", 'Unsupported value: "Never": supported values: "Always"')
+    ]
+
+
+async def test_a_selector_cannot_change(api: ApiServer) -> None:
+    await api.post(f"{_APPS}/deployments", _workload())
+    labels = {"app": "web", "tier": "x"}
+    changed = {
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}},
+    }
+    complaints = _complaints(await api.patch(f"{_APPS}/deployments/w", changed))
+    assert complaints[0][0] == "spec.selector"
+    assert complaints[0][1].endswith("field is immutable")
+
+
+async def test_little_of_a_statefulset_can_change(api: ApiServer) -> None:
+    await api.post(f"{_APPS}/statefulsets", _workload(serviceName="s"))
+    assert (await api.patch(f"{_APPS}/statefulsets/w", {"spec": {"replicas": 3}})).code == 200
+    answer = await api.patch(f"{_APPS}/statefulsets/w", {"spec": {"serviceName": "t"}})
+    assert _complaints(answer) == [
+        (
+            "spec",
+            "Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+            "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' "
+            "are forbidden",
+        )
+    ]
+
+
+async def test_a_rollout_must_be_able_to_proceed(api: ApiServer) -> None:
+    strategy = {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}
+    assert _complaints(await api.post(f"{_APPS}/deployments", _workload(strategy=strategy))) == [
+        (
+            "spec.strategy.rollingUpdate.maxUnavailable",
+            "Invalid value: 0: may not be 0 when `maxSurge` is 0",
+        )
+    ]
+
+
+async def test_a_job_selects_its_pods_by_its_own_uid(api: ApiServer) -> None:
+    job = (await api.post(_JOBS, _job())).json
+    uid = job["metadata"]["uid"]
+    assert job["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    assert job["spec"]["template"]["metadata"]["labels"] == {
+        "job-name": "j",
+        "batch.kubernetes.io/job-name": "j",
+        "controller-uid": uid,
+        "batch.kubernetes.io/controller-uid": uid,
+    }
+    defaults = {"parallelism": 1, "completions": 1, "backoffLimit": 6, "completionMode": "NonIndexed"}
+    assert {name: job["spec"][name] for name in defaults} == defaults
+    assert job["spec"]["podReplacementPolicy"] == "TerminatingOrFailed"
+    assert (job["spec"]["suspend"], job["spec"]["manualSelector"]) == (False, False)
+
+
+async def test_a_job_that_picks_its_selector_must_say_so(api: ApiServer) -> None:
+    selector = {"matchLabels": {"app": "web"}}
+    complaints = _complaints(await api.post(_JOBS, _job(selector=selector)))
+    assert any(message.endswith("`selector` not auto-generated") for _, message in complaints)
+    manual = _job(selector=selector, manualSelector=True)
+    manual["spec"]["template"]["metadata"] = {"labels": {"app": "web"}}
+    assert (await api.post(_JOBS, manual)).code == 201
+
+
+async def test_a_job_ends_so_its_pods_do_not_restart_for_ever(api: ApiServer) -> None:
+    job = _job()
+    del job["spec"]["template"]["spec"]["restartPolicy"]
+    assert _complaints(await api.post(_JOBS, job)) == [
+        ("spec.template.spec.restartPolicy", 'Required value: valid values: "OnFailure", "Never"')
+    ]
+
+
+async def test_an_indexed_job_says_how_many(api: ApiServer) -> None:
+    answer = await api.post(_JOBS, _job(completionMode="Indexed", parallelism=2))
+    assert ("spec.completions", "Required value: when completion mode is Indexed") in _complaints(answer)
+    answer = await api.post(_JOBS, _job(backoffLimitPerIndex=1))
+    assert ("spec.backoffLimitPerIndex", "Invalid value: 1: requires indexed completion mode") in _complaints(answer)
+
+
+async def test_a_jobs_template_and_completions_stay(api: ApiServer) -> None:
+    await api.post(_JOBS, _job())
+    assert (await api.patch(f"{_JOBS}/j", {"spec": {"parallelism": 3, "suspend": True}})).code == 200
+    assert _complaints(await api.patch(f"{_JOBS}/j", {"spec": {"completions": 2}})) == [
+        ("spec.completions", "Invalid value: 2: field is immutable")
+    ]
+    image = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "y"}]
+    complaints = _complaints(await api.patch(f"{_JOBS}/j", image, kind="json"))
+    assert complaints[0][0] == "spec.template"
+
+
+async def test_a_suspended_job_can_still_be_sent_elsewhere(api: ApiServer) -> None:
+    await api.post(_JOBS, _job(suspend=True))
+    patch = {"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}}
+    assert (await api.patch(f"{_JOBS}/j", patch)).code == 200
+
+
+async def test_an_elastic_job_grows_in_step_with_its_parallelism(api: ApiServer) -> None:
+    await api.post(_JOBS, _job(completionMode="Indexed", completions=2, parallelism=2))
+    assert (await api.patch(f"{_JOBS}/j", {"spec": {"completions": 4, "parallelism": 4}})).code == 200
+    assert _complaints(await api.patch(f"{_JOBS}/j", {"spec": {"completions": 5}})) == [
+        ("spec.completions", "Invalid value: 5: can only be modified in tandem with spec.parallelism")
+    ]
+
+
+def _cron(schedule: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "c"},
+        "spec": {"schedule": schedule, "jobTemplate": {"spec": _job()["spec"]}, **spec},
+    }
+
+
+async def test_a_cronjob_gets_upstreams_defaults(api: ApiServer) -> None:
+    spec = (await api.post(_CRONJOBS, _cron("*/5 * * * *", timeZone="Europe/Berlin"))).json["spec"]
+    assert (spec["concurrencyPolicy"], spec["suspend"]) == ("Allow", False)
+    assert (spec["successfulJobsHistoryLimit"], spec["failedJobsHistoryLimit"]) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"schedule": "every day"}, "spec.schedule"),
+        ({"schedule": ""}, "spec.schedule"),
+        ({"schedule": "TZ=UTC * * * * *"}, "spec.schedule"),
+        ({"schedule": "@hourly", "timeZone": "Mars/Olympus"}, "spec.timeZone"),
+        ({"schedule": "@hourly", "concurrencyPolicy": "Maybe"}, "spec.concurrencyPolicy"),
+    ],
+)
+async def test_a_cronjob_that_can_never_run_is_refused(api: ApiServer, spec: dict[str, Any], field: str) -> None:
+    complaints = _complaints(await api.post(_CRONJOBS, _cron(**spec)))
+    assert [name for name, _ in complaints] == [field]
