@@ -9,12 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.api import codec, errors
+from rota.apiserver import serving
+from rota.client.endpoints import Endpoint
 from rota.client.informers.cache import Key
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
+from rota.client.transports.http import HttpTransport
 from rota.client.transports.in_process import InProcessTransport
 from rota.client.verbs import Client, Selection
 from rota.kit.metrics import Metrics
+from rota.kit.system import SystemClock
 from rota.testing.api import ApiServer
 from rota.testing.clocks import FakeClock
 
@@ -150,3 +154,46 @@ async def test_a_cut_and_a_compaction_at_once_lose_nothing() -> None:
         ("label", "b"),
     ]
     assert await _run(steps, 1) == 2.0
+
+
+@pytest.mark.slow
+async def test_an_informer_survives_the_restart_of_its_server() -> None:
+    clock, chance = SystemClock(), random.Random(0)
+    async with ApiServer() as server:
+        client = Client(InProcessTransport(server.app, clock=clock))
+        async with serving.serve(_Endless(server)) as served:  # type: ignore[arg-type]
+            remote = HttpTransport(Endpoint(server=served.url))
+            source = Source(client=Client(remote), target=MAPS)
+            informer = Informer(source, decode=codec.decode, clock=clock, chance=chance)
+            running = asyncio.ensure_future(informer.run())
+            await informer.wait_synced()
+            await _change(client, "write", "a", 1)
+        await _change(client, "write", "b", 2)
+        await _change(client, "delete", "a", 3)
+        async with serving.serve(_Endless(server), port=served.port):  # type: ignore[arg-type]
+            async with asyncio.timeout(10):
+                while informer.cache.get("b", "default") is None or informer.lag_s:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            assert informer.cache.get("a", "default") is None
+            running.cancel()
+            await asyncio.wait([running])
+            await remote.close()
+
+
+class _Endless:
+    """A server process that dies without closing what it serves: its streams break off."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._ending = asyncio.Event()
+
+    def close(self) -> None:
+        self._ending.set()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        work = asyncio.ensure_future(self._server.app(scope, receive, send))
+        ending = asyncio.ensure_future(self._ending.wait())
+        await asyncio.wait((work, ending), return_when=asyncio.FIRST_COMPLETED)
+        for task in (work, ending):
+            task.cancel()
+        await asyncio.wait((work, ending))

@@ -184,6 +184,33 @@ async def test_a_port_where_nobody_listens_is_unreachable() -> None:
     await transport.close()
 
 
+class _Renewed:
+    """Credentials that are good from the second time on."""
+
+    def __init__(self) -> None:
+        self.rejected = 0
+
+    async def authorization(self) -> str:
+        return f"Bearer {self.rejected}"
+
+    def reject(self) -> bool:
+        self.rejected += 1
+        return True
+
+
+async def test_a_call_refused_for_its_credentials_is_sent_again_with_fresh_ones(api: ScriptedApi) -> None:
+    async with serving.serve(_Closable(api)) as served:  # type: ignore[arg-type]
+        transport = HttpTransport(Endpoint(server=served.url, credentials=_Renewed()))
+        api.replies.append(Reply(code=401, reason="Unauthorized"))
+        async with transport.open(Call(method="POST", path="/x")) as answer:
+            assert answer.code == 200
+        assert [asked.headers["authorization"] for asked in api.asked] == ["Bearer 0", "Bearer 1"]
+        api.replies.extend([Reply(code=401)] * 2)
+        async with transport.open(Call(method="GET", path="/x")) as answer:
+            assert answer.code == 401
+        await transport.close()
+
+
 async def test_a_crash_of_the_application_is_an_interruption(clock: FakeClock) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         raise RuntimeError("boom")

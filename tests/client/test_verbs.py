@@ -134,6 +134,35 @@ async def test_a_watch_continues_a_list(real: Client) -> None:
     assert seen[1].object["data"] == {"x": "1"}
 
 
+async def test_metadata_can_be_had_alone(real: Client) -> None:
+    lean = real.with_settings(metadata_only=True)
+    await real.create(MAPS, _map("a", x="1"))
+    found = await lean.list(MAPS, selection=Selection(labels="name=a"))
+    read = await lean.get(MAPS, "a", namespace="default")
+    patched = await lean.patch(MAPS, "a", {"data": {"x": "2"}}, namespace="default")
+    async with lean.watch(MAPS, resource_version=found.resource_version) as events:
+        async with asyncio.timeout(5):
+            event = await anext(events)
+    for one in (found.items[0], read, patched, event.object):
+        assert (one["kind"], one["metadata"]["name"]) == ("PartialObjectMetadata", "a")
+        assert "data" not in one
+
+
+async def test_lists_and_objects_are_asked_for_in_the_shape_that_stock_servers_want(
+    client: Client, api: ScriptedApi
+) -> None:
+    lean = client.with_settings(metadata_only=True)
+    await lean.list(MAPS)
+    await lean.get(MAPS, "a", namespace="default")
+    await lean.delete(MAPS, "a", namespace="default")
+    shapes = [asked.headers["accept"].partition(";g=")[0] for asked in api.asked]
+    assert shapes == [
+        "application/json;as=PartialObjectMetadataList",
+        "application/json;as=PartialObjectMetadata",
+        "application/json",
+    ]
+
+
 async def test_status_is_a_door_of_its_own(real: Client) -> None:
     nodes = _resource("nodes")
     made = await real.create(nodes, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})

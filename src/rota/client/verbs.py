@@ -26,13 +26,9 @@ Query: TypeAlias = Sequence[tuple[str, str]]
 _Pairs: TypeAlias = list[tuple[str, str]]
 
 _JSON: Final = "application/json"
-#: Objects reduced to their metadata, lists and watches of such ones included, from servers that can.
-METADATA_ONLY: Final = ",".join(
-    (
-        *(f"{_JSON};as={shape};g=meta.k8s.io;v=v1" for shape in ("PartialObjectMetadataList", "PartialObjectMetadata")),
-        _JSON,
-    )
-)
+#: Objects reduced to their metadata, from servers that can; a list is asked for as one, all else as single objects.
+_METADATA: Final = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
+_METADATA_LIST: Final = f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{_JSON}"
 #: Objects per page of a list: a page is encoded and decoded in a few milliseconds, so nobody else waits for long.
 PAGE_SIZE: Final = 500
 #: What a watch's own end may be late by before the client gives up on it.
@@ -84,8 +80,8 @@ class Settings:
     timeout_s: float = DEFAULT_TIMEOUT_S
     #: Whether the transport may repeat calls; those who keep time themselves say no.
     retry: bool = True
-    #: In which shape objects are asked for; `METADATA_ONLY` spares the rest of them.
-    accept: str = _JSON
+    #: Whether objects are read and patched as their metadata alone, which spares the rest on the way.
+    metadata_only: bool = False
     #: Gets the text of every warning that a server sends.
     on_warning: Callable[[str], None] | None = None
 
@@ -115,7 +111,7 @@ class Client:
         """One object; `NotFound` if there is none."""
         query = [("resourceVersion", resource_version)] if resource_version else []
         path = paths.item(target, name, namespace=namespace, subresource=subresource)
-        return wire.decode_object(await self.request("GET", path, query=query))
+        return wire.decode_object(await self.request("GET", path, query=query, accept=self._accept()))
 
     async def list(
         self, target: Target, *, namespace: str = "", selection: Selection = EVERYTHING, limit: int = PAGE_SIZE
@@ -171,7 +167,8 @@ class Client:
             query.append(("continue", continue_))
         if resource_version:
             query.append(("resourceVersion", resource_version))
-        return wire.decode_page(await self.request("GET", paths.collection(target, namespace), query=query))
+        path = paths.collection(target, namespace)
+        return wire.decode_page(await self.request("GET", path, query=query, accept=self._accept(listing=True)))
 
     @contextlib.asynccontextmanager
     async def watch(
@@ -195,7 +192,7 @@ class Client:
             query.append(("allowWatchBookmarks", "true"))
         if timeout_s is not None:
             query.append(("timeoutSeconds", str(timeout_s)))
-        call = self._call("GET", paths.collection(target, namespace), query=query)
+        call = self._call("GET", paths.collection(target, namespace), query=query, accept=self._accept())
         patience = None if timeout_s is None else timeout_s + _WATCH_SLACK_S
         async with self._answer(replace(call, timeout_s=patience)) as answer:
             yield wire.events(answer.chunks())
@@ -249,7 +246,9 @@ class Client:
             query.append(("force", "true"))
         path = paths.item(target, name, namespace=namespace, subresource=subresource)
         return wire.decode_object(
-            await self.request("PATCH", path, query=query, body=_encode(patch), content_type=type.value)
+            await self.request(
+                "PATCH", path, query=query, body=_encode(patch), content_type=type.value, accept=self._accept()
+            )
         )
 
     async def apply(
@@ -323,7 +322,7 @@ class Client:
         query: Query = (),
         body: bytes = b"",
         content_type: str = "",
-        accept: str = "",
+        accept: str = _JSON,
     ) -> bytes:
         """Any call, for what has no verb of its own; the body of a good answer."""
         call = self._call(method, path, query=query, body=body, content_type=content_type, accept=accept)
@@ -355,9 +354,9 @@ class Client:
         query: Query,
         body: bytes = b"",
         content_type: str = "",
-        accept: str = "",
+        accept: str = _JSON,
     ) -> Call:
-        headers = {"User-Agent": self.settings.user_agent, "Accept": accept or self.settings.accept}
+        headers = {"User-Agent": self.settings.user_agent, "Accept": accept}
         if content_type:
             headers["Content-Type"] = content_type
         return Call(
@@ -369,6 +368,11 @@ class Client:
             timeout_s=self.settings.timeout_s,
             retry=self.settings.retry,
         )
+
+    def _accept(self, *, listing: bool = False) -> str:
+        if not self.settings.metadata_only:
+            return _JSON
+        return _METADATA_LIST if listing else _METADATA
 
     def _write_query(self, dry_run: bool, field_manager: str = "") -> _Pairs:
         query = [("fieldManager", field_manager or self.settings.field_manager)]

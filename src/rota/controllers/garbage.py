@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from rota.api import errors, meta
 from rota.api.identifiers import GroupResource, GroupVersionKind, parse_api_version
 from rota.api.kinds import ResourceType
-from rota.client import discovery, verbs
+from rota.client import discovery
 from rota.client.informers.cache import Key
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
@@ -47,7 +47,7 @@ class GarbageCollector:
     """One per cluster at a time; a second one does no harm, only work."""
 
     def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
-        self._client: Final = client.with_settings(accept=verbs.METADATA_ONLY)
+        self._client: Final = client.with_settings(metadata_only=True)
         self._clock: Final = clock
         self._chance: Final = chance
         self._metrics: Final = metrics or Metrics("garbage")
@@ -80,7 +80,7 @@ class GarbageCollector:
             await self._rediscover(following)
 
     async def _rediscover(self, following: tasks.Supervisor) -> None:
-        found = await discovery.discover(self._client.with_settings(accept="application/json"))
+        found = await discovery.discover(self._client)
         self._kinds = {one.gvk: one for one in found.types}
         wanted = {one for one in found.preferred() if set(one.verbs) >= _NEEDED and one.group_resource not in _IGNORED}
         for resource in wanted - self._followed.keys():

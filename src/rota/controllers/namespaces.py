@@ -14,7 +14,7 @@ from typing import Any, Final
 from rota.api import codec, errors, meta, times
 from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
-from rota.client import discovery, verbs
+from rota.client import discovery
 from rota.client.informers.cache import Key
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
@@ -146,7 +146,7 @@ class NamespaceController:
 
     def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
         self._client: Final = client
-        self._metadata: Final = client.with_settings(accept=verbs.METADATA_ONLY)
+        self._metadata: Final = client.with_settings(metadata_only=True)
         self._clock: Final = clock
         self._chance: Final = chance
         self._queue: Final = WorkQueue[str](clock=clock, chance=chance, name="namespaces")
