@@ -211,3 +211,15 @@ def test_the_first_pod_of_a_group_that_wants_its_own_kind_may_start_it() -> None
     nodes = [make_node("a"), make_node("b", labels={ZONE: "z"})]
     assert decide(nodes, [], make_pod("p", labels={"app": "web"}, affinity=affinity)).node_name == "b"
     assert decide(nodes, [], make_pod("p", labels={"app": "db"}, affinity=affinity)).node_name is None
+
+
+def test_pods_waiting_in_line_notice_a_new_service() -> None:
+    vocabulary = Vocabulary()
+    nodes = [make_node("a", labels={ZONE: "z1"}), make_node("b", labels={ZONE: "z2"})]
+    cluster = build(nodes, [make_pod("running", on="a", labels={"app": "web"})], vocabulary)
+    decider = Decider(DEFAULT, cluster)
+    for number in range(4):
+        pod = vocabulary.pod(make_pod(f"p{number}", labels={"app": "web"}))
+        assert ("PodTopologySpread" in decider.decide(pod).evaluation.scores_of(0)) is (number == 3)
+        if number == 2:
+            cluster.catalog.put("Service", SERVICE)

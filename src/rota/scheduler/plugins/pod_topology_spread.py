@@ -55,7 +55,9 @@ class PodTopologySpread:
         self._system = args.defaulting_type == "System"
         self._defaults = SYSTEM_DEFAULTS if self._system else tuple(args.default_constraints)
         self._soft_key = f"{self.name}/soft"
-        self._sources_key = f"{self.name}/sources"
+        # Filtering and scoring are refreshed one after the other, so each remembers what it was made from.
+        self._hard_sources = f"{self.name}/hard sources"
+        self._soft_sources = f"{self.name}/soft sources"
 
     def signature(self, pod: PodInfo) -> Hashable:
         """Constraints, and what they are held against: labels, node requirements, tolerations, owner."""
@@ -72,7 +74,7 @@ class PodTopologySpread:
         """Count matching pods by domain; without hard constraints there is nothing to filter."""
         constraints = self._constraints(pod, cluster, DO_NOT_SCHEDULE)
         state.write(self.name, HardSpread(constraints, pod, cluster) if constraints else None)
-        state.write(self._sources_key, self._sources(pod, cluster))
+        state.write(self._hard_sources, self._sources(pod, cluster))
         return PreFilterResult(SUCCESS if constraints else SKIP)
 
     def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
@@ -100,7 +102,7 @@ class PodTopologySpread:
 
     def reuse_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster, changes: Changes) -> Reuse:
         """Other pods and nodes change the counts."""
-        if state.read(self._sources_key, int) != self._sources(pod, cluster):
+        if state.read(self._hard_sources, int) != self._sources(pod, cluster):
             return Reuse.AGAIN
         spread = state.find(self.name, HardSpread)
         if spread is None:
@@ -114,7 +116,7 @@ class PodTopologySpread:
     def pre_score(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> Status:
         """Count matching pods by domain; without soft constraints there is nothing to score."""
         constraints = self._constraints(pod, cluster, SCHEDULE_ANYWAY)
-        state.write(self._sources_key, self._sources(pod, cluster))
+        state.write(self._soft_sources, self._sources(pod, cluster))
         if not constraints:
             state.write(self._soft_key, None)
             return SKIP
@@ -146,7 +148,7 @@ class PodTopologySpread:
         self, state: CycleState, pod: PodInfo, cluster: Cluster, changes: Changes, *, feasible_changed: bool
     ) -> Reuse:
         """Other pods and nodes change the counts, and feasible nodes decide which domains there are."""
-        if state.read(self._sources_key, int) != self._sources(pod, cluster):
+        if state.read(self._soft_sources, int) != self._sources(pod, cluster):
             return Reuse.AGAIN
         spread = state.find(self._soft_key, SoftSpread)
         if spread is None:
