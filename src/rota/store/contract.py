@@ -262,6 +262,10 @@ class Verbs:
 #: runs on all.
 MOST_WRITES = 128
 
+#: How long a key may be: less than PostgreSQL's index takes however many bytes a letter has, and more than the longest
+#: names of a group, a resource, a namespace and an object together.
+MOST_KEY_LETTERS = 650
+
 #: How far a restored store's revisions jump ahead of the backup's, so that they lie above every revision that the old
 #: store gave out after the backup was taken (at 10,000 writes a second, more than a day's worth).
 RESTORE_GAP = 1_000_000_000
@@ -288,5 +292,5 @@ def check_transaction(transaction: Transaction) -> None:
         raise ValueError("a transaction writes each key once")
     if len(keys) > MOST_WRITES or len(transaction.guards) > MOST_WRITES:
         raise ValueError(f"a transaction has at most {MOST_WRITES} writes and as many guards")
-    if any(not key or key.endswith("/") or "\0" in key for key in keys):
-        raise ValueError("a key is not empty, has no NUL and does not end in '/'")
+    if any(not key or key.endswith("/") or "\0" in key or len(key) > MOST_KEY_LETTERS for key in keys):
+        raise ValueError(f"a key has 1 to {MOST_KEY_LETTERS} letters, none of them NUL, and does not end in '/'")

@@ -197,10 +197,17 @@ class StoreContract:
         revision_of(await store.commit(Transaction(tuple(Put(key, b"1") for key in keys), guards)))
         assert len((await store.list("/a/")).entries) == 128
 
+    async def test_the_longest_key_fits(self, store: Store) -> None:
+        key = "/" + "\U0001f600" * 649
+        revision_of(await store.create(key, b"1"))
+        assert [entry.key for entry in (await store.list("/")).entries] == [key]
+
     async def test_a_transaction_that_makes_no_sense_is_a_bug_of_its_author(self, store: Store) -> None:
         for writes in [(Put("/a/x", b""), Delete("/a/x")), (Put("", b""),), (Put("/a/", b""),), (Put("/a\0b", b""),)]:
             with pytest.raises(ValueError, match="key"):
                 await store.commit(Transaction(writes))
+        with pytest.raises(ValueError, match="letters"):
+            await store.create("/" + "x" * 650, b"")
         with pytest.raises(ValueError, match="at most"):
             await store.commit(Transaction(tuple(Put(f"/a/{number}", b"") for number in range(129))))
         with pytest.raises(ValueError, match="ends in"):
