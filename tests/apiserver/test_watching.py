@@ -1,10 +1,12 @@
 """Watches: what they begin with, what they tell, and how they end."""
 
 import asyncio
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
+from rota.store import errors
+from rota.store.contract import Batch
 from rota.testing.api import ApiServer
 from rota.testing.clocks import FakeClock
 
@@ -182,3 +184,38 @@ async def test_two_servers_on_one_store_tell_each_other_s_changes() -> None:
             assert told(await events.next()) == ("ADDED", "a")
         assert (await two.get(f"{MAPS}/a")).code == 200
         assert (await two.post(MAPS, config("a"))).code == 409
+
+
+class Broken:
+    """A watch that loses its place after it has begun."""
+
+    revision = 1
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        pass
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Batch:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [errors.Expired(5, 9), errors.SlowWatcher(1000)])
+async def test_a_watch_that_loses_its_place_says_so_in_the_stream_and_ends(
+    api: ApiServer, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api.store, "watch", lambda prefix, after: Broken(error))
+    async with api.watch(MAPS, resourceVersion="5") as events:
+        told_last = await events.next()
+        assert told_last["type"] == "ERROR"
+        assert (told_last["object"]["code"], told_last["object"]["reason"]) == (410, "Expired")
+        assert told_last["object"]["message"].startswith("too old resource version")
+        with pytest.raises(StopAsyncIteration):
+            await events.next()
