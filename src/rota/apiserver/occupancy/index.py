@@ -49,7 +49,8 @@ class _State:
 
     def take(self, batch: Batch) -> None:
         for event in batch.events:
-            if event.revision >= self.ahead.get(event.key, 0):
+            # of the very revision that was learned everything is known already
+            if event.revision > self.ahead.get(event.key, 0):
                 self.put(event.key, None if event.value is None else shares.of_stored(event.value))
         self.revision = batch.revision
         self.sure = {key: revision for key, revision in self.sure.items() if revision > batch.revision}

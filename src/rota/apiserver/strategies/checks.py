@@ -1,10 +1,11 @@
 """Checks of single values that many kinds share, in upstream's words. Each answers with what is wrong."""
 
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from rota.api import fields, names, selectors
+from rota.api import fields, names, quantities, selectors
 from rota.apiserver.strategies.metadata import FIELD_IMMUTABLE
 
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
@@ -13,6 +14,12 @@ MAX_INT32: Final = 2**31 - 1
 _PORT_CHARACTERS: Final = re.compile(r"[a-z0-9-]+")
 _LETTER: Final = re.compile(r"[a-z]")
 _SELECTOR_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
+
+
+@functools.lru_cache(maxsize=8192)
+def quantity(value: str | int | float | None) -> quantities.Quantity:  # noqa: PYI041 - JSON numbers arrive as either
+    """A quantity of an object that has been decoded; clusters hold few different ones."""
+    return quantities.from_wire(value)
 
 
 def not_negative(value: int | None, path: fields.Path) -> list[fields.FieldError]:

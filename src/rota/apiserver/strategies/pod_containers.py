@@ -6,7 +6,7 @@ Mirrors the container part of `pkg/apis/core/validation/validation.go` of Kubern
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from rota.api import fields, names, quantities, resources
+from rota.api import fields, names, resources
 from rota.apiserver.strategies import checks
 
 Container: TypeAlias = Mapping[str, Any]
@@ -64,7 +64,7 @@ def validate_resources(wanted: Mapping[str, Any] | None, path: fields.Path) -> F
                 why = "Limit must be set for non overcommitable resources"
                 found.append(fields.required(path.child("limits"), why))
             continue
-        amount, most = quantities.from_wire(quantity), quantities.from_wire(limit)
+        amount, most = checks.quantity(quantity), checks.quantity(limit)
         if amount != most and not overcommits:
             why = f"must be equal to {name} limit of {most}"
             found.append(fields.invalid(path.child("requests"), str(amount), why))
@@ -117,13 +117,13 @@ def _unique(one: Container, path: fields.Path, seen: set[str]) -> Found:
 
 
 def _validate_quantity(name: str, quantity: Any, path: fields.Path) -> Found:
-    found = checks.label_key(name, path)
+    found = [] if name in _STANDARD else checks.label_key(name, path)
     if not found and "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
         found += [
             fields.invalid(path, name, "must be a standard resource type or fully qualified"),
             fields.invalid(path, name, "must be a standard resource for containers"),
         ]
-    amount = quantities.from_wire(quantity)
+    amount = checks.quantity(quantity)
     if amount.nanos < 0:
         found.append(fields.invalid(path, str(amount), checks.NOT_NEGATIVE))
     elif resources.is_scalar(name) and amount.nanos % 10**9:

@@ -7,7 +7,7 @@ room that it gave back may be taken.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rota.api import fields, names, quantities, times
+from rota.api import fields, names, times
 from rota.api.patches import json_values
 from rota.apiserver.contract import Attributes, Object
 from rota.apiserver.strategies import checks, metadata, pod_containers, pod_defaults, pod_placement, pod_specs
@@ -90,7 +90,7 @@ def qos_class(spec: Mapping[str, Any]) -> str:
     for one in containers:
         wanted = one.get("resources") or {}
         amounts = [
-            {name: quantities.from_wire((wanted.get(side) or {}).get(name)).nanos for name in _COMPUTE}
+            {name: checks.quantity((wanted.get(side) or {}).get(name)).nanos for name in _COMPUTE}
             for side in ("requests", "limits")
         ]
         guaranteed = guaranteed and all(amounts[1].values())

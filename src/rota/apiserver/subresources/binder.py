@@ -126,17 +126,17 @@ class Binder:
             verdict = _refuse_pod(wish, pod)
             if verdict is None and view is not None:
                 assert pod is not None, "a pod that is not there is refused"
-                verdict = _refuse_node(wish, nodes[wish.node], pod.object, view, plan)
+                share = shares.of_pod(pod.object)
+                verdict = _refuse_node(wish, nodes[wish.node], share, view, plan)
+                if verdict is None:
+                    view.usage[wish.node].add(share)
+                    plan.bound.append((pod.key, wish.node, share))
             plan.verdicts.append(verdict)
             if verdict is None:
                 assert pod is not None, "a pod that is not there is refused"
                 used.add(wish.node)
                 plan.writes.append(Put(pod.key, registry.encode(_bound(pod.object, wish, at.now))))
                 plan.guards.append(Guard(pod.key, revision=pod.revision))
-                if view is not None:
-                    share = shares.of_pod(pod.object)
-                    view.usage[wish.node].add(share)
-                    plan.bound.append((pod.key, wish.node, share))
         if view is not None and used:
             plan.writes += view.writes(used)
             plan.guards += view.guards(used)
@@ -189,12 +189,12 @@ def _refuse_pod(wish: Wish, pod: Stored | None) -> Verdict:
     return None
 
 
-def _refuse_node(wish: Wish, node: Stored | None, pod: Object, view: View, plan: _Plan) -> Verdict:
+def _refuse_node(wish: Wish, node: Stored | None, share: shares.Share, view: View, plan: _Plan) -> Verdict:
     if node is None:
         cause = errors.Cause(type="NodeNotFound", message=wish.node)
         return _refusal(wish, f"node {gotext.quote(wish.node)} does not exist", (cause,))
     allocatable, usage = resources.node_allocatable(node.object), view.usage[wish.node]
-    found = shares.collisions(shares.of_pod(pod), allocatable, usage)
+    found = shares.collisions(share, allocatable, usage)
     if not found:
         return None
     plan.crowded = True
