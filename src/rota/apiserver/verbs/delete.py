@@ -1,5 +1,6 @@
 """DELETE of an object or of a collection."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from rota.apiserver.verbs.calls import Call, is_dry_run
 from rota.store.contract import Entry
 
 _OPTIONS: Final = GroupKind("", "DeleteOptions")
+#: So many of a collection are deleted at once: durable writes cost much less together.
+_TOGETHER: Final = 32
 #: Kinds whose deletion is answered with the object; for others with what was deleted.
 _SHOWN: Final = frozenset(
     GroupResource("", plural)
@@ -58,17 +61,27 @@ async def delete_collection(call: Call) -> responses.Response:
     call = _with_dry_run(call, wire)
     selected = list_options.read(call, watching=False).selection
     page = await call.registry.store.list(stored_form.prefix(call.resource, call.at.namespace or None))
-    entries = []
-    for entry in page.entries:
-        if not selected.matches(entry.key, entry.value):
-            continue
+    chosen = [entry for entry in page.entries if selected.matches(entry.key, entry.value)]
+
+    async def remove(entry: Entry) -> Entry | None:
         name = entry.key.rpartition("/")[2]
         try:
             written = await call.registry.remove(replace(call.at, name=name), options)
         except errors.NotFound:
-            continue
-        entries.append(Entry(entry.key, written.value, written.revision, entry.created))
-    return rendering.listed(call, entries, {"resourceVersion": str(page.revision)})
+            return None
+        return Entry(entry.key, written.value, written.revision, entry.created)
+
+    entries: list[Entry] = []
+    for start in range(0, len(chosen), _TOGETHER):
+        removals = map(remove, chosen[start : start + _TOGETHER])
+        # a refusal of one is the answer, once none of those that were begun is under way any more
+        for outcome in await asyncio.gather(*removals, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+            if outcome is not None:
+                entries.append(outcome)
+    about = {"resourceVersion": str(page.revision)}
+    return rendering.listed(call, entries, about)
 
 
 def _deleted(call: Call, written: Written) -> responses.Response:
