@@ -223,3 +223,25 @@ def test_pods_waiting_in_line_notice_a_new_service() -> None:
         assert ("PodTopologySpread" in decider.decide(pod).evaluation.scores_of(0)) is (number == 3)
         if number == 2:
             cluster.catalog.put("Service", SERVICE)
+
+
+def test_scores_need_no_pre_score_where_a_profile_leaves_it_out() -> None:
+    plugins: dict[str, Any] = {
+        "preScore": {"disabled": [{"name": "*"}]},
+        "score": {"disabled": [{"name": "*"}], "enabled": []},
+    }
+    names = ("TaintToleration", "NodeAffinity", "NodeResourcesFit", "NodeResourcesBalancedAllocation", "ImageLocality")
+    plugins["score"]["enabled"] = [{"name": name, "weight": 1} for name in names]
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": plugins}],
+    }
+    by = Framework(resolution.resolve(resolution.read(document), SPECS).first, REGISTRY)
+    assert decide([big("a")], [], requesting("100m", "500Mi"), by=by).evaluation.scores_of(0) == {
+        "TaintToleration": 100,
+        "NodeAffinity": 0,
+        "NodeResourcesFit": 97,
+        "NodeResourcesBalancedAllocation": 74,
+        "ImageLocality": 0,
+    }

@@ -76,8 +76,11 @@ class Framework:
         self.scorers = tuple(
             Forms(self.plugins[each.name], each.weight) for each in profile.points.get(ExtensionPoint.SCORE, ())
         )
-        self.reusing_filter = tuple(plugin for plugin in self.deciding if hasattr(plugin, "reuse_filter"))
-        self.reusing_score = tuple(plugin for plugin in self.deciding if hasattr(plugin, "reuse_score"))
+        self.reusing_filter = tuple(
+            plugin for plugin in self.at(ExtensionPoint.PRE_FILTER) if hasattr(plugin, "reuse_filter")
+        )
+        scoring = dict.fromkeys((*self.at(ExtensionPoint.PRE_SCORE), *self.at(ExtensionPoint.SCORE)))
+        self.reusing_score = tuple(plugin for plugin in scoring if hasattr(plugin, "reuse_score"))
 
     @property
     def profile_name(self) -> str:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from rota.columns.arrays import BoolArray, IntArray, Rows, count
+from rota.columns.arrays import IntArray, Rows, count
 from rota.columns.cluster import Cluster
 from rota.columns.journal import Changes, Facet
 from rota.columns.nodes import NodeInfo
@@ -18,7 +18,6 @@ from rota.columns.pods import PodInfo
 from rota.scheduler.framework.points import MAX_SCORE, Reuse
 from rota.scheduler.framework.registry import Handle, NoArgs
 from rota.scheduler.framework.state import CycleState
-from rota.scheduler.framework.status import SUCCESS, Status
 
 MIB = 1 << 20
 #: Less than this is not worth moving for; more than this per image makes no difference.
@@ -47,24 +46,17 @@ class ImageLocality:
         """Only images matter."""
         return pod.shape.images
 
-    def pre_score(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> Status:
-        """Work out how widely each image is spread."""
-        total = len(cluster.by_name)
-        holders = ((image, len(cluster.images.holders(image))) for image in pod.shape.images)
-        state.write(self.name, Shares(tuple((image, number / total) for image, number in holders if number)))
-        return SUCCESS
-
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Sum the scaled sizes of the images that the node holds."""
         held = node.images
-        shares = state.read(self.name, Shares).images
+        shares = self._shares(state, pod).images
         return _stretched(
             sum(int(held[image] * share) for image, share in shares if image in held), len(pod.shape.images)
         )
 
     def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
         """Sum the scaled sizes of the images that each row holds."""
-        shares = state.read(self.name, Shares).images
+        shares = self._shares(state, pod).images
         if not shares:
             return np.zeros(count(rows), dtype=np.int64)
         sums = np.zeros(cluster.size, dtype=np.int64)
@@ -80,7 +72,21 @@ class ImageLocality:
         self, state: CycleState, pod: PodInfo, cluster: Cluster, changes: Changes, *, feasible_changed: bool
     ) -> Reuse:
         """Shares depend on all nodes."""
-        return Reuse.AGAIN if changes.node else Reuse.ROWS
+        if not changes.node:
+            return Reuse.ROWS
+        state.delete(self.name)
+        return Reuse.ALL_ROWS
+
+    def _shares(self, state: CycleState, pod: PodInfo) -> Shares:
+        """Work out once how widely each image is spread."""
+        shares = state.find(self.name, Shares)
+        if shares is None:
+            assert state.cluster is not None
+            images, total = state.cluster.images, len(state.cluster.by_name)
+            holders = ((image, len(images.holders(image))) for image in pod.shape.images)
+            shares = Shares(tuple((image, number / total) for image, number in holders if number))
+            state.write(self.name, shares)
+        return shares
 
 
 def _stretched(total: int, images: int) -> int:

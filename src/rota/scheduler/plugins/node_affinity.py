@@ -30,6 +30,8 @@ NOT_MATCHED = unresolvable("node(s) didn't match Pod's node affinity/selector")
 NOT_ENFORCED = unresolvable("node(s) didn't match scheduler-enforced node affinity")
 CONFLICT = unresolvable("pod affinity terms conflict")
 
+PREFERENCE_KEY = "NodeAffinity/preference"
+
 #: Codes: 1 stands for what the pod rules out.
 _UNENFORCED = 2
 
@@ -105,11 +107,11 @@ class NodeAffinity:
         """Refuse a node that the profile or the pod rules out."""
         if self._added_terms is not None and not self._added_terms.matches(node.labels, node.name):
             return NOT_ENFORCED
-        return SUCCESS if state.read(self.name, NodeRequirements).met_by(node) else NOT_MATCHED
+        return SUCCESS if self._demands(state, pod).met_by(node) else NOT_MATCHED
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray:
         """Give 2 for what the profile rules out, else 1 for what the pod rules out."""
-        met = state.read(self.name, NodeRequirements).rows(cluster, rows)
+        met = self._demands(state, pod).rows(cluster, rows)
         codes = (~met).astype(np.int64)
         if self._added_terms is not None:
             codes[~cluster.labels.matching_any(self._added_terms, rows, cluster.by_name)] = _UNENFORCED
@@ -122,23 +124,20 @@ class NodeAffinity:
     def pre_score(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> Status:
         """Compile the preferences; without any there is nothing to score."""
         affinity = pod.shape.node_affinity
-        preferred = affinity.preferredDuringSchedulingIgnoredDuringExecution if affinity else None
-        if preferred is None and self._added_preference is None:
+        prefers = affinity is not None and affinity.preferredDuringSchedulingIgnoredDuringExecution is not None
+        if not prefers and self._added_preference is None:
             return SKIP
-        preference = Preference(preferred or ())
-        if preference.error is not None:
-            raise ValueError(preference.error)
-        state.write(self._preference_key, preference)
+        self._preference(state, pod)
         return SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Sum the weights of the terms that match."""
         added = self._added_preference.worth(node) if self._added_preference is not None else 0
-        return added + state.read(self._preference_key, Preference).worth(node)
+        return added + self._preference(state, pod).worth(node)
 
     def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
         """Sum the weights of the terms that match, per row."""
-        total = state.read(self._preference_key, Preference).worths(cluster, rows)
+        total = self._preference(state, pod).worths(cluster, rows)
         if self._added_preference is not None:
             total += self._added_preference.worths(cluster, rows)
         return total
@@ -156,9 +155,21 @@ class NodeAffinity:
         changed = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
         return (Subscription(changed, self._after_node_change),)
 
-    @property
-    def _preference_key(self) -> str:
-        return "NodeAffinity/preference"
+    def _demands(self, state: CycleState, pod: PodInfo) -> NodeRequirements:
+        """Give what PreFilter compiled; a profile may have left it out."""
+        return state.find(self.name, NodeRequirements) or requirements.of(pod.shape)
+
+    def _preference(self, state: CycleState, pod: PodInfo) -> Preference:
+        """Give the pod's preferences, compiled once; terms that cannot be understood are an error."""
+        preference = state.find(PREFERENCE_KEY, Preference)
+        if preference is None:
+            affinity = pod.shape.node_affinity
+            terms = affinity.preferredDuringSchedulingIgnoredDuringExecution if affinity else None
+            preference = Preference(terms or ())
+            if preference.error is not None:
+                raise ValueError(preference.error)
+            state.write(PREFERENCE_KEY, preference)
+        return preference
 
     def _after_node_change(self, pod: PodInfo, old: NodeInfo | None, new: NodeInfo) -> Hint:
         demands = requirements.of(pod.shape)

@@ -44,11 +44,12 @@ class NodeResourcesBalancedAllocation:
 
     def pre_score(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> Status:
         """Leave out pods that would not change the balance."""
-        requests = pod.shape.requests
-        return SUCCESS if any(requests.get(name, 0) for name in self._resources) else SKIP
+        return SUCCESS if self._changes_balance(pod) else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Compare the node with the pod to the node without it."""
+        if not self._changes_balance(pod):
+            return 0
         before: list[float] = []
         after: list[float] = []
         for name in self._resources:
@@ -63,6 +64,8 @@ class NodeResourcesBalancedAllocation:
 
     def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
         """Compare the selected rows with the pod to those without it."""
+        if not self._changes_balance(pod):
+            return np.zeros(count(rows), dtype=np.int64)
         indices = [cluster.resources.get(name, -1) for name in self._resources]
         floats = cluster.floats
         if len(indices) == 2 and max(indices) < len(allocation.NATIVE) and all(map(floats.complete, indices)):
@@ -80,6 +83,10 @@ class NodeResourcesBalancedAllocation:
             scores += HALF
             return scores
         return self._score_irregular(pod, cluster, rows)
+
+    def _changes_balance(self, pod: PodInfo) -> bool:
+        requests = pod.shape.requests
+        return any(requests.get(name, 0) for name in self._resources)
 
     def _before(self, cluster: Cluster) -> IntArray:
         """Give the ratings without the pod, which are the same for every pod."""

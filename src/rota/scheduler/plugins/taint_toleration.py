@@ -60,13 +60,13 @@ class TaintToleration:
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Count the taints that advise against the node."""
-        return taints.disliked(state.read(self.name, tuple), node.taints)
+        return taints.disliked(self._tolerations(state, pod), node.taints)
 
     def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
         """Count the taints that advise against each node."""
         if not any(taint.effect == taints.PREFER_NO_SCHEDULE for held in cluster.taints.values for taint in held or ()):
             return np.zeros(count(rows), dtype=np.int64)
-        tolerations = state.read(self.name, tuple)
+        tolerations = self._tolerations(state, pod)
         table = cluster.taints.table(lambda held: taints.disliked(tolerations, held or ()), np.int64)
         return np.asarray(table[cluster.taints.column[rows]])
 
@@ -84,6 +84,11 @@ class TaintToleration:
             Subscription(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), self._after_node_change),
             Subscription(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)),
         )
+
+    def _tolerations(self, state: CycleState, pod: PodInfo) -> taints.Tolerations:
+        """Give what PreScore picked; a profile may have left it out."""
+        picked = state.find(self.name, tuple)
+        return taints.against_scheduling(pod.shape.tolerations) if picked is None else picked
 
     def _after_node_change(self, pod: PodInfo, old: NodeInfo | None, new: NodeInfo) -> Hint:
         tolerations = pod.shape.tolerations
