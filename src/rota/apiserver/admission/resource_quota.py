@@ -17,6 +17,8 @@ from rota.apiserver.strategies.pods import qos_class
 from rota.store.contract import Guard, Put
 
 QUOTAS: Final = GroupResource("", "resourcequotas")
+#: Kinds of which an update can use more than before; all others are only counted.
+_GROWING: Final = frozenset({amounts.PODS, amounts.SERVICES, amounts.CLAIMS})
 
 
 class ResourceQuota:
@@ -29,6 +31,8 @@ class ResourceQuota:
         """Forbidden if a quota would be exceeded."""
         which = at.resource.group_resource
         if new is None or at.subresource or not at.resource.namespaced:
+            return None
+        if old is not None and which not in _GROWING:
             return None
         # a quota that counts quotas cannot be charged in the transaction that makes or changes it
         quotas = [
