@@ -1,11 +1,14 @@
 """Leader election: the rules, and candidates on a real API server in virtual time."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rota.api import errors
 from rota.client.elections import claims
@@ -191,3 +194,92 @@ async def test_what_the_leader_raises_comes_out_and_the_lease_is_given_back(conn
     assert not lease["spec"].get("holderIdentity")
     with pytest.raises(errors.NotFound):
         await client.get(LEASES, "other", namespace="default")
+
+
+class Line:
+    """A candidate's way to the server, which can be dead in two ways."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self.state = "up"
+        self.back = asyncio.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if self.state == "hangs":
+            await self.back.wait()
+        if self.state == "refuses":
+            await send({"type": "http.response.start", "status": 503, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await self._server.app(scope, receive, send)
+
+
+_STEPS = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(["up", "hangs", "refuses"]), st.sampled_from([0.5, 3, 9, 14, 30])),
+    max_size=8,
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=15, deadline=None)
+@given(_STEPS)
+def test_never_do_two_lead_and_in_the_end_one_does(steps: list[tuple[int, str, float]]) -> None:
+    async def run() -> None:
+        clock = FakeClock()
+        leading: set[str] = set()
+        fences: list[tuple[int, int]] = []
+
+        async def lead(term: Term) -> None:
+            assert not leading, f"{term.identity} leads beside {leading}"
+            fences.append(term.fence)
+            leading.add(term.identity)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                leading.discard(term.identity)
+
+        async def campaign(elector: LeaderElector) -> None:
+            while True:
+                with contextlib.suppress(LeadershipLost):
+                    await elector.run(lead)
+
+        async with ApiServer(clock=clock) as server:
+            lines = [Line(server) for _ in range(3)]
+            transports = [InProcessTransport(line, clock=clock) for line in lines]
+            campaigns = [
+                asyncio.ensure_future(
+                    campaign(
+                        LeaderElector(
+                            Client(transport),
+                            Election(name="test", namespace="default", identity=f"candidate-{number}"),
+                            clock=clock,
+                            chance=random.Random(number),
+                        )
+                    )
+                )
+                for number, transport in enumerate(transports)
+            ]
+            for number, state, seconds in steps:
+                lines[number].state = state
+                if state == "hangs":
+                    lines[number].back.clear()
+                else:
+                    lines[number].back.set()
+                await clock.advance(seconds)
+                assert not [one for one in campaigns if one.done()]
+            for line in lines:
+                line.state = "up"
+                line.back.set()
+            await clock.advance(60)
+            assert not [one for one in campaigns if one.done()]
+            assert len(leading) == 1
+            assert fences == sorted(set(fences)), "a term is not above the one before it"
+            for one in campaigns:
+                one.cancel()
+            await asyncio.wait(campaigns)
+            for transport in transports:
+                closing = asyncio.ensure_future(transport.close())
+                await clock.advance(10)
+                await closing
+
+    asyncio.run(run())

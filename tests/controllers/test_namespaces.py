@@ -48,7 +48,7 @@ def test_what_remains_is_told_with_its_finalizers_and_waited_for() -> None:
 
 def test_what_is_not_known_keeps_a_namespace() -> None:
     verdict = namespaces.judge([], Remains(undiscovered=("metrics.k8s.io/v1beta1",)), now="t1")
-    assert verdict.again_after_s is not None
+    assert verdict.again_after_s == 10.0
     assert _statuses(verdict.conditions)["NamespaceDeletionDiscoveryFailure"] == "True"
     failed = namespaces.judge(verdict.conditions, Remains(failures=["pods: no"]), now="t2")
     assert failed.again_after_s is not None

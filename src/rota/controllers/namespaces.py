@@ -33,6 +33,8 @@ _FINALIZER: Final = "kubernetes"
 _PODS: Final = GroupResource("", "pods")
 #: How long whoever set a finalizer is expected to take.
 _FINALIZER_S: Final = 15
+#: When to try again what a server refused; sooner it would hardly help.
+_TROUBLE_S: Final = 10.0
 _WORKERS: Final = 4
 
 
@@ -108,7 +110,8 @@ def judge(present: Sequence[Mapping[str, Any]], remains: Remains, *, now: str) -
             "message": message if evidence else good_message,
         }
         conditions = meta.with_condition(conditions, new, now=now)
-    again = None if remains.empty else remains.grace_s // 2 + 1.0
+    trouble_s = _TROUBLE_S if remains.failures or remains.undiscovered else 0.0
+    again = None if remains.empty else max(remains.grace_s // 2 + 1.0, trouble_s)
     return Verdict(conditions=[dict(one) for one in conditions], again_after_s=again)
 
 

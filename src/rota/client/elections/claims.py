@@ -36,8 +36,8 @@ class Observation:
 class Term:
     """A time of leadership, and its fencing token.
 
-    A later leader's `transitions` are higher for as long as the Lease (its uid) is the same. Whoever guards something
-    by a leader's word keeps the highest pair seen and refuses lower ones.
+    The `fence` of a later term is higher than those of all terms before it, for as long as the Lease (its uid) is the
+    same. Whoever guards something by a leader's word keeps the highest one seen and refuses lower ones.
     """
 
     identity: str
@@ -47,9 +47,15 @@ class Term:
     resource_version: str
 
     @property
+    def fence(self) -> tuple[int, int]:
+        """What orders terms. Transitions count changes of the holder alone, so one that comes back has its version."""
+        version = self.resource_version
+        return self.transitions, int(version) if version.isdecimal() else 0
+
+    @property
     def token(self) -> str:
         """The term as one text, for annotations and logs."""
-        return f"{self.lease_uid}/{self.transitions}"
+        return f"{self.lease_uid}/{self.transitions}/{self.resource_version}"
 
 
 def observe(before: Observation | None, lease: Mapping[str, Any], now: float) -> Observation:
