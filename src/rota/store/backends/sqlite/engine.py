@@ -250,7 +250,10 @@ class SqliteEngine:
                 "DELETE FROM log WHERE id IN (SELECT id FROM log WHERE id < ? ORDER BY id LIMIT ?)",
                 (before, limit),
             ).rowcount
-            connection.execute(f"PRAGMA incremental_vacuum({int(limit)})").fetchall()
+            ((free,), (pages,)) = (connection.execute(f"PRAGMA {it}_count").fetchone() for it in ("freelist", "page"))
+            # A quarter stays for what is written next. One call gives back one page, whatever number the driver is told.
+            for _ in range(min(limit, free - pages // 4)):
+                connection.execute("PRAGMA incremental_vacuum(1)")
             return gone
 
         return await self._write(lambda: self._transact(trim))
