@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,8 +30,9 @@ async def test_what_is_published_twice_is_handed_out_once() -> None:
     assert [item.revision for batch in channel.read(0) for item in batch.events] == [1, 2, 3]
 
 
-async def test_the_ring_keeps_within_its_limits_by_whole_revisions() -> None:
-    hub = Hub(0, Limits(events=3))
+@pytest.mark.parametrize("limit", [3, 4])
+async def test_the_ring_keeps_within_its_limits_by_whole_revisions(limit: int) -> None:
+    hub = Hub(0, Limits(events=limit))
     hub.publish([event(1, "/a/x"), event(1, "/a/y"), event(2), event(3), event(3)], 3)
     await flushed(hub)
     assert hub.oldest == 1

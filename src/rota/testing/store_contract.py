@@ -14,7 +14,7 @@ from typing import Protocol
 import pytest
 
 from rota.kit import system
-from rota.store import errors, hub, opening
+from rota.store import errors, hub, opening, watching
 from rota.store.contract import (
     RESTORE_GAP,
     Committed,
@@ -356,6 +356,25 @@ class StoreContract:
                 last = revision_of(await store.create("/a/last", b""))
                 assert [event.revision for event in await gather_to(watch, last)] == [last]
             assert last > end
+
+    async def test_history_is_read_in_stretches_that_split_no_transaction(
+        self, store: Store, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(watching.HubWatch, "STRETCH", 3)
+        start = (await store.extent()).revision
+        for number in range(8):
+            await store.commit(Transaction((Put(f"/a/{number}", b""), Put(f"/b/{number}", b""))))
+        end = (await store.extent()).revision
+        seen: list[Event] = []
+        async with opened(database.url) as fresh, fresh.watch("", after=start) as watch, asyncio.timeout(PATIENCE_S):
+            while not seen or seen[-1].revision < end:
+                batch = await anext(watch)
+                for revision in {event.revision for event in batch.events}:
+                    assert sum(event.revision == revision for event in batch.events) == 2
+                seen += batch.events
+        assert [event.revision for event in seen] == sorted(event.revision for event in seen)
+        assert {event.key for event in seen} == {f"/{half}/{number}" for half in "ab" for number in range(8)}
+        assert len(seen) == 16
 
     async def test_a_compacted_revision_is_expired_and_what_stands_is_not_touched(self, store: Store) -> None:
         first = revision_of(await store.create("/a/x", b"1"))

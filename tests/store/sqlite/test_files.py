@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import os
+import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from rota.kit import system
 from rota.store import errors, opening
 from rota.store.backends.sqlite import schema
 from rota.store.contract import Put, Transaction
+from rota.store.logstore import Settings
 from rota.testing.store_contract import opened, revision_of
 
 
@@ -135,3 +137,34 @@ async def test_the_write_ahead_log_stays_bounded_while_somebody_always_reads(
         await asyncio.gather(*reading)
     # 12 MB were written and more than that logged.
     assert largest < 4_000_000
+
+
+async def test_compacted_history_leaves_the_file_in_small_steps(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+
+    def look(query: str) -> int:
+        connection = sqlite3.connect(path)
+        try:
+            found: int = connection.execute(query).fetchone()[0]
+        finally:
+            connection.close()
+        return found
+
+    async with opened(f"sqlite:///{path}", Settings(trim_step=30)) as store:
+        revision = revision_of(await store.create("/a/x", b""))
+        for _ in range(60):
+            revision = revision_of(await store.update("/a/x", os.urandom(5000), expected=revision))
+        last = revision_of(await store.create("/a/last", b""))
+        pages = look("PRAGMA page_count")
+        await store.compact(revision)
+        assert look("SELECT count(*) FROM log") == last - revision
+        assert look("PRAGMA page_count") < pages * 0.6
+
+
+def test_an_acknowledged_write_is_on_the_disk() -> None:
+    """SQLite's default in this mode leaves the last commits to the mercy of a power cut."""
+    connection = sqlite3.connect(":memory:")
+    schema.tune(connection)
+    full = 2
+    assert connection.execute("PRAGMA synchronous").fetchone() == (full,)
+    connection.close()
