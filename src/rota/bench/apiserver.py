@@ -58,7 +58,7 @@ async def _measure(url: str, effort: Effort, api: int, hello: int) -> list[Resul
     try:
         await bench.call("POST", "/api/v1/namespaces", _named("Namespace", bench.namespace))
         return [
-            await bench.creates(),
+            *await bench.creates(),
             await bench.gets(),
             await bench.lists(),
             *await bench.watches(),
@@ -90,14 +90,18 @@ class _Bench:
         assert code < 300, answer
         return answer
 
-    async def creates(self) -> Result:
-        """Pods created by several clients, beside the same bytes created in the bare store."""
-        count = self._effort.creates
+    async def creates(self) -> list[Result]:
+        """Pods created by one client and by several, beside the same bytes created in the bare store."""
+        return [await self._creates(1, self._effort.creates // 4), await self._creates(CLIENTS, self._effort.creates)]
+
+    async def _creates(self, clients: int, count: int) -> Result:
         ours, bare = [], []
+        value = await self._stored_pod()
         for _ in range(self._effort.rounds):
-            bare.append(await _per_s(count, self._create_bare))
-            ours.append(await self._rate(self._api, count, self._create))
-        return rate(f"creates, {CLIENTS} clients", median(ours), median(bare), against="creates in the bare store")
+            bare.append(await _per_s(count, lambda: self._create_bare(clients, count, value)))
+            ours.append(await self._rate(self._api, count, self._create, clients=clients))
+        what = f"creates, {clients} client{'s' * (clients > 1)}"
+        return rate(what, median(ours), median(bare), against="creates in the bare store")
 
     async def gets(self) -> Result:
         """Reads of one pod, beside an application that always answers the same bytes."""
@@ -177,11 +181,13 @@ class _Bench:
                 await self._store.commit(Transaction(tuple(Delete(entry.key) for entry in page.entries)))
         await self._store.commit(Transaction((Delete(f"/core/namespaces/{self.namespace}"),)))
 
-    async def _rate(self, port: int, count: int, act: Callable[[Connection], Awaitable[None]]) -> float:
-        connections = [await Connection.open("127.0.0.1", port) for _ in range(CLIENTS)]
+    async def _rate(
+        self, port: int, count: int, act: Callable[[Connection], Awaitable[None]], *, clients: int = CLIENTS
+    ) -> float:
+        connections = [await Connection.open("127.0.0.1", port) for _ in range(clients)]
 
         async def client(connection: Connection) -> None:
-            for _ in range(count // CLIENTS):
+            for _ in range(count // clients):
                 await act(connection)
 
         async def everybody() -> None:
@@ -197,15 +203,13 @@ class _Bench:
         code, answer = await connection.request("POST", self._pods, _pod(f"p{next(self._numbers)}"))
         assert code == 201, answer
 
-    async def _create_bare(self) -> None:
-        value = await self._stored_pod()
-
+    async def _create_bare(self, writers: int, count: int, value: bytes) -> None:
         async def writer() -> None:
-            for _ in range(self._effort.creates // CLIENTS):
+            for _ in range(count // writers):
                 key = f"{self._scratch}{next(self._numbers)}"
                 assert isinstance(await self._store.create(key, value), Committed)
 
-        await asyncio.gather(*(writer() for _ in range(CLIENTS)))
+        await asyncio.gather(*(writer() for _ in range(writers)))
 
     async def _stored_pod(self) -> bytes:
         name = f"model-{next(self._numbers)}"
