@@ -251,7 +251,7 @@ class SqliteEngine:
                 (before, limit),
             ).rowcount
             ((free,), (pages,)) = (connection.execute(f"PRAGMA {it}_count").fetchone() for it in ("freelist", "page"))
-            # A quarter stays for what is written next. One call gives back one page, whatever number the driver is told.
+            # A quarter stays for what is written next. A call gives back one page, whatever number the driver is told.
             for _ in range(min(limit, free - pages // 4)):
                 connection.execute("PRAGMA incremental_vacuum(1)")
             return gone
