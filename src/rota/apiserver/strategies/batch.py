@@ -84,7 +84,7 @@ class JobStrategy(GenericStrategy):
             found += checks.immutable(new["spec"].get(name), old["spec"].get(name), SPEC.child(name))
         found += _validate_completions(new["spec"], old["spec"])
         if _fixed_template(new, old) != _fixed_template(old, old):
-            found.append(fields.invalid(SPEC.child("template"), new["spec"]["template"], "field is immutable"))
+            found.append(fields.invalid(SPEC.child("template"), new["spec"].get("template"), "field is immutable"))
         return found
 
 
@@ -227,7 +227,7 @@ def _validate_completions(new: Mapping[str, Any], old: Mapping[str, Any]) -> Fou
 
 def _fixed_template(job: Object, old: Object) -> Object:
     """The part of a Job's template that cannot change, given what it is."""
-    template: Object = job["spec"]["template"]
+    template: Object = job["spec"].get("template") or {}
     if not old["spec"].get("suspend") or (old.get("status") or {}).get("startTime"):
         return template
     spec = {name: item for name, item in (template.get("spec") or {}).items() if name not in _SCHEDULING}

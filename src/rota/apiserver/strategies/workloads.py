@@ -326,6 +326,6 @@ def _validate_status(status: Mapping[str, Any]) -> Found:
     found += [
         fields.invalid(path.child(name), status[name], "cannot be greater than status.replicas")
         for name in ("readyReplicas", "availableReplicas", "fullyLabeledReplicas")
-        if (status.get(name) or 0) > total
+        if status.get(name) and status[name] > total
     ]
     return found
