@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rota.api import errors
 from rota.client.verbs import Object, Propagation
 from rota.controllers.garbage import GarbageCollector
 from rota.testing.virtual_api import VirtualCluster
@@ -150,7 +151,7 @@ async def test_an_object_without_a_namespace_cannot_belong_to_one_with(cluster: 
     assert await cluster.exists(NODES, "n1")
 
 
-async def test_custom_kinds_own_and_are_owned(cluster: VirtualCluster) -> None:
+async def _define_widgets(cluster: VirtualCluster) -> None:
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
     await cluster.client.create(
         CRDS,
@@ -168,19 +169,36 @@ async def test_custom_kinds_own_and_are_owned(cluster: VirtualCluster) -> None:
     )
 
     async def served() -> bool:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(errors.NotFound):
             await cluster.client.list(WIDGETS)
             return True
         return False
 
     await cluster.until(served)
-    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "default"}}
+
+
+async def _widget(cluster: VirtualCluster, *owners: Object) -> Object:
+    metadata = {"name": "w", "namespace": "default", "ownerReferences": owners}
+    return await cluster.client.create(
+        WIDGETS, {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata}
+    )
+
+
+async def test_custom_kinds_own_and_are_owned(cluster: VirtualCluster) -> None:
+    await _define_widgets(cluster)
     a = await _make(cluster, "a")
-    widget["metadata"] = {"name": "w", "namespace": "default", "ownerReferences": [_reference(a)]}
-    made = await cluster.client.create(WIDGETS, widget)
-    await _make(cluster, "b", _reference(made))
+    widget = await _widget(cluster, _reference(a))
+    await _make(cluster, "b", _reference(widget))
     await cluster.clock.advance(40)
     assert await _names(cluster) == {"a", "b"}
     await cluster.client.delete(MAPS, "a", namespace="default")
     await cluster.gone(WIDGETS, "w", "default")
+    await cluster.gone(MAPS, "b", "default")
+
+
+async def test_what_belonged_to_a_custom_object_goes_when_its_kind_does(cluster: VirtualCluster) -> None:
+    await _define_widgets(cluster)
+    await _make(cluster, "b", _reference(await _widget(cluster)))
+    await cluster.clock.advance(40)
+    await cluster.client.delete(CRDS, "widgets.example.com")
     await cluster.gone(MAPS, "b", "default")

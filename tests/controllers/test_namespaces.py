@@ -72,6 +72,7 @@ async def _map(cluster: VirtualCluster, name: str, namespace: str, *finalizers: 
     await cluster.client.create(MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
 
 
+@pytest.mark.slow
 async def test_a_deleted_namespace_is_emptied_and_goes(cluster: VirtualCluster) -> None:
     for name in ("doomed", "other"):
         await _namespace(cluster, name)
@@ -86,6 +87,7 @@ async def test_a_deleted_namespace_is_emptied_and_goes(cluster: VirtualCluster) 
     assert len((await cluster.client.list(MAPS, namespace="other")).items) >= 3
 
 
+@pytest.mark.slow
 async def test_content_with_finalizers_holds_a_namespace_and_is_named(cluster: VirtualCluster) -> None:
     await _namespace(cluster, "doomed")
     await _map(cluster, "held", "doomed", "example.com/hold")
@@ -105,6 +107,7 @@ async def test_content_with_finalizers_holds_a_namespace_and_is_named(cluster: V
     await cluster.gone(NAMESPACES, "doomed")
 
 
+@pytest.mark.slow
 async def test_pods_go_before_what_they_may_need(cluster: VirtualCluster) -> None:
     await _namespace(cluster, "doomed")
     await _map(cluster, "config", "doomed")

@@ -99,6 +99,20 @@ def test_the_graph_asks_to_look_at_those_whose_owner_is_not_there() -> None:
     assert list(graph.remove("a")) == ["b"]
 
 
+def test_an_end_that_was_seen_is_remembered_and_what_is_only_out_of_sight_is_not() -> None:
+    graph = Graph()
+    for uid in "ab":
+        list(graph.put(_item(uid)))
+    list(graph.put(_item("c", _owner("a"), _owner("b"))))
+    assert list(graph.remove("a")) == ["c"]
+    assert list(graph.forget("b")) == ["c"]
+    dependent = _item("c", _owner("a"), _owner("b"))
+    assert graph.has_ended(_owner("a"), dependent)
+    assert not graph.has_ended(_owner("b"), dependent)
+    assert not graph.has_ended(_owner("a"), _item("d", _owner("a"), namespace=""))
+    assert not graph.has_ended(_owner("a"), _item("d", _owner("a"), namespace="elsewhere"))
+
+
 def test_an_owner_elsewhere_is_no_owner() -> None:
     graph = Graph()
     list(graph.put(_item("a", namespace="there")))

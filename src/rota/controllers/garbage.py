@@ -108,7 +108,7 @@ class GarbageCollector:
         await following.stop(str(resource.gvr))
         followed.leave()
         for item in followed.informer.cache.values():
-            self._examine(self._graph.remove(item.uid))
+            self._examine(self._graph.forget(item.uid))
 
     def _changed(self, _: Key, old: Item | None, new: Item | None) -> None:
         if new is not None:
@@ -153,6 +153,8 @@ class GarbageCollector:
         known = self._graph.owner(owner, item)
         if known is not None:
             return OwnerState.WAITING if known.waits_for_dependents else OwnerState.PRESENT
+        if self._graph.has_ended(owner, item):
+            return OwnerState.ABSENT
         version = parse_api_version(owner.api_version)
         resource = self._kinds.get(GroupVersionKind(*version, owner.kind)) if version else None
         if resource is None:
@@ -161,8 +163,13 @@ class GarbageCollector:
         if resource.namespaced and not item.namespace:
             log.warning("owner in a namespace, dependent without", object=item.name, owner=owner.name)
             return OwnerState.IMPOSSIBLE
-        live = await self._live(resource, item.namespace if resource.namespaced else "", owner.name)
-        if live is None or meta.uid(live) != owner.uid:
+        try:
+            live = await self._client.get(resource, owner.name, namespace=item.namespace if resource.namespaced else "")
+        except errors.NotFound as refusal:
+            # Only an answer that names the object speaks of it; any other says that its kind is not served any more.
+            named = refusal.details is not None and refusal.details.name == owner.name
+            return OwnerState.ABSENT if named else OwnerState.UNKNOWN
+        if meta.uid(live) != owner.uid:
             return OwnerState.ABSENT
         waits = ownership.item_from_object(live, resource).waits_for_dependents
         return OwnerState.WAITING if waits else OwnerState.PRESENT

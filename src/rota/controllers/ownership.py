@@ -9,6 +9,7 @@ from its fresh state and that of its owners. The rules are upstream's (`pkg/cont
 """
 
 import enum
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
@@ -21,6 +22,7 @@ from rota.client.verbs import Propagation
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
+_ENDED_REMEMBERED: Final = 10_000
 
 
 class Owner(NamedTuple):
@@ -142,6 +144,8 @@ class Graph:
         self._items: Final[dict[str, Item]] = {}
         #: Owner to dependents, whether or not the owner is here. A set is never empty.
         self._dependents: Final[dict[str, set[str]]] = {}
+        #: Those whose end was seen, the latest last, with their namespaces: absent even if their kind went with them.
+        self._ended: Final[OrderedDict[str, str]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -153,6 +157,10 @@ class Graph:
     def dependents(self, uid: str) -> list[Item]:
         """Those that refer to an owner."""
         return [self._items[one] for one in self._dependents.get(uid, ())]
+
+    def has_ended(self, reference: Owner, dependent: Item) -> bool:
+        """Whether the end of an owner was seen, not too long ago; only of one that the dependent can have had."""
+        return self._ended.get(reference.uid) in {"", dependent.namespace}
 
     def owner(self, reference: Owner, dependent: Item) -> Item | None:
         """The owner that a dependent refers to, if it is known and really the one that the reference describes."""
@@ -188,6 +196,15 @@ class Graph:
 
     def remove(self, uid: str) -> Iterator[str]:
         """An object is gone; the uids of those to look at again."""
+        item = self._items.get(uid)
+        if item is not None:
+            self._ended[uid] = item.namespace
+            if len(self._ended) > _ENDED_REMEMBERED:
+                self._ended.popitem(last=False)
+        yield from self.forget(uid)
+
+    def forget(self, uid: str) -> Iterator[str]:
+        """An object can no longer be followed, whether or not it is gone; the uids of those to look at again."""
         item = self._items.pop(uid, None)
         if item is None:
             return
