@@ -42,6 +42,6 @@ class NodeCapacity:
                     found = shares.collisions(share, allocatable, view.usage[name])
                     if found:
                         left = shares.free(allocatable, view.usage[name])
-                        raise no_room(PODS, new["metadata"]["name"], node, found, left)
+                        raise no_room(PODS, new["metadata"].get("name", ""), node, found, left)
                     guards = (*view.guards((name,)), guards[-1])
         return Rider(writes=view.writes((name,)), guards=guards)

@@ -61,9 +61,10 @@ class JobStrategy(GenericStrategy):
         if spec.get("manualSelector") or spec.get("template") is None:
             return
         labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
+        name = metadata.get("name", "")  # one without is refused by validation
         for key, value in (
-            (_LEGACY_NAME, metadata["name"]),
-            (NAME_LABEL, metadata["name"]),
+            (_LEGACY_NAME, name),
+            (NAME_LABEL, name),
             (_LEGACY_UID, metadata["uid"]),
             (UID_LABEL, metadata["uid"]),
         ):
@@ -197,18 +198,19 @@ def _validate_selector(job: Object) -> Found:
     if spec.get("manualSelector") or not spec.get("selector") or spec.get("template") is None:
         return []
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+    name = metadata.get("name", "")
     path, found = SPEC.child("template", "metadata", "labels"), []
     for key, value in (
         (_LEGACY_UID, metadata["uid"]),
-        (_LEGACY_NAME, metadata["name"]),
+        (_LEGACY_NAME, name),
         (UID_LABEL, metadata["uid"]),
-        (NAME_LABEL, metadata["name"]),
+        (NAME_LABEL, name),
     ):
         if labels.get(key) != value:
             found.append(fields.invalid(path, labels, f"must be '{value}'"))
     generated = {
-        UID_LABEL: metadata["uid"], NAME_LABEL: metadata["name"],
-        _LEGACY_UID: metadata["uid"], _LEGACY_NAME: metadata["name"],
+        UID_LABEL: metadata["uid"], NAME_LABEL: name,
+        _LEGACY_UID: metadata["uid"], _LEGACY_NAME: name,
     }  # fmt: skip
     if not checks.selects(spec["selector"], generated):
         found.append(fields.invalid(SPEC.child("selector"), spec["selector"], "`selector` not auto-generated"))
