@@ -34,8 +34,10 @@ class TemplateStrategy(GenericStrategy):
 
     counts_generations = True
     demands_required_fields = False
-    #: The kind in messages, as upstream writes it.
+    #: The kind in messages about selectors, as upstream writes it.
     kind = ""
+    #: The kind in messages about deadlines; upstream has one for Deployments and ReplicaSets.
+    title = "ReplicaSet"
 
     def default(self, obj: Object, /) -> None:
         """The template's, and the kind's own."""
@@ -102,9 +104,6 @@ class TemplateStrategy(GenericStrategy):
             why = f"activeDeadlineSeconds in {self.title} is not Supported"
             found.append(fields.forbidden(_TEMPLATE.child("spec", "activeDeadlineSeconds"), why))
         return found
-
-    #: The kind at the end of sentences about deadlines.
-    title = "ReplicaSet"
 
     def validate_own(self, spec: Object) -> Found:
         """What only this kind has."""
