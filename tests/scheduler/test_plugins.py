@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rota.columns import allocation
-from rota.columns.vocabulary import Vocabulary, normalized_image
+from rota.columns.vocabulary import Vocabulary, normalized_image, read_node
 from rota.scheduler import builtin
 from rota.scheduler.config import resolution
 from rota.scheduler.config.specs import specs_of
@@ -245,3 +245,18 @@ def test_scores_need_no_pre_score_where_a_profile_leaves_it_out() -> None:
         "NodeResourcesBalancedAllocation": 74,
         "ImageLocality": 0,
     }
+
+
+def test_a_node_that_opens_late_gets_its_full_score() -> None:
+    vocabulary = Vocabulary()
+    closed = [make_node(f"n{number}") for number in range(4)]
+    for node in closed[1:]:
+        node["spec"]["unschedulable"] = True
+    cluster = build(closed, [], vocabulary)
+    decider = Decider(DEFAULT, cluster)
+    for number in range(3):
+        decider.decide(vocabulary.pod(make_pod(f"p{number}")))
+    cluster.set_node(read_node(make_node("n2")))
+    decision = decider.decide(vocabulary.pod(make_pod("last")))
+    assert decision.evaluation.scores_of(2) == decision.evaluation.scores_of(0)
+    assert int(decision.evaluation.totals[2]) == int(decision.evaluation.totals[0]) > 0

@@ -422,17 +422,15 @@ class Evaluation:
         renormalised, any_flipped = False, len(flipped) > 0
         for part in self._scorers if changes.node or any_flipped else self._pod_scorers:
             self._asking = part.forms.name
-            rows = []
+            rows, fresh = [], part.unrated(flipped, feasible) if any_flipped else []
             for row in changes.watched(part.forms.watches):
-                if feasible[row]:
+                part.rated[row] = feasible[row]
+                if feasible[row] and row not in fresh:
                     rows.append(row)
-                    part.rated[row] = True
-                else:
-                    part.rated[row] = False
-            fresh = part.unrated(flipped, feasible) if any_flipped else []
             rows += fresh
             moved = part.rate_some(state, pod, cluster, rows) if rows else rows
             if fresh:
+                # What was never weighed must be, even if the raw score happens to be what stood there.
                 moved = list({*moved, *fresh})
             suspect = part.normalizes and (moved or any_flipped)
             if len(moved) > FEW_ROWS or (suspect and part.bounds_moved(state, pod, feasible)):
