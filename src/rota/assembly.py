@@ -6,13 +6,20 @@ command line and the simulator ask this module for running parts and know nothin
 
 import asyncio
 import contextlib
+import secrets
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from rota.apiserver import assembling, serving
+from rota.client import connecting
+from rota.client.elections.elector import Election, LeaderElector
+from rota.client.verbs import Client
+from rota.controllers.garbage import GarbageCollector
+from rota.controllers.namespaces import NamespaceController
 from rota.kit import errors, logs, system, tasks
 from rota.store import archive, opening
 from rota.store.contract import Store
@@ -64,16 +71,37 @@ async def run_local(url: str, *, http_port: int | None, ready: Callable[[dict[st
         supervisor.start("compactor", Compactor(store, time=clock).run)
         facts = {"store": logs.redact_url(url)}
         if http_port is not None:
-            app = await parts.enter_async_context(assembling.server(store, clock=clock, chance=chance))
-            try:
-                served = await parts.enter_async_context(serving.serve(app, port=http_port))
-            except OSError as problem:
-                raise errors.UserError(
-                    f"cannot listen on port {http_port}: {problem.strerror}", "choose another, or 0 for a free one"
-                ) from problem
-            facts["api"] = served.url
+            facts["api"] = await _serve_api(parts, store, http_port)
         ready(facts)
         await stop.wait()
+
+
+async def _serve_api(parts: contextlib.AsyncExitStack, store: Store, port: int) -> str:
+    """An API server on loopback and the controllers that keep its promises; the server's address."""
+    clock, chance = system.SystemClock(), system.chance()
+    app = await parts.enter_async_context(assembling.server(store, clock=clock, chance=chance))
+    try:
+        served = await parts.enter_async_context(serving.serve(app, port=port))
+    except OSError as problem:
+        raise errors.UserError(
+            f"cannot listen on port {port}: {problem.strerror}", "choose another, or 0 for a free one"
+        ) from problem
+    client = await parts.enter_async_context(connecting.to_application(app, clock=clock, chance=chance))
+    supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, chance=chance))
+    # Several processes on one store run the same controllers: one of them at a time.
+    election = Election(name="rota-controllers", identity=f"{socket.gethostname()}_{secrets.token_hex(8)}")
+    elector = LeaderElector(client, election, clock=clock, chance=chance)
+    supervisor.start("controllers", lambda: elector.run(lambda _: _run_controllers(client)))
+    return served.url
+
+
+async def _run_controllers(client: Client) -> None:
+    """Run every controller until cancelled."""
+    clock, chance = system.SystemClock(), system.chance()
+    async with tasks.Supervisor("controllers", clock=clock, chance=chance) as supervisor:
+        supervisor.start("garbage", GarbageCollector(client, clock=clock, chance=chance).run)
+        supervisor.start("namespaces", NamespaceController(client, clock=clock, chance=chance).run)
+        await supervisor.wait()
 
 
 def _as_dict(summary: archive.Summary) -> dict[str, int]:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 import sqlite3
@@ -196,3 +197,39 @@ def test_a_bench_leaves_the_store_that_it_measured_as_it_was(tmp_path: Path, mon
     bench_store.measure(store_url=f"sqlite:///{tmp_path}/store.db", quick=True)
     assert listed(tmp_path / "store.db") == ["/a/0", "/a/1", "/a/2"]
     assert not list(tmp_path.glob(".bench*"))
+
+
+@pytest.mark.kubectl
+def test_up_serves_the_api_to_kubectl_and_keeps_its_promises(tmp_path: Path) -> None:
+    """What an object owns goes with it, and a namespace goes with all that is in it."""
+    kubectl = shutil.which("kubectl")
+    assert kubectl is not None
+    with subprocess.Popen([ROTA, "up", "--http", "0"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            url = next(line.split()[1] for line in iter(process.stdout.readline, "") if line.strip().startswith("api "))
+            say = [kubectl, "-s", url, "--cache-dir", str(tmp_path / "cache")]
+
+            def kubectl_says(*command: str, given: str = "") -> str:
+                done = subprocess.run(
+                    [*say, *command], input=given, check=True, capture_output=True, text=True, timeout=90
+                )
+                return done.stdout
+
+            kubectl_says("create", "ns", "trial")
+            kubectl_says("-n", "trial", "create", "configmap", "c", "--from-literal=a=b")
+            uid = kubectl_says("-n", "trial", "get", "configmap", "c", "-o", "jsonpath={.metadata.uid}")
+            owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": uid}
+            owned = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "ownerReferences": [owner]}}
+            kubectl_says("-n", "trial", "create", "-f", "-", given=json.dumps(owned))
+            kubectl_says("-n", "trial", "delete", "configmap", "c")
+            kubectl_says("-n", "trial", "wait", "--for=delete", "secret/s", "--timeout=60s")
+            kubectl_says("delete", "ns", "trial", "--timeout=60s")
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+def test_a_port_in_use_gets_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert "choose another" in one_line_error(rota("up", "--http", str(taken.getsockname()[1])))
