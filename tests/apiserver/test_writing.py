@@ -235,6 +235,19 @@ async def test_an_unknown_propagation_policy_is_refused(api: ApiServer) -> None:
     assert answer.code == 422
 
 
+async def test_a_job_lets_go_of_its_pods_when_its_deletion_says_nothing_else(api: ApiServer) -> None:
+    """As upstream, for clients that are older than garbage collection; kubectl always says what it wants."""
+    container = {"name": "c", "image": "i"}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    await api.post(jobs, job)
+    assert (await api.delete(f"{jobs}/j")).json["metadata"]["finalizers"] == ["orphan"]
+    await api.post(jobs, {**job, "metadata": {"name": "k"}})
+    await api.delete(f"{jobs}/k", {"propagationPolicy": "Background"})
+    assert (await api.get(f"{jobs}/k")).code == 404
+
+
 async def test_a_pod_that_runs_nowhere_goes_at_once(api: ApiServer) -> None:
     await api.post(PODS, pod())
     answer = await api.delete(f"{PODS}/web")

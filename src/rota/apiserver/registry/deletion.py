@@ -19,6 +19,8 @@ from rota.apiserver.contract import Attributes, DeleteOptions, Object
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 _PODS: Final = GroupResource("", "pods")
+#: Kinds that are older than garbage collection and keep to what clients of their time expect.
+_ORPHAN_BY_DEFAULT: Final = frozenset({GroupResource("batch", "jobs"), GroupResource("", "replicationcontrollers")})
 _NAMESPACES: Final = GroupResource("", "namespaces")
 _POLICIES: Final = ("Background", "Foreground", "Orphan")
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
@@ -80,7 +82,7 @@ def plan(obj: Object, options: DeleteOptions, at: Attributes) -> Plan:
             _mark(obj, at.now, grace=_pod_grace(obj, options))
             marked = None
     if not marked or at.resource.group_resource != _PODS:
-        metadata["finalizers"] = _with_policy(metadata.get("finalizers") or [], options)
+        metadata["finalizers"] = _with_policy(metadata.get("finalizers") or [], options, at)
     if metadata.get("finalizers"):
         if not metadata.get("deletionTimestamp"):
             _mark(obj, at.now, grace=0)
@@ -106,7 +108,7 @@ def _plan_namespace(obj: Object, options: DeleteOptions, at: Attributes) -> Plan
     if not metadata.get("deletionTimestamp"):
         _mark(obj, at.now, grace=None)
         obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
-        finalizers = _with_policy(metadata.get("finalizers") or [], options)
+        finalizers = _with_policy(metadata.get("finalizers") or [], options, at)
         if finalizers:
             metadata["finalizers"] = finalizers
         else:
@@ -151,11 +153,13 @@ def _mark(obj: Object, now: float, *, grace: int | None) -> None:
         metadata["generation"] += 1
 
 
-def _with_policy(finalizers: list[str], options: DeleteOptions) -> list[str]:
+def _with_policy(finalizers: list[str], options: DeleteOptions, at: Attributes) -> list[str]:
     """The finalizers with that of the policy; without a policy, one that is there already stays."""
     policy = options.propagation_policy
     if policy is None:
-        return finalizers
+        if at.resource.group_resource not in _ORPHAN_BY_DEFAULT or {ORPHAN, FOREGROUND} & {*finalizers}:
+            return finalizers
+        policy = "Orphan"
     kept = [name for name in finalizers if name not in {ORPHAN, FOREGROUND}]
     wanted = {"Orphan": [ORPHAN], "Foreground": [FOREGROUND]}.get(policy, [])
     return kept + wanted
