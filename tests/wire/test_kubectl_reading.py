@@ -159,7 +159,7 @@ class TestSelection:
     def test_large_lists_come_in_chunks(self, kubectl: Kubectl, pods: str) -> None:
         chatty = kubectl.run("get", "pods", "--chunk-size=1", "-v=8")
         assert [row[0] for row in _columns(chatty.out)] == ["NAME", "a", "b", "c"]
-        assert len(set(re.findall(r"http://\S*limit=1\b\S*", chatty.err))) == 3
+        assert len(set(re.findall(r"http://[^\s\"]*limit=1\b[^\s\"]*", chatty.err))) == 3
 
 
 class TestWatching:
