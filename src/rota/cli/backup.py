@@ -8,6 +8,7 @@ import click
 from rota import assembly
 from rota.cli import options, output
 from rota.cli.commands import Command
+from rota.kit import logs
 
 
 @click.command(
@@ -24,8 +25,11 @@ from rota.cli.commands import Command
 def command(*, file: Path, store_url: str, as_json: bool) -> None:
     """Write a consistent backup to FILE while the store goes on being used.
 
-    FILE appears when it is complete, readable by its owner only. `rota restore` fills any kind of store from it.
+    FILE appears when it is complete, readable by its owner only, and takes the place of an older one of that name.
+    `rota restore` fills any kind of store from it.
     """
+    options.refuse_memory(store_url)
+    logs.configure(level="warning")
     with output.progress("backing up") as advance:
         done = 0
 

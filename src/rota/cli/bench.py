@@ -21,7 +21,10 @@ BENCHES = ("store", "apiserver", "decide")
     cls=Command,
     examples=[
         ("rota bench store --quick", "the default store, in half a minute"),
-        ("rota bench store --store postgresql://rota@localhost/rota", "another one; it is left as it was"),
+        (
+            "rota bench store --store postgresql://rota@localhost/rota",
+            "another one; its objects stay, its history grows",
+        ),
         ("rota bench all --json", "everything, one JSON object a line"),
     ],
 )

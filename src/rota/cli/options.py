@@ -41,6 +41,12 @@ def default_store_url() -> str:
     return os.environ.get("ROTA_STORE") or sqlite_url(data_folder() / "rota.db")
 
 
+def refuse_memory(store_url: str) -> None:
+    """A store that lives in this process has nothing to back up, and would keep nothing that is restored."""
+    if store_url.startswith("memory:"):
+        raise click.UsageError(f"{store_url} lives and dies with this process, so there is nothing to gain from it")
+
+
 def store_option(meaning: str) -> Callable[[_F], _F]:
     """`--store URL`; `meaning` completes its help."""
     return click.option(

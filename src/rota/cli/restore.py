@@ -8,6 +8,7 @@ import click
 from rota import assembly
 from rota.cli import options, output
 from rota.cli.commands import Command
+from rota.kit import logs
 
 
 @click.command(
@@ -27,6 +28,8 @@ def command(*, file: Path, store_url: str, as_json: bool) -> None:
     The file is checked whole before anything is written; a damaged one is refused. The store's revisions go on
     far above those of the old store, so clients that watched that one notice and list again.
     """
+    options.refuse_memory(store_url)
+    logs.configure(level="warning")
     with output.progress("restoring"):
         summary = asyncio.run(assembly.restore(file, store_url))
     if as_json:

@@ -48,9 +48,15 @@ def command(*, data: Path, store_url: str | None, http_port: int | None) -> None
     if not store_url:
         store_url = options.sqlite_url(options.made_folder(data).absolute() / "rota.db")
     asyncio.run(assembly.run_local(store_url, http_port=http_port, ready=_say_ready))
+    click.echo("Rota has stopped.")
 
 
 def _say_ready(facts: dict[str, str]) -> None:
     for name, fact in facts.items():
         click.echo(f"{name:>9}  {fact}")
-    click.echo("Rota is up. Ctrl-C stops it; the data stays.")
+    fate = "goes with it" if facts["store"].startswith("memory:") else "stays"
+    click.echo(f"Rota is up. Ctrl-C stops it; the data {fate}.")
+    if "api" in facts:
+        click.echo(f"Try: kubectl -s {facts['api']} get namespaces")
+    else:
+        click.echo("No API is served; start with --http 8001 to use kubectl.")

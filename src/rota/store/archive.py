@@ -245,5 +245,5 @@ def _translated(path: Path) -> Iterator[None]:
         yield
     except OSError as problem:
         raise errors.StoreError(
-            f"cannot use {problem.filename or path}: {problem.strerror}", "check the path, its mode and the disk"
+            f"cannot use {path}: {problem.strerror}", "check the path, its mode and the disk"
         ) from problem

@@ -91,6 +91,8 @@ class SqliteEngine:
         return engine
 
     def _prepare(self, create: bool) -> None:
+        if self._path.is_dir():
+            raise errors.BadAddress(f"{self._path} is a folder", f"did you mean sqlite:///{self._path}/rota.db?")
         is_ours = self._path.exists() and self._inspect()
         if not create and not is_ours:
             raise errors.BadAddress(f"there is no store at {self._path}", "check the path")
