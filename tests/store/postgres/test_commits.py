@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import os
 import subprocess
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -250,18 +251,16 @@ def run(*command: str) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk() -> Iterator[Path]:
     """A file system with little space; only root may make one."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    # The server is another user, and pytest's folders are ours alone.
-    for parent in [folder, *folder.parents][:4]:
-        parent.chmod(0o755)
-    run("mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder))
-    yield folder
-    run("umount", "-l", str(folder))
+    # Not in pytest's folders: those are ours alone, and the server is another user.
+    with tempfile.TemporaryDirectory(prefix="rota-disk-") as folder:
+        Path(folder).chmod(0o755)
+        run("mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", folder)
+        yield Path(folder)
+        run("umount", folder)
 
 
 async def test_a_full_disk_is_named_and_loses_nothing_acknowledged(
