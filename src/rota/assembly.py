@@ -9,10 +9,12 @@ import contextlib
 import secrets
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
+import uvloop
 
 from rota.apiserver import assembling, serving
 from rota.client import connecting
@@ -24,6 +26,13 @@ from rota.kit import errors, logs, system, tasks
 from rota.store import archive, opening
 from rota.store.contract import Store
 from rota.store.upkeep import Compactor
+
+_T = TypeVar("_T")
+
+
+def run(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run asynchronous work to its end, on the event loop that the product runs on."""
+    return uvloop.run(work)
 
 
 async def open_store(url: str, *, create: bool = True) -> Store:

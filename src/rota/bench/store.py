@@ -40,7 +40,7 @@ QUICK = Effort(rounds=3, single_writes=150, group_writes=1920, watch_s=3.0)
 
 def measure(*, store_url: str, quick: bool) -> list[Result]:
     """Measure the store at `store_url`; see `rota bench`."""
-    return asyncio.run(_measure(store_url, quick))
+    return assembly.run(_measure(store_url, quick))
 
 
 async def _measure(url: str, quick: bool) -> list[Result]:

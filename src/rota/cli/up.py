@@ -1,6 +1,5 @@
 """`rota up`: everything that there is, on this machine."""
 
-import asyncio
 from pathlib import Path
 
 import click
@@ -47,7 +46,7 @@ def command(*, data: Path, store_url: str | None, http_port: int | None) -> None
     logs.configure()
     if not store_url:
         store_url = options.sqlite_url(options.made_folder(data).absolute() / "rota.db")
-    asyncio.run(assembly.run_local(store_url, http_port=http_port, ready=_say_ready))
+    assembly.run(assembly.run_local(store_url, http_port=http_port, ready=_say_ready))
     click.echo("Rota has stopped.")
 
 
