@@ -62,7 +62,9 @@ async def restore(path: Path, url: str) -> dict[str, int]:
     return _as_dict(summary)
 
 
-async def run_local(url: str, *, http_port: int | None, ready: Callable[[dict[str, str]], None]) -> None:
+async def run_local(
+    url: str, *, http_port: int | None, conflict_check: bool, ready: Callable[[dict[str, str]], None]
+) -> None:
     """Run all parts on the store at `url` until a signal asks to stop; `ready` is told what runs where.
 
     The API is served without TLS, on loopback, and only if there is an `http_port`; 0 takes a free one.
@@ -80,15 +82,16 @@ async def run_local(url: str, *, http_port: int | None, ready: Callable[[dict[st
         supervisor.start("compactor", Compactor(store, time=clock).run)
         facts = {"store": logs.redact_url(url)}
         if http_port is not None:
-            facts["api"] = await _serve_api(parts, store, http_port)
+            facts["api"] = await _serve_api(parts, store, http_port, conflict_check=conflict_check)
         ready(facts)
         await stop.wait()
 
 
-async def _serve_api(parts: contextlib.AsyncExitStack, store: Store, port: int) -> str:
+async def _serve_api(parts: contextlib.AsyncExitStack, store: Store, port: int, *, conflict_check: bool) -> str:
     """An API server on loopback and the controllers that keep its promises; the server's address."""
     clock, chance = system.SystemClock(), system.chance()
-    app = await parts.enter_async_context(assembling.server(store, clock=clock, chance=chance))
+    server = assembling.server(store, clock=clock, chance=chance, conflict_check=conflict_check)
+    app = await parts.enter_async_context(server)
     try:
         served = await parts.enter_async_context(serving.serve(app, port=port))
     except OSError as problem:

@@ -9,6 +9,8 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -233,3 +235,36 @@ def test_up_serves_the_api_to_kubectl_and_keeps_its_promises(tmp_path: Path) -> 
 def test_a_port_in_use_gets_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "choose another" in one_line_error(rota("up", "--http", str(taken.getsockname()[1])))
+
+
+@pytest.mark.parametrize(("check", "code"), [("on", 409), ("off", 201)])
+def test_up_sells_no_node_twice_unless_told_to_behave_as_stock(check: str, code: int) -> None:
+    """A pod that does not fit the node is bound only where nobody checks."""
+    with subprocess.Popen(
+        [ROTA, "up", "--http", "0", "--conflict-check", check], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            url = next(line.split()[1] for line in iter(process.stdout.readline, "") if line.strip().startswith("api "))
+            node = {"status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "10"}}, "metadata": {"name": "n"}}
+            assert post(f"{url}/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **node}) == 201
+            container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}
+            pods = f"{url}/api/v1/namespaces/default/pods"
+            pod = {"metadata": {"name": "p"}, "spec": {"containers": [container]}}
+            assert post(pods, {"apiVersion": "v1", "kind": "Pod", **pod}) == 201
+            binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+            assert post(f"{pods}/p/binding", {"apiVersion": "v1", "kind": "Binding", **binding}) == code
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+def post(url: str, body: object) -> int:
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            status: int = answer.status
+            return status
+    except urllib.error.HTTPError as refused:
+        refused.close()
+        return refused.code

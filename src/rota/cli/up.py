@@ -41,12 +41,21 @@ from rota.kit import logs
     metavar="PORT",
     help="Serve the Kubernetes API on this loopback port, without TLS: any user of this machine may do everything.",
 )
-def command(*, data: Path, store_url: str | None, http_port: int | None) -> None:
+@click.option(
+    "--conflict-check",
+    type=click.Choice(["on", "off"]),
+    default="on",
+    show_default=True,
+    help="Whether a binding must fit what is bound to the node now; off behaves as a stock API server.",
+)
+def command(*, data: Path, store_url: str | None, http_port: int | None, conflict_check: str) -> None:
     """Start Rota on this machine and run until interrupted."""
     logs.configure()
     if not store_url:
         store_url = options.sqlite_url(options.made_folder(data).absolute() / "rota.db")
-    assembly.run(assembly.run_local(store_url, http_port=http_port, ready=_say_ready))
+    assembly.run(
+        assembly.run_local(store_url, http_port=http_port, conflict_check=conflict_check == "on", ready=_say_ready)
+    )
     click.echo("Rota has stopped.")
 
 
