@@ -39,7 +39,7 @@ up: install ## start Rota on this machine
 test: install system ## run every test
 	$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
-check: install ## format, lint, types, layers, fast tests: under a minute
+check: install ## format, lint, types, layers, fast tests: about a minute
 	$(BIN)/ruff format --check src tests scripts
 	$(BIN)/ruff check src tests scripts
 	$(BIN)/mypy

@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
 import uvloop
 
 from rota.apiserver import assembling, serving
@@ -117,4 +116,4 @@ async def _run_controllers(client: Client) -> None:
 
 
 def _as_dict(summary: archive.Summary) -> dict[str, int]:
-    return msgspec.to_builtins(summary)  # type: ignore[no-any-return]
+    return {"entries": summary.entries, "revision": summary.revision, "size_bytes": summary.size_bytes}
