@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from rota.api import errors
+from rota.api import errors, scopes
 from rota.apiserver import dispatch, negotiation, responses, routing
-from rota.apiserver.contract import Authenticator
+from rota.apiserver.contract import Authenticator, User
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.requests import ClientGone, Receive, Request, Scope, Send
 from rota.apiserver.traffic import Seen, Traffic
@@ -86,7 +86,7 @@ class App:
             return responses.from_error(errors.internal_error("see the server's log"))
 
     async def _resource(self, request: Request, route: routing.Route) -> responses.Answer:
-        user = await self._authenticator.authenticate(request.headers)
+        user = await self._user(request)
         accepted = negotiation.accepted(request.header(b"accept"), listing=route.verb in _LISTS)
         accepted = negotiation.for_people(
             accepted, parameter=request.query.get("pretty"), agent=request.header(b"user-agent")
@@ -100,6 +100,10 @@ class App:
         except errors.ApiError as error:
             refusal = responses.from_error(error)
             return replace(refusal, headers=refusal.headers + responses.warning_headers(at.warnings))
+
+    async def _user(self, request: Request) -> User:
+        acting_as: User | None = request.scope.get(scopes.ACTING_AS)
+        return acting_as or await self._authenticator.authenticate(request.credentials())
 
     async def _page(self, request: Request) -> responses.Answer:
         for page in self._pages:

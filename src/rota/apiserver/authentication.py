@@ -1,16 +1,12 @@
 """Who asks. Until there are credentials to check, everybody is the administrator."""
 
-from collections.abc import Mapping
-from typing import Final
-
-from rota.apiserver.contract import User
-
-ADMINISTRATOR: Final = User(name="system:admin", groups=("system:masters", "system:authenticated"))
+from rota.api.users import ADMINISTRATOR
+from rota.apiserver.contract import Credentials, User
 
 
 class EverybodyIsAdministrator:
     """For servers that only those can reach who may do everything."""
 
-    async def authenticate(self, headers: Mapping[bytes, bytes], /) -> User:
+    async def authenticate(self, credentials: Credentials, /) -> User:
         """The administrator."""
         return ADMINISTRATOR

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rota.api import errors
 from rota.api.identifiers import GroupResource
-from rota.apiserver.authentication import ADMINISTRATOR
+from rota.api.users import ADMINISTRATOR
 from rota.apiserver.contract import Attributes, Object
 from rota.apiserver.registry.objects import ObjectRegistry
 

@@ -2,13 +2,17 @@
 
 A request's head is limited in size and in time, so that nobody can fill the memory or hold connections for nothing.
 When a connection is lost, every request on it learns that, also those before the last one: a client that sends another
-request behind a watch would otherwise leave that watch running.
+request behind a watch would otherwise leave that watch running. The certificate that a client showed goes with each of
+its requests.
 """
 
 import asyncio
+import ssl
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from rota.api import scopes
 
 #: Go's limit, and with it upstream's.
 MAX_HEAD_BYTES: Final = 1024 * 1024
@@ -28,10 +32,14 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = 0
         self._head_due: asyncio.TimerHandle | None = None
         self._cycles: list[RequestResponseCycle] = []
+        self._certificate: bytes | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begin to wait for a request."""
         super().connection_made(transport)
+        secured: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        if secured is not None:
+            self._certificate = secured.getpeercert(binary_form=True)
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -48,6 +56,8 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin a request's head."""
         super().on_message_begin()
+        if self._certificate is not None:
+            self.scope[scopes.PEER_CERTIFICATE] = self._certificate  # type: ignore[typeddict-unknown-key]  # not ASGI's
         self._head_bytes = 0
         self._await_head()
 

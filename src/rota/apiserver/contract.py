@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from rota.api import fields, fieldselectors
+from rota.api import fields, fieldselectors, users
 from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
 from rota.api.patches.schemas import TypeSchema
@@ -24,16 +24,8 @@ from rota.kit.clock import Clock
 from rota.store.contract import Guard, Outcome, Put, Store, Transaction
 
 Object: TypeAlias = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class User:
-    """Who asks, as far as authentication found out."""
-
-    name: str
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+#: Who asks, as far as authentication found out.
+User: TypeAlias = users.User
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,9 +291,21 @@ class Kinds:
     projections: Mapping[str, Projection] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """What a request brings along that can tell who sent it."""
+
+    #: Lower-case names to last values.
+    headers: Mapping[bytes, bytes]
+    #: The client's certificate (DER), which TLS has verified against the authorities that clients may have; else None.
+    peer_certificate: bytes | None = None
+    #: The client's address; empty if it is in this process.
+    address: str = ""
+
+
 class Authenticator(Protocol):
     """Finds out who asks."""
 
-    async def authenticate(self, headers: Mapping[bytes, bytes], /) -> User:
+    async def authenticate(self, credentials: Credentials, /) -> User:
         """The user behind a request; raises Unauthorized if that cannot be told."""
         ...

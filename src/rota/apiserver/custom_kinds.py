@@ -11,8 +11,8 @@ from typing import Final
 
 from rota.api import errors
 from rota.api.identifiers import GroupResource
+from rota.api.users import ADMINISTRATOR
 from rota.apiserver import stored_form
-from rota.apiserver.authentication import ADMINISTRATOR
 from rota.apiserver.contract import Attributes, DeleteOptions, Object, Stored
 from rota.apiserver.custom import deletion, naming, registration
 from rota.apiserver.custom.catalog import Catalog

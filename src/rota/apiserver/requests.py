@@ -4,10 +4,11 @@ Made from an ASGI scope. Knows nothing of Kubernetes beyond the size that a body
 """
 
 import urllib.parse
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from rota.api import errors
+from rota.api import errors, scopes
+from rota.apiserver.contract import Credentials
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -31,9 +32,10 @@ class Request:
     `path` is as sent: what is percent-encoded in it is decoded segment by segment, by whoever takes it apart.
     """
 
-    __slots__ = ("_receive", "headers", "method", "path", "query", "raw_query")
+    __slots__ = ("_receive", "headers", "method", "path", "query", "raw_query", "scope")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.scope: Final = scope
         self.method: Final[str] = scope["method"]
         raw_path: bytes | None = scope.get("raw_path")
         self.path: Final[str] = raw_path.decode("latin-1") if raw_path else scope["path"]
@@ -45,6 +47,17 @@ class Request:
     def header(self, name: bytes) -> str:
         """A header's value, or the empty string."""
         return self.headers.get(name, b"").decode("latin-1")
+
+    @property
+    def address(self) -> str:
+        """Where the client is; empty if in this process."""
+        client: Sequence[Any] | None = self.scope.get("client")
+        return client[0] if client else ""
+
+    def credentials(self) -> Credentials:
+        """What may tell who asks."""
+        certificate = self.scope.get(scopes.PEER_CERTIFICATE)
+        return Credentials(headers=self.headers, peer_certificate=certificate, address=self.address)
 
     def flag(self, name: str) -> bool:
         """A boolean query parameter, as Go reads it; `?watch` without a value counts as set."""

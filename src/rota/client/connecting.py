@@ -7,6 +7,7 @@ async with connecting.to_server(kubeconfig.load(path, clock=clock), clock=clock,
 import contextlib
 from collections.abc import AsyncIterator
 
+from rota.api.users import User
 from rota.client.endpoints import Endpoint
 from rota.client.transports.http import HttpTransport
 from rota.client.transports.in_process import Application, InProcessTransport
@@ -30,10 +31,10 @@ async def to_server(
 
 @contextlib.asynccontextmanager
 async def to_application(
-    app: Application, *, clock: Clock, chance: Chance, settings: Settings | None = None
+    app: Application, *, clock: Clock, chance: Chance, user: User | None = None, settings: Settings | None = None
 ) -> AsyncIterator[Client]:
-    """A client of an API server in this process, which also may be busy."""
-    transport = RetryingTransport(InProcessTransport(app, clock=clock), clock=clock, chance=chance)
+    """A client of an API server in this process, which also may be busy; it acts as `user`, with that user's rights."""
+    transport = RetryingTransport(InProcessTransport(app, clock=clock, user=user), clock=clock, chance=chance)
     try:
         yield Client(transport, settings)
     finally:

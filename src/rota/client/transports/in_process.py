@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, unquote, urlencode
 
+from rota.api import scopes
+from rota.api.users import User
 from rota.client.transports.contract import Call, Interrupted, TimedOut, Unreachable
 from rota.kit import logs
 from rota.kit.clock import Clock
@@ -31,11 +33,14 @@ _FAREWELL_S: Final = 5.0
 class InProcessTransport:
     """A `Transport` into an application."""
 
-    def __init__(self, app: Application, *, clock: Clock, headers: Mapping[str, str] | None = None) -> None:
-        """`headers` go with every call, as credentials do."""
+    def __init__(
+        self, app: Application, *, clock: Clock, headers: Mapping[str, str] | None = None, user: User | None = None
+    ) -> None:
+        """`headers` go with every call, as credentials do; with a `user` none are needed: the application trusts us."""
         self._app: Final = app
         self._clock: Final = clock
         self._headers: Final = dict(headers or {})
+        self._user: Final = user
         #: Every run of the application that has not ended; those whose callers have gone end here.
         self._running: Final[set[asyncio.Task[None]]] = set()
         self._exchanges: Final[set[_Exchange]] = set()
@@ -89,6 +94,7 @@ class InProcessTransport:
             "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
             "client": None,
             "server": None,
+            scopes.ACTING_AS: self._user,
         }
 
 
