@@ -19,8 +19,11 @@ from rota.apiserver import assembling, serving
 from rota.client import connecting
 from rota.client.elections.elector import Election, LeaderElector
 from rota.client.verbs import Client
+from rota.controllers.event_expiry import EventExpiry
 from rota.controllers.garbage import GarbageCollector
 from rota.controllers.namespaces import NamespaceController
+from rota.controllers.service_accounts import ServiceAccountController
+from rota.controllers.terminations import TerminationController
 from rota.kit import errors, logs, system, tasks
 from rota.store import archive, opening
 from rota.store.contract import Store
@@ -112,6 +115,9 @@ async def _run_controllers(client: Client) -> None:
     async with tasks.Supervisor("controllers", clock=clock, chance=chance) as supervisor:
         supervisor.start("garbage", GarbageCollector(client, clock=clock, chance=chance).run)
         supervisor.start("namespaces", NamespaceController(client, clock=clock, chance=chance).run)
+        supervisor.start("terminations", TerminationController(client, clock=clock, chance=chance).run)
+        supervisor.start("service accounts", ServiceAccountController(client, clock=clock, chance=chance).run)
+        supervisor.start("event expiry", EventExpiry(client, clock=clock).run)
         await supervisor.wait()
 
 

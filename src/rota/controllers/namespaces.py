@@ -6,22 +6,19 @@ remains and why is told in the namespace's conditions. The rules and words are u
 1.37). `judge` is the pure part: from what was found to conditions, and when to look again.
 """
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rota.api import codec, errors, meta, times
+from rota.api import errors, meta, times
 from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
 from rota.client import discovery
 from rota.client.informers.cache import Key
-from rota.client.informers.informer import Informer
-from rota.client.informers.reflector import Source
-from rota.client.queues.work import WorkQueue
 from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client, Object, Propagation
-from rota.kit import logs, tasks
+from rota.controllers.reconciling import Reconciler
+from rota.kit import logs
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
@@ -151,27 +148,18 @@ class NamespaceController:
         self._client: Final = client
         self._metadata: Final = client.with_settings(metadata_only=True)
         self._clock: Final = clock
-        self._chance: Final = chance
-        self._queue: Final = WorkQueue[str](clock=clock, chance=chance, name="namespaces")
-        self._namespaces: Final = Informer[Object](
-            Source(client=client, target=NAMESPACES),
-            decode=codec.decode,
-            clock=clock,
-            chance=chance,
-            metrics=metrics or Metrics("namespaces"),
+        self._frame: Final = Reconciler[str](
+            client, "namespaces", self._process, clock=clock, chance=chance, workers=_WORKERS, metrics=metrics
         )
-        self._namespaces.add_handler(self._changed)
+        self._frame.follow(NAMESPACES, self._changed)
 
     async def run(self) -> None:
         """Empty namespaces until cancelled."""
-        async with tasks.Supervisor("namespaces", clock=self._clock, chance=self._chance) as running:
-            running.start("informer", self._namespaces.run)
-            running.start("work", functools.partial(self._queue.work, self._process, workers=_WORKERS))
-            await running.wait()
+        await self._frame.run()
 
     def _changed(self, key: Key, _: Object | None, new: Object | None) -> None:
         if new is not None and meta.is_deleting(new):
-            self._queue.add(key.name)
+            self._frame.queue.add(key.name)
 
     async def _process(self, name: str) -> float | None:
         try:

@@ -1,0 +1,86 @@
+"""The frame that controllers share: informers that name keys, one queue of them, workers that put each key right.
+
+    self._frame = Reconciler[Key](client, "terminations", self._process, clock=clock, chance=chance)
+    self._pods = self._frame.follow(PODS, self._changed)
+    ...
+    async def run(self) -> None:
+        await self._frame.run()
+
+A key is worked on by one worker at a time, and not before every informer knows all there was at the start: whoever
+decides from a cache would take what it has not heard of for absent.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from rota.api import codec
+from rota.client.informers.cache import Key
+from rota.client.informers.informer import Informer
+from rota.client.informers.reflector import Source
+from rota.client.paths import Target
+from rota.client.queues.work import Process, WorkQueue
+from rota.client.verbs import EVERYTHING, Client, Object, Selection
+from rota.kit import tasks
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+K = TypeVar("K", bound=Hashable)
+
+#: Told the key, the former state and the new one; see `rota.client.informers.informer.Handler`.
+Changed: TypeAlias = Callable[[Key, Object | None, Object | None], None]
+
+
+class Reconciler(Generic[K]):
+    """Runs one controller. Several at once do no harm, only work."""
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        process: Process[K],
+        *,
+        clock: Clock,
+        chance: Chance,
+        workers: int = 2,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._client: Final = client
+        self._name: Final = name
+        self._process: Final = process
+        self._clock: Final = clock
+        self._chance: Final = chance
+        self._workers: Final = workers
+        self._metrics: Final = metrics or Metrics(name)
+        self._informers: Final[list[Informer[Object]]] = []
+        #: Keys that need work.
+        self.queue: Final = WorkQueue[K](clock=clock, chance=chance, name=name)
+
+    def follow(
+        self, target: Target, changed: Changed, *, metadata_only: bool = False, selection: Selection = EVERYTHING
+    ) -> Informer[Object]:
+        """Have the changes of a collection told while the controller runs; before it does."""
+        client = self._client.with_settings(metadata_only=True) if metadata_only else self._client
+        informer = Informer[Object](
+            Source(client=client, target=target, selection=selection),
+            decode=codec.decode,
+            clock=self._clock,
+            chance=self._chance,
+            metrics=self._metrics,
+        )
+        informer.add_handler(changed)
+        self._informers.append(informer)
+        return informer
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with tasks.Supervisor(self._name, clock=self._clock, chance=self._chance) as running:
+            for number, informer in enumerate(self._informers):
+                running.start(f"informer {number}", informer.run)
+            running.start("work", self._work)
+            await running.wait()
+
+    async def _work(self) -> None:
+        for informer in self._informers:
+            await informer.wait_synced()
+        await self.queue.work(self._process, workers=self._workers)

@@ -1,0 +1,100 @@
+"""Gives every namespace what pods in it rely on: the account `default`, and the certificate by which they know us.
+
+The account is there as soon as the namespace is, and comes back when it is deleted. The ConfigMap `kube-root-ca.crt`
+holds the bundle of authorities that vouch for the API server; it is kept as it should be, whoever changes it. Names are
+upstream's.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from rota.api import errors, meta
+from rota.client.informers.cache import Key
+from rota.client.verbs import Client, Object, Selection
+from rota.controllers.reconciling import Reconciler
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+NAMESPACES: Final = ("", "v1", "namespaces")
+ACCOUNTS: Final = ("", "v1", "serviceaccounts")
+CONFIG_MAPS: Final = ("", "v1", "configmaps")
+ACCOUNT: Final = "default"
+BUNDLE: Final = "kube-root-ca.crt"
+_FILE: Final = "ca.crt"
+_ABOUT: Final = {"kubernetes.io/description": "The authorities that vouch for the API server of this cluster."}
+
+
+class ServiceAccountController:
+    """Keeps both in every namespace that is not about to go."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clock: Clock,
+        chance: Chance,
+        bundle: Callable[[], str] | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """`bundle` gives the authorities as PEM; without one, namespaces get no ConfigMap."""
+        self._client: Final = client
+        self._bundle: Final = bundle
+        self._frame: Final = Reconciler[str](
+            client, "service accounts", self._process, clock=clock, chance=chance, metrics=metrics
+        )
+        self._namespaces: Final = self._frame.follow(NAMESPACES, self._namespace_changed)
+        self._accounts: Final = self._frame.follow(ACCOUNTS, self._content_changed)
+        self._maps: Final = self._frame.follow(
+            CONFIG_MAPS, self._content_changed, selection=Selection(fields=f"metadata.name={BUNDLE}")
+        )
+
+    async def run(self) -> None:
+        """Keep accounts and bundles until cancelled."""
+        await self._frame.run()
+
+    def _namespace_changed(self, key: Key, _: Object | None, new: Object | None) -> None:
+        if new is not None:
+            self._frame.queue.add(key.name)
+
+    def _content_changed(self, key: Key, _: Object | None, new: Object | None) -> None:
+        self._frame.queue.add(key.namespace)
+
+    async def _process(self, name: str) -> None:
+        namespace = self._namespaces.cache.get(name)
+        if namespace is None or meta.is_deleting(namespace):
+            return
+        # A namespace that goes meanwhile takes no new objects and wants none.
+        with contextlib.suppress(errors.NotFound):
+            if self._accounts.cache.get(ACCOUNT, name) is None:
+                await self._create(ACCOUNTS, _account(name))
+            if self._bundle is not None:
+                await self._keep_bundle(name, self._bundle())
+
+    async def _keep_bundle(self, namespace: str, bundle: str) -> None:
+        found = self._maps.cache.get(BUNDLE, namespace)
+        data = {_FILE: bundle}
+        if found is None:
+            await self._create(CONFIG_MAPS, _config_map(namespace, data))
+        elif found.get("data") != data:
+            await self._client.update(CONFIG_MAPS, {**found, "data": data})
+
+    async def _create(self, target: tuple[str, str, str], obj: Object) -> None:
+        try:
+            await self._client.create(target, obj)
+        except errors.AlreadyExists:
+            return
+        except errors.Forbidden as refusal:
+            # A namespace in deletion refuses new content.
+            if "being terminated" not in str(refusal):
+                raise
+
+
+def _account(namespace: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": namespace}}
+
+
+def _config_map(namespace: str, data: dict[str, str]) -> dict[str, Any]:
+    metadata = {"name": BUNDLE, "namespace": namespace, "annotations": dict(_ABOUT)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}

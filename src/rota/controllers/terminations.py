@@ -1,0 +1,76 @@
+"""Removes pods that were deleted, had their time to end, and whose worker has not confirmed that they did.
+
+A worker confirms a deletion by deleting the pod again with a grace of zero. One that is gone, cut off or broken never
+does, and its pods would stay for ever, with what waits for them: a namespace, a StatefulSet's next pod. So a pod whose
+grace is over, with a little patience for a confirmation under way, is removed here. A worker that comes back finds it
+gone and stops what is left of it.
+"""
+
+from typing import Final
+
+from rota.api import errors, meta, times
+from rota.client.informers.cache import Key
+from rota.client.verbs import Client, Object
+from rota.controllers.reconciling import Reconciler
+from rota.kit import logs
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+log = logs.get(__name__)
+
+PODS: Final = ("", "v1", "pods")
+#: What a worker is given beyond the grace: it kills at the end of it, and then tells.
+PATIENCE_S: Final = 5.0
+
+
+class TerminationController:
+    """Watches over pods in deletion."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clock: Clock,
+        chance: Chance,
+        patience_s: float = PATIENCE_S,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._client: Final = client
+        self._clock: Final = clock
+        self._patience_s: Final = patience_s
+        self._frame: Final = Reconciler[Key](
+            client, "terminations", self._process, clock=clock, chance=chance, metrics=metrics
+        )
+        self._pods: Final = self._frame.follow(PODS, self._changed, metadata_only=True)
+
+    async def run(self) -> None:
+        """Remove what is overdue until cancelled."""
+        await self._frame.run()
+
+    def _changed(self, key: Key, _: Object | None, new: Object | None) -> None:
+        if new is not None and meta.is_deleting(new):
+            self._frame.queue.add(key)
+
+    async def _process(self, key: Key) -> float | None:
+        pod = self._pods.cache.get(key.name, key.namespace)
+        if pod is None or not meta.is_deleting(pod):
+            return None
+        left_s = self._due(pod) - self._clock.now()
+        if left_s > 0:
+            return left_s
+        try:
+            await self._client.delete(PODS, key.name, namespace=key.namespace, grace_period_s=0, uid=meta.uid(pod))
+        except errors.NotFound:
+            return None
+        except errors.Conflict:
+            return None  # another pod has taken the name: the watch tells of it
+        if not meta.finalizers(pod):
+            log.warning(
+                "pod removed unconfirmed", pod=str(key), grace_s=meta.metadata(pod)["deletionGracePeriodSeconds"]
+            )
+        return None
+
+    def _due(self, pod: Object) -> float:
+        """When the pod's time is over; its deletionTimestamp has the grace in it already."""
+        return times.parse(meta.metadata(pod)["deletionTimestamp"]) + self._patience_s
