@@ -1,0 +1,121 @@
+"""Keeping something in memory in step with the store: list, watch, and list again when history is lost.
+
+What is kept is the business of a `Sink`; that it sees every change once and in order, and how far it has come, is
+settled here. A follower lags behind the store, by little: `revision` says where it is, `reach` waits for it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
+
+from rota.kit.clock import Clock
+from rota.store import errors
+from rota.store.contract import Batch, Entry, Store, Watch
+
+#: How many entries are read and taken in at once, so that others get their turn in between.
+_PAGE: Final = 500
+#: How long `reach` waits.
+_PATIENCE_S: Final = 2.0
+#: A watch that has nothing to tell moves on without a sound, so it is looked at.
+_LOOK_EVERY_S: Final = 0.01
+
+
+class Sink(Protocol):
+    """What is kept. Its methods run on the event loop, one at a time, and must not raise."""
+
+    def begin(self) -> None:
+        """A list begins, for the first time or anew; until `begun`, readers see what they saw before."""
+        ...
+
+    def add(self, entry: Entry, /) -> None:
+        """One entry of the list."""
+        ...
+
+    def begun(self, revision: int, /) -> None:
+        """The list is complete: what was added is all there was at a revision."""
+        ...
+
+    def take(self, batch: Batch, /) -> None:
+        """What changed since."""
+        ...
+
+    def lost(self) -> None:
+        """Nobody follows any more."""
+        ...
+
+
+class Follower:
+    """Feeds a sink with everything under a prefix. It knows nothing until `run` does."""
+
+    def __init__(self, store: Store, prefix: str, sink: Sink, *, clock: Clock) -> None:
+        self._store: Final = store
+        self._prefix: Final = prefix
+        self._sink: Final = sink
+        self._clock: Final = clock
+        self._taken = -1
+        self._watch: Watch | None = None
+        self._moved: Final = asyncio.Event()
+        self._listed: Final = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow until cancelled or the store is closed."""
+        try:
+            while True:
+                try:
+                    await self._follow()
+                except (errors.Expired, errors.SlowWatcher):
+                    continue
+                return
+        finally:
+            self._taken, self._watch = -1, None
+            self._sink.lost()
+
+    @property
+    def revision(self) -> int:
+        """Everything up to this revision is in the sink; -1 while nobody follows."""
+        return max(self._taken, self._watch.revision) if self._watch is not None else self._taken
+
+    async def ready(self) -> None:
+        """Until the first list is in."""
+        await self._listed.wait()
+
+    async def reach(self, revision: int) -> bool:
+        """Wait until everything up to a revision is in; False if that does not come to pass soon."""
+        deadline = self._clock.monotonic() + _PATIENCE_S
+        while self.revision < revision:
+            if self._watch is None or self._clock.monotonic() >= deadline:
+                return False
+            self._moved.clear()
+            with contextlib.suppress(TimeoutError):
+                await self._clock.wait_for(self._moved.wait(), _LOOK_EVERY_S)
+        return True
+
+    async def _follow(self) -> None:
+        self._sink.begin()
+        revision = 0
+        async for entry, as_of in listed(self._store, self._prefix):
+            revision = as_of
+            if entry is not None:
+                self._sink.add(entry)
+        async with self._store.watch(self._prefix, after=revision) as watch:
+            self._sink.begun(revision)
+            self._taken, self._watch = revision, watch
+            self._listed.set()
+            async for batch in watch:
+                self._sink.take(batch)
+                self._taken = batch.revision
+                self._moved.set()
+
+
+async def listed(store: Store, prefix: str) -> AsyncIterator[tuple[Entry | None, int]]:
+    """All entries as of one revision, each with that revision; a single None if there are none."""
+    page = await store.list(prefix, limit=_PAGE)
+    if not page.entries:
+        yield None, page.revision
+    while page.entries:
+        for entry in page.entries:
+            yield entry, page.revision
+        if not page.remaining:
+            return
+        page = await store.list(prefix, limit=_PAGE, after=page.entries[-1].key, revision=page.revision)
