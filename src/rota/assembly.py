@@ -22,6 +22,7 @@ from rota.client.verbs import Client
 from rota.controllers.event_expiry import EventExpiry
 from rota.controllers.garbage import GarbageCollector
 from rota.controllers.namespaces import NamespaceController
+from rota.controllers.resource_quotas import QuotaController
 from rota.controllers.service_accounts import ServiceAccountController
 from rota.controllers.terminations import TerminationController
 from rota.kit import errors, logs, system, tasks
@@ -117,6 +118,7 @@ async def _run_controllers(client: Client) -> None:
         supervisor.start("namespaces", NamespaceController(client, clock=clock, chance=chance).run)
         supervisor.start("terminations", TerminationController(client, clock=clock, chance=chance).run)
         supervisor.start("service accounts", ServiceAccountController(client, clock=clock, chance=chance).run)
+        supervisor.start("quotas", QuotaController(client, clock=clock, chance=chance).run)
         supervisor.start("event expiry", EventExpiry(client, clock=clock).run)
         await supervisor.wait()
 

@@ -31,6 +31,7 @@ TOO_MANY_PODS: Final = "Too many pods"
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - a wildcard to compare with, not an address to bind
 _NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_BINARY: Final = frozenset({MEMORY, EPHEMERAL_STORAGE})
 _NANOS_PER_MILLI: Final = 10**6
 _NANOS_PER_UNIT: Final = 10**9
 
@@ -293,3 +294,12 @@ def _from_nanos(name: str, nanos: int) -> int:
     divisor = _NANOS_PER_MILLI if name == CPU else _NANOS_PER_UNIT
     rounded_up = -(-nanos // divisor)  # requests are never negative
     return min(rounded_up, quantities.MAX_INT64)
+
+
+def shown(name: str, amount: int) -> str:
+    """An amount of a resource as people write it."""
+    if name == CPU:
+        return str(quantities.from_milli(amount))
+    if name in _BINARY or name.startswith("hugepages-"):
+        return str(quantities.from_value(amount, quantities.Format.BINARY_SI))
+    return str(quantities.from_value(amount))

@@ -6,9 +6,8 @@ Mirrors `plugin/pkg/admission/limitranger` of Kubernetes 1.33: pods are looked a
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rota.api import errors, fields, quantities
+from rota.api import errors, fields, quantities, quotas
 from rota.api.identifiers import GroupResource
-from rota.apiserver.admission import amounts
 from rota.apiserver.contract import Attributes, Object, Registry
 from rota.apiserver.strategies import pod_defaults
 
@@ -70,7 +69,7 @@ def _complaints(obj: Object, limit: Object, which: GroupResource) -> Iterator[st
             wanted = container.get("resources") or {}
             yield from _bounds(kind, limit, wanted.get("requests") or {}, wanted.get("limits") or {})
     elif kind == "Pod":
-        yield from _bounds(kind, limit, amounts.pod_total(obj, "requests"), amounts.pod_total(obj, "limits"))
+        yield from _bounds(kind, limit, quotas.pod_total(obj, "requests"), quotas.pod_total(obj, "limits"))
 
 
 def _bounds(

@@ -11,10 +11,9 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from rota.api import quantities, resources
+from rota.api import resources
 
 FINISHED: Final = frozenset({"Succeeded", "Failed"})
-_BINARY: Final = frozenset({resources.MEMORY, resources.EPHEMERAL_STORAGE})
 _plain: Final = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -84,7 +83,8 @@ def collisions(share: Share, allocatable: Mapping[str, int], usage: Usage) -> li
         Collision(
             "InsufficientResource",
             one.resource,
-            f"{one.reason}: requested {shown(one.resource, one.requested)}, free {shown(one.resource, one.free)}",
+            f"{one.reason}: requested {resources.shown(one.resource, one.requested)}, "
+            f"free {resources.shown(one.resource, one.free)}",
         )
         for one in resources.fits(free(allocatable, usage), share.requests)
     ]
@@ -92,15 +92,6 @@ def collisions(share: Share, allocatable: Mapping[str, int], usage: Usage) -> li
         name = f"{port.address}/{port.protocol}/{port.port}"
         found.append(Collision("PortConflict", name, f"host port {name} is taken"))
     return found
-
-
-def shown(name: str, amount: int) -> str:
-    """An amount of a resource as people write it."""
-    if name == resources.CPU:
-        return str(quantities.from_milli(amount))
-    if name in _BINARY or name.startswith("hugepages-"):
-        return str(quantities.from_value(amount, quantities.Format.BINARY_SI))
-    return str(quantities.from_value(amount))
 
 
 def of_pod(pod: Mapping[str, Any]) -> Share:

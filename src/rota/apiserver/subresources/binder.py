@@ -213,7 +213,7 @@ def no_room(
     causes = [errors.Cause(type=one.kind, message=one.message, field=one.what) for one in collisions]
     causes.append(errors.Cause(type="NodeResourceVersion", message=str(node.revision)))
     causes += [
-        errors.Cause(type="NodeFree", message=shares.shown(resource, amount), field=resource)
+        errors.Cause(type="NodeFree", message=resources.shown(resource, amount), field=resource)
         for resource, amount in sorted(free.items())
     ]
     why = f"node {gotext.quote(node_name)} has no room: {'; '.join(one.message for one in collisions)}"

@@ -1,16 +1,16 @@
-"""What objects use of what quotas limit, and what pods ask for as a whole. Pure.
+"""What objects use of what quotas limit, which objects a quota is about, and what pods ask for as a whole.
 
 Names are those of quotas: `pods`, `requests.cpu`, `limits.memory`, `count/jobs.batch`. Mirrors the evaluators of
 `pkg/quota/v1/evaluator/core` of Kubernetes 1.33.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from rota.api import quantities, resources, times
 from rota.api.identifiers import GroupResource
-from rota.apiserver.contract import Object
-from rota.apiserver.occupancy import shares
+
+Object: TypeAlias = Mapping[str, Any]
 
 PODS: Final = GroupResource("", "pods")
 SERVICES: Final = GroupResource("", "services")
@@ -28,6 +28,7 @@ _COUNTED: Final = frozenset(
     )
 )
 _COMPUTE: Final = (resources.CPU, resources.MEMORY, resources.EPHEMERAL_STORAGE)
+_FINISHED: Final = frozenset({"Succeeded", "Failed"})
 _CLASS_SUFFIX: Final = ".storageclass.storage.k8s.io/"
 
 
@@ -56,12 +57,12 @@ def shown(name: str, amount: int) -> str:
     base = _base(name)
     if base == "storage" or base.endswith("requests.storage"):
         base = resources.MEMORY
-    return shares.shown(base, amount)
+    return resources.shown(base, amount)
 
 
 def pod_total(pod: Object, side: str) -> dict[str, str]:
     """The requests or the limits of all of a pod's containers together, as quantities."""
-    return {name: shares.shown(name, amount) for name, amount in _pod_amounts(pod, side).items()}
+    return {name: resources.shown(name, amount) for name, amount in _pod_amounts(pod, side).items()}
 
 
 def pod_missing(pod: Object, names: frozenset[str]) -> dict[str, list[str]]:
@@ -78,6 +79,85 @@ def pod_missing(pod: Object, names: frozenset[str]) -> dict[str, list[str]]:
             if _base(name) in {resources.CPU, resources.MEMORY}:
                 missing.setdefault(name, []).append(container.get("name", ""))
     return missing
+
+
+def matches(spec: Object, which: GroupResource, obj: Object) -> bool:
+    """Whether a quota with scopes is about an object."""
+    scopes: list[Object] = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
+    scopes += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
+    return all(which == PODS and _in_scope(one, obj) for one in scopes)
+
+
+def kinds(hard: Mapping[str, int]) -> list[GroupResource]:
+    """The resources that a quota is about."""
+    found: set[GroupResource] = set()
+    for name in hard:
+        if name.startswith("count/"):
+            plural, _, group = name.removeprefix("count/").partition(".")
+            found.add(GroupResource(group, plural))
+        elif name.startswith("services"):
+            found.add(SERVICES)
+        elif name == "requests.storage" or name == "persistentvolumeclaims" or ".storageclass." in name:
+            found.add(CLAIMS)
+        elif name in {"replicationcontrollers", "resourcequotas", "secrets", "configmaps"}:
+            found.add(GroupResource("", name))
+        else:
+            found.add(PODS)
+    return sorted(found)
+
+
+def _in_scope(scope: Object, pod: Object) -> bool:
+    spec = pod["spec"]
+    match scope.get("scopeName"):
+        case "Terminating":
+            return spec.get("activeDeadlineSeconds") is not None
+        case "NotTerminating":
+            return spec.get("activeDeadlineSeconds") is None
+        case "BestEffort":
+            return _asks_for_nothing(spec)
+        case "NotBestEffort":
+            return not _asks_for_nothing(spec)
+        case "PriorityClass":
+            return _matches_class(scope, spec.get("priorityClassName") or "")
+        case "CrossNamespacePodAffinity":
+            return _looks_elsewhere(spec.get("affinity") or {})
+        case _:
+            return False
+
+
+def _matches_class(scope: Object, name: str) -> bool:
+    values = scope.get("values") or ()
+    match scope.get("operator"):
+        case "In":
+            return name in values
+        case "NotIn":
+            return name not in values
+        case "DoesNotExist":
+            return not name
+        case _:
+            return bool(name)
+
+
+def _looks_elsewhere(affinity: Object) -> bool:
+    terms: list[Any] = []
+    for kind in ("podAffinity", "podAntiAffinity"):
+        found = affinity.get(kind) or {}
+        terms += found.get("requiredDuringSchedulingIgnoredDuringExecution") or []
+        preferred = found.get("preferredDuringSchedulingIgnoredDuringExecution") or []
+        terms += [one.get("podAffinityTerm") or {} for one in preferred]
+    return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in terms)
+
+
+def _asks_for_nothing(spec: Object) -> bool:
+    """Whether a pod is BestEffort: none of its containers names an amount of CPU or memory."""
+    parts = [spec, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    amounts = (
+        quantities.value((wanted.get(side) or {}).get(name))
+        for wanted in (one.get("resources") or {} for one in parts)
+        for side in ("requests", "limits")
+        for name in (resources.CPU, resources.MEMORY)
+    )
+    return not any(amounts)
 
 
 def _pod_usage(pod: Object) -> dict[str, int]:
@@ -112,7 +192,7 @@ def _pod_amounts(pod: Object, side: str) -> Mapping[str, int]:
 def _counts(pod: Object, now: float) -> bool:
     """Whether a pod still uses anything: it has not finished, and is not long past its deletion."""
     metadata = pod["metadata"]
-    if (pod.get("status") or {}).get("phase") in shares.FINISHED:
+    if (pod.get("status") or {}).get("phase") in _FINISHED:
         return False
     if metadata.get("deletionTimestamp") and metadata.get("deletionGracePeriodSeconds") is not None:
         over: float = times.parse(metadata["deletionTimestamp"]) + metadata["deletionGracePeriodSeconds"]
