@@ -11,9 +11,12 @@ other function leaves its arguments alone. Refusals are `rota.api.errors.ApiErro
 Nothing here does I/O.
 """
 
+import enum
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
 
 from rota.api import fields, fieldselectors, users
 from rota.api.identifiers import GroupResource
@@ -308,4 +311,53 @@ class Authenticator(Protocol):
 
     async def authenticate(self, credentials: Credentials, /) -> User:
         """The user behind a request; raises Unauthorized if that cannot be told."""
+        ...
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a user may do something: to a resource, or, where there is a `path`, with a page that is none."""
+
+    user: User
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    #: Empty for collections, and for creations, whose names are not known when they are asked about.
+    name: str = ""
+    path: str | None = None
+    #: What a list, watch or deletion of a collection is limited to.
+    fields: fieldselectors.FieldSelector = fieldselectors.EVERYTHING
+
+
+class Decision(enum.Enum):
+    """The outcome of a question."""
+
+    ALLOWED = "allowed"
+    #: Nobody further down the chain is asked.
+    DENIED = "denied"
+    #: Refused unless somebody further down the chain allows it.
+    NO_OPINION = "no opinion"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """A decision and, where there is something to say, why."""
+
+    decision: Decision
+    reason: str = ""
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the user may."""
+        return self.decision is Decision.ALLOWED
+
+
+NO_OPINION: Final = Verdict(Decision.NO_OPINION)
+
+
+class Authorizer(Protocol):
+    """Says who may do what."""
+
+    async def authorize(self, question: Question, /) -> Verdict:
+        """Whether the user may; anything but `ALLOWED` is a refusal in the end."""
         ...

@@ -1,0 +1,1 @@
+"""Who may do what: RBAC, the node authorizer, and what follows from their verdicts."""
