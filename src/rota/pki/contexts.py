@@ -1,0 +1,29 @@
+"""TLS settings of a server: its certificate, which may be replaced while it runs, and whose clients it believes."""
+
+import ssl
+import tempfile
+from pathlib import Path
+
+from rota.pki.certificates import Identity
+
+
+def server(identity: Identity, *, client_authorities: bytes) -> ssl.SSLContext:
+    """For a listener. Clients may show a certificate; if they do, it must be of these authorities (PEM)."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # HTTP/2 is not spoken, and clients that are not told would try it
+    context.set_alpn_protocols(["http/1.1"])
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.load_verify_locations(cadata=client_authorities.decode())
+    use(context, identity)
+    return context
+
+
+def use(context: ssl.SSLContext, identity: Identity) -> None:
+    """Show this certificate from the next handshake on; connections that stand are not touched."""
+    # The ssl module takes files only; this one is ours alone and gone at once.
+    with tempfile.TemporaryDirectory(prefix="rota-") as folder:
+        path = Path(folder, "identity.pem")
+        path.touch(mode=0o600)
+        path.write_bytes(identity.certificate + b"\n" + identity.key)
+        context.load_cert_chain(path)
