@@ -93,6 +93,8 @@ class Subscription:
 
     event: ClusterEvent
     hint: HintFn | None = None
+    #: Whether the hint reads nothing of the refused pod but its shape: then pods that look alike are asked as one.
+    by_shape: bool = False
 
 
 #: What a plugin without subscriptions of its own is taken to mean: anything might help.

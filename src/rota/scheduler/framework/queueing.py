@@ -47,10 +47,25 @@ class WakeUps:
             plugin.name: plugin.events_to_register() if hasattr(plugin, "events_to_register") else EVERYTHING
             for plugin in plugins
         }
+        #: What each plugin says to an event, worked out when the event first happens.
+        self._heard: dict[ClusterEvent, dict[str, tuple[Subscription, ...]]] = {}
 
     def interested(self, event: ClusterEvent) -> bool:
         """Whether any plugin wants to hear of an event."""
-        return any(each.event.covers(event) for listed in self._subscriptions.values() for each in listed)
+        return any(self._hearing(event).values())
+
+    def listening(self, plugin: str, event: ClusterEvent) -> Sequence[Subscription]:
+        """Give the subscriptions of a plugin that an event falls under; an unknown plugin hears everything."""
+        return self._hearing(event).get(plugin, EVERYTHING)
+
+    def _hearing(self, event: ClusterEvent) -> dict[str, tuple[Subscription, ...]]:
+        heard = self._heard.get(event)
+        if heard is None:
+            heard = self._heard[event] = {
+                name: tuple(each for each in listed if each.event.covers(event))
+                for name, listed in self._subscriptions.items()
+            }
+        return heard
 
     def worth_trying(
         self, pod: PodInfo, rejectors: Collection[str], event: ClusterEvent, old: Any, new: Any
@@ -59,14 +74,7 @@ class WakeUps:
 
         A plugin that is not known any more, and a hint that raises, count as hope: better one attempt too many.
         """
-        return [
-            name
-            for name in rejectors
-            if any(
-                each.event.covers(event) and _helps(each, pod, old, new)
-                for each in self._subscriptions.get(name, EVERYTHING)
-            )
-        ]
+        return [name for name in rejectors if any(_helps(each, pod, old, new) for each in self.listening(name, event))]
 
 
 def _helps(subscription: Subscription, pod: PodInfo, old: Any, new: Any) -> bool:

@@ -1,0 +1,419 @@
+"""The queue of pods that want a node: kube-scheduler's PriorityQueue, as a pure state machine.
+
+A pod comes in by `add`, is handed out by `pop`, and leaves for good by `delete`, which is also how the queue learns
+that it was bound. After `pop`, whoever took it says `done` once it has a node (from then on no event can help it), or
+`requeue` where it failed, at any time before `delete`. In between it is in exactly one `Place`.
+
+    add -> ACTIVE or GATED -> pop -> IN_FLIGHT -> done -> BINDING -> delete
+                                        requeue -> UNSCHEDULABLE, BACKOFF, ERROR_BACKOFF or ACTIVE -> ... -> ACTIVE
+
+Events move pods out of UNSCHEDULABLE and GATED by the hints of the plugins that turned them away; time moves them out
+of all other places, and after five minutes out of UNSCHEDULABLE, too. So nothing waits for ever.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rota.columns.pods import PodInfo
+from rota.kit.heaps import KeyedHeap
+from rota.scheduler.framework import queueing
+from rota.scheduler.framework.events import Action, ClusterEvent, Resource
+from rota.scheduler.framework.nominations import Nominations
+from rota.scheduler.framework.points import ExtensionPoint
+from rota.scheduler.framework.queueing import WakeUps
+from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.framework.status import fault
+from rota.scheduler.queue import changes, resting
+from rota.scheduler.queue.entries import Place, QueuedPod
+from rota.scheduler.queue.flights import Flights, Happening
+from rota.scheduler.queue.nominator import Nominator
+from rota.scheduler.queue.pool import Pool, Worth, worth_of
+from rota.scheduler.queue.resting import Rests
+
+#: An event that every plugin hears, because it is none: time has passed, or somebody insists.
+ANYTHING: Final = ClusterEvent(Resource.ANY, Action.ALL)
+#: How often pods that have waited too long are looked for.
+_LOOK_EVERY_S: Final = 30.0
+
+# Why a pod entered a place, where it was not an event; the words of kube-scheduler's metrics.
+_ADDED: Final = "UnscheduledPodAdd"
+_UPDATED: Final = "UnscheduledPodUpdate"
+_FAILED: Final = "ScheduleAttemptFailure"
+_RESTED: Final = "BackoffComplete"
+_FORCED: Final = "ForceActivate"
+_OVERDUE: Final = "UnschedulableTimeout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """How long pods rest and wait."""
+
+    rests: Rests = field(default_factory=Rests)
+    #: A pod that nothing has woken for so long is tried again anyway.
+    longest_wait_s: float = 300.0
+
+
+class SchedulingQueue:
+    """Waiting pods of all profiles of one scheduler."""
+
+    def __init__(self, profiles: Mapping[str, Framework], timings: Timings | None = None) -> None:
+        """`profiles` by scheduler name; pods of other schedulers are ignored."""
+        self._profiles: Final = dict(profiles)
+        self._timings: Final = timings or Timings()
+        self._wake_ups: Final = {name: WakeUps(framework) for name, framework in self._profiles.items()}
+        self._pods: Final[dict[str, QueuedPod]] = {}
+        self._active: Final[KeyedHeap[str, Any]] = KeyedHeap()
+        self._backoff: Final[KeyedHeap[str, tuple[float, Any]]] = KeyedHeap()
+        self._error_backoff: Final[KeyedHeap[str, float]] = KeyedHeap()
+        #: Pods in UNSCHEDULABLE and GATED.
+        self._pool: Final = Pool(self._wake_ups)
+        self._flights: Final = Flights()
+        self._nominator: Final = Nominator()
+        self._looked_at: float | None = None
+        #: How often a pod entered a place, and why: (place, event).
+        self.incoming: Final[Counter[tuple[Place, str]]] = Counter()
+        #: How many pods each plugin has turned away that were not tried again since: (plugin, profile).
+        self.turned_away: Final[Counter[tuple[str, str]]] = Counter()
+        self._counts: Final[Counter[Place]] = Counter()
+
+    # --- what is here -----------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._pods
+
+    def get(self, uid: str) -> QueuedPod | None:
+        """Give a pod's entry; read it, do not change it."""
+        return self._pods.get(uid)
+
+    def entries(self) -> Iterator[QueuedPod]:
+        """All pods that are here, in the order in which they first came."""
+        return iter(self._pods.values())
+
+    def count(self, place: Place) -> int:
+        """How many pods are in a place."""
+        return self._counts[place]
+
+    @property
+    def ready(self) -> bool:
+        """Whether `pop` would give a pod now."""
+        return bool(self._active) or bool(self._backoff)
+
+    @property
+    def inflight_events(self) -> int:
+        """How many events are kept for pods that are being tried."""
+        return self._flights.events
+
+    def order(self) -> list[QueuedPod]:
+        """Give the pods that are ready, in the order in which they will be tried."""
+        return sorted((self._pods[uid] for uid in self._active), key=lambda queued: queued.sort_key)
+
+    # --- from the API server ----------------------------------------------------------------------------------------
+
+    def add(self, pod: PodInfo, now: float) -> None:
+        """A pod without a node is there; one that is known already is updated."""
+        if pod.uid in self._pods:
+            self.update(pod, now)
+            return
+        if pod.shape.scheduler_name not in self._profiles:
+            return
+        queued = self._pods[pod.uid] = QueuedPod(pod, now)
+        self._nominator.follow(None, pod)
+        self._enter(queued, Worth.AT_ONCE, _ADDED, now)
+
+    def update(self, pod: PodInfo, now: float) -> None:
+        """A pod without a node has changed; one that is not known is added."""
+        queued = self._pods.get(pod.uid)
+        if queued is None:
+            self.add(pod, now)
+            return
+        old, queued.pod = queued.pod, pod
+        self._nominator.follow(old, pod)
+        happening = Happening(ClusterEvent(Resource.TARGET_POD, changes.of_pod(old, pod)), old, pod)
+        match queued.place:
+            case Place.ACTIVE | Place.BACKOFF | Place.ERROR_BACKOFF:
+                # Its priority may be another one; its turn among equals stays.
+                if self._sorted(queued):
+                    self._file(queued)
+                else:
+                    self._leave(queued)
+                    self._enter(queued, Worth.AT_ONCE, _UPDATED, now)
+            case Place.UNSCHEDULABLE | Place.GATED:
+                self._refile(queued, happening, now)
+            case Place.IN_FLIGHT if happening.event.actions:
+                self._flights.note_for(pod.uid, happening)
+
+    def delete(self, uid: str) -> QueuedPod | None:
+        """A pod has gone or was bound: it has no business here any more, wherever it is, being tried included."""
+        queued = self._pods.pop(uid, None)
+        self._nominator.remove(uid)
+        if queued is not None:
+            self._leave(queued)
+            self._forgive(queued)
+        return queued
+
+    # --- attempts ---------------------------------------------------------------------------------------------------
+
+    def pop(self, now: float) -> QueuedPod | None:
+        """Take out the pod that is next, for an attempt; None if there is none.
+
+        Where nothing is ready, the pod whose rest is over soonest is taken, unless it rests after a fault.
+        """
+        self._end_rests(now)
+        if self._active:
+            uid, _ = self._active.peek()
+        elif self._backoff:
+            uid, _ = self._backoff.peek()
+        else:
+            return None
+        queued = self._pods[uid]
+        self._leave(queued)
+        self._forgive(queued)
+        queued.rejectors = queued.pending = frozenset()
+        queued.attempts += 1
+        if queued.first_tried_at is None:
+            queued.first_tried_at = now
+        self._settle(queued, Place.IN_FLIGHT)
+        self._flights.take_off(uid)
+        return queued
+
+    def done(self, uid: str) -> None:
+        """A pod that was taken out has a node; events no longer matter to it. It stays known until `delete`."""
+        queued = self._pods.get(uid)
+        if queued is not None and queued.place is Place.IN_FLIGHT:
+            self._leave(queued)
+            self._settle(queued, Place.BINDING)
+
+    def requeue(
+        self, uid: str, *, now: float, rejectors: Collection[str] = (), pending: Collection[str] = ()
+    ) -> QueuedPod | None:
+        """An attempt failed: plugins turned the pod away (`pending`: those that only wait); without any it was a fault.
+
+        Events since `pop` decide whether it waits for others or is tried again after its rest. A pod that was deleted
+        or bound meanwhile is not put back (None).
+        """
+        queued = self._pods.get(uid)
+        if queued is None or queued.place not in {Place.IN_FLIGHT, Place.BINDING}:
+            return None
+        since = self._flights.land(uid) if queued.place is Place.IN_FLIGHT else None
+        self._counts[queued.place] -= 1
+        queued.pending = frozenset(pending)
+        queued.rejectors = queued.pending | frozenset(rejectors)
+        queued.queued_at = now
+        if queued.rejectors:
+            queued.faults = 0
+            queued.failures += 1
+            for plugin in queued.rejectors:
+                self.turned_away[plugin, queued.pod.shape.scheduler_name] += 1
+        else:
+            queued.faults += 1
+        queued.backoff_until = self._timings.rests.end(queued)
+        queued.flushed = False
+        self._enter(queued, self._worth_of_all(queued, since), _FAILED, now)
+        return queued
+
+    # --- what wakes pods --------------------------------------------------------------------------------------------
+
+    def move(self, event: ClusterEvent, old: Any, new: Any, *, now: float, up_to_priority: int | None = None) -> int:
+        """Something has happened: try again whom it may help. Gives the number of pods that no longer wait.
+
+        With `up_to_priority`, pods of higher priority are left alone: a nomination that was taken back concerns only
+        those that had to respect it.
+        """
+        if not any(wake_ups.interested(event) for wake_ups in self._wake_ups.values()):
+            return 0
+        happening = Happening(event, old, new)
+        self._flights.note(happening)
+        label = label_of(event)
+        woken = self._pool.woken(happening, up_to_priority=up_to_priority)
+        return sum(self._wake(queued, worth, label, now) for queued, worth in woken)
+
+    def activate(self, uids: Iterable[str], *, now: float) -> int:
+        """Somebody insists that these pods be tried now, rests and hints aside; gates hold all the same."""
+        activated = 0
+        for uid in uids:
+            queued = self._pods.get(uid)
+            match queued:
+                case QueuedPod(place=Place.IN_FLIGHT):
+                    self._flights.note_for(uid, Happening(ANYTHING, None, None))
+                case QueuedPod(place=Place.BACKOFF | Place.ERROR_BACKOFF | Place.UNSCHEDULABLE | Place.GATED):
+                    self._leave(queued)
+                    self._enter(queued, Worth.AT_ONCE, _FORCED, now)
+                    activated += queued.place is Place.ACTIVE
+        return activated
+
+    def flush(self, now: float) -> int:
+        """Time has passed: end rests that are over, and try again who has waited too long. Gives their number."""
+        return self._end_rests(now) + self._end_waits(now)
+
+    def next_wakeup(self) -> float | None:
+        """When `flush` has something to do at the earliest; None: not before something else happens."""
+        moments = []
+        if self._backoff:
+            moments.append(resting.over_at(self._backoff.peek()[1][0]))
+        if self._error_backoff:
+            moments.append(resting.over_at(self._error_backoff.peek()[1]))
+        if self._pool and self._looked_at is not None:
+            moments.append(self._looked_at + _LOOK_EVERY_S)
+        return min(moments, default=None)
+
+    # --- nominations ------------------------------------------------------------------------------------------------
+
+    def nominate(self, pod: PodInfo, node: str) -> None:
+        """Note that a pod is to come to a node; its former nomination ends."""
+        self._nominator.put(pod, node)
+
+    def withdraw(self, uid: str) -> PodInfo | None:
+        """Take a pod's nomination back; gives the pod as it was nominated, if it was."""
+        return self._nominator.remove(uid)
+
+    def nominated_node(self, uid: str) -> str:
+        """Give the node that a pod is to come to, or ""."""
+        return self._nominator.node_of(uid)
+
+    def nominations(self) -> Nominations:
+        """Give all nominations by node."""
+        return self._nominator.by_node
+
+    # --- entering and leaving places --------------------------------------------------------------------------------
+
+    def _enter(self, queued: QueuedPod, worth: Worth, why: str, now: float) -> None:
+        """Find the place for a pod that is in none."""
+        if worth is Worth.NOTHING:
+            place = Place.UNSCHEDULABLE
+        elif not self._admitted(queued):
+            place = Place.GATED
+        elif worth is Worth.AT_ONCE or not resting.resting(queued, now):
+            place = Place.ACTIVE
+        else:
+            place = Place.ERROR_BACKOFF if queued.faults else Place.BACKOFF
+        self._settle(queued, place)
+        if self._looked_at is None:
+            self._looked_at = now
+        self.incoming[place, why] += 1
+        self._file(queued)
+
+    def _settle(self, queued: QueuedPod, place: Place) -> None:
+        queued.place = place
+        self._counts[place] += 1
+
+    def _file(self, queued: QueuedPod) -> None:
+        uid = queued.pod.uid
+        match queued.place:
+            case Place.ACTIVE:
+                self._active.push(uid, queued.sort_key)
+            case Place.BACKOFF:
+                self._backoff.push(uid, (queued.backoff_until, queued.sort_key))
+            case Place.ERROR_BACKOFF:
+                self._error_backoff.push(uid, queued.backoff_until)
+            case Place.UNSCHEDULABLE | Place.GATED:
+                self._pool.put(queued)
+
+    def _leave(self, queued: QueuedPod) -> None:
+        uid = queued.pod.uid
+        self._counts[queued.place] -= 1
+        match queued.place:
+            case Place.ACTIVE:
+                self._active.remove(uid)
+            case Place.BACKOFF:
+                self._backoff.remove(uid)
+            case Place.ERROR_BACKOFF:
+                self._error_backoff.remove(uid)
+            case Place.UNSCHEDULABLE | Place.GATED:
+                self._pool.remove(uid)
+            case Place.IN_FLIGHT:
+                self._flights.land(uid)
+
+    def _admitted(self, queued: QueuedPod) -> bool:
+        """Whether no plugin holds a pod back, and it can be sorted in."""
+        framework = self._profiles[queued.pod.shape.scheduler_name]
+        answer = queueing.admit(framework, queued.pod, first=queued.gate)
+        queued.held, queued.gate = answer, answer.plugin if not answer.ok else ""
+        return answer.ok and self._sorted(queued)
+
+    def _sorted(self, queued: QueuedPod) -> bool:
+        """Work out where a pod stands among others; a plugin that raises holds it back, so that others go on."""
+        framework = self._profiles[queued.pod.shape.scheduler_name]
+        try:
+            queued.sort_key = queueing.sort_key(framework, queued.pod, queued.queued_at)
+        except Exception as error:  # noqa: BLE001 - plugins are other people's code
+            (plugin,) = framework.at(ExtensionPoint.QUEUE_SORT)
+            queued.gate, queued.held = plugin.name, fault(error, plugin=plugin.name)
+            return False
+        return True
+
+    def _forgive(self, queued: QueuedPod) -> None:
+        for plugin in queued.rejectors:
+            self.turned_away[plugin, queued.pod.shape.scheduler_name] -= 1
+
+    # --- waking -----------------------------------------------------------------------------------------------------
+
+    def _wake(self, queued: QueuedPod, worth: Worth, why: str, now: float) -> bool:
+        """Take a pod out of the pool and find its new place; whether that is outside of the pool."""
+        self._leave(queued)
+        self._enter(queued, worth, why, now)
+        return queued.pod.uid not in self._pool
+
+    def _refile(self, queued: QueuedPod, happening: Happening, now: float) -> None:
+        """Ask whether a waiting pod's own update helps it; it may belong to another cohort in any case."""
+        self._leave(queued)
+        worth = self._worth(queued, happening) if happening.event.actions else Worth.NOTHING
+        if worth:
+            self._enter(queued, worth, _UPDATED, now)
+        else:
+            self._settle(queued, queued.place)
+            self._file(queued)
+
+    def _worth(self, queued: QueuedPod, happening: Happening) -> Worth:
+        wake_ups = self._wake_ups[queued.pod.shape.scheduler_name]
+        if queued.gate and not wake_ups.listening(queued.gate, happening.event):
+            return Worth.NOTHING
+        asked = {*queued.rejectors, queued.gate} if queued.gate else queued.rejectors
+        return worth_of(wake_ups, queued.pod, happening, rejectors=asked, pending=queued.pending)
+
+    def _worth_of_all(self, queued: QueuedPod, since: Iterator[Happening] | None) -> Worth:
+        """Ask what the events of an attempt are worth to its pod; without rejectors there is nobody to ask."""
+        if not queued.rejectors or since is None:
+            return Worth.RETRY
+        best = Worth.NOTHING
+        for happening in since:
+            best = max(best, Worth.RETRY if happening.event is ANYTHING else self._worth(queued, happening))
+            if best is Worth.AT_ONCE or (best is Worth.RETRY and not queued.pending):
+                break
+        return best
+
+    def _end_rests(self, now: float) -> int:
+        before = len(self._active)
+        bound = resting.window(now)
+        for heap in (self._backoff, self._error_backoff):
+            while heap and self._pods[heap.peek()[0]].backoff_until < bound:
+                queued = self._pods[heap.peek()[0]]
+                self._leave(queued)
+                self._settle(queued, Place.ACTIVE)
+                self.incoming[Place.ACTIVE, _RESTED] += 1
+                self._active.push(queued.pod.uid, queued.sort_key)
+        return len(self._active) - before
+
+    def _end_waits(self, now: float) -> int:
+        if self._looked_at is None or now < self._looked_at + _LOOK_EVERY_S:
+            return 0
+        self._looked_at = now
+        overdue = [queued for queued in self._pool if now - queued.queued_at > self._timings.longest_wait_s]
+        ended = 0
+        for queued in overdue:
+            queued.flushed = True
+            ended += self._wake(queued, Worth.RETRY, _OVERDUE, now)
+        return ended
+
+
+def label_of(event: ClusterEvent) -> str:
+    """Give an event's name in metrics: the resource and what was done to it, as in AssignedPodDelete."""
+    return f"{event.resource}{'Or'.join(_camel(action.name or '') for action in event.actions)}"
+
+
+def _camel(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
