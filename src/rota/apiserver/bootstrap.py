@@ -1,4 +1,4 @@
-"""What every cluster has from the start: the system's namespaces and priority classes.
+"""What every cluster has from the start: the system's namespaces and priority classes, a service for the API.
 
 Creating what exists already changes nothing, so every server does this when it starts.
 """
@@ -9,6 +9,7 @@ from typing import Any, Final
 from rota.api import errors
 from rota.api.identifiers import GroupResource
 from rota.api.users import ADMINISTRATOR
+from rota.apiserver.admission.service_addresses import OWN, SERVICES
 from rota.apiserver.contract import Attributes, Object
 from rota.apiserver.registry.objects import ObjectRegistry
 
@@ -29,24 +30,41 @@ _PRIORITIES: Final[tuple[dict[str, Any], ...]] = (
 )
 
 
+#: Software in pods asks for the API by this name.
+_OWN_SERVICE: Final[dict[str, Any]] = {
+    "metadata": {
+        "name": "kubernetes",
+        "namespace": "default",
+        "labels": {"component": "apiserver", "provider": "kubernetes"},
+    },
+    "spec": {
+        "type": "ClusterIP",
+        "clusterIP": OWN,
+        "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+    },
+}
+
+
 async def ensure(registry: ObjectRegistry) -> None:
     """Create what is missing."""
     for name in _NAMESPACES:
         await _ensure(registry, GroupResource("", "namespaces"), {"metadata": {"name": name}})
     for priority in _PRIORITIES:
         await _ensure(registry, GroupResource("scheduling.k8s.io", "priorityclasses"), priority)
+    await _ensure(registry, SERVICES, _OWN_SERVICE)
 
 
 async def _ensure(registry: ObjectRegistry, which: GroupResource, content: Object) -> None:
     resource = registry.resource(which)
-    name = content["metadata"]["name"]
-    if await registry.find(resource, "", name) is not None:
+    name, namespace = content["metadata"]["name"], content["metadata"].get("namespace", "")
+    if await registry.find(resource, namespace, name) is not None:
         return
     at = Attributes(
         user=ADMINISTRATOR,
         verb="create",
         resource=resource,
         now=registry.clock.now(),
+        namespace=namespace,
         name=name,
         field_manager=_MANAGER,
     )

@@ -1,7 +1,6 @@
 """The rules of Service.
 
-There is no virtual network here: a service keeps the `clusterIP` that it was given (an address, or `None` for a
-headless one) and gets none by itself; endpoints are what clients go by. Everything else is as upstream has it.
+Addresses and node ports are handed out by admission (`service_addresses`); here they are checked and kept.
 """
 
 import ipaddress
@@ -23,7 +22,7 @@ class ServiceStrategy(GenericStrategy):
     """Services."""
 
     def default(self, obj: Object, /) -> None:
-        """As upstream, but for addresses."""
+        """As upstream."""
         spec = obj.setdefault("spec", {})
         if not spec.get("type"):
             spec["type"] = "ClusterIP"
