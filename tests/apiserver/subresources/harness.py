@@ -9,8 +9,8 @@ from typing import Any
 
 from rota.api import scheme
 from rota.api.kinds import ResourceType
+from rota.api.users import ADMINISTRATOR
 from rota.apiserver.admission.node_capacity import NodeCapacity
-from rota.apiserver.authentication import ADMINISTRATOR
 from rota.apiserver.contract import Attributes, CustomSchema, DeleteOptions, Kinds, Object, Registry
 from rota.apiserver.occupancy.index import PodIndex
 from rota.apiserver.occupancy.ledger import Ledger
