@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from rota.api import errors, scopes
 from rota.apiserver import dispatch, negotiation, responses, routing
 from rota.apiserver.contract import Authenticator, User
+from rota.apiserver.encryption.sealing import KeyMissing, Unopenable
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.requests import ClientGone, Receive, Request, Scope, Send
 from rota.apiserver.traffic import Seen, Traffic
@@ -124,6 +125,8 @@ def _store_refusal(error: store_errors.StoreError) -> errors.ApiError:
             return errors.timeout("the store did not say whether the write happened", retry_after_seconds=1)
         case store_errors.Unavailable() | store_errors.Closed():
             return errors.service_unavailable("the store does not answer; try again")
+        case KeyMissing() | Unopenable():
+            return errors.internal_error(error.message)
         case _:
             return errors.internal_error(f"the store cannot do this: {type(error).__name__}")
 

@@ -18,6 +18,8 @@ from rota.apiserver.authentication import EverybodyIsAdministrator
 from rota.apiserver.contract import Authenticator, Kinds, Registry
 from rota.apiserver.custom.catalog import Catalog
 from rota.apiserver.custom_kinds import CustomKinds
+from rota.apiserver.encryption.keyfile import KeyFile
+from rota.apiserver.encryption.store import EncryptedStore
 from rota.apiserver.health import Health
 from rota.apiserver.occupancy.index import PodIndex
 from rota.apiserver.occupancy.ledger import Ledger
@@ -43,12 +45,15 @@ async def server(
     metrics: Metrics | None = None,
     conflict_check: bool = True,
     logs: LogSource | None = None,
+    encryption: KeyFile | None = None,
 ) -> AsyncIterator[App]:
     """A server on `store`, which stays its owner's to close.
 
     Without `conflict_check`, bindings are not checked against the room that nodes have, as in stock Kubernetes. `logs`
-    reaches the workers.
+    reaches the workers. `encryption` holds the keys of what is encrypted at rest; without it nothing is.
     """
+    if encryption is not None:
+        store = EncryptedStore(store, encryption)
     known = scheme.builtin()
     known.add(bindings.BATCHES)
     catalog, index = Catalog(known), PodIndex(store, clock)
@@ -66,6 +71,8 @@ async def server(
     await custom_kinds.sync()
     async with tasks.Supervisor("apiserver", clock=clock, chance=chance) as beside:
         beside.start("custom kinds", custom_kinds.run)
+        if encryption is not None:
+            beside.start("encryption keys", encryption.run)
         if ledger is not None:
             beside.start("occupancy", index.run)
         try:

@@ -103,10 +103,14 @@ class Events:
 class ApiServer:
     """A server on a fresh store in memory, or on the store at `store_url`."""
 
-    def __init__(self, *, store_url: str = "memory://", clock: Clock | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, *, store_url: str = "memory://", clock: Clock | None = None, seed: int = 0, **settings: Any
+    ) -> None:
+        """`settings` are further arguments of `assembling.server`."""
         self.clock: Final[Clock] = clock or system.SystemClock()
         self._store_url: Final = store_url
         self._chance: Final = random.Random(seed)  # noqa: S311 - a test's chance is repeatable
+        self._settings: Final = settings
         self._exits: Final = contextlib.AsyncExitStack()
         self.store: Store
         self.app: App
@@ -114,7 +118,7 @@ class ApiServer:
     async def __aenter__(self) -> Self:
         self.store = await opening.open_store(self._store_url, time=self.clock, chance=self._chance)
         self._exits.push_async_callback(self.store.close)
-        running = assembling.server(self.store, clock=self.clock, chance=self._chance)
+        running = assembling.server(self.store, clock=self.clock, chance=self._chance, **self._settings)
         self.app = await self._exits.enter_async_context(running)
         return self
 

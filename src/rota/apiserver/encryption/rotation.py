@@ -1,0 +1,80 @@
+"""All that is encrypted in a store: which keys it is sealed with, and all of it sealed anew with the first.
+
+Works beside running servers: each object is rewritten only if nobody has changed it in the meantime, and clients see a
+new resourceVersion of it. What a rewritten object held before stays in the store's history, under its old key, until
+that is compacted; so a key is not given up in the same breath.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rota.apiserver.encryption import opening
+from rota.apiserver.encryption.sealing import Keyring, Vault, sealed_with
+from rota.store.contract import Entry, Refused, Store
+
+_PAGE: Final = 500
+#: A server that has not seen a new key yet may write with the old one while all is rewritten.
+_PASSES: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """What lies under one prefix."""
+
+    prefix: str
+    #: The key that seals new values; None if they stay plain.
+    primary: str | None
+    #: Objects by the name of their key; those that are not encrypted under the empty name.
+    by_key: Mapping[str, int]
+
+    @property
+    def outdated(self) -> int:
+        """How many are not sealed with the first key."""
+        return sum(count for name, count in self.by_key.items() if name != (self.primary or ""))
+
+
+async def survey(store: Store, vault: Vault) -> list[Holdings]:
+    """Count what there is; `store` is the one with the sealed values."""
+    found = []
+    for prefix, ring in vault.rings.items():
+        by_key: Counter[str] = Counter()
+        async for entry in _entries(store, prefix):
+            by_key[sealed_with(entry.value) or ""] += 1
+        found.append(Holdings(prefix=prefix, primary=ring.primary, by_key=by_key))
+    return found
+
+
+async def rewrite(store: Store, vault: Vault) -> int:
+    """Seal everything with the first key; how many objects had another, or none. Raises what `sealing` raises."""
+    rewritten = 0
+    for prefix, ring in vault.rings.items():
+        for _ in range(_PASSES):
+            changed = await _rewrite(store, prefix, ring)
+            rewritten += changed
+            if not changed:
+                break
+    await opening.leave_mark(store, vault)
+    return rewritten
+
+
+async def _rewrite(store: Store, prefix: str, ring: Keyring) -> int:
+    changed = 0
+    async for entry in _entries(store, prefix):
+        if sealed_with(entry.value) == ring.primary:
+            continue
+        value = ring.seal(entry.key, ring.open(entry.key, entry.value))
+        outcome = await store.update(entry.key, value, expected=entry.revision, lease=entry.lease)
+        changed += not isinstance(outcome, Refused)
+    return changed
+
+
+async def _entries(store: Store, prefix: str) -> AsyncIterator[Entry]:
+    page = await store.list(prefix, limit=_PAGE)
+    while True:
+        for entry in page.entries:
+            yield entry
+        if not page.remaining:
+            return
+        page = await store.list(prefix, limit=_PAGE, after=page.entries[-1].key, revision=page.revision)

@@ -1,0 +1,176 @@
+"""A store that seals what is to be kept secret on its way in and opens it on its way out.
+
+It stands between the API server and the database, so nothing above it knows that values are sealed and nothing below
+it (the log, backups, other servers' rings) ever holds a plain one. Values of other resources pass untouched: a read of
+them costs a comparison of the key's beginning, a watch of them is the inner store's own.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final, Protocol, Self
+
+import msgspec
+
+from rota.apiserver.encryption.sealing import KeyMissing, Vault
+from rota.store import errors
+from rota.store.contract import (
+    Batch,
+    Conflict,
+    Delete,
+    Entry,
+    Event,
+    Extent,
+    Outcome,
+    Page,
+    Put,
+    Refused,
+    Store,
+    Transaction,
+    Verbs,
+    Watch,
+)
+
+
+class Keys(Protocol):
+    """Where the keys come from."""
+
+    @property
+    def vault(self) -> Vault:
+        """The keys as they are known now."""
+        ...
+
+    def look(self) -> bool:
+        """Look for new ones; whether there are any."""
+        ...
+
+
+class EncryptedStore(Verbs):
+    """A `Store` in front of another, which it does not own except for `close`."""
+
+    def __init__(self, inner: Store, keys: Keys) -> None:
+        self._inner: Final = inner
+        self._keys: Final = keys
+
+    async def extent(self) -> Extent:
+        """See `Store.extent`."""
+        return await self._inner.extent()
+
+    async def get(self, key: str) -> Entry | None:
+        """See `Store.get`; also raises what `sealing` raises."""
+        entry = await self._inner.get(key)
+        if entry is None or not key.startswith(self._keys.vault.prefixes):
+            return entry
+        return self._opened(entry)
+
+    async def list(self, prefix: str, *, limit: int = 0, after: str = "", revision: int = 0) -> Page:
+        """See `Store.list`; also raises what `sealing` raises."""
+        page = await self._inner.list(prefix, limit=limit, after=after, revision=revision)
+        if not self._keys.vault.concerns(prefix):
+            return page
+        return Page([self._opened(entry) for entry in page.entries], page.revision, page.remaining)
+
+    async def commit(self, transaction: Transaction) -> Outcome:
+        """See `Store.commit`."""
+        prefixes = self._keys.vault.prefixes
+        if any(write.key.startswith(prefixes) for write in transaction.writes):
+            sealed = tuple(map(self._sealed, transaction.writes))
+            transaction = Transaction(sealed, transaction.guards)
+        outcome = await self._inner.commit(transaction)
+        if not isinstance(outcome, Refused):
+            return outcome
+        return Refused(
+            tuple(
+                Conflict(conflict.guard, None if conflict.actual is None else self._opened(conflict.actual))
+                for conflict in outcome.conflicts
+            )
+        )
+
+    def watch(self, prefix: str, *, after: int) -> Watch:
+        """See `Store.watch`."""
+        changes = self._inner.watch(prefix, after=after)
+        return OpenedWatch(changes, self.open) if self._keys.vault.concerns(prefix) else changes
+
+    async def compact(self, revision: int) -> None:
+        """See `Store.compact`."""
+        await self._inner.compact(revision)
+
+    async def grant(self, ttl_s: float) -> int:
+        """See `Store.grant`."""
+        return await self._inner.grant(ttl_s)
+
+    async def renew(self, lease: int) -> bool:
+        """See `Store.renew`."""
+        return await self._inner.renew(lease)
+
+    async def revoke(self, lease: int) -> bool:
+        """See `Store.revoke`."""
+        return await self._inner.revoke(lease)
+
+    async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
+        """See `Store.load`: entries as a backup holds them, which is as the inner store held them."""
+        return await self._inner.load(entries, revision=revision)
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        await self._inner.close()
+
+    def open(self, place: str, value: bytes) -> bytes:
+        """A value as it was handed in; a key that is not known is looked for in the file first."""
+        ring = self._keys.vault.ring(place)
+        if ring is None:
+            return value
+        try:
+            return ring.open(place, value)
+        except KeyMissing:
+            # another server may have written with a key that was put into the file a moment ago
+            ring = self._keys.vault.ring(place) if self._keys.look() else None
+            if ring is None:
+                raise
+            return ring.open(place, value)
+
+    def _opened(self, entry: Entry) -> Entry:
+        value = self.open(entry.key, entry.value)
+        return entry if value is entry.value else msgspec.structs.replace(entry, value=value)
+
+    def _sealed(self, write: Put | Delete) -> Put | Delete:
+        ring = self._keys.vault.ring(write.key)
+        if ring is None or isinstance(write, Delete):
+            return write
+        return msgspec.structs.replace(write, value=ring.seal(write.key, write.value))
+
+
+class OpenedWatch:
+    """A `Watch` whose sealed values are opened."""
+
+    def __init__(self, inner: Watch, open_value: Callable[[str, bytes], bytes]) -> None:
+        self._inner: Final = inner
+        self._open: Final = open_value
+
+    @property
+    def revision(self) -> int:
+        """See `Watch.revision`."""
+        return self._inner.revision
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._inner.__aexit__(*exc)
+
+    def __aiter__(self) -> AsyncIterator[Batch]:
+        return self
+
+    async def __anext__(self) -> Batch:
+        batch = await self._inner.__anext__()
+        try:
+            return Batch([self._event(event) for event in batch.events], batch.revision)
+        except KeyMissing as missing:
+            # History may hold what a key sealed that was given up since. What stands now says more: list again.
+            raise errors.Expired(batch.revision, batch.revision) from missing
+
+    def _event(self, event: Event) -> Event:
+        value = None if event.value is None else self._open(event.key, event.value)
+        previous = None if event.previous is None else self._open(event.key, event.previous)
+        if value is event.value and previous is event.previous:
+            return event
+        return msgspec.structs.replace(event, value=value, previous=previous)
