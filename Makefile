@@ -1,6 +1,7 @@
 # Two commands are enough: `make up` and `make test`. The rest serves those who change Rota.
 # Needs Python 3.11 or newer, pip and make. Everything else is installed here: Python packages into .venv,
-# the databases that the tests start (PostgreSQL, etcd) by apt where this user may do that.
+# the databases that the tests start (PostgreSQL, etcd) by apt where this user may do that; stock Kubernetes is built
+# from its Go modules where Go is there, once, into ~/.cache/rota.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
@@ -30,8 +31,9 @@ $(STAMP): $(LOCK) pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-system: ## install the databases that the tests start (needs root and apt; otherwise says what is missing)
+system: ## get what the tests start: databases (root, apt) and stock Kubernetes (Go); says what is missing
 	@bash scripts/install-system-parts
+	@bash scripts/build-kubernetes
 
 up: install ## start Rota on this machine
 	$(BIN)/rota up $(ARGS)
@@ -44,7 +46,7 @@ check: install ## format, lint, types, layers, fast tests: about a minute
 	$(BIN)/ruff check src tests scripts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n $(WORKERS) -m "not slow and not postgres and not etcd" -q $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) -m "not slow and not postgres and not etcd and not stock" -q $(ARGS)
 
 format: install ## rewrite the code in the house format
 	$(BIN)/ruff format src tests scripts

@@ -34,6 +34,8 @@ def _has_module(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
+_STOCK: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+
 PARTS: Final = (
     Part(
         name="postgres",
@@ -52,6 +54,12 @@ PARTS: Final = (
         title="kubectl",
         present=lambda: bool(binaries.kubectls()),
         remedy="put kubectl 1.27 or newer on the PATH",
+    ),
+    Part(
+        name="stock",
+        title="stock Kubernetes (kube-apiserver, kube-scheduler, kube-controller-manager, kubectl, etcd)",
+        present=lambda: all(binaries.kubernetes(program) is not None for program in _STOCK),
+        remedy="`scripts/build-kubernetes`, which needs Go and about ten minutes, or set KUBEBUILDER_ASSETS",
     ),
 )
 

@@ -18,6 +18,7 @@ from rota.testing import parts
 
 if TYPE_CHECKING:
     from rota.testing.servers.etcd import EtcdServer
+    from rota.testing.servers.kubernetes import StockApiServer
     from rota.testing.servers.postgres import PostgresServer
 
 _NEEDS: Final = {
@@ -26,6 +27,8 @@ _NEEDS: Final = {
     "etcd_server": "etcd",
     "private_etcd": "etcd",
     "kubectl_program": "kubectl",
+    "stock_server": "stock",
+    "stock_programs": "stock",
 }
 
 
@@ -123,3 +126,17 @@ def etcd_server(private_etcd: "Callable[[], EtcdServer]") -> "EtcdServer":
 def etcd_url(etcd_server: "EtcdServer") -> str:
     """A URL with a key prefix (its path) of the test's own."""
     return f"{etcd_server.url}/{secrets.token_hex(6)}"
+
+
+@pytest.fixture(scope="session")
+def stock_programs() -> None:
+    """For tests that start stock components on a server of ours: marks them, and gives nothing."""
+
+
+@pytest.fixture(scope="session")
+def stock_server() -> "Iterator[StockApiServer]":
+    """The session's stock kube-apiserver, which allows everybody everything. Tests share it: do not stop it."""
+    from rota.testing.servers.kubernetes import StockApiServer  # noqa: PLC0415  # only when asked for, like the others
+
+    with StockApiServer(authorization="AlwaysAllow") as server:
+        yield server

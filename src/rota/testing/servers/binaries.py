@@ -31,6 +31,18 @@ def postgres_folder() -> Path | None:
     return None
 
 
+def kubernetes(program: str) -> Path | None:
+    """A stock Kubernetes program, or the etcd that goes with it: in $KUBEBUILDER_ASSETS, or built by us.
+
+    `scripts/build-kubernetes` builds them and keeps the link `current` in its cache.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    for folder in (os.environ.get("KUBEBUILDER_ASSETS"), cache / "rota" / "kubernetes" / "current"):
+        if folder and os.access(found := Path(folder, program), os.X_OK):
+            return found
+    return None
+
+
 def etcd() -> Path | None:
     """The etcd program."""
     found = shutil.which("etcd")

@@ -8,6 +8,7 @@ import contextlib
 import http.client
 import json
 import secrets
+from pathlib import Path
 
 from rota.testing.servers import binaries
 from rota.testing.servers.processes import Server, ServerError, free_port
@@ -16,9 +17,9 @@ from rota.testing.servers.processes import Server, ServerError, free_port
 class EtcdServer(Server):
     """One private etcd."""
 
-    def __init__(self, *, quota_backend_bytes: int = 0) -> None:
+    def __init__(self, *, quota_backend_bytes: int = 0, program: Path | None = None) -> None:
         """`quota_backend_bytes`: the size at which etcd refuses further writes; 0 means its default."""
-        program = binaries.etcd()
+        program = program or binaries.etcd()
         if program is None:
             raise ServerError("etcd is not installed")
         self._program = program

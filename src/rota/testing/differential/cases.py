@@ -1,0 +1,124 @@
+"""A case: a few requests in a row, written down once and sent to any API server, with what it answered.
+
+Requests may speak of what only the run can know: `$ns` is a namespace of the case's own, which is made before the first
+request, and `$rv0`, `$uid0`, `$continue0` are the resource version, the uid and the continue token of the first answer
+(`$rv1` of the second, and so on). Answers are kept in the normal form of `normal`, so two of them can be compared
+whoever gave them and whenever.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from rota.client.transports.contract import Answer, Call, Transport
+from rota.testing.differential import normal
+
+#: Field managers are named after the program that calls.
+_AGENT: Final = "differential/1"
+_REFERENCE: Final = re.compile(r"\$(rv|uid|continue|name)(\d+)")
+_PATIENCE_S: Final = 30.0
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One request; a body that is a text is sent as it is, everything else as JSON."""
+
+    method: str = "GET"
+    path: str
+    query: Mapping[str, str] = {}
+    content_type: str = ""
+    accept: str = ""
+    body: Any = None
+
+    def __str__(self) -> str:
+        query = "&".join(f"{name}={value}" for name, value in self.query.items())
+        return f"{self.method} {self.path}{'?' if query else ''}{query}"
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was answered, in normal form; of a watch, its events in a list."""
+
+    code: int
+    body: Any = None
+    warnings: Sequence[str] = ()
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Requests in a row and, once recorded, the replies to them."""
+
+    name: str
+    requests: Sequence[Request]
+    replies: Sequence[Reply] = ()
+
+
+async def replies(transport: Transport, requests: Sequence[Request], *, namespace: str) -> list[Reply]:
+    """Send requests one after the other, in a new namespace of that name."""
+    # With its account, as pods may ask for it and only a cluster with controllers makes it by itself.
+    prelude = (Request(method="POST", path="/api/v1/namespaces", body={"metadata": {"name": "$ns"}}),)
+    raw: list[Any] = []
+    for one in prelude:
+        await _send(transport, one, [], namespace)
+    answers = []
+    for one in requests:
+        reply, document = await _send(transport, one, raw, namespace)
+        raw.append(document)
+        answers.append(reply)
+    return answers
+
+
+async def _send(transport: Transport, request: Request, before: Sequence[Any], namespace: str) -> tuple[Reply, Any]:
+    call = Call(
+        method=request.method,
+        path=_filled(request.path, before, namespace),
+        query=tuple((name, _filled(value, before, namespace)) for name, value in request.query.items()),
+        headers=_headers(request),
+        body=_body(request, before, namespace),
+        timeout_s=_PATIENCE_S,
+    )
+    async with transport.open(call) as answer:
+        text = await answer.read()
+        return _reply(answer, text, request, namespace), _parsed(text, watch=False)
+
+
+def _headers(request: Request) -> dict[str, str]:
+    wanted = {"user-agent": _AGENT, "accept": request.accept or "application/json"}
+    if request.body is not None or request.content_type:
+        wanted["content-type"] = request.content_type or "application/json"
+    return wanted
+
+
+def _body(request: Request, before: Sequence[Any], namespace: str) -> bytes:
+    if request.body is None:
+        return b""
+    text = request.body if isinstance(request.body, str) else json.dumps(request.body)
+    return _filled(text, before, namespace).encode("utf-8", "surrogatepass")
+
+
+def _filled(text: str, before: Sequence[Any], namespace: str) -> str:
+    def value(found: re.Match[str]) -> str:
+        document = before[int(found[2])]
+        metadata = document.get("metadata", {}) if isinstance(document, dict) else {}
+        names = {"rv": "resourceVersion", "uid": "uid", "continue": "continue", "name": "name"}
+        return str(metadata.get(names[found[1]], ""))
+
+    return _REFERENCE.sub(value, text).replace("$ns", namespace)
+
+
+def _reply(answer: Answer, text: bytes, request: Request, namespace: str) -> Reply:
+    document = _parsed(text, watch=request.query.get("watch") in {"true", "1"})
+    return Reply(
+        code=answer.code,
+        body=normal.form(document, namespace=namespace),
+        warnings=[normal.text(one, namespace=namespace) for one in answer.warnings],
+    )
+
+
+def _parsed(text: bytes, *, watch: bool) -> Any:
+    try:
+        if watch:
+            return [json.loads(line) for line in text.splitlines()]
+        return json.loads(text)
+    except ValueError:
+        return text.decode("utf-8", "replace")

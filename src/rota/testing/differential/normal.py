@@ -1,0 +1,75 @@
+"""The normal form of an answer: what depends on the run, the clock or chance is replaced by a word.
+
+Whether such a value is there at all still counts; only which one it is does not.
+"""
+
+import re
+from typing import Any, Final
+
+_UID: Final = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+_TIME: Final = re.compile(r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( ?(Z|[+-]\d\d:?\d\d)( UTC)?)?")
+_ADDRESS: Final = re.compile(r"\b10\.96\.\d{1,3}\.\d{1,3}\b")
+_VERSION: Final = re.compile(r"(resource version:? ?\"?|resourceVersion:? ?\"?)\d+")
+_PORTS: Final = range(30_000, 32_768)
+
+
+def text(value: str, *, namespace: str) -> str:
+    """A text without what differs from run to run."""
+    value = value.replace(namespace, "$ns")
+    for pattern, word in ((_UID, "UID"), (_TIME, "TIME"), (_ADDRESS, "ADDRESS"), (_VERSION, r"\1VERSION")):
+        value = pattern.sub(word, value)
+    return value
+
+
+def form(value: Any, *, namespace: str, key: str = "") -> Any:
+    """The normal form of a JSON value."""
+    if isinstance(value, dict):
+        named = _named(value)
+        return {
+            text(name, namespace=namespace): form(part, namespace=namespace, key=name) for name, part in named.items()
+        }
+    if isinstance(value, list):
+        return [form(part, namespace=namespace, key=key) for part in value]
+    if isinstance(value, str):
+        if value and key in {"resourceVersion", "continue"} and not value.startswith("$"):
+            return key.upper()
+        return text(value, namespace=namespace)
+    if key == "nodePort" and value in _PORTS:
+        return "PORT"
+    return value
+
+
+def _named(value: dict[str, Any]) -> dict[str, Any]:
+    """An object's metadata without the end of a name that the server chose."""
+    stem = value.get("generateName")
+    name = value.get("name")
+    if isinstance(stem, str) and isinstance(name, str) and name.startswith(stem) and name != stem:
+        return {**value, "name": f"{stem}*****"}
+    return value
+
+
+def differences(ours: Any, theirs: Any, path: str = "") -> list[str]:
+    """Where two values in normal form differ, one line each: what we say and what they say."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        found = []
+        for name in sorted({*ours, *theirs}, key=str):
+            found += differences(ours.get(name, _ABSENT), theirs.get(name, _ABSENT), f"{path}.{name}")
+        return found
+    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        return [
+            line
+            for number, pair in enumerate(zip(ours, theirs, strict=True))
+            for line in differences(*pair, f"{path}[{number}]")
+        ]
+    # 1 and 1.0 are one number in JSON, 1 and true are not
+    if ours == theirs and isinstance(ours, bool) == isinstance(theirs, bool):
+        return []
+    return [f"{path or '.'}: ours {ours!r}, theirs {theirs!r}"]
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+_ABSENT: Final = _Absent()
