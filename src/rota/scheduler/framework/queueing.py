@@ -24,8 +24,8 @@ REJECTING = (
 
 def admit(framework: Framework, pod: PodInfo, *, first: str = "") -> Status:
     """Ask PreEnqueue whether a pod may wait for an attempt; the plugin that last held it back is asked first."""
-    gates = sorted(framework.at(ExtensionPoint.PRE_ENQUEUE), key=lambda plugin: plugin.name != first)
-    for plugin in gates:
+    gates = framework.at(ExtensionPoint.PRE_ENQUEUE)
+    for plugin in sorted(gates, key=lambda plugin: plugin.name != first) if first else gates:
         answer = guarded(plugin.name, plugin.pre_enqueue, pod)
         if not answer.ok:
             return answer

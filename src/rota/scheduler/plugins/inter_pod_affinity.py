@@ -144,9 +144,13 @@ class InterPodAffinity:
         """Pods that the terms speak of, and nodes in their domains, may help."""
         pod_events = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL
         return (
-            Subscription(ClusterEvent(Resource.ASSIGNED_POD, pod_events), self._after_pod_change),
+            Subscription(ClusterEvent(Resource.ASSIGNED_POD, pod_events), self._after_pod_change, by_shape=True),
             Subscription(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_LABEL)),
-            Subscription(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL), self._after_node_change),
+            Subscription(
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),
+                self._after_node_change,
+                by_shape=True,
+            ),
         )
 
     def _after_pod_change(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> Hint:

@@ -153,7 +153,7 @@ class NodeAffinity:
     def events_to_register(self) -> Sequence[Subscription]:
         """Nodes that now match, and did not before, may help."""
         changed = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
-        return (Subscription(changed, self._after_node_change),)
+        return (Subscription(changed, self._after_node_change, by_shape=True),)
 
     def _demands(self, state: CycleState, pod: PodInfo) -> NodeRequirements:
         """Give what PreFilter compiled; a profile may have left it out."""

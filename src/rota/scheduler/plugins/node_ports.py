@@ -67,7 +67,7 @@ class NodePorts:
         """New nodes help; so does the end of a pod that held one of the ports."""
         return (
             Subscription(ClusterEvent(Resource.NODE, Action.ADD)),
-            Subscription(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self._after_pod_deleted),
+            Subscription(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self._after_pod_deleted, by_shape=True),
         )
 
     def _after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: PodInfo | None) -> Hint:

@@ -129,11 +129,15 @@ class NodeResourcesFit:
     def events_to_register(self) -> Sequence[Subscription]:
         """Whatever frees or adds a requested resource may help."""
         return (
-            Subscription(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self._after_pod_deleted),
-            Subscription(ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN), self._after_scale_down),
+            Subscription(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self._after_pod_deleted, by_shape=True),
+            Subscription(
+                ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN), self._after_scale_down, by_shape=True
+            ),
             Subscription(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN)),
             Subscription(
-                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), self._after_node_change
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE),
+                self._after_node_change,
+                by_shape=True,
             ),
         )
 

@@ -88,8 +88,8 @@ class NodeVolumeLimits:
         """Room for volumes, the pod's own claim, and drivers that come to nodes may help."""
         return (
             Subscription(ClusterEvent(Resource.CSI_NODE, Action.ADD)),
-            Subscription(ClusterEvent(Resource.CSI_NODE, Action.UPDATE), self._after_csi_node_change),
-            Subscription(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self._after_pod_deleted),
+            Subscription(ClusterEvent(Resource.CSI_NODE, Action.UPDATE), self._after_csi_node_change, by_shape=True),
+            Subscription(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self._after_pod_deleted, by_shape=True),
             Subscription(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), self._after_claim_added),
             Subscription(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), self._after_detached),
         )

@@ -179,9 +179,9 @@ class PodTopologySpread:
         node_events = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         own_events = Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION
         return (
-            Subscription(ClusterEvent(Resource.ASSIGNED_POD, pod_events), self._after_pod_change),
+            Subscription(ClusterEvent(Resource.ASSIGNED_POD, pod_events), self._after_pod_change, by_shape=True),
             Subscription(ClusterEvent(Resource.TARGET_POD, own_events)),
-            Subscription(ClusterEvent(Resource.NODE, node_events), self._after_node_change),
+            Subscription(ClusterEvent(Resource.NODE, node_events), self._after_node_change, by_shape=True),
         )
 
     def _after_pod_change(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> Hint:

@@ -81,7 +81,11 @@ class TaintToleration:
     def events_to_register(self) -> Sequence[Subscription]:
         """Nodes whose taints become tolerable, and the pod's own tolerations, may help."""
         return (
-            Subscription(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), self._after_node_change),
+            Subscription(
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT),
+                self._after_node_change,
+                by_shape=True,
+            ),
             Subscription(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)),
         )
 

@@ -156,13 +156,15 @@ class VolumeBinding:
         """Anything about storage, and nodes of other labels, may help."""
         changed = Action.ADD | Action.UPDATE
         return (
-            Subscription(ClusterEvent(Resource.STORAGE_CLASS, changed), self._after_class_change),
+            Subscription(ClusterEvent(Resource.STORAGE_CLASS, changed), self._after_class_change, by_shape=True),
             Subscription(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changed), self._after_claim_change),
             Subscription(ClusterEvent(Resource.PERSISTENT_VOLUME, changed)),
             Subscription(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
-            Subscription(ClusterEvent(Resource.CSI_NODE, changed), self._after_csi_node_change),
-            Subscription(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), self._after_driver_change),
-            Subscription(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, changed), self._after_capacity_change),
+            Subscription(ClusterEvent(Resource.CSI_NODE, changed), self._after_csi_node_change, by_shape=True),
+            Subscription(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), self._after_driver_change, by_shape=True),
+            Subscription(
+                ClusterEvent(Resource.CSI_STORAGE_CAPACITY, changed), self._after_capacity_change, by_shape=True
+            ),
         )
 
     def _rate(self, requested: int, capacity: int) -> int:

@@ -87,10 +87,10 @@ class VolumeZone:
         """Nodes, the pod's claims, volumes that moved and classes that bind late may help."""
         changed = Action.ADD | Action.UPDATE
         return (
-            Subscription(ClusterEvent(Resource.STORAGE_CLASS, Action.ADD), self._after_class_added),
+            Subscription(ClusterEvent(Resource.STORAGE_CLASS, Action.ADD), self._after_class_added, by_shape=True),
             Subscription(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
             Subscription(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changed), self._after_claim_change),
-            Subscription(ClusterEvent(Resource.PERSISTENT_VOLUME, changed), self._after_volume_change),
+            Subscription(ClusterEvent(Resource.PERSISTENT_VOLUME, changed), self._after_volume_change, by_shape=True),
         )
 
     def _after_class_added(self, pod: PodInfo, old: Document | None, new: Document) -> Hint:

@@ -18,19 +18,23 @@ from typing import Any, Final
 
 from rota.columns.pods import PodInfo
 from rota.kit.heaps import KeyedHeap
-from rota.scheduler.framework import queueing
 from rota.scheduler.framework.events import Action, ClusterEvent, Resource
 from rota.scheduler.framework.nominations import Nominations
-from rota.scheduler.framework.points import ExtensionPoint
 from rota.scheduler.framework.queueing import WakeUps
 from rota.scheduler.framework.runtime import Framework
-from rota.scheduler.framework.status import fault
 from rota.scheduler.queue import changes, resting
+from rota.scheduler.queue.entrance import Entrance
 from rota.scheduler.queue.entries import Place, QueuedPod
 from rota.scheduler.queue.flights import Flights, Happening
 from rota.scheduler.queue.nominator import Nominator
 from rota.scheduler.queue.pool import Pool, Worth, worth_of
 from rota.scheduler.queue.resting import Rests
+
+# By names of their own, because looking them up in the class takes its time.
+_ACTIVE, _BACKOFF, _ERROR_BACKOFF = Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF
+_UNSCHEDULABLE, _GATED, _IN_FLIGHT, _BINDING = Place.UNSCHEDULABLE, Place.GATED, Place.IN_FLIGHT, Place.BINDING
+#: Places that events wake pods from.
+_POOLED: Final = frozenset({_UNSCHEDULABLE, _GATED})
 
 #: An event that every plugin hears, because it is none: time has passed, or somebody insists.
 ANYTHING: Final = ClusterEvent(Resource.ANY, Action.ALL)
@@ -60,9 +64,9 @@ class SchedulingQueue:
 
     def __init__(self, profiles: Mapping[str, Framework], timings: Timings | None = None) -> None:
         """`profiles` by scheduler name; pods of other schedulers are ignored."""
-        self._profiles: Final = dict(profiles)
         self._timings: Final = timings or Timings()
-        self._wake_ups: Final = {name: WakeUps(framework) for name, framework in self._profiles.items()}
+        self._entrances: Final = {name: Entrance(framework) for name, framework in profiles.items()}
+        self._wake_ups: Final = {name: WakeUps(framework) for name, framework in profiles.items()}
         self._pods: Final[dict[str, QueuedPod]] = {}
         self._active: Final[KeyedHeap[str, Any]] = KeyedHeap()
         self._backoff: Final[KeyedHeap[str, tuple[float, Any]]] = KeyedHeap()
@@ -119,7 +123,7 @@ class SchedulingQueue:
         if pod.uid in self._pods:
             self.update(pod, now)
             return
-        if pod.shape.scheduler_name not in self._profiles:
+        if pod.shape.scheduler_name not in self._entrances:
             return
         queued = self._pods[pod.uid] = QueuedPod(pod, now)
         self._nominator.follow(None, pod)
@@ -137,7 +141,7 @@ class SchedulingQueue:
         match queued.place:
             case Place.ACTIVE | Place.BACKOFF | Place.ERROR_BACKOFF:
                 # Its priority may be another one; its turn among equals stays.
-                if self._sorted(queued):
+                if self._entrances[pod.shape.scheduler_name].sorts(queued):
                     self._file(queued)
                 else:
                     self._leave(queued)
@@ -177,7 +181,7 @@ class SchedulingQueue:
         queued.attempts += 1
         if queued.first_tried_at is None:
             queued.first_tried_at = now
-        self._settle(queued, Place.IN_FLIGHT)
+        self._settle(queued, _IN_FLIGHT)
         self._flights.take_off(uid)
         return queued
 
@@ -186,7 +190,7 @@ class SchedulingQueue:
         queued = self._pods.get(uid)
         if queued is not None and queued.place is Place.IN_FLIGHT:
             self._leave(queued)
-            self._settle(queued, Place.BINDING)
+            self._settle(queued, _BINDING)
 
     def requeue(
         self, uid: str, *, now: float, rejectors: Collection[str] = (), pending: Collection[str] = ()
@@ -197,9 +201,9 @@ class SchedulingQueue:
         or bound meanwhile is not put back (None).
         """
         queued = self._pods.get(uid)
-        if queued is None or queued.place not in {Place.IN_FLIGHT, Place.BINDING}:
+        if queued is None or queued.place not in {_IN_FLIGHT, _BINDING}:
             return None
-        since = self._flights.land(uid) if queued.place is Place.IN_FLIGHT else None
+        since = self._flights.land(uid) if queued.place is _IN_FLIGHT else None
         self._counts[queued.place] -= 1
         queued.pending = frozenset(pending)
         queued.rejectors = queued.pending | frozenset(rejectors)
@@ -243,7 +247,7 @@ class SchedulingQueue:
                 case QueuedPod(place=Place.BACKOFF | Place.ERROR_BACKOFF | Place.UNSCHEDULABLE | Place.GATED):
                     self._leave(queued)
                     self._enter(queued, Worth.AT_ONCE, _FORCED, now)
-                    activated += queued.place is Place.ACTIVE
+                    activated += queued.place is _ACTIVE
         return activated
 
     def flush(self, now: float) -> int:
@@ -284,13 +288,13 @@ class SchedulingQueue:
     def _enter(self, queued: QueuedPod, worth: Worth, why: str, now: float) -> None:
         """Find the place for a pod that is in none."""
         if worth is Worth.NOTHING:
-            place = Place.UNSCHEDULABLE
-        elif not self._admitted(queued):
-            place = Place.GATED
+            place = _UNSCHEDULABLE
+        elif not self._entrances[queued.pod.shape.scheduler_name].admits(queued):
+            place = _GATED
         elif worth is Worth.AT_ONCE or not resting.resting(queued, now):
-            place = Place.ACTIVE
+            place = _ACTIVE
         else:
-            place = Place.ERROR_BACKOFF if queued.faults else Place.BACKOFF
+            place = Place.ERROR_BACKOFF if queued.faults else _BACKOFF
         self._settle(queued, place)
         if self._looked_at is None:
             self._looked_at = now
@@ -302,49 +306,29 @@ class SchedulingQueue:
         self._counts[place] += 1
 
     def _file(self, queued: QueuedPod) -> None:
-        uid = queued.pod.uid
-        match queued.place:
-            case Place.ACTIVE:
-                self._active.push(uid, queued.sort_key)
-            case Place.BACKOFF:
-                self._backoff.push(uid, (queued.backoff_until, queued.sort_key))
-            case Place.ERROR_BACKOFF:
-                self._error_backoff.push(uid, queued.backoff_until)
-            case Place.UNSCHEDULABLE | Place.GATED:
-                self._pool.put(queued)
+        place, uid = queued.place, queued.pod.uid
+        if place is _ACTIVE:
+            self._active.push(uid, queued.sort_key)
+        elif place in _POOLED:
+            self._pool.put(queued)
+        elif place is _BACKOFF:
+            self._backoff.push(uid, (queued.backoff_until, queued.sort_key))
+        elif place is _ERROR_BACKOFF:
+            self._error_backoff.push(uid, queued.backoff_until)
 
     def _leave(self, queued: QueuedPod) -> None:
-        uid = queued.pod.uid
-        self._counts[queued.place] -= 1
-        match queued.place:
-            case Place.ACTIVE:
-                self._active.remove(uid)
-            case Place.BACKOFF:
-                self._backoff.remove(uid)
-            case Place.ERROR_BACKOFF:
-                self._error_backoff.remove(uid)
-            case Place.UNSCHEDULABLE | Place.GATED:
-                self._pool.remove(uid)
-            case Place.IN_FLIGHT:
-                self._flights.land(uid)
-
-    def _admitted(self, queued: QueuedPod) -> bool:
-        """Whether no plugin holds a pod back, and it can be sorted in."""
-        framework = self._profiles[queued.pod.shape.scheduler_name]
-        answer = queueing.admit(framework, queued.pod, first=queued.gate)
-        queued.held, queued.gate = answer, answer.plugin if not answer.ok else ""
-        return answer.ok and self._sorted(queued)
-
-    def _sorted(self, queued: QueuedPod) -> bool:
-        """Work out where a pod stands among others; a plugin that raises holds it back, so that others go on."""
-        framework = self._profiles[queued.pod.shape.scheduler_name]
-        try:
-            queued.sort_key = queueing.sort_key(framework, queued.pod, queued.queued_at)
-        except Exception as error:  # noqa: BLE001 - plugins are other people's code
-            (plugin,) = framework.at(ExtensionPoint.QUEUE_SORT)
-            queued.gate, queued.held = plugin.name, fault(error, plugin=plugin.name)
-            return False
-        return True
+        place, uid = queued.place, queued.pod.uid
+        self._counts[place] -= 1
+        if place is _ACTIVE:
+            self._active.remove(uid)
+        elif place in _POOLED:
+            self._pool.remove(uid)
+        elif place is _IN_FLIGHT:
+            self._flights.land(uid)
+        elif place is _BACKOFF:
+            self._backoff.remove(uid)
+        elif place is _ERROR_BACKOFF:
+            self._error_backoff.remove(uid)
 
     def _forgive(self, queued: QueuedPod) -> None:
         for plugin in queued.rejectors:
@@ -393,8 +377,8 @@ class SchedulingQueue:
             while heap and self._pods[heap.peek()[0]].backoff_until < bound:
                 queued = self._pods[heap.peek()[0]]
                 self._leave(queued)
-                self._settle(queued, Place.ACTIVE)
-                self.incoming[Place.ACTIVE, _RESTED] += 1
+                self._settle(queued, _ACTIVE)
+                self.incoming[_ACTIVE, _RESTED] += 1
                 self._active.push(queued.pod.uid, queued.sort_key)
         return len(self._active) - before
 
