@@ -5,6 +5,7 @@ ours.
 """
 
 from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
 
 from rota.api import names
 from rota.scheduler.config import documents
@@ -67,6 +68,7 @@ def _leader_election_faults(election: LeaderElectionConfiguration) -> Iterator[F
 def _extender_faults(extenders: Sequence[Extender]) -> Iterator[Fault]:
     managed: dict[str, str] = {}
     for path, extender in documents.indexed("extenders", extenders):
+        yield from _address_faults(extender, path=path)
         if extender.prioritize_verb and extender.weight <= 0:
             yield Fault(f"{path}.weight", f"{extender.weight} must be greater than 0, since prioritizeVerb is set")
         for place, resource in documents.indexed(f"{path}.managedResources", extender.managed_resources):
@@ -76,6 +78,28 @@ def _extender_faults(extenders: Sequence[Extender]) -> Iterator[Fault]:
             managed.setdefault(resource.name, path)
     if sum(1 for extender in extenders if extender.bind_verb) > 1:
         yield Fault("extenders", "only one extender may have a bindVerb")
+
+
+def _address_faults(extender: Extender, *, path: str) -> Iterator[Fault]:
+    """Check that it is clear how the extender is reached, and that it is asked anything at all."""
+    if not extender.command:
+        if not extender.url_prefix:
+            yield Fault(f"{path}.urlPrefix", "is required")
+        elif urlsplit(extender.url_prefix).scheme not in {"http", "https"}:
+            yield Fault(f"{path}.urlPrefix", f'"{extender.url_prefix}" must begin with http:// or https://')
+        return
+    over_http = {
+        "urlPrefix": extender.url_prefix,
+        "enableHTTPS": extender.enable_https,
+        "tlsConfig": extender.tls_config is not None,
+    }
+    yield from (
+        Fault(f"{path}.{name}", "has no meaning beside command; leave one of them out")
+        for name, given in over_http.items()
+        if given
+    )
+    if not extender.command[0]:
+        yield Fault(f"{path}.command[0]", "must name a program")
 
 
 def _extended_resource_faults(name: str) -> Iterator[str]:

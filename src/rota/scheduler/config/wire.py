@@ -133,9 +133,11 @@ class ExtenderManagedResource(WireStruct, frozen=True):
 
 
 class Extender(WireStruct, frozen=True):
-    """An HTTP service that is asked about nodes; a verb left empty is not called."""
+    """A program that is asked about nodes, over HTTP or (`command`) as a child; a verb left empty is not called."""
 
-    url_prefix: str
+    url_prefix: str = ""
+    #: Not in kube-scheduler: a program and its arguments, which is asked through its standard input and output.
+    command: tuple[str, ...] = ()
     filter_verb: str = ""
     preempt_verb: str = ""
     prioritize_verb: str = ""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from rota.columns.pods import PodInfo
 from rota.scheduler.preemption import Candidate
 
 Document = Mapping[str, Any]
@@ -44,14 +45,17 @@ class FilterVerdict:
     unresolvable: Mapping[str, str] = field(default_factory=dict)
 
 
-class Documents(Protocol):
-    """Whole objects, for extenders that keep no cache of their own; None where there is no such object."""
+class Surroundings(Protocol):
+    """Where extenders get whole objects, since most keep no cache of their own; None where there is no such object."""
 
     def node(self, name: str) -> Document | None:
         """Give a node as the API has it."""
 
     def pod(self, uid: str) -> Document | None:
         """Give a pod as the API has it."""
+
+    def pods_on(self, node: str) -> Mapping[str, PodInfo] | None:
+        """Give the pods on a node by uid, for extenders that choose victims."""
 
 
 class Extender(Protocol):
@@ -95,7 +99,7 @@ class Extender(Protocol):
         """Rate nodes, 0 to 10; a node that is not mentioned has 0."""
 
     async def preempt(self, pod: Document, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Choose among nodes and victims: leave nodes out, spare victims."""
+        """Choose nodes and victims: leave nodes out, spare victims, or name others that are on those nodes."""
 
     async def bind(self, pod: Document, node: str) -> None:
         """Bind the pod to the node; return when that is done."""

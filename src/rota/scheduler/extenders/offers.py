@@ -1,0 +1,28 @@
+"""What an extender that takes preemption over is offered: everything that may be evicted, to choose from. Pure.
+
+In a profile without a PostFilter plugin nobody works out victims. An extender with a preempt verb then gets every node
+where evictions can help, with all pods of lower priority as victims, and answers with those that are to go.
+"""
+
+import numpy as np
+
+from rota.scheduler import preemption
+from rota.scheduler.framework.evaluation import Evaluation
+from rota.scheduler.preemption import Candidate
+
+
+def everything(evaluation: Evaluation) -> list[Candidate]:
+    """Offer all pods of lower priority on all nodes where evictions can help, the most important pods first."""
+    pod, cluster = evaluation.pod, evaluation.cluster
+    if pod.shape.preemption_policy == "Never":
+        return []
+    limits = preemption.budgets(cluster.catalog)
+    offers: list[Candidate] = []
+    for row in np.flatnonzero(~evaluation.unresolvable()).tolist():
+        node = cluster.nodes[row]
+        lower = [other for other in node.pods.values() if other.priority < pod.priority] if node is not None else []
+        if node is not None and lower:
+            lower.sort(key=preemption.importance)
+            breaking, _ = preemption.split(lower, limits)
+            offers.append(Candidate(node.name, tuple(lower), len(breaking)))
+    return offers
