@@ -8,9 +8,10 @@ Several servers may run on one store at once: none of them holds anything that d
 
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from rota.api import scheme
+from rota.api.identifiers import GroupResource
 from rota.apiserver import bootstrap, reviews
 from rota.apiserver.admission import chain
 from rota.apiserver.app import App
@@ -20,6 +21,7 @@ from rota.apiserver.custom.catalog import Catalog
 from rota.apiserver.custom_kinds import CustomKinds
 from rota.apiserver.encryption.keyfile import KeyFile
 from rota.apiserver.encryption.store import EncryptedStore
+from rota.apiserver.followed import Followed
 from rota.apiserver.health import Health
 from rota.apiserver.occupancy.index import PodIndex
 from rota.apiserver.occupancy.ledger import Ledger
@@ -58,7 +60,9 @@ async def server(
     known.add(bindings.BATCHES)
     catalog, index = Catalog(known), PodIndex(store, clock)
     ledger = Ledger(store, index) if conflict_check else None
-    registry = ObjectRegistry(store, scheme=known, kinds=_kinds(catalog, ledger, logs), clock=clock, chance=chance)
+    copies = _copies(store, known, clock)
+    kinds = _kinds(catalog, copies, ledger, logs)
+    registry = ObjectRegistry(store, scheme=known, kinds=kinds, clock=clock, chance=chance)
     traffic = Traffic(metrics or Metrics("apiserver", process=True), clock)
     app = App(
         registry,
@@ -75,20 +79,33 @@ async def server(
             beside.start("encryption keys", encryption.run)
         if ledger is not None:
             beside.start("occupancy", index.run)
+        for which, copy in copies.items():
+            beside.start(f"copy of {which}", copy.run)
+        for copy in copies.values():
+            await copy.ready()
         try:
             yield app
         finally:
             app.close()
 
 
-def _kinds(catalog: Catalog, ledger: Ledger | None, logs: LogSource | None) -> Callable[[Registry], Kinds]:
+def _copies(store: Store, known: scheme.Scheme, clock: Clock) -> dict[GroupResource, Followed]:
+    """What rules go by on every request, in memory."""
+    resources = (known.preferred(which) for which in chain.FOLLOWED)
+    return {one.group_resource: Followed(store, one, clock) for one in resources if one is not None}
+
+
+def _kinds(
+    catalog: Catalog, copies: Mapping[GroupResource, Followed], ledger: Ledger | None, logs: LogSource | None
+) -> Callable[[Registry], Kinds]:
     def make(registry: Registry) -> Kinds:
         return Kinds(
             strategy=lookup.strategy,
             custom_schema=catalog.version,
-            mutating=chain.mutating(registry, ledger),
+            mutating=chain.mutating(registry, copies, ledger),
             handlers={**reviews.HANDLERS, **table.handlers(ledger, logs)},
             projections=table.projections(lambda resource: catalog.version(resource).scale),
+            copies=copies,
         )
 
     return make

@@ -47,6 +47,8 @@ class Attributes:
     name: str = ""
     dry_run: bool = False
     field_manager: str = ""
+    #: Whether rules ask the store itself because what they knew from memory turned out to be old.
+    fresh: bool = False
     #: Texts for the client's user, sent as `Warning` headers in this order.
     warnings: list[str] = field(default_factory=list)
 
@@ -279,6 +281,14 @@ class CustomSchema(Protocol):
 SchemaLookup: TypeAlias = Callable[[ResourceType], CustomSchema]
 
 
+class Copy(Protocol):
+    """A kind in memory that follows the store (`followed.Followed`)."""
+
+    async def reach(self, revision: int, /) -> bool:
+        """Wait until everything up to a revision is known; False if that does not come to pass soon."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kinds:
     """All that kinds bring along, as the generic server takes it in."""
@@ -292,6 +302,9 @@ class Kinds:
     handlers: Mapping[tuple[GroupResource, str], SubresourceHandler] = field(default_factory=dict)
     #: By subresource name, for every resource that has a subresource of that name.
     projections: Mapping[str, Projection] = field(default_factory=dict)
+    #: Kinds that rules go by from memory. A write of one is answered once its copy has it, so that whoever made a limit
+    #: or a role finds it in force on this server with the next request.
+    copies: Mapping[GroupResource, Copy] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

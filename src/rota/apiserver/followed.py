@@ -51,6 +51,11 @@ class Followed:
         return await self._follower.reach(revision)
 
     @property
+    def following(self) -> bool:
+        """Whether what is known is up to date but for moments; otherwise what is missing here may be long there."""
+        return self._follower.revision >= 0
+
+    @property
     def revision(self) -> int:
         """Everything up to this revision is known; -1 while nobody follows."""
         return self._follower.revision
@@ -70,6 +75,10 @@ class Followed:
         if namespace is not None:
             return [one.object for one in self._objects.get(namespace, {}).values()]
         return [one.object for one in _each(self._objects)]
+
+    def any(self, namespace: str) -> bool:
+        """Whether there is an object in a namespace."""
+        return namespace in self._objects
 
     def subscribe(self, listener: Listener) -> None:
         """Have `listener` told of everything there is now, and of every change from now on, in order."""

@@ -1,23 +1,35 @@
 """All admission of the server, in the order in which it runs."""
 
-from rota.apiserver.admission.limit_ranger import LimitRanger
-from rota.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from collections.abc import Mapping
+from typing import Final
+
+from rota.api.identifiers import GroupResource
+from rota.apiserver.admission.limit_ranger import RANGES, LimitRanger
+from rota.apiserver.admission.namespace_lifecycle import NAMESPACES, NamespaceLifecycle
 from rota.apiserver.admission.node_capacity import NodeCapacity
 from rota.apiserver.admission.pod_defaults import DefaultAccount, DefaultTolerations
-from rota.apiserver.admission.priority import Priority
-from rota.apiserver.admission.resource_quota import ResourceQuota
+from rota.apiserver.admission.priority import CLASSES, Priority
+from rota.apiserver.admission.resource_quota import QUOTAS, ResourceQuota
+from rota.apiserver.admission.service_addresses import ServiceAddresses
 from rota.apiserver.contract import Admission, Registry
+from rota.apiserver.followed import Followed
 from rota.apiserver.occupancy.ledger import Ledger
 
+#: Kinds that rules go by on every request, so that they are kept in memory.
+FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, QUOTAS)
 
-def mutating(registry: Registry, ledger: Ledger | None) -> tuple[Admission, ...]:
+
+def mutating(
+    registry: Registry, copies: Mapping[GroupResource, Followed], ledger: Ledger | None
+) -> tuple[Admission, ...]:
     """The rules that run before validation; without a ledger, nodes are not guarded against overselling."""
     return (
-        NamespaceLifecycle(registry),
-        LimitRanger(registry),
+        NamespaceLifecycle(registry, copies[NAMESPACES]),
+        LimitRanger(registry, copies[RANGES]),
         DefaultAccount(),
-        Priority(registry),
+        Priority(registry, copies[CLASSES]),
         DefaultTolerations(),
+        ServiceAddresses(registry),
         *((NodeCapacity(registry, ledger),) if ledger is not None else ()),
-        ResourceQuota(registry),
+        ResourceQuota(registry, copies[QUOTAS]),
     )

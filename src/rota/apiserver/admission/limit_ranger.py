@@ -9,11 +9,12 @@ from typing import Any, Final
 from rota.api import errors, fields, quantities, quotas
 from rota.api.identifiers import GroupResource
 from rota.apiserver.contract import Attributes, Object, Registry
+from rota.apiserver.followed import Followed
 from rota.apiserver.strategies import pod_defaults
 
 _PODS: Final = GroupResource("", "pods")
 _CLAIMS: Final = GroupResource("", "persistentvolumeclaims")
-_RANGES: Final = GroupResource("", "limitranges")
+RANGES: Final = GroupResource("", "limitranges")
 _ANNOTATION: Final = "kubernetes.io/limit-ranger"
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -21,16 +22,16 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 class LimitRanger:
     """Applies the LimitRanges of a namespace."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, copy: Followed) -> None:
         self._registry: Final = registry
+        self._copy: Final = copy
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
         """Fill in what is missing, and refuse what is out of bounds."""
         which = at.resource.group_resource
         if new is None or at.subresource or which not in {_PODS, _CLAIMS} or (which == _PODS and old is not None):
             return
-        ranges = await self._registry.list(self._registry.resource(_RANGES), at.namespace)
-        limits = [one for found in ranges for one in (found.object.get("spec") or {}).get("limits") or ()]
+        limits = [one for found in await self._ranges(at) for one in (found.get("spec") or {}).get("limits") or ()]
         if not limits:
             return
         if which == _PODS:
@@ -38,6 +39,12 @@ class LimitRanger:
         wrong = [message for limit in limits for message in _complaints(new, limit, which)]
         if wrong:
             raise errors.forbidden(which, new["metadata"].get("name", ""), fields.aggregate(wrong))
+
+    async def _ranges(self, at: Attributes) -> list[Object]:
+        """In the order of their names, which decides whose default counts."""
+        if self._copy.following:
+            return sorted(self._copy.all(at.namespace), key=lambda one: str(one["metadata"]["name"]))
+        return [one.object for one in await self._registry.list(self._registry.resource(RANGES), at.namespace)]
 
 
 def _fill_in(pod: Object, limits: list[Object]) -> None:

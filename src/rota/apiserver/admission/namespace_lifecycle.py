@@ -1,6 +1,7 @@
 """Objects are made in namespaces that exist and are not going away; the system's own namespaces stay.
 
-The namespace is guarded until the object is written, so none comes into one whose emptying has begun.
+The namespace is guarded until the object is written, so none comes into one whose emptying has begun. That also makes
+it safe to take it from memory: an old state of it makes the write start over, with a look at the store.
 """
 
 from typing import Final
@@ -8,6 +9,7 @@ from typing import Final
 from rota.api import errors
 from rota.api.identifiers import GroupResource
 from rota.apiserver.contract import Attributes, Object, Registry, Rider
+from rota.apiserver.followed import Followed
 from rota.apiserver.strategies import namespaces
 from rota.store.contract import Guard
 
@@ -18,8 +20,9 @@ IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public", "kube-node
 class NamespaceLifecycle:
     """Looks at the namespace of whatever is created."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, copy: Followed) -> None:
         self._registry: Final = registry
+        self._copy: Final = copy
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> Rider | None:
         """NotFound or Forbidden if the namespace is not there, or not for long."""
@@ -29,7 +32,10 @@ class NamespaceLifecycle:
             return None
         if old is not None or not at.resource.namespaced:
             return None
-        namespace = await self._registry.read(self._registry.resource(NAMESPACES), "", at.namespace)
+        namespace = None if at.fresh else self._copy.find("", at.namespace)
+        if namespace is None or namespaces.is_terminating(namespace.object):
+            # it may have been made, or made anew, a moment ago
+            namespace = await self._registry.read(self._registry.resource(NAMESPACES), "", at.namespace)
         if namespaces.is_terminating(namespace.object):
             raise _terminating(at, new["metadata"].get("name", ""))
         return Rider(guards=(Guard(namespace.key, revision=namespace.revision),))

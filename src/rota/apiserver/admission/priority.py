@@ -1,30 +1,28 @@
 """A pod's priority is that of its class, or of the cluster's default class; there is at most one default."""
 
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-
-from rota.api import errors, keys
+from rota.api import errors
 from rota.api.identifiers import GroupResource
 from rota.apiserver.contract import Attributes, Object, Registry
+from rota.apiserver.followed import Followed
 
 _PODS: Final = GroupResource("", "pods")
-_CLASSES: Final = GroupResource("scheduling.k8s.io", "priorityclasses")
-_MARK: Final = b'"globalDefault":true'
-_decoder: Final = msgspec.json.Decoder(dict[str, Any])
+CLASSES: Final = GroupResource("scheduling.k8s.io", "priorityclasses")
 
 
 class Priority:
     """Resolves `priorityClassName`."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, copy: Followed) -> None:
         self._registry: Final = registry
+        self._copy: Final = copy
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
         """Set a new pod's priority; Forbidden if there is no such class, or if a pod brings another number."""
         if new is None or at.subresource:
             return
-        if at.resource.group_resource == _CLASSES:
+        if at.resource.group_resource == CLASSES:
             await self._check_default(new)
         elif at.resource.group_resource == _PODS:
             if old is None:
@@ -38,10 +36,9 @@ class Priority:
         spec, name = pod["spec"], pod["metadata"].get("name", "")
         wanted = spec.get("priorityClassName")
         if wanted:
-            found = await self._registry.find(self._registry.resource(_CLASSES), "", wanted)
-            if found is None:
+            chosen = self._copy.get("", wanted) or await self._stored(wanted)
+            if chosen is None:
                 raise errors.forbidden(_PODS, name, f"no PriorityClass with name {wanted} was found")
-            chosen: Object | None = found.object
         else:
             chosen = await self._default()
             if chosen is not None:
@@ -61,12 +58,16 @@ class Priority:
                 raise errors.forbidden(_PODS, name, why)
             spec[field] = value
 
+    async def _stored(self, name: str) -> Object | None:
+        found = await self._registry.find(self._registry.resource(CLASSES), "", name)
+        return None if found is None else found.object
+
     async def _default(self) -> Object | None:
         """The default class; if two came to be at once, the lower one."""
-        page = await self._registry.store.list(keys.prefix(self._registry.resource(_CLASSES)))
-        # every pod without a class asks this, and there are hardly ever defaults: their stored bytes give them away
-        marked = [_decoder.decode(entry.value) for entry in page.entries if _MARK in entry.value]
-        defaults = [one for one in marked if one.get("globalDefault")]
+        classes = self._copy.all()
+        if not self._copy.following:
+            classes = [one.object for one in await self._registry.list(self._registry.resource(CLASSES))]
+        defaults = [one for one in classes if one.get("globalDefault")]
         return min(defaults, key=lambda one: int(one.get("value", 0)), default=None)
 
     async def _check_default(self, new: Object) -> None:
@@ -76,4 +77,4 @@ class Priority:
         if present is not None and present["metadata"]["name"] != name:
             other = present["metadata"]["name"]
             why = f"PriorityClass {other} is already marked as default. Only one default can exist"
-            raise errors.forbidden(_CLASSES, name, why)
+            raise errors.forbidden(CLASSES, name, why)

@@ -3,6 +3,8 @@
 A quota's `status.used` is a record that is never too low: what is charged is written together with the object, guarded
 by the quota's revision, while what is freed only makes the truth smaller. As long as the record allows an object,
 nothing else is looked at; before it refuses one, or where it has no record yet, the namespace is counted anew.
+Whether a namespace has quotas at all is told from memory; those that it has are read from the store, since every charge
+changes them.
 """
 
 import asyncio
@@ -12,6 +14,7 @@ from typing import Final
 from rota.api import errors, quotas
 from rota.api.identifiers import GroupResource
 from rota.apiserver.contract import Attributes, Object, Registry, Rider, Stored
+from rota.apiserver.followed import Followed
 from rota.store.contract import Guard, Put
 
 QUOTAS: Final = GroupResource("", "resourcequotas")
@@ -22,8 +25,9 @@ _GROWING: Final = frozenset({quotas.PODS, quotas.SERVICES, quotas.CLAIMS})
 class ResourceQuota:
     """Charges new objects, and what updates add. Comes last: nothing is charged that is refused by others."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, copy: Followed) -> None:
         self._registry: Final = registry
+        self._copy: Final = copy
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> Rider | None:
         """Forbidden if a quota would be exceeded."""
@@ -31,6 +35,8 @@ class ResourceQuota:
         if new is None or at.subresource or not at.resource.namespaced:
             return None
         if old is not None and which not in _GROWING:
+            return None
+        if self._copy.following and not self._copy.any(at.namespace):
             return None
         # a quota that counts quotas cannot be charged in the transaction that makes or changes it
         limits = [

@@ -113,7 +113,11 @@ class ObjectRegistry:
     async def commit(self, at: Attributes, transaction: Transaction, /) -> Outcome:
         """See `Registry.commit`."""
         if not at.dry_run:
-            return await self.store.commit(transaction)
+            outcome = await self.store.commit(transaction)
+            copy = self.kinds.copies.get(at.resource.group_resource)
+            if copy is not None and isinstance(outcome, Committed):
+                await copy.reach(outcome.revision)
+            return outcome
         conflicts = []
         for guard in transaction.guards:
             entry = await self.store.get(guard.key)
@@ -143,6 +147,7 @@ class ObjectRegistry:
                 taken += 1
                 if taken == _TRIES:
                     break
+            at = replace(at, fresh=True)
         if prefix:
             raise errors.generate_name_conflict(at.resource.group_resource, name, retry_after_seconds=1)
         raise errors.conflict(at.resource.group_resource, name)
