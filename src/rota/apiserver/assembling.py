@@ -15,7 +15,9 @@ from rota.api.identifiers import GroupResource
 from rota.apiserver import bootstrap, reviews
 from rota.apiserver.admission import chain
 from rota.apiserver.app import App
-from rota.apiserver.authentication import EverybodyIsAdministrator
+from rota.apiserver.authentication import sign_in
+from rota.apiserver.authentication.directory import Directory
+from rota.apiserver.authentication.everybody import EverybodyIsAdministrator
 from rota.apiserver.contract import Authenticator, Kinds, Registry
 from rota.apiserver.custom.catalog import Catalog
 from rota.apiserver.custom_kinds import CustomKinds
@@ -44,6 +46,7 @@ async def server(
     clock: Clock,
     chance: random.Random,
     authenticator: Authenticator | None = None,
+    signing_in: sign_in.Settings | None = None,
     metrics: Metrics | None = None,
     conflict_check: bool = True,
     logs: LogSource | None = None,
@@ -52,7 +55,9 @@ async def server(
     """A server on `store`, which stays its owner's to close.
 
     Without `conflict_check`, bindings are not checked against the room that nodes have, as in stock Kubernetes. `logs`
-    reaches the workers. `encryption` holds the keys of what is encrypted at rest; without it nothing is.
+    reaches the workers. `signing_in` says how users prove who they are; without it, and without an `authenticator` of
+    one's own, everybody is the administrator. `encryption` holds the keys of what is encrypted at rest; without it
+    nothing is.
     """
     if encryption is not None:
         store = EncryptedStore(store, encryption)
@@ -61,13 +66,14 @@ async def server(
     catalog, index = Catalog(known), PodIndex(store, clock)
     ledger = Ledger(store, index) if conflict_check else None
     copies = _copies(store, known, clock)
-    kinds = _kinds(catalog, copies, ledger, logs)
+    entrance = sign_in.SignIn(signing_in or sign_in.Settings(), Directory(store, known), clock=clock)
+    kinds = _kinds(catalog, copies, ledger, logs, entrance)
     registry = ObjectRegistry(store, scheme=known, kinds=kinds, clock=clock, chance=chance)
     traffic = Traffic(metrics or Metrics("apiserver", process=True), clock)
     app = App(
         registry,
-        authenticator=authenticator or EverybodyIsAdministrator(),
-        pages=(Health(store, clock).page, traffic.page, Pages(known, registry.kinds).page),
+        authenticator=authenticator or (entrance.authenticator if signing_in else EverybodyIsAdministrator()),
+        pages=(Health(store, clock).page, traffic.page, entrance.page, Pages(known, registry.kinds).page),
         traffic=traffic,
     )
     custom_kinds = CustomKinds(registry, catalog)
@@ -96,14 +102,18 @@ def _copies(store: Store, known: scheme.Scheme, clock: Clock) -> dict[GroupResou
 
 
 def _kinds(
-    catalog: Catalog, copies: Mapping[GroupResource, Followed], ledger: Ledger | None, logs: LogSource | None
+    catalog: Catalog,
+    copies: Mapping[GroupResource, Followed],
+    ledger: Ledger | None,
+    logs: LogSource | None,
+    entrance: sign_in.SignIn,
 ) -> Callable[[Registry], Kinds]:
     def make(registry: Registry) -> Kinds:
         return Kinds(
             strategy=lookup.strategy,
             custom_schema=catalog.version,
             mutating=chain.mutating(registry, copies, ledger),
-            handlers={**reviews.HANDLERS, **table.handlers(ledger, logs)},
+            handlers={**reviews.HANDLERS, **entrance.handlers, **table.handlers(ledger, logs)},
             projections=table.projections(lambda resource: catalog.version(resource).scale),
             copies=copies,
         )

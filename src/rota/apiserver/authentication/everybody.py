@@ -1,11 +1,11 @@
-"""Who asks. Until there are credentials to check, everybody is the administrator."""
+"""Everybody is the administrator: for servers that only those can reach who may do everything, and for tests."""
 
 from rota.api.users import ADMINISTRATOR
 from rota.apiserver.contract import Credentials, User
 
 
 class EverybodyIsAdministrator:
-    """For servers that only those can reach who may do everything."""
+    """Asks for nothing."""
 
     async def authenticate(self, credentials: Credentials, /) -> User:
         """The administrator."""

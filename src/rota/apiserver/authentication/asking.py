@@ -1,0 +1,67 @@
+"""The user behind a request: by its certificate, else by its bearer token, else anonymous.
+
+As upstream, what is shown must be good: a request with a token that nobody knows is refused, not anonymous. A
+certificate counts before a token; without a common name it says nothing.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from rota.api import errors, users
+from rota.apiserver.authentication.certificates import CertificateHolders
+from rota.apiserver.authentication.tokens import Rejected, Tokens
+from rota.apiserver.contract import Credentials, User
+from rota.kit import logs
+
+log = logs.get(__name__)
+
+_BEARER: Final = "bearer"
+
+
+class RequestAuthenticator:
+    """Fills the server's `Authenticator`."""
+
+    def __init__(self, holders: CertificateHolders, tokens: Tokens, *, audiences: tuple[str, ...]) -> None:
+        """`audiences` are those that mean this server."""
+        self._holders: Final = holders
+        self._tokens: Final = tokens
+        self._audiences: Final = audiences
+
+    async def authenticate(self, credentials: Credentials, /) -> User:
+        """See `Authenticator.authenticate`."""
+        try:
+            user = await self._identified(credentials)
+        except Rejected as reason:
+            log.info("credentials refused", why=str(reason), client=credentials.address)
+            raise errors.unauthorized() from None
+        return users.ANONYMOUS if user is None else _authenticated(user)
+
+    async def _identified(self, credentials: Credentials) -> User | None:
+        flaw: Rejected | None = None
+        if credentials.peer_certificate is not None:
+            try:
+                holder = self._holders.user(credentials.peer_certificate)
+            except Rejected as reason:
+                flaw = reason
+            else:
+                if holder is not None:
+                    return holder
+        token = bearer_token(credentials)
+        if token is not None:
+            return (await self._tokens.verify(token, self._audiences)).user
+        if flaw is not None:
+            raise flaw
+        return None
+
+
+def bearer_token(credentials: Credentials) -> str | None:
+    """The token that a request shows, if it shows one."""
+    scheme, _, token = credentials.headers.get(b"authorization", b"").decode("latin-1").strip().partition(" ")
+    return token.partition(" ")[0] or None if scheme.lower() == _BEARER else None
+
+
+def _authenticated(user: User) -> User:
+    """The user as one of those whom the server knows."""
+    if users.AUTHENTICATED in user.groups or users.UNAUTHENTICATED in user.groups:
+        return user
+    return replace(user, groups=(*user.groups, users.AUTHENTICATED))

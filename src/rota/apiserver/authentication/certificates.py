@@ -1,0 +1,51 @@
+"""Client certificates: the common name is the user, organizations are its groups.
+
+That a certificate is of an authority that clients may have was verified in the handshake. A connection may outlast the
+certificate, so its times are looked at with every request.
+"""
+
+from typing import Final
+
+from rota.apiserver.authentication.tokens import Rejected
+from rota.apiserver.contract import User
+from rota.kit.clock import Clock
+from rota.pki import certificates
+from rota.pki.certificates import Facts
+
+CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
+_MOST_REMEMBERED: Final = 4096
+
+
+class CertificateHolders:
+    """Whose certificates are whose; each is taken apart once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock: Final = clock
+        self._known: Final[dict[bytes, tuple[Facts, User | None]]] = {}
+
+    def user(self, der: bytes) -> User | None:
+        """Who holds a certificate; None if it names nobody; Rejected if it is not valid now."""
+        facts, user = self._known.get(der) or self._learn(der)
+        if not facts.holds_at(self._clock.now()):
+            raise Rejected(f"the certificate of {facts.subject.common_name!r} has expired or is not valid yet")
+        return user
+
+    def _learn(self, der: bytes) -> tuple[Facts, User | None]:
+        try:
+            facts = certificates.facts(certificates.read_der(der))
+        except ValueError as error:
+            raise Rejected(f"the certificate cannot be read: {error}") from None
+        while len(self._known) >= _MOST_REMEMBERED:
+            del self._known[next(iter(self._known))]
+        found = self._known[der] = facts, _user(facts)
+        return found
+
+
+def _user(facts: Facts) -> User | None:
+    if not facts.subject.common_name:
+        return None
+    return User(
+        name=facts.subject.common_name,
+        groups=facts.subject.organizations,
+        extra={CREDENTIAL_ID: (f"X509SHA256={facts.fingerprint}",)},
+    )

@@ -1,0 +1,77 @@
+"""Signed tokens (JWT): their signatures, and the claims that time and audience are judged by.
+
+Only the algorithms that a key is for are taken, so `none`, or a public key used as a password, gets nobody in. Times
+come from the caller.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+import jwt
+
+from rota.apiserver.authentication.tokens import Rejected
+
+Claims: TypeAlias = Mapping[str, Any]
+
+#: Longer than any that is honest.
+_MOST_LETTERS: Final = 64 * 1024
+#: The signature is all that is left to PyJWT: it would ask the machine's own clock for the rest.
+_SIGNATURE_ONLY: Final[Any] = {
+    "verify_signature": True,
+    **dict.fromkeys(("verify_exp", "verify_nbf", "verify_iat", "verify_aud", "verify_iss", "verify_sub"), False),
+    "verify_jti": False,
+    "require": [],
+}
+
+
+def unverified_issuer(token: str) -> str | None:
+    """What a token says of its origin, to find out who should judge it; None if it is no JWT."""
+    if len(token) > _MOST_LETTERS or token.count(".") != 2:
+        return None
+    try:
+        issuer = jwt.decode(token, options={"verify_signature": False}).get("iss")
+    except jwt.PyJWTError:
+        return None
+    return issuer if isinstance(issuer, str) else None
+
+
+def key_id(token: str) -> str:
+    """Which key a token says that it is signed with."""
+    try:
+        return str(jwt.get_unverified_header(token).get("kid", ""))
+    except jwt.PyJWTError as error:
+        raise Rejected(f"the token's header cannot be read: {error}") from None
+
+
+def verified(token: str, key: Any, *, algorithms: tuple[str, ...]) -> Claims:
+    """The claims of a token that this key has signed by one of these algorithms."""
+    try:
+        claims: Claims = jwt.decode(token, key, algorithms=list(algorithms), options=_SIGNATURE_ONLY)
+    except (jwt.PyJWTError, ValueError, TypeError) as error:
+        raise Rejected(f"the token's signature is no good: {error}") from None
+    return claims
+
+
+def check_times(claims: Claims, *, now: float, leeway_s: float = 0.0) -> None:
+    """Refuse tokens that have ended, have no end, or have not begun."""
+    ends, begins = claims.get("exp"), claims.get("nbf")
+    if not isinstance(ends, int | float) or now > ends:
+        raise Rejected("the token has expired")
+    if begins is not None and (not isinstance(begins, int | float) or now + leeway_s < begins):
+        raise Rejected("the token is not valid yet")
+
+
+def audiences(claims: Claims) -> tuple[str, ...]:
+    """Whom a token is meant for."""
+    given = claims.get("aud")
+    if isinstance(given, str):
+        return (given,)
+    return tuple(one for one in given if isinstance(one, str)) if isinstance(given, list) else ()
+
+
+def text(claims: Claims, name: str) -> str:
+    """A claim that must be a text and not be empty."""
+    value = claims.get(name)
+    if not isinstance(value, str) or not value:
+        raise Rejected(f"the token's claim {name!r} is missing or no text")
+    return value

@@ -1,0 +1,194 @@
+"""ID tokens of an OpenID provider: who signs in there is a user here.
+
+The provider's keys are fetched over HTTPS when they are first needed and when a token names one that is not known, but
+not more often than every ten seconds, however many such tokens come. A provider that cannot be reached costs only its
+own users their way in.
+"""
+
+import asyncio
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import aiohttp
+import jwt
+
+from rota.apiserver.authentication import jwts
+from rota.apiserver.authentication.jwts import Claims
+from rota.apiserver.authentication.tokens import Rejected, Verified
+from rota.apiserver.contract import User
+from rota.kit import errors, logs
+from rota.kit.clock import Clock
+
+log = logs.get(__name__)
+
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512")
+_WELL_KNOWN: Final = "/.well-known/openid-configuration"
+_FETCH_S: Final = 10.0
+_NOT_AGAIN_S: Final = 10.0
+_MOST_BYTES: Final = 1024 * 1024
+#: Providers' clocks may be ahead of ours by this much.
+_LEEWAY_S: Final = 300.0
+_NO_PREFIX: Final = "-"
+_RESERVED: Final = "system:"
+
+
+class ProviderError(errors.UserError):
+    """A provider's settings cannot be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """Whose tokens are taken, and what of them says who the user is. The settings are upstream's `--oidc-*`."""
+
+    issuer_url: str
+    client_id: str
+    username_claim: str = "sub"
+    #: Empty: the issuer and `#` before claims that are no mail address; `-` for none.
+    username_prefix: str = ""
+    groups_claim: str = ""
+    groups_prefix: str = ""
+    required_claims: Mapping[str, str] = field(default_factory=dict)
+    signing_algorithms: tuple[str, ...] = ("RS256",)
+    #: PEM of whom the provider's certificate is of; the system's authorities otherwise.
+    certificate_authority: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if not self.issuer_url.startswith("https://"):
+            raise ProviderError(
+                f"the issuer {self.issuer_url} has no https address", "write it like https://id.example"
+            )
+        if not self.client_id:
+            raise ProviderError("the OpenID client id is missing", "name the client that the tokens are issued for")
+        unknown = sorted(set(self.signing_algorithms) - set(ALGORITHMS))
+        if unknown or not self.signing_algorithms:
+            raise ProviderError(
+                f"{', '.join(unknown) or 'nothing'} is no algorithm that tokens may be signed with",
+                f"choose from {', '.join(ALGORITHMS)}",
+            )
+
+
+class OidcTokens:
+    """A `TokenOrigin` of one provider's ID tokens."""
+
+    def __init__(self, provider: Provider, *, audiences: tuple[str, ...], clock: Clock) -> None:
+        self._provider: Final = provider
+        self._audiences: Final = audiences
+        self._clock: Final = clock
+        self._keys: dict[str, Any] = {}
+        self._fetched_at: float | None = None
+        self._fetching: Final = asyncio.Lock()
+        self._tls: Final = _tls(provider)
+
+    async def verify(self, token: str, audiences: tuple[str, ...], /) -> Verified | None:
+        """See `TokenOrigin.verify`."""
+        meant = tuple(one for one in audiences if one in self._audiences)
+        if not meant or jwts.unverified_issuer(token) != self._provider.issuer_url:
+            return None
+        key = await self._key(jwts.key_id(token))
+        said = jwts.verified(token, key, algorithms=self._provider.signing_algorithms)
+        jwts.check_times(said, now=self._clock.now(), leeway_s=_LEEWAY_S)
+        if self._provider.client_id not in jwts.audiences(said):
+            raise Rejected(f"the token is not for the client {self._provider.client_id}")
+        return Verified(user=user(said, self._provider), audiences=meant)
+
+    async def _key(self, key_id: str) -> Any:
+        if key_id not in self._keys:
+            await self._refresh(key_id)
+        found = self._keys.get(key_id)
+        if found is None:
+            raise Rejected(f"the provider {self._provider.issuer_url} has no key {key_id!r}")
+        return found
+
+    async def _refresh(self, wanted: str) -> None:
+        async with self._fetching:
+            now = self._clock.monotonic()
+            if wanted in self._keys or (self._fetched_at is not None and now - self._fetched_at < _NOT_AGAIN_S):
+                return
+            self._fetched_at = now
+            try:
+                self._keys = await self._clock.wait_for(self._fetch(), _FETCH_S)
+            except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
+                # keys that are known stay good while the provider cannot be asked
+                log.warning("the OpenID provider's keys cannot be had", issuer=self._provider.issuer_url, error=error)
+
+    async def _fetch(self) -> dict[str, Any]:
+        connector = aiohttp.TCPConnector(ssl=self._tls)
+        async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session:
+            address = self._provider.issuer_url.rstrip("/") + _WELL_KNOWN
+            configuration = await _get(session, address)
+            if configuration["issuer"] != self._provider.issuer_url:
+                raise ValueError(f"{address} speaks for another issuer, {configuration['issuer']!r}")
+            keys = (await _get(session, configuration["jwks_uri"]))["keys"]
+        return {str(one.get("kid", "")): made for one in keys if (made := _public(one)) is not None}
+
+
+def user(said: Claims, provider: Provider) -> User:
+    """The user that a good token's claims stand for."""
+    name = jwts.text(said, provider.username_claim)
+    # a provider that says nothing of it vouches for the address
+    if provider.username_claim == "email" and said.get("email_verified", True) is not True:
+        raise Rejected("the provider has not verified the mail address")
+    for claim, value in provider.required_claims.items():
+        if said.get(claim) != value:
+            raise Rejected(f"the token lacks the claim {claim!r} with the required value")
+    found = User(
+        name=_prefix(provider) + name,
+        groups=tuple(provider.groups_prefix + group for group in _groups(said, provider.groups_claim)),
+    )
+    # stricter than upstream: nobody else than the cluster makes its own administrators, nodes and service accounts
+    if any(one.startswith(_RESERVED) for one in (found.name, *found.groups)):
+        raise Rejected(f"the provider must not name users or groups that begin with {_RESERVED}")
+    return found
+
+
+def _prefix(provider: Provider) -> str:
+    if provider.username_prefix == _NO_PREFIX:
+        return ""
+    if provider.username_prefix or provider.username_claim == "email":
+        return provider.username_prefix
+    return f"{provider.issuer_url}#"
+
+
+def _groups(said: Claims, claim: str) -> list[str]:
+    given = said.get(claim) if claim else None
+    if given is None:
+        return []
+    groups = [given] if isinstance(given, str) else given
+    if not isinstance(groups, list) or not all(isinstance(one, str) for one in groups):
+        raise Rejected(f"the token's claim {claim!r} is no list of groups")
+    return groups
+
+
+def _public(key: Any) -> Any:
+    """A key that can check signatures; others are none of our business, and passwords are not for publishing."""
+    if not isinstance(key, dict) or key.get("use", "sig") != "sig" or key.get("kty") not in {"RSA", "EC"}:
+        return None
+    try:
+        return jwt.PyJWK(key).key
+    except jwt.PyJWTError:
+        return None
+
+
+async def _get(session: aiohttp.ClientSession, address: str) -> dict[str, Any]:
+    if not address.startswith("https://"):
+        raise ValueError(f"{address} is no https address")
+    async with session.get(address, allow_redirects=False) as response:
+        response.raise_for_status()
+        body = await response.content.read(_MOST_BYTES)
+    found = json.loads(body)
+    if not isinstance(found, dict):
+        raise TypeError(f"{address} is no object")
+    return found
+
+
+def _tls(provider: Provider) -> ssl.SSLContext:
+    authorities = provider.certificate_authority
+    try:
+        return ssl.create_default_context(cadata=None if authorities is None else authorities.decode())
+    except (ssl.SSLError, UnicodeDecodeError, ValueError) as error:
+        raise ProviderError(
+            f"the certificate authority of {provider.issuer_url} cannot be read: {error}", "provide a PEM file"
+        ) from None

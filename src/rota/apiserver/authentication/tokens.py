@@ -1,0 +1,68 @@
+"""The port that each origin of bearer tokens fills, and all origins taken together."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from rota.apiserver.contract import User
+from rota.kit.clock import Clock
+
+#: How long a good token is not looked at again, and so how long it outlives what it is bound to; upstream's figure.
+REMEMBERED_S: Final = 10.0
+_MOST_REMEMBERED: Final = 4096
+
+
+class Rejected(Exception):
+    """The token is of this origin and no good; the text is for the log, not for the client."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """A good token."""
+
+    user: User
+    #: Those of the wanted audiences that it is meant for.
+    audiences: tuple[str, ...]
+
+
+class TokenOrigin(Protocol):
+    """One kind of bearer tokens."""
+
+    async def verify(self, token: str, audiences: tuple[str, ...], /) -> Verified | None:
+        """Whose token it is, for one of these audiences at least; None if it is of another origin; raises Rejected."""
+        ...
+
+
+class Tokens:
+    """All origins, asked in turn. Good tokens are remembered for a moment, by their digest."""
+
+    def __init__(self, origins: Sequence[TokenOrigin], *, clock: Clock) -> None:
+        self._origins: Final = tuple(origins)
+        self._clock: Final = clock
+        self._good: Final[dict[tuple[bytes, tuple[str, ...]], tuple[float, Verified]]] = {}
+
+    async def verify(self, token: str, audiences: tuple[str, ...], /) -> Verified:
+        """Whose token it is; Rejected if no origin takes it, with what each had to say."""
+        key = hashlib.sha256(token.encode()).digest(), audiences
+        known = self._good.get(key)
+        if known is not None and self._clock.monotonic() < known[0]:
+            return known[1]
+        found = await self._ask(token, audiences)
+        self._good.pop(key, None)
+        while len(self._good) >= _MOST_REMEMBERED:
+            del self._good[next(iter(self._good))]
+        self._good[key] = self._clock.monotonic() + REMEMBERED_S, found
+        return found
+
+    async def _ask(self, token: str, audiences: tuple[str, ...]) -> Verified:
+        reasons: list[str] = []
+        for origin in self._origins:
+            try:
+                found = await origin.verify(token, audiences)
+            except Rejected as reason:
+                reasons.append(str(reason))
+                continue
+            if found is not None:
+                return found
+        raise Rejected("; ".join(reasons) or "no origin knows the token")
