@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from rota.client.buckets import TokenBucket
 from rota.client.queues.core import QueueCore
 from rota.client.queues.work import WorkQueue
+from rota.kit.buckets import TokenBucket
 from rota.testing.clocks import FakeClock
 
 KEYS = st.integers(0, 3)

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from rota.client.buckets import TokenBucket
 from rota.client.queues.core import QueueCore
 from rota.kit import backoff, logs
 from rota.kit.backoff import Chance
+from rota.kit.buckets import TokenBucket
 from rota.kit.clock import Clock
 
 log = logs.get(__name__)
