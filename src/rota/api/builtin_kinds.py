@@ -93,7 +93,7 @@ _TABLE: Final[dict[tuple[str, str, str], str]] = {
     Node                             nodes                             -  no       -              status
     PersistentVolume                 persistentvolumes                 -  pv       -              status
     PersistentVolumeClaim            persistentvolumeclaims            ns pvc      -              status
-    Pod                              pods                              ns po       all            binding,ephemeralcontainers,eviction,resize,status
+    Pod                              pods                              ns po       all            binding,eviction,status
     PodTemplate                      podtemplates                      ns -        -              -
     ReplicationController            replicationcontrollers            ns rc       all            scale,status
     ResourceQuota                    resourcequotas                    ns quota    -              status

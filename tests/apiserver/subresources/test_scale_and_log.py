@@ -114,13 +114,13 @@ async def test_log_options_that_make_no_sense_are_refused(api: ApiServer) -> Non
 
 
 @pytest.mark.parametrize("name", ["resize", "ephemeralcontainers"])
-async def test_what_pods_cannot_do_here_is_refused_by_name(api: ApiServer, name: str) -> None:
+async def test_what_pods_cannot_do_here_is_neither_announced_nor_there(api: ApiServer, name: str) -> None:
     await api.post(_PODS, make_pod("a"))
     answer = await api.patch(f"{_PODS}/a/{name}", {})
-    assert (answer.code, answer.json["message"]) == (
-        405,
-        f'patch is not supported on resources of kind "pods/{name}"',
-    )
+    assert (answer.code, answer.json["message"]) == (404, "the server could not find the requested resource")
+    listed = [one["name"] for one in (await api.get("/api/v1")).json["resources"]]
+    assert "pods/eviction" in listed
+    assert f"pods/{name}" not in listed
 
 
 async def test_a_namespace_goes_when_its_last_finalizer_is_taken_off(api: ApiServer) -> None:

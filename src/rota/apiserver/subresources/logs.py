@@ -10,7 +10,8 @@ from typing import Any, Final, Protocol
 from rota.api import errors, fields, gotext
 from rota.api.identifiers import GroupKind
 from rota.apiserver.contract import Object, Registry, Stream, SubresourceRequest
-from rota.apiserver.subresources.binder import PODS
+from rota.apiserver.subresources import worker_addresses
+from rota.apiserver.subresources.binder import NODES, PODS
 
 _OPTIONS: Final = GroupKind("", "PodLogOptions")
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
@@ -21,6 +22,8 @@ class LogRequest:
     """Which logs, and how much of them."""
 
     node: str
+    #: Where the node's worker listens; None if it does not say.
+    address: worker_addresses.Address | None = None
     namespace: str
     pod: str
     uid: str
@@ -68,8 +71,10 @@ class PodLog:
         node = (pod.get("spec") or {}).get("nodeName")
         if not node:
             return Stream(content_type="text/plain", chunks=_nothing())
+        worker = await registry.find(registry.resource(NODES), "", node)
         wanted = LogRequest(
             node=node,
+            address=worker_addresses.of_node(worker.object) if worker is not None else None,
             namespace=at.namespace,
             pod=at.name,
             uid=pod["metadata"]["uid"],

@@ -1,0 +1,34 @@
+"""Where a node's worker listens, as the node itself tells it. Pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from rota.apiserver.contract import Object
+
+DEFAULT_PORT: Final = 10_250
+#: As upstream prefers them.
+_PREFERRED: Final = ("Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a worker listens."""
+
+    host: str
+    port: int
+
+    def url(self, scheme: str, path: str) -> str:
+        """An address of something at the worker."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{self.port}{path}"
+
+
+def of_node(node: Object) -> Address | None:
+    """Where the worker of a node listens, if the node says so."""
+    status = node.get("status") or {}
+    found = {one.get("type"): one.get("address") for one in reversed(status.get("addresses") or ())}
+    host = next((found[kind] for kind in _PREFERRED if found.get(kind)), None)
+    if host is None:
+        return None
+    endpoint = (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}
+    return Address(host, endpoint.get("Port") or DEFAULT_PORT)

@@ -1,0 +1,77 @@
+"""The way to the workers, for the logs that they keep.
+
+Workers speak the kubelet's protocol, so that real kubelets and ours are reached alike:
+`GET /containerLogs/<namespace>/<pod>/<container>`, over TLS with a certificate on both sides.
+"""
+
+import ssl
+from collections.abc import AsyncIterator
+from typing import Final
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from yarl import URL
+
+from rota.api import errors, gotext
+from rota.apiserver.subresources.logs import LogRequest
+
+_CONNECT_S: Final = 10.0
+_MOST_OF_A_REFUSAL: Final = 4096
+_REFUSALS: Final = {400: errors.BadRequest, 403: errors.Forbidden, 404: errors.NotFound}
+
+
+class Workers:
+    """Connections to workers; a `LogSource`. Without `tls` they are asked in the clear, which is for tests alone."""
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        self._tls: Final = tls
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """End all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def stream(self, request: LogRequest, /) -> AsyncIterator[bytes]:
+        """See `LogSource.stream`."""
+        if request.address is None:
+            raise errors.InternalError(f"node {gotext.quote(request.node)} does not say where its worker listens")
+        parts = "/".join(quote(one, safe="") for one in (request.namespace, request.pod, request.container))
+        query = urlencode(_query(request))
+        url = request.address.url("https" if self._tls is not None else "http", f"/containerLogs/{parts}")
+        if query:
+            url = f"{url}?{query}"
+        try:
+            async with self._connected().get(URL(url, encoded=True), ssl=self._tls or False) as answer:
+                if answer.status != 200:
+                    raise _refusal(answer.status, await answer.content.read(_MOST_OF_A_REFUSAL))
+                async for chunk in answer.content.iter_any():
+                    yield chunk
+        except (TimeoutError, aiohttp.ClientError, OSError) as problem:
+            raise errors.InternalError(
+                f"Get {gotext.quote(url)}: {str(problem) or type(problem).__name__}"
+            ) from problem
+
+    def _connected(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
+            self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)
+        return self._session
+
+
+def _query(request: LogRequest) -> list[tuple[str, str]]:
+    flags = (("follow", request.follow), ("previous", request.previous), ("timestamps", request.timestamps))
+    values = (
+        ("sinceSeconds", request.since_seconds),
+        ("sinceTime", request.since_time),
+        ("tailLines", request.tail_lines),
+        ("limitBytes", request.limit_bytes),
+    )
+    return [(name, "true") for name, on in flags if on] + [
+        (name, str(value)) for name, value in values if value is not None
+    ]
+
+
+def _refusal(code: int, body: bytes) -> errors.ApiError:
+    text = body.decode("utf-8", "replace").strip() or f"the worker answered {code}"
+    return _REFUSALS.get(code, errors.InternalError)(text)
