@@ -53,6 +53,10 @@ def _told_by_class(node: ast.ClassDef) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+#: Running pods keep their size and their containers: what would change them is not announced.
+_LEFT_OUT = frozenset({"ephemeralcontainers", "resize"})
+
+
 def test_the_table_agrees_with_the_distribution_of_models() -> None:
     known = scheme.builtin()
     told = _told_by_the_distribution()
@@ -64,7 +68,9 @@ def test_the_table_agrees_with_the_distribution_of_models() -> None:
         found = known.by_resource(group, version, one["plural"])
         assert found is not None
         assert found.namespaced is one["namespaced"]
-        if "action" in one:
+        if one.get("action") in _LEFT_OUT:
+            assert one["action"] not in found.subresources
+        elif "action" in one:
             subresource = found.subresources[one["action"]]
             if one["model"]:
                 assert (subresource.model, list(subresource.kind)) == (one["model"], one["resource"])

@@ -11,6 +11,7 @@ from rota.apiserver.subresources.eviction import Eviction
 from rota.apiserver.subresources.logs import LogSource, NoWorkers, PodLog
 from rota.apiserver.subresources.scale import CustomScales, ScaleProjection
 
+
 def handlers(
     ledger: Ledger | None, logs: LogSource | None = None
 ) -> Mapping[tuple[GroupResource, str], SubresourceHandler]:
