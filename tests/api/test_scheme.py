@@ -52,11 +52,11 @@ def _told_by_class(node: ast.ClassDef) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
 #: Running pods keep their size and their containers: what would change them is not announced.
 _LEFT_OUT = frozenset({"ephemeralcontainers", "resize"})
 
 
+@pytest.mark.slow
 def test_the_table_agrees_with_the_distribution_of_models() -> None:
     known = scheme.builtin()
     told = _told_by_the_distribution()
