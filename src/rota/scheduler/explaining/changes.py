@@ -1,0 +1,195 @@
+"""What would have to change so that a pod fits: shortages counted, taints and labels named, nodes added up. Pure.
+
+Every refusal of every node goes to the describer of its plugin, which turns it into a `_Matter`: what is in the way, so
+told that equal matters on several nodes can be added up. Plugins without a describer are quoted.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rota.api import resources
+from rota.columns import requirements, taints
+from rota.columns.nodes import NodeInfo
+from rota.columns.pods import PodInfo
+from rota.scheduler.explaining.report import Change
+from rota.scheduler.framework.status import Status
+
+#: How many nodes are named per change.
+EXAMPLES: Final = 3
+_INSUFFICIENT: Final = "Insufficient "
+_TOO_MANY_PODS: Final = "Too many pods"
+
+
+@dataclass(frozen=True, slots=True)
+class _Matter:
+    """Something in the way; equal ones are added up. `{nodes}` in the text becomes "3 nodes"."""
+
+    text: str
+    #: Of what too little is left, if that is the matter.
+    short_of: tuple[str, ...] = ()
+    #: Of what even the empty node has too little.
+    beyond: str = ""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """The nodes that share a matter."""
+
+    names: list[str] = field(default_factory=list)
+    #: Those of them where nothing else is in the way.
+    opened: list[str] = field(default_factory=list)
+    #: By node, how much is lacking of each resource, or (beyond) how much there is in all.
+    amounts: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    matter: _Matter
+    amounts: tuple[int, ...] = ()
+
+
+Describer = Callable[[PodInfo, NodeInfo, Status], Iterable[_Found]]
+
+
+def needed(pod: PodInfo, refused: Iterable[tuple[NodeInfo, Sequence[Status]]]) -> tuple[Change, ...]:
+    """Add up what is in the way on all nodes that refuse the pod, the most promising first."""
+    tallies: dict[tuple[str, _Matter], _Tally] = {}
+    for node, refusals in refused:
+        found = [(refusal.plugin, each) for refusal in refusals for each in _described(pod, node, refusal)]
+        for plugin, each in found:
+            tally = tallies.setdefault((plugin, each.matter), _Tally())
+            tally.names.append(node.name)
+            tally.amounts[node.name] = each.amounts
+            if len(found) == 1:
+                tally.opened.append(node.name)
+    changes = [_change(plugin, matter, tally) for (plugin, matter), tally in tallies.items()]
+    return tuple(sorted(changes, key=lambda each: (-each.opens, -each.nodes, each.plugin, each.text)))
+
+
+def sentence(changes: Sequence[Change], *, most: int = 3) -> str:
+    """Say what would have to change, in one line."""
+    told = [change.text for change in changes[:most]]
+    if left := len(changes) - len(told):
+        told.append(f"and {left} more")
+    return "; ".join(told)
+
+
+def _described(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
+    describe = _DESCRIBERS.get(refusal.plugin)
+    found = list(describe(pod, node, refusal)) if describe is not None else []
+    return found or [_Found(_Matter(f"{{nodes}} refused by {refusal.plugin}: {_reasons(refusal)}"))]
+
+
+def _change(plugin: str, matter: _Matter, tally: _Tally) -> Change:
+    opened = set(tally.opened)
+    examples = (*tally.opened, *(name for name in tally.names if name not in opened))
+    if matter.short_of:
+        text = _shortage(matter.short_of, {name: tally.amounts[name] for name in tally.opened or tally.names})
+    else:
+        text = matter.text.format(nodes=_counted(len(tally.names)))
+    if matter.beyond:
+        most = max(amount for (amount,) in tally.amounts.values())
+        text += f" {resources.shown(matter.beyond, most)} at most, even empty"
+    return Change(
+        plugin=plugin, text=text, nodes=len(tally.names), opens=len(tally.opened), examples=examples[:EXAMPLES]
+    )
+
+
+def _shortage(names: tuple[str, ...], amounts: dict[str, tuple[int, ...]]) -> str:
+    """Say how much more is needed where; the nearest node first if they differ."""
+    nearest = min(amounts, key=lambda node: (amounts[node], node))
+    least = amounts[nearest]
+    most = tuple(max(column) for column in zip(*amounts.values(), strict=True))
+    anywhere = f"any of {len(amounts)} nodes"
+    if len(amounts) == 1 or least == most:
+        return f"needs {_more(names, least)} on {nearest if len(amounts) == 1 else anywhere}"
+    return f"needs {_more(names, least)} on {nearest}, or up to {_more(names, most)} on {anywhere}"
+
+
+def _more(names: tuple[str, ...], amounts: tuple[int, ...]) -> str:
+    told = [
+        "room for one more pod" if name == resources.PODS else f"{resources.shown(name, amount)} more {name}"
+        for name, amount in zip(names, amounts, strict=True)
+    ]
+    return " and ".join(told)
+
+
+def _counted(number: int) -> str:
+    return "1 node" if number == 1 else f"{number} nodes"
+
+
+def _reasons(refusal: Status) -> str:
+    return ", ".join(refusal.reasons) or "left out by the pod's own choice"
+
+
+# --- what each plugin's refusal is about ------------------------------------------------------------------------------
+
+
+def _fit(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
+    lacking: dict[str, int] = {}
+    for reason in refusal.reasons:
+        if reason == _TOO_MANY_PODS:
+            lacking[resources.PODS] = 1
+        elif reason.startswith(_INSUFFICIENT):
+            name = reason.removeprefix(_INSUFFICIENT)
+            wanted, whole = pod.shape.requests.get(name, 0), node.allocatable.get(name, 0)
+            if wanted > whole:
+                text = f"asks for {resources.shown(name, wanted)} {name}; {{nodes}} with"
+                yield _Found(_Matter(text, beyond=name), (whole,))
+            else:
+                lacking[name] = wanted - whole + node.requested.get(name, 0)
+    if lacking:
+        yield _Found(_Matter("", short_of=tuple(lacking)), tuple(lacking.values()))
+
+
+def _taints(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
+    for taint in node.taints:
+        if taint.effect != taints.PREFER_NO_SCHEDULE and not taints.tolerated(pod.shape.tolerations, taint):
+            value = f"={taint.value}" if taint.value else ""
+            yield _Found(_Matter(f"{{nodes}} excluded by taint {taint.key}{value}:{taint.effect}"))
+
+
+def _cordoned(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
+    yield _Found(_Matter("{nodes} cordoned"))
+
+
+def _affinity(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
+    demands = requirements.of(pod.shape)
+    for key, value in pod.shape.node_selector.items():
+        if node.labels.get(key) != value:
+            yield _Found(_Matter(f"{{nodes}} without label {key}={value}, which nodeSelector asks for"))
+    if demands.terms is not None and not demands.terms.matches(node.labels, node.name):
+        yield _Found(_Matter("{nodes} outside of the pod's required node affinity"))
+
+
+def _named(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
+    yield _Found(_Matter(f"{{nodes}} other than {pod.node_name}, which the pod names"))
+
+
+def _ports(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
+    for port in resources.conflicting_ports(pod.shape.host_ports, node.ports):
+        yield _Found(_Matter(f"host port {port.port}/{port.protocol} taken on {{nodes}}"))
+
+
+def _spread(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
+    hard = [each for each in pod.shape.spread_constraints if each.whenUnsatisfiable == "DoNotSchedule"]
+    missing = [each.topologyKey for each in hard if each.topologyKey not in node.labels]
+    for key in missing:
+        yield _Found(_Matter(f"{{nodes}} without label {key}, over which the pod is spread"))
+    if not missing:
+        keys = " and ".join(dict.fromkeys(f"{each.topologyKey} (maxSkew {each.maxSkew})" for each in hard))
+        yield _Found(
+            _Matter(f"{{nodes}} would break the spread over {keys}" if keys else f"{{nodes}}: {_reasons(refusal)}")
+        )
+
+
+_DESCRIBERS: Final[dict[str, Describer]] = {
+    "NodeAffinity": _affinity,
+    "NodeName": _named,
+    "NodePorts": _ports,
+    "NodeResourcesFit": _fit,
+    "NodeUnschedulable": _cordoned,
+    "PodTopologySpread": _spread,
+    "TaintToleration": _taints,
+}
