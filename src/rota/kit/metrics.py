@@ -21,9 +21,12 @@ DURATIONS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25
 class Metrics:
     """The metrics of one part; their names begin with `rota_` and the part's name."""
 
-    def __init__(self, part: str, *, process: bool = False) -> None:
-        """`process`: also tell the memory, processor time and open files of this process."""
-        self._prefix = f"rota_{part}_"
+    def __init__(self, part: str, *, process: bool = False, prefix: str | None = None) -> None:
+        """`process`: also tell the memory, processor time and open files of this process.
+
+        `prefix` replaces the usual beginning of names, for a part whose metrics have names that others know.
+        """
+        self._prefix = f"rota_{part}_" if prefix is None else prefix
         self._registry = CollectorRegistry()
         self._known: dict[str, tuple[MetricWrapperBase, object]] = {}
         if process:

@@ -87,9 +87,10 @@ class Decider:
             return Decision(evaluation, row, SUCCESS, None)
         if not self.cluster.by_name:
             return Decision(evaluation, -1, NO_NODES, None)
-        return self._make_room(evaluation, start)
+        return self.make_room(evaluation, start=start)
 
-    def _make_room(self, evaluation: Evaluation, start: int) -> Decision:
+    def make_room(self, evaluation: Evaluation, *, start: int = 0) -> Decision:
+        """Ask PostFilter for a way where no node was feasible; the attempt ends without a node whatever the answer."""
         refusal = evaluation.pre_filter_status
         if refusal.ok:
             refusal = unschedulable(f"0/{len(self.cluster.by_name)} nodes are available")

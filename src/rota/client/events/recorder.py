@@ -15,6 +15,7 @@ from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client, PatchType
 from rota.kit import logs
 from rota.kit.backoff import Backoff, Chance, Policy
+from rota.kit.buckets import TokenBucket
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -31,8 +32,17 @@ class EventRecorder:
     """Reports of one part."""
 
     def __init__(
-        self, client: Client, source: Source, *, clock: Clock, chance: Chance, metrics: Metrics | None = None
+        self,
+        client: Client,
+        source: Source,
+        *,
+        clock: Clock,
+        chance: Chance,
+        metrics: Metrics | None = None,
+        bucket: TokenBucket | None = None,
     ) -> None:
+        """`bucket` bounds how fast events are written, so that reports never crowd out what they report about."""
+        self._bucket: Final = bucket
         self._client: Final = client
         self._clock: Final = clock
         self._chance: Final = chance
@@ -69,6 +79,8 @@ class EventRecorder:
         """Write events until cancelled."""
         while True:
             report = await self._reports.get()
+            if self._bucket is not None and (delay := self._bucket.reserve(self._clock.monotonic())):
+                await self._clock.sleep(delay)
             instruction = self._correlator.correlate(report, at=self._clock.now(), now=self._clock.monotonic())
             if instruction is None:
                 self._count("suppressed")

@@ -69,6 +69,17 @@ def permit(framework: Framework, state: CycleState, pod: PodInfo, node_name: str
     return Permission(Status(Code.WAIT) if waits else SUCCESS, waits)
 
 
+def nothing_to_prepare(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> bool:
+    """Whether every PreBind plugin has said that it has nothing to do; one that raises has not."""
+    for plugin in framework.at(ExtensionPoint.PRE_BIND):
+        try:
+            if not _plan(plugin, state, pod, node_name).status.skipped:
+                return False
+        except Exception:  # noqa: BLE001 - plugins are other people's code; `pre_bind` tells what it raised
+            return False
+    return True
+
+
 async def pre_bind(
     framework: Framework, state: CycleState, pod: PodInfo, node_name: str, *, run_together: RunTogether
 ) -> Status:

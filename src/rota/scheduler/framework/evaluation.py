@@ -153,6 +153,32 @@ class Evaluation:
             found[row] = refusal.code is Code.UNRESOLVABLE
         return found
 
+    @property
+    def narrowing(self) -> tuple[str, ...]:
+        """The plugins whose PreFilter left only some nodes."""
+        return self._pre.narrowing
+
+    def refusals(self) -> dict[Status, int]:
+        """Count nodes by why they will not do; the cost is that of the different reasons, not of the nodes."""
+        alive = self.cluster.alive[: len(self.feasible)]
+        if self.failure is not None or not self._pre.status.ok:
+            return {self.failure or self._pre.status: int(np.count_nonzero(alive))}
+        found: dict[Status, int] = {}
+        left_out = int(np.count_nonzero(alive & ~self._eligible))
+        if left_out:
+            found[NOT_ELIGIBLE] = left_out
+        undecided = self._eligible.copy()
+        for part in self._filters:
+            refused = undecided & (part.codes != 0)
+            codes, numbers = np.unique(part.codes[refused], return_counts=True)
+            for code, number in zip(codes.tolist(), numbers.tolist(), strict=True):
+                told = self._told(part, code)
+                found[told] = found.get(told, 0) + number
+            undecided &= ~refused
+        for refusal in (self._nominated.refusals if self._nominated else {}).values():
+            found[refusal] = found.get(refusal, 0) + 1
+        return found
+
     def scores_of(self, row: int) -> dict[str, int]:
         """Give the weighted scores of a feasible node by plugin; plugins that were skipped are absent."""
         return {part.forms.name: part.weighted_at(row) for part in self._scorers}

@@ -180,6 +180,8 @@ class PostFilterResult:
     nominated_node: str | None = None
     #: Pods to evict first.
     victims: tuple[PodInfo, ...] = ()
+    #: Every way that was found, for extenders with a say in it; values of `rota.scheduler.preemption.Candidate`.
+    candidates: tuple[Any, ...] = ()
 
 
 class PostFilters(Protocol):

@@ -43,6 +43,38 @@ class VolumeBinder(Protocol):
         """Write these volumes and claims as they are, then wait until the pod's claims are bound, or not."""
 
 
+class WaitingPod(Protocol):
+    """A pod that has a node and is held by Permit plugins."""
+
+    @property
+    def pod(self) -> PodInfo:
+        """Which pod."""
+
+    @property
+    def node_name(self) -> str:
+        """Where it is to go."""
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """The plugins that have not said yes."""
+
+    def allow(self, plugin: str) -> None:
+        """Say yes in the name of a plugin; the pod goes on when all have."""
+
+    def reject(self, plugin: str, reason: str) -> None:
+        """Send the pod back to the queue in the name of a plugin."""
+
+
+class WaitingPods(Protocol):
+    """The pods that are held by Permit plugins."""
+
+    def get(self, uid: str) -> WaitingPod | None:
+        """Give one of them."""
+
+    def __iter__(self) -> Iterator[WaitingPod]:
+        """All of them."""
+
+
 class Handle(Protocol):
     """What a plugin may ask of the framework that it was built into."""
 
@@ -57,6 +89,10 @@ class Handle(Protocol):
     @property
     def volume_binder(self) -> VolumeBinder:
         """The way to bind persistent volumes."""
+
+    @property
+    def waiting_pods(self) -> WaitingPods:
+        """The pods that Permit plugins hold, to be allowed or rejected."""
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Run the profile's filters on one node, as it is and with the pods nominated to it."""

@@ -19,7 +19,7 @@ from rota.columns.pods import PodInfo
 from rota.scheduler.framework import status as statuses
 from rota.scheduler.framework.parts import Forms
 from rota.scheduler.framework.points import ExtensionPoint, PreFilterResult
-from rota.scheduler.framework.registry import Binder, ProfileSpec, Registry, VolumeBinder
+from rota.scheduler.framework.registry import Binder, ProfileSpec, Registry, VolumeBinder, WaitingPods
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SUCCESS, Code, Status
 
@@ -38,6 +38,8 @@ class PreFiltered:
     node_names: frozenset[str] | None = None
     #: Coarse sieves by plugin, for those that gave one: which rows are worth a look, and what the others are told.
     sieves: dict[str, tuple[BoolArray, Status]] = field(default_factory=dict)
+    #: The plugins that narrowed the nodes down.
+    narrowing: tuple[str, ...] = ()
 
 
 class Framework:
@@ -50,10 +52,12 @@ class Framework:
         *,
         binder: Binder | None = None,
         volume_binder: VolumeBinder | None = None,
+        waiting_pods: WaitingPods | None = None,
     ) -> None:
         self.profile = profile
         self._binder = binder
         self._volume_binder = volume_binder
+        self._waiting_pods = waiting_pods
         names = dict.fromkeys(enabled.name for plugins in profile.points.values() for enabled in plugins)
         self.plugins: dict[str, Any] = {}
         for name in names:
@@ -101,6 +105,13 @@ class Framework:
             raise UnboundError(UnboundError.__doc__)
         return self._volume_binder
 
+    @property
+    def waiting_pods(self) -> WaitingPods:
+        """The pods that Permit plugins hold."""
+        if self._waiting_pods is None:
+            raise UnboundError(UnboundError.__doc__)
+        return self._waiting_pods
+
     def at(self, point: ExtensionPoint) -> tuple[Any, ...]:
         """Give the plugins of a point, in order."""
         return self._points.get(point, ())
@@ -144,8 +155,8 @@ class Framework:
                 narrowing.append(plugin.name)
                 narrowed = result.node_names if narrowed is None else narrowed & result.node_names
                 if not narrowed:
-                    return PreFiltered(_nobody_satisfies(narrowing), narrowed)
-        return PreFiltered(refusal, narrowed, sieves)
+                    return PreFiltered(_nobody_satisfies(narrowing), narrowed, narrowing=tuple(narrowing))
+        return PreFiltered(refusal, narrowed, sieves, tuple(narrowing))
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Run the filters on one node as `node` shows it, and with the pods nominated to it; a refusal decides."""

@@ -61,6 +61,18 @@ class CycleState:
         """Forget a value; forgetting twice is fine."""
         self._values.pop(key, None)
 
+    def fork(self) -> "CycleState":
+        """Give a state that begins with the same values; what is written or deleted later stays apart.
+
+        Values themselves are shared. For the way from decision to binding, while the original serves the next pod.
+        """
+        twin = CycleState(self.cluster)
+        twin.nominations = self.nominations
+        twin._values = dict(self._values)
+        twin.skip_filter, twin.skip_score = self.skip_filter, self.skip_score
+        twin.start = self.start
+        return twin
+
     def clone(self) -> "CycleState":
         """Copy for a what-if question: changes to the copy do not reach the original."""
         copy = CycleState(self.cluster)

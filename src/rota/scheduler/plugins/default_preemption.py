@@ -49,7 +49,7 @@ class DefaultPreemption:
         if not candidates:
             return self._nothing_found(cluster, refusals)
         chosen = preemption.best(candidates)
-        return PostFilterResult(SUCCESS, chosen.node_name, chosen.victims)
+        return PostFilterResult(SUCCESS, chosen.node_name, chosen.victims, tuple(candidates))
 
     def _not_eligible(self, pod: PodInfo, cluster: Cluster, statuses: NodeStatuses) -> Status | None:
         if pod.shape.preemption_policy == "Never":

@@ -1,0 +1,326 @@
+"""The scheduler at work: takes pods from the queue, one after the other, and sees each of them through.
+
+Decisions are made on the event loop in slices of a few milliseconds, so that informers, bindings and an API server in
+the same process go on meanwhile; what takes time (extenders, bindings, evictions, notes on pods) runs beside them.
+Every pod that was taken out ends in one of three ways: it is bound, it is back in the queue, or it is gone. A binding
+that another scheduler was faster with is tried on the next-best node before the pod goes back.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rota.client.events.recorder import EventRecorder
+from rota.columns.pods import PodInfo
+from rota.kit import logs
+from rota.kit.clock import Clock
+from rota.scheduler import bindings, failures, figures, preemption, references
+from rota.scheduler.binding_cycles import BindingCycles
+from rota.scheduler.cache.scheduler_cache import SchedulerCache
+from rota.scheduler.cycle import Advice, Cycle, Taken
+from rota.scheduler.eviction import Evictions
+from rota.scheduler.extenders.contract import Surroundings
+from rota.scheduler.extenders.panel import Panel
+from rota.scheduler.failures import Note, Refusal
+from rota.scheduler.figures import Figures
+from rota.scheduler.framework import status as statuses
+from rota.scheduler.framework.evaluation import Evaluation
+from rota.scheduler.framework.points import PostFilterResult
+from rota.scheduler.framework.status import Status
+from rota.scheduler.handlers import ASSIGNED_DELETE
+from rota.scheduler.notes import NoteWriter
+from rota.scheduler.queue.scheduling_queue import SchedulingQueue
+
+log = logs.get(__name__)
+
+#: How long decisions are made before others get their turn.
+SLICE_S: Final = 0.004
+#: Placements that are not bound yet; beyond them no more are made.
+MOST_UNBOUND: Final = 1024
+#: On how many nodes a pod is tried that others were faster with, before it goes back to the queue.
+MOST_NODES: Final = 8
+#: How often rests are ended while there is always something else to do.
+_FLUSH_EVERY_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What came of one attempt, for those who record or watch; the evaluation holds until the cluster changes."""
+
+    pod: PodInfo
+    evaluation: Evaluation
+    node_name: str | None
+    refusal: Refusal | None
+    start: int
+    avoiding: frozenset[str]
+
+
+@dataclass(slots=True)
+class Collaborators:
+    """What attempts are made with; the queue and the cycles change when a configuration is loaded anew."""
+
+    cache: SchedulerCache
+    queue: SchedulingQueue
+    #: By scheduler name.
+    cycles: Mapping[str, Cycle]
+    panel: Panel
+    surroundings: Surroundings
+    notes: NoteWriter
+    recorder: EventRecorder
+    figures: Figures
+    clock: Clock
+
+
+class Attempts:
+    """Makes attempts while `run` runs."""
+
+    def __init__(self, using: Collaborators, *, start: int) -> None:
+        """`start` is the row at which a search among equally good nodes begins: another one for every scheduler."""
+        self.using: Final = using
+        self._start: Final = start
+        self._awake: Final = asyncio.Event()
+        #: Pods whose node was taken by others, with the nodes they were tried on.
+        self._losers: Final[deque[tuple[PodInfo, frozenset[str]]]] = deque()
+        self._tried: Final[dict[str, frozenset[str]]] = {}
+        #: When the attempt of each pod that is not bound yet began.
+        self._began: Final[dict[str, float]] = {}
+        self._flushed = 0.0
+        self.observers: Final[list[Callable[[Attempt], None]]] = []
+        self.binding: BindingCycles
+        self.evictions: Evictions
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._awake.set()
+
+    async def run(self) -> None:
+        """Make attempts until cancelled; what was begun is brought to an end before this returns."""
+        try:
+            while True:
+                if not await self._work():
+                    await self._rest()
+                else:
+                    await asyncio.sleep(0)
+        finally:
+            await self._wind_up()
+
+    async def _wind_up(self) -> None:
+        while self._losers:
+            self.using.queue.requeue(self._losers.popleft()[0].uid, now=self.using.clock.monotonic())
+        await self.binding.close()
+        await self.evictions.close()
+        await self.using.notes.close()
+
+    async def _work(self) -> bool:
+        """Make attempts for a slice of time; whether there may be more to do."""
+        clock, queue = self.using.clock, self.using.queue
+        now = clock.monotonic()
+        until = now + SLICE_S
+        self._awake.clear()
+        if now >= self._flushed + _FLUSH_EVERY_S:
+            self._flushed = now
+            queue.flush(now)
+        while now < until:
+            if len(self._began) >= MOST_UNBOUND:
+                return False
+            if self._losers:
+                pod, avoiding = self._losers.popleft()
+            else:
+                queued = queue.pop(now)
+                if queued is None:
+                    return False
+                pod, avoiding = queued.pod, frozenset()
+            await self._attempt(pod, avoiding, now)
+            now = clock.monotonic()
+        return True
+
+    async def _rest(self) -> None:
+        """Wait for something to do."""
+        clock = self.using.clock
+        due = self.using.queue.next_wakeup()
+        if due is None or len(self._began) >= MOST_UNBOUND:
+            await self._awake.wait()
+            return
+        try:
+            await clock.wait_for(self._awake.wait(), max(due - clock.monotonic(), 0.001))
+        except TimeoutError:
+            self.using.queue.flush(clock.monotonic())
+
+    # --- one attempt ------------------------------------------------------------------------------------------------
+
+    async def _attempt(self, pod: PodInfo, avoiding: frozenset[str], now: float) -> None:
+        using = self.using
+        if pod.uid not in using.queue:
+            return
+        if pod.terminating:
+            using.queue.delete(pod.uid)
+            self._say_failed(pod, f"skip schedule deleting pod: {pod.key}")
+            return
+        if pod.uid in using.cache.cluster.pods:
+            # It has a node, which the watch will tell; until then it stays known.
+            using.queue.done(pod.uid)
+            return
+        self._began[pod.uid] = now
+        cycle = using.cycles[pod.shape.scheduler_name]
+        try:
+            evaluation = cycle.evaluate(pod, nominations=using.queue.nominations())
+            advice = await self._advice(cycle, evaluation, pod) if using.panel else None
+            if isinstance(advice, Refusal):
+                self._fail(pod, advice)
+                return
+            await self._decide(cycle, evaluation, pod, avoiding, advice)
+        except Exception as error:
+            log.exception("attempt failed", error=error, pod=pod.key)
+            self.using.cache.forget(pod.uid)
+            self._fail(pod, failures.of_status(statuses.fault(error)))
+
+    async def _decide(
+        self, cycle: Cycle, evaluation: Evaluation, pod: PodInfo, avoiding: frozenset[str], advice: Advice | None
+    ) -> None:
+        using = self.using
+        node_name = cycle.choose(evaluation, start=self._start, avoiding=avoiding, advice=advice)
+        refusal: Refusal | None = None
+        if node_name is None:
+            make_room = not avoiding and pod.uid not in self.evictions
+            refusal = cycle.refuse(evaluation, start=self._start, advice=advice, make_room=make_room)
+        if self.observers:
+            attempt = Attempt(pod, evaluation, node_name, refusal, self._start, avoiding)
+            for observe in self.observers:
+                observe(attempt)
+        using.figures.algorithm_s.observe(using.clock.monotonic() - self._began[pod.uid])
+        if node_name is None:
+            assert refusal is not None
+            if refusal.room is not None and refusal.room.victims and using.panel:
+                refusal = await self._reconsidered(pod, refusal, refusal.room)
+            self._fail(pod, refusal)
+            return
+        taken = cycle.take(using.cache, evaluation, pod, node_name)
+        if isinstance(taken, Refusal):
+            self._fail(pod, taken)
+            return
+        using.queue.withdraw(pod.uid)
+        self.binding.start(taken)
+
+    async def _advice(self, cycle: Cycle, evaluation: Evaluation, pod: PodInfo) -> Advice | Refusal | None:
+        """Ask the extenders about the feasible nodes; the cluster may change meanwhile, so it is looked at again."""
+        panel, document = self.using.panel, self.using.surroundings.pod(pod.uid)
+        if document is None or not (panel.filters(document) or panel.prioritizes(document)):
+            return None
+        names = cycle.feasible_names(evaluation)
+        if not names:
+            return None
+        narrowed = await panel.filter(document, names)
+        if narrowed.failure is not None:
+            return failures.of_status(narrowed.failure)
+        scores = await panel.prioritize(document, narrowed.feasible) if len(narrowed.feasible) > 1 else {}
+        evaluation.refresh(pod)
+        return Advice(allowed=frozenset(narrowed.feasible), refusals=narrowed.refusals, scores=scores)
+
+    async def _reconsidered(self, pod: PodInfo, refusal: Refusal, room: PostFilterResult) -> Refusal:
+        """Let extenders have their say about who is evicted."""
+        panel, document = self.using.panel, self.using.surroundings.pod(pod.uid)
+        if document is None or not panel.preempts(document) or not room.nominated_node:
+            return refusal
+        candidates = room.candidates or (preemption.Candidate(room.nominated_node, room.victims, 0),)
+        left = await panel.preempt(document, candidates)
+        if isinstance(left, Status):
+            return failures.of_status(left)
+        if not left:
+            return failures.with_room(refusal, None)
+        chosen = preemption.best(left)
+        return failures.with_room(refusal, PostFilterResult(room.status, chosen.node_name, chosen.victims))
+
+    # --- what becomes of it -----------------------------------------------------------------------------------------
+
+    def permitted(self, taken: Taken) -> None:
+        """Nothing holds the pod any more: from here on no event can help it."""
+        self.using.queue.done(taken.pod.uid)
+
+    def ended(self, taken: Taken, status: Status) -> None:
+        """A binding succeeded or failed."""
+        using, pod = self.using, taken.pod
+        now = using.clock.monotonic()
+        if status.ok:
+            self._bound(taken, now)
+        else:
+            using.cache.forget(pod.uid)
+            # Its place is free again, as if it had been there.
+            using.queue.move(ASSIGNED_DELETE, pod, None, now=now)
+            tried = self._tried.get(pod.uid, frozenset()) | {taken.node_name}
+            if bindings.lost_race(status) and len(tried) < MOST_NODES and pod.uid in using.queue:
+                using.figures.lost_races.inc()
+                self._tried[pod.uid] = tried
+                self._losers.append((pod, tried))
+            else:
+                self._fail(pod, failures.of_status(status))
+        self.wake()
+
+    def _bound(self, taken: Taken, now: float) -> None:
+        using, pod = self.using, taken.pod
+        using.cache.finish_binding(pod.uid)
+        self._tried.pop(pod.uid, None)
+        began = self._began.pop(pod.uid, now)
+        queued = using.queue.get(pod.uid)
+        if queued is not None:
+            using.figures.bound(queued.attempts, now - queued.first_queued_at)
+        using.figures.attempted(figures.SCHEDULED, pod.shape.scheduler_name, now - began)
+        message = f"Successfully assigned {pod.key} to {taken.node_name}"
+        using.recorder.event(references.of_pod(pod), "Normal", "Scheduled", message, action="Binding")
+
+    def gone(self, uid: str) -> None:
+        """A pod needs no node any more."""
+        self.using.notes.forget(uid)
+        self._tried.pop(uid, None)
+        self.binding.revoke_waiting(uid)
+
+    def _fail(self, pod: PodInfo, refusal: Refusal) -> None:
+        using = self.using
+        now = using.clock.monotonic()
+        began = self._began.pop(pod.uid, now)
+        self._tried.pop(pod.uid, None)
+        result = figures.ERROR if refusal.error else figures.UNSCHEDULABLE
+        using.figures.attempted(result, pod.shape.scheduler_name, now - began)
+        queued = using.queue.requeue(pod.uid, now=now, rejectors=refusal.rejectors, pending=refusal.pending)
+        if queued is None:
+            return
+        if refusal.error:
+            log.warning("attempt failed", pod=pod.key, message=refusal.message)
+        nominated = self._make_room(queued.pod, refusal.room) if refusal.room is not None else None
+        note = Note(condition=(refusal.reason, refusal.message), nominated=nominated)
+        using.notes.write(queued.pod, note)
+        self._say_failed(queued.pod, refusal.message)
+
+    def _make_room(self, pod: PodInfo, room: PostFilterResult) -> str | None:
+        """Take note of where the pod is to come, and have the victims sent away; the pod's new nomination."""
+        using, node_name = self.using, room.nominated_node
+        if node_name is None:
+            return None
+        if not node_name:
+            using.queue.withdraw(pod.uid)
+            return ""
+        self._displace(pod, node_name)
+        using.queue.nominate(pod, node_name)
+        if room.victims:
+            using.figures.preemptions.inc()
+            using.figures.victims.observe(len(room.victims))
+            self.evictions.start(pod, node_name, room.victims)
+        return node_name
+
+    def _displace(self, pod: PodInfo, node_name: str) -> None:
+        """Pods of lower priority that were to come there have to look again."""
+        for other in tuple(self.using.queue.nominations().get(node_name, ())):
+            if other.priority < pod.priority:
+                self.using.queue.withdraw(other.uid)
+                self.using.notes.write(other, Note(nominated=""))
+                self.using.queue.activate([other.uid], now=self.using.clock.monotonic())
+
+    def room_failed(self, pod: PodInfo) -> None:
+        """Victims could not be sent away: the pod looks again."""
+        self.using.queue.activate([pod.uid], now=self.using.clock.monotonic())
+        self.wake()
+
+    def _say_failed(self, pod: PodInfo, message: str) -> None:
+        told = failures.shortened(message)
+        self.using.recorder.event(references.of_pod(pod), "Warning", "FailedScheduling", told, action="Scheduling")

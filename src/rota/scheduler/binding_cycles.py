@@ -1,0 +1,172 @@
+"""From a placement to a bound pod, many at a time: wait for Permit, PreBind, Bind, PostBind.
+
+A pod for which nobody waits and nothing is to be prepared, and that only the default binder binds, goes straight into
+the next request to the API server; all others get a task of their own. Either way `ended` is called once, after
+Unreserve ran in reverse if it failed.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final
+
+from rota.kit import logs
+from rota.kit.clock import Clock
+from rota.scheduler.bindings import BindingQueue
+from rota.scheduler.cycle import Taken
+from rota.scheduler.extenders.contract import Surroundings
+from rota.scheduler.extenders.panel import Panel
+from rota.scheduler.framework import binding
+from rota.scheduler.framework.points import ExtensionPoint
+from rota.scheduler.framework.status import SKIP, Code, Status
+from rota.scheduler.notes import NoteWriter
+from rota.scheduler.plugins.default_binder import DefaultBinder
+from rota.scheduler.waiting import WaitingPod, WaitingPods
+
+log = logs.get(__name__)
+
+#: No PreBind, Bind or PostBind plugin may take longer than this for one pod; VolumeBinding has a limit of its own.
+LONGEST_S: Final = 15 * 60.0
+
+
+class BindingCycles:
+    """Binding cycles under way."""
+
+    def __init__(
+        self,
+        *,
+        bindings: BindingQueue,
+        notes: NoteWriter,
+        waiting: WaitingPods,
+        clock: Clock,
+        permitted: Callable[[Taken], None],
+        ended: Callable[[Taken, Status], None],
+    ) -> None:
+        """`permitted` hears of pods that nothing holds any more, `ended` of what became of them."""
+        self._bindings: Final = bindings
+        self._notes: Final = notes
+        self._waiting: Final = waiting
+        self._clock: Final = clock
+        self._permitted: Final = permitted
+        self._ended: Final = ended
+        self._tasks: Final[dict[str, asyncio.Task[None]]] = {}
+        #: Why a pod that is not being bound yet has to give way.
+        self._revoked: Final[dict[str, str]] = {}
+        self._revocable: Final[set[str]] = set()
+        self.panel = Panel()
+        self.surroundings: Surroundings | None = None
+
+    def __len__(self) -> int:
+        return len(self._tasks) + len(self._bindings)
+
+    def start(self, taken: Taken) -> None:
+        """Begin; returns at once."""
+        pod = taken.pod
+        if not taken.permission.waits_s and not self._notes.busy(pod.uid) and self._plain(taken):
+            self._permitted(taken)
+            self._notes.forget(pod.uid)
+            self._bindings.submit(pod, taken.node_name, partial(self._end, taken))
+            return
+        if taken.permission.waits_s:
+            waits = taken.permission.waits_s
+            self._waiting.add(WaitingPod(pod, taken.node_name, waits, self._clock.monotonic()))
+        task = asyncio.get_running_loop().create_task(self._run(taken))
+        self._tasks[pod.uid] = task
+        task.add_done_callback(lambda _: self._tasks.pop(pod.uid, None))
+
+    def revoke(self, uid: str, why: str) -> bool:
+        """Take a placement back if its binding has not begun; whether there was one."""
+        waiting = self._waiting.get(uid)
+        if waiting is not None:
+            waiting.reject("", why)
+            return True
+        if uid in self._revocable:
+            self._revoked[uid] = why
+            self._tasks[uid].cancel()
+            return True
+        return False
+
+    def revoke_waiting(self, uid: str) -> None:
+        """Let a pod go that is gone while it waits for Permit."""
+        waiting = self._waiting.get(uid)
+        if waiting is not None:
+            waiting.reject("", "the pod is gone")
+
+    async def close(self) -> None:
+        """Give up what is not being bound yet, and wait for the rest."""
+        for uid in tuple(self._tasks):
+            self.revoke(uid, "the scheduler stopped")
+        await self._bindings.close()
+        while self._tasks:
+            await asyncio.wait(set(self._tasks.values()))
+
+    def _plain(self, taken: Taken) -> bool:
+        """Whether there is nothing to do but to send the binding."""
+        framework = taken.framework
+        (*others, binder) = framework.at(ExtensionPoint.BIND) or (None,)
+        if others or not isinstance(binder, DefaultBinder) or framework.at(ExtensionPoint.POST_BIND) or self.panel:
+            return False
+        return binding.nothing_to_prepare(framework, taken.state, taken.pod, taken.node_name)
+
+    async def _run(self, taken: Taken) -> None:
+        pod = taken.pod
+        try:
+            status = await self._prepare(taken)
+            if status.ok:
+                await self._notes.settled(pod.uid)
+                status = await self._bind(taken)
+        except asyncio.CancelledError:
+            why = self._revoked.pop(pod.uid, None)
+            if why is None:
+                binding.unreserve(taken.framework, taken.state, pod, taken.node_name)
+                raise
+            status = Status(Code.UNSCHEDULABLE, (why,))
+        finally:
+            self._revocable.discard(pod.uid)
+        self._end(taken, status)
+        if status.ok:
+            for problem in await binding.post_bind(taken.framework, taken.state, pod, taken.node_name):
+                log.warning("plugin failed after binding", pod=pod.key, plugin=problem.plugin, reasons=problem.reasons)
+
+    async def _prepare(self, taken: Taken) -> Status:
+        pod = taken.pod
+        waiting = self._waiting.get(pod.uid)
+        if waiting is not None:
+            try:
+                status = await waiting.verdict(self._clock)
+            finally:
+                self._waiting.remove(pod.uid)
+            if not status.ok:
+                return status
+        self._permitted(taken)
+        self._revocable.add(pod.uid)
+        preparing = binding.pre_bind(taken.framework, taken.state, pod, taken.node_name, run_together=_together)
+        status = await self._in_time(preparing, "PreBind")
+        self._revocable.discard(pod.uid)
+        return status
+
+    async def _bind(self, taken: Taken) -> Status:
+        pod = taken.pod
+        status = SKIP
+        document = self.surroundings.pod(pod.uid) if self.panel and self.surroundings is not None else None
+        if document is not None:
+            status = await self.panel.bind(document, taken.node_name)
+        if not status.skipped:
+            return status
+        return await self._in_time(binding.bind(taken.framework, taken.state, pod, taken.node_name), "Bind")
+
+    async def _in_time(self, step: Coroutine[Any, Any, Status], point: str) -> Status:
+        try:
+            return await self._clock.wait_for(step, LONGEST_S)
+        except TimeoutError:
+            return Status(Code.ERROR, (f"{point} took longer than {LONGEST_S:g} s",))
+
+    def _end(self, taken: Taken, status: Status) -> None:
+        if not status.ok:
+            for problem in binding.unreserve(taken.framework, taken.state, taken.pod, taken.node_name):
+                log.warning("plugin failed to unreserve", pod=taken.pod.key, plugin=problem.plugin)
+        self._ended(taken, status)
+
+
+async def _together(steps: Sequence[Coroutine[Any, Any, Status]]) -> Sequence[Status]:
+    return await asyncio.gather(*steps)

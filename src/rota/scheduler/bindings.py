@@ -1,0 +1,178 @@
+"""Bindings on their way to the API server: many in one request where the server can do that, single ones elsewhere.
+
+`submit` never waits: bindings gather while earlier requests are under way, so batches grow with the load, and both the
+size of a batch and the number of requests at a time are bounded. Each binding gets its own answer; where none came, or
+one that leaves open what happened, the pod is read back before anything is said.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from rota.api import errors
+from rota.api.errors import ApiError
+from rota.client import pods as pod_calls
+from rota.client.pods import PODS, Binding
+from rota.client.transports.contract import TransportError
+from rota.client.verbs import Client
+from rota.columns.pods import PodInfo
+from rota.kit import backoff, logs
+from rota.kit.backoff import Backoff, Chance
+from rota.kit.clock import Clock
+from rota.scheduler.framework.status import SUCCESS, Code, Status
+
+log = logs.get(__name__)
+
+#: What a binding is answered with; a refusal carries the server's error.
+Done: TypeAlias = Callable[[Status], None]
+
+#: A transaction of our server holds 128 keys, three for each node: batches of this size are one transaction.
+BATCH: Final = 42
+#: Requests at a time, of batches and of single bindings.
+BATCHES_AT_ONCE: Final = 6
+SINGLES_AT_ONCE: Final = 64
+#: How long the server may take for one request.
+TIMEOUT_S: Final = 30.0
+
+_GROUP_VERSION: Final = "/apis/rota.dev/v1alpha1"
+#: Codes that do not say whether the server acted.
+_UNCERTAIN: Final = frozenset({500, 502, 504})
+_READS: Final = 5
+_READ_BACKOFF: Final = backoff.Policy(initial_s=0.2, cap_s=3.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    binding: Binding
+    done: Done
+
+
+class BindingQueue:
+    """Sends bindings. Also the `Binder` of every framework."""
+
+    def __init__(self, client: Client, *, clock: Clock, chance: Chance) -> None:
+        # No retries: what happened to a request that broke is found out by reading the pod, not by asking again.
+        self._client: Final = client.with_settings(timeout_s=TIMEOUT_S, retry=False)
+        self._clock: Final = clock
+        self._chance: Final = chance
+        self._waiting: Final[deque[_Wish]] = deque()
+        self._under_way: Final[set[asyncio.Task[None]]] = set()
+        self._flushing = False
+        #: Whether the server takes batches; what a server can do is asked once, by `discover`.
+        self.batches = False
+
+    def __len__(self) -> int:
+        """Bindings that wait for their request."""
+        return len(self._waiting)
+
+    async def discover(self) -> None:
+        """Find out whether the server takes batches."""
+        try:
+            found = await self._client.request("GET", _GROUP_VERSION)
+        except errors.NotFound:
+            self.batches = False
+        else:
+            self.batches = b'"bindingbatches"' in found
+        log.info("bindings", batches=self.batches)
+
+    def submit(self, pod: PodInfo, node_name: str, done: Done) -> None:
+        """Bind the pod to the node; `done` is called once, from the event loop."""
+        binding = Binding(namespace=pod.namespace, pod=pod.name, node=node_name, uid=pod.uid)
+        self._waiting.append(_Wish(binding, done))
+        if not self._flushing:
+            # Not at once: those that are submitted in the same breath share a request.
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    async def bind(self, pod: PodInfo, node_name: str) -> Status:
+        """See `Binder.bind`."""
+        answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        self.submit(pod, node_name, lambda status: None if answer.done() else answer.set_result(status))
+        return await answer
+
+    async def close(self) -> None:
+        """Send nothing more; what is under way is waited for, so that nobody has to guess what became of it."""
+        for wish in self._waiting:
+            wish.done(Status(Code.ERROR, ("the scheduler stopped before the pod was bound",)))
+        self._waiting.clear()
+        while self._under_way:
+            await asyncio.wait(set(self._under_way))
+
+    def _flush(self) -> None:
+        self._flushing = False
+        most = BATCHES_AT_ONCE if self.batches else SINGLES_AT_ONCE
+        size = BATCH if self.batches else 1
+        while self._waiting and len(self._under_way) < most:
+            portion = [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]
+            self._start(self._send_batch(portion) if self.batches else self._send(portion[0]))
+
+    def _start(self, sending: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(sending)
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._under_way.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.exception("binding crashed", error=error)
+        self._flush()
+
+    async def _send_batch(self, wishes: Sequence[_Wish]) -> None:
+        try:
+            verdicts = await pod_calls.bind_many(self._client, [wish.binding for wish in wishes])
+        except (ApiError, TransportError) as error:
+            if not _open(error):
+                for wish in wishes:
+                    wish.done(_refused(error))
+                return
+            log.warning("answer to a batch of bindings is missing", error=error, bindings=len(wishes))
+            for wish in wishes:
+                wish.done(await self._read_back(wish.binding, error))
+            return
+        for wish, verdict in zip(wishes, verdicts, strict=True):
+            wish.done(SUCCESS if verdict is None else _refused(verdict))
+
+    async def _send(self, wish: _Wish) -> None:
+        try:
+            await pod_calls.bind(self._client, wish.binding)
+        except (ApiError, TransportError) as error:
+            wish.done(await self._read_back(wish.binding, error) if _open(error) else _refused(error))
+        else:
+            wish.done(SUCCESS)
+
+    async def _read_back(self, binding: Binding, error: ApiError | TransportError) -> Status:
+        """Look at the pod to see what became of its binding."""
+        pauses = Backoff(_READ_BACKOFF, self._chance)
+        for _ in range(_READS):
+            try:
+                pod = await self._client.get(PODS, binding.pod, namespace=binding.namespace)
+            except errors.NotFound as gone:
+                return _refused(gone)
+            except (ApiError, TransportError):
+                await self._clock.sleep(pauses.next())
+                continue
+            same = (pod["metadata"].get("uid") or "") == binding.uid
+            bound_to = (pod.get("spec") or {}).get("nodeName") or ""
+            return SUCCESS if same and bound_to == binding.node else _refused(error)
+        return _refused(error)
+
+
+def _open(error: ApiError | TransportError) -> bool:
+    """Whether the pod may be bound all the same."""
+    return error.uncertain if isinstance(error, TransportError) else error.code in _UNCERTAIN
+
+
+def _refused(error: ApiError | TransportError) -> Status:
+    return Status(Code.ERROR, (str(error),), error=error)
+
+
+#: Causes of a 409 that speak of the node: another one may do.
+_ABOUT_NODES: Final = ("InsufficientResource", "PortConflict", "NodeNotFound")
+
+
+def lost_race(status: Status) -> bool:
+    """Whether the server found no room on the node any more, so that the next-best one is worth a try."""
+    error = status.error
+    return isinstance(error, errors.Conflict) and any(error.has_cause(cause) for cause in _ABOUT_NODES)

@@ -1,0 +1,115 @@
+"""Making room: the pods that PostFilter chose are told, marked and sent away, and their place is kept.
+
+Every victim is evicted through the API, so that its disruption budget is charged where it allows the eviction; where it
+does not, the pod is deleted all the same, as kube-scheduler does, which has looked for victims without a budget first.
+All victims but one go at the same time and the last one after them, so that the pod that waits for the room is woken
+when it is there. Pods that only wait for their binding lose it without any call.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from rota.api import errors, times
+from rota.client import pods as pod_calls
+from rota.client.events.recorder import EventRecorder
+from rota.client.pods import PODS
+from rota.client.transports.contract import TransportError
+from rota.client.verbs import Client, PatchType
+from rota.columns.pods import PodInfo
+from rota.kit import logs
+from rota.kit.clock import Clock
+from rota.scheduler import references
+
+log = logs.get(__name__)
+
+REASON: Final = "PreemptionByScheduler"
+
+
+class Evictions:
+    """Evictions under way, by the pod that they are for."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: EventRecorder,
+        *,
+        clock: Clock,
+        revoke: Callable[[str, str], bool],
+        failed: Callable[[PodInfo], None],
+    ) -> None:
+        """`revoke(uid, why)` takes a placement back that is not bound yet; `failed` hears of pods that got no room."""
+        self._client: Final = client
+        self._recorder: Final = recorder
+        self._clock: Final = clock
+        self._revoke: Final = revoke
+        self._failed: Final = failed
+        self._under_way: Final[dict[str, asyncio.Task[None]]] = {}
+
+    def __contains__(self, uid: object) -> bool:
+        """Whether room is being made for a pod: no second one is looked for meanwhile."""
+        return uid in self._under_way
+
+    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+        """Send the victims away."""
+        task = asyncio.get_running_loop().create_task(self._make_room(preemptor, node_name, victims))
+        self._under_way[preemptor.uid] = task
+        task.add_done_callback(lambda _: self._under_way.pop(preemptor.uid, None))
+
+    async def close(self) -> None:
+        """Wait for what was begun."""
+        if self._under_way:
+            await asyncio.wait(set(self._under_way.values()))
+
+    async def _make_room(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+        why = f"Preempted by pod {preemptor.uid} on node {node_name}"
+        log.info("preempting", pod=preemptor.key, node=node_name, victims=[victim.key for victim in victims])
+        left = [victim for victim in victims if not self._revoked(victim, why)]
+        try:
+            await asyncio.gather(*(self._send_away(each, preemptor, why) for each in left[:-1]))
+            for last in left[-1:]:
+                await self._send_away(last, preemptor, why)
+        except (errors.ApiError, TransportError) as error:
+            log.warning("preemption failed", pod=preemptor.key, node=node_name, error=error)
+            self._failed(preemptor)
+
+    def _revoked(self, victim: PodInfo, why: str) -> bool:
+        if not self._revoke(victim.uid, why):
+            return False
+        self._recorder.event(references.of_pod(victim), "Normal", "Preempted", why, action="Preempting")
+        return True
+
+    async def _send_away(self, victim: PodInfo, preemptor: PodInfo, why: str) -> None:
+        try:
+            await self._mark(victim, preemptor)
+            await self._evict(victim)
+        except (errors.NotFound, errors.Conflict):
+            # Gone already, or another pod of that name by now.
+            return
+        self._recorder.event(references.of_pod(victim), "Normal", "Preempted", why, action="Preempting")
+
+    async def _mark(self, victim: PodInfo, preemptor: PodInfo) -> None:
+        condition: dict[str, Any] = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": REASON,
+            "message": f"{preemptor.shape.scheduler_name}: preempting to accommodate a higher priority pod",
+            "lastTransitionTime": times.format_time(self._clock.now()),
+        }
+        await self._client.patch(
+            PODS,
+            victim.name,
+            {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}},
+            type=PatchType.STRATEGIC,
+            namespace=victim.namespace,
+            subresource="status",
+        )
+
+    async def _evict(self, victim: PodInfo) -> None:
+        # A budget's "not now" comes with a time to wait, which is not for us: we have the right to go ahead.
+        client = self._client.with_settings(retry=False)
+        try:
+            await pod_calls.evict(client, victim.name, namespace=victim.namespace, uid=victim.uid)
+        except (errors.TooManyRequests, errors.InternalError, errors.MethodNotAllowed) as refusal:
+            log.info("budget overruled", pod=victim.key, refusal=refusal.message)
+            await self._client.delete(PODS, victim.name, namespace=victim.namespace, uid=victim.uid)

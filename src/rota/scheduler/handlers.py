@@ -1,0 +1,164 @@
+"""From what informers bring to the cache and the queue: who is placed where, who waits, and whom a change may help.
+
+Handlers run on the event loop, right after an informer's own cache has changed, and are quick. Nothing here decides; an
+object that could not be read is treated as absent, and reported by whoever is asked to.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from rota.client.informers.cache import Key
+from rota.columns.pods import PodInfo
+from rota.kit import logs
+from rota.kit.clock import Clock
+from rota.scheduler.cache.scheduler_cache import NodeChange, SchedulerCache
+from rota.scheduler.framework.events import Action, ClusterEvent, Resource
+from rota.scheduler.queue import changes
+from rota.scheduler.queue.scheduling_queue import SchedulingQueue
+from rota.scheduler.reading import Document, NodeRecord, Unreadable
+
+log = logs.get(__name__)
+
+#: Kinds besides pods and nodes: where they are found, and under which name plugins hear of their changes, if they do.
+KINDS: Final[Mapping[str, tuple[tuple[str, str, str], Resource | None]]] = {
+    "Namespace": (("", "v1", "namespaces"), None),
+    "Service": (("", "v1", "services"), None),
+    "ReplicationController": (("", "v1", "replicationcontrollers"), None),
+    "ReplicaSet": (("apps", "v1", "replicasets"), None),
+    "StatefulSet": (("apps", "v1", "statefulsets"), None),
+    "PodDisruptionBudget": (("policy", "v1", "poddisruptionbudgets"), None),
+    "PersistentVolume": (("", "v1", "persistentvolumes"), Resource.PERSISTENT_VOLUME),
+    "PersistentVolumeClaim": (("", "v1", "persistentvolumeclaims"), Resource.PERSISTENT_VOLUME_CLAIM),
+    "StorageClass": (("storage.k8s.io", "v1", "storageclasses"), Resource.STORAGE_CLASS),
+    "CSINode": (("storage.k8s.io", "v1", "csinodes"), Resource.CSI_NODE),
+    "CSIDriver": (("storage.k8s.io", "v1", "csidrivers"), Resource.CSI_DRIVER),
+    "CSIStorageCapacity": (("storage.k8s.io", "v1", "csistoragecapacities"), Resource.CSI_STORAGE_CAPACITY),
+    "VolumeAttachment": (("storage.k8s.io", "v1", "volumeattachments"), Resource.VOLUME_ATTACHMENT),
+}
+#: Kinds whose changes those wait for who bind volumes.
+STORAGE: Final = frozenset({"PersistentVolume", "PersistentVolumeClaim"})
+
+_ASSIGNED_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
+ASSIGNED_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+_WAITING_ADD: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
+_WAITING_DELETE: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.DELETE)
+
+Pod = PodInfo | Unreadable
+Node = NodeRecord | Unreadable
+
+
+class Handlers:
+    """Handlers of one scheduler; which queue they feed may change while they run."""
+
+    def __init__(
+        self,
+        cache: SchedulerCache,
+        queue: SchedulingQueue,
+        *,
+        clock: Clock,
+        wake: Callable[[], None],
+        gone: Callable[[str], None],
+        unreadable: Callable[[Unreadable], None],
+        storage_changed: Callable[[], None],
+    ) -> None:
+        """`wake` is called when a pod may be ready, `gone` with the uid of every pod that needs no node any more."""
+        self._cache: Final = cache
+        self.queue = queue
+        self._clock: Final = clock
+        self._wake: Final = wake
+        self._gone: Final = gone
+        self._unreadable: Final = unreadable
+        self._storage_changed: Final = storage_changed
+
+    def pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
+        """A pod came, changed or went."""
+        before = None if isinstance(old, Unreadable) else old
+        if isinstance(new, Unreadable):
+            self._unreadable(new)
+            new = None
+        if new is None:
+            if before is not None:
+                self._lose(before)
+        elif new.node_name:
+            self._place(before, new)
+        else:
+            self._want(before, new)
+
+    def _place(self, old: PodInfo | None, new: PodInfo) -> None:
+        """A pod has a node."""
+        known = self._cache.see(new)
+        if new.uid in self.queue:
+            self.queue.delete(new.uid)
+            self._gone(new.uid)
+        if old is None or not old.node_name:
+            self._move(_ASSIGNED_ADD, None, new)
+        elif actions := changes.of_pod(known or old, new):
+            self._move(ClusterEvent(Resource.ASSIGNED_POD, actions), known or old, new)
+
+    def _want(self, old: PodInfo | None, new: PodInfo) -> None:
+        """A pod has no node."""
+        if new.uid in self._cache.cluster.pods:
+            self._cache.see(new)
+        if old is None:
+            self.queue.add(new, self._clock.monotonic())
+            self._move(_WAITING_ADD, None, new)
+        else:
+            self.queue.update(new, self._clock.monotonic())
+        if self.queue.ready:
+            self._wake()
+
+    def _lose(self, pod: PodInfo) -> None:
+        """A pod is gone, or has ended."""
+        nominated = self.queue.nominated_node(pod.uid)
+        self.queue.delete(pod.uid)
+        self._gone(pod.uid)
+        known = self._cache.lose(pod.uid)
+        if known is not None or pod.node_name:
+            self._move(ASSIGNED_DELETE, known or pod, None)
+            return
+        self._move(_WAITING_DELETE, pod, None)
+        if nominated:
+            # Its place is free for those who had to leave it to this pod.
+            self._move(ASSIGNED_DELETE, pod, None, up_to_priority=pod.priority)
+
+    def node(self, key: Key, old: Node | None, new: Node | None) -> None:
+        """A node came, changed or went."""
+        if isinstance(new, Unreadable):
+            log.warning("node cannot be used", node=key.name, problem=new.problem)
+        if new is None or isinstance(new, Unreadable):
+            change = self._cache.remove_node(key.name)
+        else:
+            change = self._cache.set_node(new.view)
+        if change is not None and (actions := _actions(change)):
+            self._move(ClusterEvent(Resource.NODE, actions), change.old, change.new)
+
+    def other(self, kind: str) -> Callable[[Key, Document | Unreadable | None, Document | Unreadable | None], None]:
+        """Give the handler of a kind."""
+        _, resource = KINDS[kind]
+
+        def handle(key: Key, old: Document | Unreadable | None, new: Document | Unreadable | None) -> None:
+            if isinstance(new, Unreadable):
+                log.warning("object ignored", kind=kind, object=str(key), problem=new.problem)
+            before = None if isinstance(old, Unreadable) else old
+            after = None if isinstance(new, Unreadable) else new
+            if after is not None:
+                self._cache.put(kind, after)
+            else:
+                self._cache.remove(kind, namespace=key.namespace, name=key.name)
+            if resource is not None and (before is not None or after is not None):
+                action = Action.ADD if before is None else Action.DELETE if after is None else Action.UPDATE
+                self._move(ClusterEvent(resource, action), before, after)
+            if kind in STORAGE:
+                self._storage_changed()
+
+        return handle
+
+    def _move(self, event: ClusterEvent, old: Any, new: Any, *, up_to_priority: int | None = None) -> None:
+        if self.queue.move(event, old, new, now=self._clock.monotonic(), up_to_priority=up_to_priority):
+            self._wake()
+
+
+def _actions(change: NodeChange) -> Action:
+    if change.old is None:
+        return Action.ADD
+    return Action.DELETE if change.new is None else changes.of_node(change.old, change.new)

@@ -1,0 +1,92 @@
+"""From the bytes of API objects to what the scheduler keeps of them. Never raises: what cannot be read is a value.
+
+Of a pod only what placement reads is kept; pods that have no node yet, and nodes, keep their whole documents besides,
+for extenders and for plugins that look further. An object that cannot be understood is `Unreadable` with the path of
+the fault, so that it is reported where it belongs and keeps nobody else waiting.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from rota.columns import objects
+from rota.columns.objects import MalformedObjectError
+from rota.columns.pods import PodInfo
+from rota.columns.vocabulary import Vocabulary, read_node
+from rota.scheduler import surroundings
+
+Document = Mapping[str, Any]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """An object that the scheduler can do nothing with."""
+
+    #: Enough of it to report about.
+    reference: Document
+    problem: str
+    #: Of a pod: whose it is, and where it runs already.
+    scheduler_name: str = ""
+    node_name: str = ""
+
+
+class NodeRecord(NamedTuple):
+    """A node as placement sees it, and the whole of it."""
+
+    view: objects.Node
+    raw: bytes
+
+
+def pods(vocabulary: Vocabulary) -> Callable[[bytes], PodInfo | Unreadable]:
+    """Give a reader of pods; those that have no node keep their documents."""
+
+    def read(raw: bytes) -> PodInfo | Unreadable:
+        document = msgspec.json.decode(raw)
+        try:
+            return vocabulary.pod(document, keep=not (document.get("spec") or {}).get("nodeName"))
+        except (MalformedObjectError, ValueError) as error:
+            return _unreadable(document, "Pod", error)
+
+    return read
+
+
+def nodes(raw: bytes) -> NodeRecord | Unreadable:
+    """Read a node."""
+    document = msgspec.json.decode(raw)
+    return _read(document, "Node", lambda: NodeRecord(read_node(document), raw))
+
+
+def others(kind: str) -> Callable[[bytes], Document | Unreadable]:
+    """Give a reader of another kind: the document itself, checked for what plugins rely on."""
+
+    def checked(document: Document) -> Document:
+        surroundings.check(document, kind, path=kind)
+        return document
+
+    def read(raw: bytes) -> Document | Unreadable:
+        document: Document = msgspec.json.decode(raw)
+        return _read(document, kind, lambda: checked(document))
+
+    return read
+
+
+def _read(document: Document, kind: str, reading: Callable[[], _T]) -> _T | Unreadable:
+    try:
+        return reading()
+    except (MalformedObjectError, ValueError) as error:
+        return _unreadable(document, kind, error)
+
+
+def _unreadable(document: Document, kind: str, error: Exception) -> Unreadable:
+    spec = document.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    reference = {"apiVersion": "v1", "kind": kind, "metadata": document.get("metadata") or {}}
+    return Unreadable(
+        reference=reference,
+        problem=str(error),
+        scheduler_name=str(spec.get("schedulerName") or ""),
+        node_name=str(spec.get("nodeName") or ""),
+    )

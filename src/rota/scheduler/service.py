@@ -1,0 +1,324 @@
+"""The scheduler as a part: informers keep its picture of the cluster, and while it leads, it schedules.
+
+    scheduler = Scheduler(client, loading.load(text, builtin.registry()), clock=clock, chance=chance, identity=host)
+    await scheduler.run()
+
+Informers run all the time, so a standby knows the cluster as well as the leader and takes over at once, without a
+list. `load` exchanges the configuration of a running scheduler; one that cannot be used leaves the old one in place.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from rota.api import errors
+from rota.client.elections.elector import Election, LeaderElector, LeadershipLost
+from rota.client.events.correlation import Source as Reporter
+from rota.client.events.recorder import EventRecorder
+from rota.client.informers.informer import Informer
+from rota.client.informers.reflector import Source
+from rota.client.pods import PODS
+from rota.client.transports.contract import TransportError
+from rota.client.verbs import Client, Selection
+from rota.columns.pods import PodInfo
+from rota.kit import logs
+from rota.kit.backoff import Backoff, Chance, Policy
+from rota.kit.buckets import TokenBucket
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+from rota.kit.tasks import Supervisor
+from rota.scheduler import failures, handlers, reading, references
+from rota.scheduler.attempts import Attempts, Collaborators
+from rota.scheduler.binding_cycles import BindingCycles
+from rota.scheduler.bindings import BindingQueue
+from rota.scheduler.cache.scheduler_cache import SchedulerCache
+from rota.scheduler.config.resolution import Configuration
+from rota.scheduler.cycle import Cycle
+from rota.scheduler.eviction import Evictions
+from rota.scheduler.extenders import building
+from rota.scheduler.failures import Note
+from rota.scheduler.figures import Figures
+from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.handlers import Handlers
+from rota.scheduler.loading import Loaded
+from rota.scheduler.notes import NoteWriter
+from rota.scheduler.queue.resting import Rests
+from rota.scheduler.queue.scheduling_queue import SchedulingQueue, Timings
+from rota.scheduler.reading import Document, NodeRecord, Unreadable
+from rota.scheduler.volume_binding import ApiVolumeBinder
+from rota.scheduler.waiting import WaitingPods
+from rota.scheduler.watchdog import LIMIT_S, Watchdog
+
+log = logs.get(__name__)
+
+NODES: Final = ("", "v1", "nodes")
+#: Pods that have ended hold nothing of a node.
+_LIVING: Final = Selection(fields="status.phase!=Succeeded,status.phase!=Failed")
+#: Objects per page: larger ones than usual, since a start waits for them.
+_PAGE: Final = 2000
+_DISCOVERY: Final = Policy(initial_s=0.2, cap_s=5.0)
+
+
+class Scheduler:
+    """Everything that one scheduler process does."""
+
+    def __init__(
+        self,
+        client: Client,
+        loaded: Loaded,
+        *,
+        clock: Clock,
+        chance: Chance,
+        identity: str,
+        metrics: Metrics | None = None,
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        """`identity` tells this process from all others; plugins that take longer than `limit_s` are cut off."""
+        self._client: Final = client
+        self._clock: Final = clock
+        self._chance: Final = chance
+        self._identity: Final = identity
+        self.metrics: Final = metrics or Metrics("scheduler", prefix="scheduler_")
+        self.configuration: Configuration = loaded.configuration
+        self.cache: Final = SchedulerCache()
+        self.waiting: Final = WaitingPods()
+        self._watchdog: Final = Watchdog(clock=clock, limit_s=limit_s)
+        self._bindings: Final = BindingQueue(client, clock=clock, chance=chance)
+        self._volumes: Final = ApiVolumeBinder(client, self.cache.cluster, clock=clock)
+        self._notes: Final = NoteWriter(client, clock=clock)
+        self._recorder: Final = self._make_recorder(loaded)
+        self._figures: Final = Figures(self.metrics)
+        self._figures.follow(lambda: self.queue, self._size)
+        cycles = self._make_cycles(loaded)
+        self.queue: SchedulingQueue = self._make_queue(loaded, cycles)
+        self._using: Final = Collaborators(
+            cache=self.cache,
+            queue=self.queue,
+            cycles=cycles,
+            panel=building.panel(loaded.configuration.extenders, surroundings=self, clock=clock, chance=chance),
+            surroundings=self,
+            notes=self._notes,
+            recorder=self._recorder,
+            figures=self._figures,
+            clock=clock,
+        )
+        self.attempts: Final = Attempts(self._using, start=int(chance.random() * 65_536))
+        self.attempts.binding = BindingCycles(
+            bindings=self._bindings,
+            notes=self._notes,
+            waiting=self.waiting,
+            clock=clock,
+            permitted=self.attempts.permitted,
+            ended=self.attempts.ended,
+        )
+        self.attempts.binding.panel, self.attempts.binding.surroundings = self._using.panel, self
+        self.attempts.evictions = Evictions(
+            client,
+            self._recorder,
+            clock=clock,
+            revoke=self.attempts.binding.revoke,
+            failed=self.attempts.room_failed,
+        )
+        self._handlers: Final = Handlers(
+            self.cache,
+            self.queue,
+            clock=clock,
+            wake=self.attempts.wake,
+            gone=self.attempts.gone,
+            unreadable=self._report_unreadable,
+            storage_changed=self._volumes.changed,
+        )
+        self._pods: Final = self._informer(PODS, reading.pods(self.cache.vocabulary), selection=_LIVING)
+        self._pods.add_handler(self._handlers.pod)
+        self._nodes: Final = self._informer(NODES, reading.nodes)
+        self._nodes.add_handler(self._handlers.node)
+        self._others: Final = {kind: self._other(kind) for kind in handlers.KINDS}
+        self._synced: Final = asyncio.Event()
+        self.leading = False
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    @property
+    def synced(self) -> bool:
+        """Whether the picture of the cluster is complete."""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        """Wait for `synced`."""
+        await self._synced.wait()
+
+    async def run(self) -> None:
+        """Keep the picture of the cluster, and schedule while it is our turn, until cancelled."""
+        async with Supervisor("scheduler", clock=self._clock, chance=self._chance) as supervisor:
+            try:
+                for name, informer in self._informers().items():
+                    supervisor.start(name, informer.run)
+                supervisor.start("events", self._recorder.run)
+                await self._sync()
+                election = self._election()
+                supervisor.start("work", self._lead if election is None else partial(self._campaign, election))
+                await supervisor.wait()
+            finally:
+                await self._using.panel.close()
+
+    async def _sync(self) -> None:
+        pauses = Backoff(_DISCOVERY, self._chance)
+        while True:
+            try:
+                await self._bindings.discover()
+                break
+            except (errors.ApiError, TransportError) as error:
+                log.info("server does not say what it can do", error=error)
+                await self._clock.sleep(pauses.next())
+        began = self._clock.monotonic()
+        for informer in self._informers().values():
+            await informer.wait_synced()
+        cluster = self.cache.cluster
+        took = round(self._clock.monotonic() - began, 3)
+        known = {"nodes": len(cluster.by_name), "pods": len(cluster.pods), "waiting": len(self.queue)}
+        log.info("cluster known", **known, took_s=took)
+        self._synced.set()
+
+    async def _campaign(self, election: Election) -> None:
+        elector = LeaderElector(self._client, election, clock=self._clock, chance=self._chance)
+        while True:
+            try:
+                await elector.run(lambda _: self._lead())
+            except LeadershipLost as lost:
+                log.warning("another scheduler leads", error=lost)
+
+    async def _lead(self) -> None:
+        """Schedule until cancelled."""
+        self.leading = True
+        self._watchdog.start()
+        try:
+            await self.attempts.run()
+        finally:
+            self._watchdog.stop()
+            self.leading = False
+
+    def _election(self) -> Election | None:
+        settings = self.configuration.settings.leader_election
+        if not settings.leader_elect:
+            return None
+        return Election(
+            name=settings.resource_name,
+            namespace=settings.resource_namespace,
+            identity=self._identity,
+            lease_duration_s=int(settings.lease_duration.total_seconds()),
+            renew_deadline_s=settings.renew_deadline.total_seconds(),
+            retry_period_s=settings.retry_period.total_seconds(),
+        )
+
+    # --- configuration ----------------------------------------------------------------------------------------------
+
+    def load(self, loaded: Loaded) -> None:
+        """Go over to another configuration; if its plugins cannot be built, nothing changes and the fault is raised.
+
+        Pods that wait are sorted anew; pods that are being bound are not disturbed. Leader election and client
+        connection stay as they were at the start.
+        """
+        cycles = self._make_cycles(loaded)
+        queue = self._make_queue(loaded, cycles)
+        panel = building.panel(
+            loaded.configuration.extenders, surroundings=self, clock=self._clock, chance=self._chance
+        )
+        for queued in self.queue.entries():
+            # Those that have a node already are recognised by that, as soon as it is their turn.
+            queue.add(queued.pod, self._clock.monotonic())
+        self.configuration = loaded.configuration
+        self.queue = self._using.queue = self._handlers.queue = queue
+        self._using.cycles, self._using.panel = cycles, panel
+        self.attempts.binding.panel = panel
+        self.attempts.wake()
+        log.info("configuration loaded", profiles=list(cycles))
+
+    def _make_cycles(self, loaded: Loaded) -> Mapping[str, Cycle]:
+        return {
+            name: Cycle(
+                Framework(
+                    profile,
+                    loaded.registry,
+                    binder=self._bindings,
+                    volume_binder=self._volumes,
+                    waiting_pods=self.waiting,
+                ),
+                self.cache.cluster,
+                guard=self._watchdog,
+            )
+            for name, profile in loaded.configuration.profiles.items()
+        }
+
+    def _make_queue(self, loaded: Loaded, cycles: Mapping[str, Cycle]) -> SchedulingQueue:
+        settings = loaded.configuration.settings
+        rests = Rests(
+            initial_s=float(settings.pod_initial_backoff_seconds), longest_s=float(settings.pod_max_backoff_seconds)
+        )
+        frameworks = {name: cycle.framework for name, cycle in cycles.items()}
+        return SchedulingQueue(frameworks, Timings(rests=rests))
+
+    def _make_recorder(self, loaded: Loaded) -> EventRecorder:
+        connection = loaded.configuration.settings.client_connection
+        bucket = TokenBucket(rate=connection.qps, burst=connection.burst, now=self._clock.monotonic())
+        reporter = Reporter(component=loaded.configuration.first.scheduler_name, host=self._identity)
+        return EventRecorder(self._client, reporter, clock=self._clock, chance=self._chance, bucket=bucket)
+
+    # --- what informers bring ---------------------------------------------------------------------------------------
+
+    def _informers(self) -> dict[str, Informer[Any]]:
+        return {"pods": self._pods, "nodes": self._nodes, **self._others}
+
+    def _informer(self, target: tuple[str, str, str], decode: Any, selection: Selection | None = None) -> Informer[Any]:
+        chosen = Source(client=self._client, target=target, selection=selection or Selection(), page_size=_PAGE)
+        return Informer(chosen, decode=decode, clock=self._clock, chance=self._chance)
+
+    def _other(self, kind: str) -> Informer[Any]:
+        target, _ = handlers.KINDS[kind]
+        informer = self._informer(target, reading.others(kind))
+        informer.add_handler(self._handlers.other(kind))
+        return informer
+
+    def _report_unreadable(self, pod: Unreadable) -> None:
+        """A pod that cannot be understood is told so, and otherwise left alone."""
+        log.warning("pod cannot be scheduled", problem=pod.problem, pod=pod.reference["metadata"].get("name"))
+        if pod.node_name or pod.scheduler_name not in self._using.cycles:
+            return
+        self._recorder.event(
+            pod.reference, "Warning", "FailedScheduling", failures.shortened(pod.problem), action="Scheduling"
+        )
+        note = Note(condition=(failures.SCHEDULER_ERROR, pod.problem))
+        self._notes.write(references.Named.of(pod.reference), note)
+
+    # --- what extenders ask for -------------------------------------------------------------------------------------
+
+    def node(self, name: str) -> Document | None:
+        """See `Surroundings.node`."""
+        record = self._nodes.cache.get(name)
+        return msgspec.json.decode(record.raw) if isinstance(record, NodeRecord) else None
+
+    def pod(self, uid: str) -> Document | None:
+        """See `Surroundings.pod`; of pods that have a node, what is kept of them."""
+        queued = self.queue.get(uid)
+        if queued is not None:
+            return queued.pod.manifest
+        known = self.cache.cluster.pods.get(uid)
+        return None if known is None else _outline(known)
+
+    def pods_on(self, node: str) -> Mapping[str, PodInfo] | None:
+        """See `Surroundings.pods_on`."""
+        found = self.cache.cluster.by_name.get(node)
+        return None if found is None else found.pods
+
+    def _size(self, what: str) -> int:
+        cluster = self.cache.cluster
+        sizes = {"nodes": len(cluster.by_name), "pods": len(cluster.pods), "assumed_pods": len(self.cache.assumed)}
+        return sizes[what]
+
+
+def _outline(pod: PodInfo) -> Document:
+    metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "labels": dict(pod.labels)}
+    spec = {"nodeName": pod.node_name, "priority": pod.priority, "schedulerName": pod.shape.scheduler_name}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

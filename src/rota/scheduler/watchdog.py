@@ -1,0 +1,91 @@
+"""Cuts off plugins that hang.
+
+Plugins are pure and run on the event loop's thread, so one that never returns would stop everything. While plugins run,
+a second thread looks at the clock; where they take longer than the limit it interrupts the first thread with a signal,
+whose handler raises `Overrun` inside the plugin, be it busy or asleep in a system call. The framework makes an Error
+status of it, with the plugin's name, as of anything that a plugin raises. Code that must not be interrupted runs
+outside of the guard, where the signal does nothing.
+
+Python runs signal handlers on the main thread only; on another one (a test's) overruns are logged, not ended.
+"""
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Final
+
+from rota.kit import logs
+from rota.kit.clock import Clock
+
+log = logs.get(__name__)
+
+#: Far above what any attempt takes, below the time in which a leader must renew its lease.
+LIMIT_S: Final = 5.0
+#: Nobody else in this program uses it, and its default would end the process only if the handler were gone.
+_SIGNAL: Final = signal.SIGVTALRM
+
+
+class Overrun(Exception):
+    """A plugin took too long."""
+
+
+class Watchdog:
+    """A guard for the thread that it is started on: `with watchdog: call plugins`."""
+
+    def __init__(self, *, clock: Clock, limit_s: float = LIMIT_S) -> None:
+        self._clock: Final = clock
+        self._limit_s: Final = limit_s
+        self._began: float | None = None
+        self._stopping: Final = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._watched = 0
+        self._former: object = None
+        self._interrupts = False
+        #: How many runs had to be interrupted.
+        self.overruns = 0
+
+    def start(self) -> None:
+        """Watch the calling thread."""
+        self._watched = threading.get_ident()
+        self._interrupts = threading.current_thread() is threading.main_thread()
+        if self._interrupts:
+            self._former = signal.signal(_SIGNAL, self._interrupt)
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self._thread is not None:
+            self._stopping.set()
+            self._thread.join()
+            self._thread = None
+            if self._interrupts:
+                signal.signal(_SIGNAL, self._former or signal.SIG_DFL)  # type: ignore[arg-type]  # what signal gave
+
+    def __enter__(self) -> None:
+        self._began = self._clock.monotonic()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._began = None
+
+    def _watch(self) -> None:
+        told: float | None = None
+        while not self._stopping.wait(self._limit_s / 4):
+            began = self._began
+            if began is None or self._clock.monotonic() - began <= self._limit_s:
+                continue
+            if told != began:
+                told = began
+                log.error("plugins take too long", limit_s=self._limit_s, interrupted=self._interrupts)
+            if self._interrupts:
+                # Again and again, should a plugin swallow it.
+                signal.pthread_kill(self._watched, _SIGNAL)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        began = self._began
+        if began is not None and self._clock.monotonic() - began > self._limit_s:
+            self.overruns += 1
+            raise Overrun(f"cut off after {self._limit_s:g} s")
