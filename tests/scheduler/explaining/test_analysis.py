@@ -72,7 +72,7 @@ def test_scores_tell_plugins_and_weights_and_add_up() -> None:
         assert [score.weighted for score in node.scores] == sorted((s.weighted for s in node.scores), reverse=True)
     weights = {score.plugin: score.weight for score in told.nodes[0].scores}
     assert weights["TaintToleration"] == 3
-    assert [node.best for node in told.nodes] == [False, True]
+    assert [(node.name, node.best) for node in told.nodes] == [("n2", True), ("n1", False)]
 
 
 def test_what_would_have_to_change_is_counted_over_all_nodes() -> None:
@@ -279,3 +279,18 @@ def test_an_explanation_survives_the_wire() -> None:
 def test_a_cluster_without_nodes_has_nothing_to_change() -> None:
     told = World([], []).explain(make_pod("web"))
     assert (told.outcome, told.summary, told.changes) == ("Unschedulable", "has no node: the cluster has none", ())
+
+
+def test_only_so_many_nodes_are_looked_at_in_detail_and_the_best_of_them() -> None:
+    world = World([make_node(f"n{number}", cpu=str(number + 1)) for number in range(9)], [])
+    told = world.explain(make_pod("web", cpu="1"), most=2)
+    assert told.nodes[0].name == told.node
+    assert (len(told.nodes), told.omitted) == (2, 7)
+    refused = world.explain(make_pod("web", cpu="9500m", nodeSelector={"kubernetes.io/hostname": "n3"}), most=1)
+    assert [node.name for node in refused.nodes] == ["n3"]  # the others lack the label, too
+    assert refused.summary.count(" and ") == 0
+
+
+def test_long_lists_of_names_are_cut_short() -> None:
+    world = World([make_node(f"n{number}") for number in range(5)], [])
+    assert world.explain(make_pod("web")).summary.startswith("would go to one of n0, n1, n2 and 2 more with a score of")

@@ -5,27 +5,32 @@ leaves the cluster as it was.
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Final
 
 import msgspec
 
 from rota.columns.cluster import Cluster
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
-from rota.scheduler import explanations
 from rota.scheduler.decide import Decider, Decision
 from rota.scheduler.explaining import changes
 from rota.scheduler.explaining.evictions import Evictions, victim
 from rota.scheduler.explaining.obstacles import Obstacles
-from rota.scheduler.explaining.report import Change, Eviction, Explanation, Meta, Node, Outcome, Refusal, Score
+from rota.scheduler.explaining.report import Change, Explanation, Meta, Node, Outcome, Refusal, Score
 from rota.scheduler.framework import status as statuses
 from rota.scheduler.framework.evaluation import Evaluation
 from rota.scheduler.framework.nominations import Nominations
-from rota.scheduler.framework.points import ExtensionPoint
+from rota.scheduler.framework.points import ExtensionPoint, PostFilterResult
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.framework.status import SUCCESS, Status
+
+#: So many nodes are looked at in detail unless more are asked for; evictions are tried there one by one.
+MOST_NODES: Final = 100
+_NAMED: Final = 3
+_OWN_CHOICE: Final = "node(s) left out by the pod's own choice"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,17 +58,18 @@ def explain(
     pod: PodInfo,
     *,
     node_name: str = "",
+    most: int = MOST_NODES,
     nominations: Nominations | None = None,
     opinions: Opinions = NO_OPINIONS,
 ) -> Explanation:
-    """Explain a pod on all nodes, or in detail on one of them."""
+    """Explain a pod: what would have to change on all nodes together, and up to so many nodes, or one, in detail."""
     with without(cluster, pod):
         decision = evaluate(framework, cluster, pod, nominations=nominations)
-        return _Told(decision, pod, opinions).explanation(node_name)
+        return _Told(decision, pod, opinions).explanation(node_name, most)
 
 
 @contextlib.contextmanager
-def without(cluster: Cluster, pod: PodInfo) -> Any:
+def without(cluster: Cluster, pod: PodInfo) -> Iterator[None]:
     """Have a pod off its node for a while."""
     if pod.uid not in cluster.pods:
         yield
@@ -101,38 +107,44 @@ class _Told:
         self._weights = {forms.name: forms.weight for forms in self._framework.scorers}
         self._obstacles = Obstacles(self._evaluation)
 
-    def explanation(self, node_name: str) -> Explanation:
-        cluster = self._evaluation.cluster
-        infos = list(cluster.node_infos())
+    def explanation(self, node_name: str, most: int) -> Explanation:
+        infos = list(self._evaluation.cluster.node_infos())
         totals = self._totals(infos)
-        top = max(totals.values(), default=0)
-        best = [name for name, total in totals.items() if total == top]
-        shown = [info for info in infos if not node_name or info.name == node_name]
-        refused = [(info, self._refusals(info)) for info in shown if info.name not in totals]
-        evictions = self._evictions() if not totals or node_name else None
+        asked = [info for info in infos if not node_name or info.name == node_name]
+        refused = {info.name: self._refusals(info) for info in asked if info.name not in totals}
+        shown = sorted(asked, key=lambda info: (-totals.get(info.name, -1), len(refused.get(info.name, ()))))[:most]
         room = self._decision.post_filter if not totals else None
-        made = room is not None and room.status.ok
-        told = tuple(self._node(info, totals, best, evictions) for info in shown)
+        made = room if room is not None and room.status.ok else PostFilterResult(SUCCESS)
+        evictions = self._evictions() if not totals or node_name else None
         held = held_back(self._framework, self._pod)
-        needed = self._needed(refused) if not totals or node_name else ()
-        outcome: Outcome = "Schedulable" if totals else "Unschedulable"
-        if self._evaluation.failure is not None:
-            outcome = "Error"
-        elif not held.ok and not self._pod.node_name:
-            outcome = "Held"
+        best = _best(totals)
+        outcome = self._outcome(held, totals)
         return Explanation(
             metadata=Meta(namespace=self._pod.namespace, name=self._pod.name, uid=self._pod.uid),
             scheduler_name=self._framework.profile_name,
             outcome=outcome,
-            summary=self._summary(outcome, held, best, top),
+            summary=self._summary(outcome, held, totals, made),
             current_node=self._pod.node_name,
             node=best[0] if best else "",
-            nominated=(room.nominated_node or "") if made and room is not None else "",
-            victims=tuple(map(victim, room.victims)) if made and room is not None else (),
-            no_room=", ".join(room.status.reasons) if room is not None and not made else "",
-            changes=needed,
-            nodes=told,
+            nominated=made.nominated_node or "",
+            victims=tuple(map(victim, made.victims)),
+            no_room=", ".join(room.status.reasons) if room is not None and not room.status.ok else "",
+            changes=self._changes(asked, refused) if not totals or node_name else (),
+            nodes=tuple(
+                self._feasible(info, totals, best)
+                if info.name in totals
+                else self._infeasible(info, refused[info.name], evictions)
+                for info in shown
+            ),
+            omitted=len(asked) - len(shown),
         )
+
+    def _outcome(self, held: Status, totals: Mapping[str, int]) -> Outcome:
+        if self._evaluation.failure is not None:
+            return "Error"
+        if not held.ok and not self._pod.node_name:
+            return "Held"
+        return "Schedulable" if totals else "Unschedulable"
 
     def _totals(self, infos: list[NodeInfo]) -> dict[str, int]:
         """The nodes that the pod may go to, extenders included, with their totals."""
@@ -147,11 +159,10 @@ class _Told:
         refusal = self._opinions.refusals.get(info.name)
         return [refusal] if refusal is not None else self._obstacles.of(info.row)
 
-    def _needed(self, refused: list[tuple[NodeInfo, list[Status]]]) -> tuple[Change, ...]:
-        early = self._evaluation.pre_filter_status
-        if early.ok and self._evaluation.failure is None:
-            return changes.needed(self._pod, refused)
-        return ()
+    def _changes(self, asked: Sequence[NodeInfo], refused: Mapping[str, list[Status]]) -> tuple[Change, ...]:
+        if self._evaluation.failure is not None or not self._evaluation.pre_filter_status.ok:
+            return ()
+        return changes.needed(self._pod, ((info, refused[info.name]) for info in asked if info.name in refused))
 
     def _evictions(self) -> Evictions | None:
         """What could be done by evictions, if the profile knows of any."""
@@ -159,25 +170,22 @@ class _Told:
             return None
         return Evictions(self._evaluation)
 
-    def _node(self, info: NodeInfo, totals: dict[str, int], best: list[str], evictions: Evictions | None) -> Node:
-        if info.name in totals:
-            return Node(
-                name=info.name,
-                feasible=True,
-                best=info.name in best,
-                scores=self._scores(info),
-                total=totals[info.name],
-            )
+    def _feasible(self, info: NodeInfo, totals: Mapping[str, int], best: Sequence[str]) -> Node:
         return Node(
             name=info.name,
-            refusals=tuple(_refusal(each) for each in self._refusals(info)),
-            eviction=self._eviction(evictions, info),
+            feasible=True,
+            best=info.name in best,
+            scores=self._scores(info),
+            total=totals[info.name],
         )
 
-    def _eviction(self, evictions: Evictions | None, info: NodeInfo) -> Eviction | None:
-        if evictions is None or info.name in self._opinions.refusals:
-            return None
-        return evictions.on(info.row)
+    def _infeasible(self, info: NodeInfo, refusals: Sequence[Status], evictions: Evictions | None) -> Node:
+        tried = evictions is not None and info.name not in self._opinions.refusals
+        return Node(
+            name=info.name,
+            refusals=tuple(_refusal(each) for each in refusals),
+            eviction=evictions.on(info.row) if evictions is not None and tried else None,
+        )
 
     def _scores(self, info: NodeInfo) -> tuple[Score, ...]:
         found = []
@@ -189,17 +197,47 @@ class _Told:
             found.append(Score(plugin="Extender", score=rating, weighted=rating))
         return tuple(sorted(found, key=lambda each: (-each.weighted, each.plugin)))
 
-    def _summary(self, outcome: Outcome, held: Status, best: list[str], top: int) -> str:
+    def _summary(self, outcome: Outcome, held: Status, totals: Mapping[str, int], made: PostFilterResult) -> str:
+        failure, early = self._evaluation.failure, self._evaluation.pre_filter_status
+        if failure is not None:
+            return f"cannot be decided: plugin {failure.plugin} failed: {', '.join(failure.reasons)}"
         if outcome == "Held":
             return f"is held back by {held.plugin}: {', '.join(held.reasons)}"
-        if not self._opinions.refusals and not self._opinions.ratings:
-            return explanations.summary(explanations.explain(self._decision))
-        if best:
-            return f"would go to {'one of ' if len(best) > 1 else ''}{', '.join(best)} with a score of {top}"
-        return "has no node: extenders refuse all that plugins would take"
+        if best := _best(totals):
+            named = best[0] if len(best) == 1 else f"one of {_listed(best)}"
+            return f"would go to {named} with a score of {totals[best[0]]}"
+        nodes = len(self._evaluation.cluster.by_name)
+        if not early.ok:
+            refused = f"has no node: {', '.join(early.reasons)}"
+        elif not nodes:
+            refused = "has no node: the cluster has none"
+        else:
+            refused = f"has no node: 0/{nodes} nodes are available: {', '.join(self._counted())}"
+        if not made.nominated_node:
+            return refused
+        return (
+            f"{refused}; evicting {_listed([pod.key for pod in made.victims])} would make room on {made.nominated_node}"
+        )
+
+    def _counted(self) -> list[str]:
+        """The reasons that a scheduler stops at, as kube-scheduler counts them."""
+        counts: Counter[str] = Counter()
+        for info in self._evaluation.cluster.node_infos():
+            decided = self._opinions.refusals.get(info.name) or self._evaluation.status_of(info.row)
+            counts.update(decided.reasons or (_OWN_CHOICE,))
+        return sorted(f"{count} {reason}" for reason, count in counts.items())
+
+
+def _best(totals: Mapping[str, int]) -> list[str]:
+    top = max(totals.values(), default=0)
+    return [name for name, total in totals.items() if total == top]
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"
 
 
 def _refusal(status: Status) -> Refusal:
-    plugin = status.plugin
-    reasons = status.reasons or ("left out by the pod's own choice",)
-    return Refusal(plugin=plugin, code=status.code.value, reasons=reasons)
+    return Refusal(plugin=status.plugin, code=status.code.value, reasons=status.reasons or (_OWN_CHOICE,))

@@ -109,8 +109,10 @@ class Explanation(_Wire, frozen=True):
     no_room: str = ""
     #: What would have to change, the most promising first.
     changes: tuple[Change, ...] = ()
-    #: In the cluster's order.
+    #: The best first; then those with the fewest obstacles.
     nodes: tuple[Node, ...] = ()
+    #: How many more there are that were not looked at in detail.
+    omitted: int = 0
 
 
 def to_wire(explanation: Explanation) -> dict[str, Any]:
