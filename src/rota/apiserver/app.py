@@ -1,6 +1,7 @@
 """The server as an ASGI application: one request in, one answer out, and never a traceback.
 
-Everything that a request needs is put together here: its route, its user, its time, the negotiated representation.
+Everything that a request needs is put together here: its user and what that user may do, its route, its time, the
+negotiated representation. Who asks is settled before anything else, and whether he may before it is told what exists.
 Pages that are no resources (health, discovery, ...) are asked in turn before a path is given up.
 """
 
@@ -11,7 +12,8 @@ from typing import Final, TypeAlias
 
 from rota.api import errors, scopes
 from rota.apiserver import dispatch, negotiation, responses, routing
-from rota.apiserver.contract import Authenticator, User
+from rota.apiserver.authorization import asking, impersonation
+from rota.apiserver.contract import Authenticator, Authorizer, Question, User
 from rota.apiserver.encryption.sealing import KeyMissing, Unopenable
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.requests import ClientGone, Receive, Request, Scope, Send
@@ -36,11 +38,13 @@ class App:
         registry: ObjectRegistry,
         *,
         authenticator: Authenticator,
+        authorizer: Authorizer,
         pages: Sequence[Page],
         traffic: Traffic,
     ) -> None:
         self.registry: Final = registry
         self._authenticator: Final = authenticator
+        self._authorizer: Final = authorizer
         self._pages: Final = tuple(pages)
         self._traffic: Final = traffic
         self._router: Final = routing.Router(registry.scheme)
@@ -71,11 +75,18 @@ class App:
 
     async def _answer(self, request: Request, seen: Seen) -> responses.Answer:
         try:
-            route = self._router.match(request.method, request.path, watch=request.flag("watch"))
+            user = await self._user(request)
+            try:
+                route = self._router.match(request.method, request.path, watch=request.flag("watch"))
+            except errors.ApiError:
+                await self._authorize(asking.about_path(request.method, request.path, user, request.query))
+                raise
             if route is None:
+                await self._authorize(asking.about_path(request.method, request.path, user, request.query))
                 return await self._page(request)
             seen.routed(route)
-            return await self._resource(request, route)
+            await self._authorize(asking.about_route(route, user, request.query))
+            return await self._resource(request, route, user)
         except errors.ApiError as error:
             return responses.from_error(error)
         except store_errors.StoreError as error:
@@ -86,8 +97,7 @@ class App:
             log.exception("request failed", error=error, method=request.method, path=request.path)
             return responses.from_error(errors.internal_error("see the server's log"))
 
-    async def _resource(self, request: Request, route: routing.Route) -> responses.Answer:
-        user = await self._user(request)
+    async def _resource(self, request: Request, route: routing.Route, user: User) -> responses.Answer:
         accepted = negotiation.accepted(request.header(b"accept"), listing=route.verb in _LISTS)
         accepted = negotiation.for_people(
             accepted, parameter=request.query.get("pretty"), agent=request.header(b"user-agent")
@@ -104,7 +114,13 @@ class App:
 
     async def _user(self, request: Request) -> User:
         acting_as: User | None = request.scope.get(scopes.ACTING_AS)
-        return acting_as or await self._authenticator.authenticate(request.credentials())
+        user = acting_as or await self._authenticator.authenticate(request.credentials())
+        return await impersonation.acting_user(user, request.headers, request.scope["headers"], self._authorizer)
+
+    async def _authorize(self, question: Question) -> None:
+        verdict = await self._authorizer.authorize(question)
+        if not verdict.allowed:
+            raise asking.refusal(question, verdict)
 
     async def _page(self, request: Request) -> responses.Answer:
         for page in self._pages:

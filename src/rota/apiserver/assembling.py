@@ -18,6 +18,8 @@ from rota.apiserver.app import App
 from rota.apiserver.authentication import sign_in
 from rota.apiserver.authentication.directory import Directory
 from rota.apiserver.authentication.everybody import EverybodyIsAdministrator
+from rota.apiserver.authorization.chain import Authorization
+from rota.apiserver.authorization.policy import installing
 from rota.apiserver.contract import Authenticator, Kinds, Registry
 from rota.apiserver.custom.catalog import Catalog
 from rota.apiserver.custom_kinds import CustomKinds
@@ -70,14 +72,17 @@ async def server(
     kinds = _kinds(catalog, copies, ledger, logs, entrance)
     registry = ObjectRegistry(store, scheme=known, kinds=kinds, clock=clock, chance=chance)
     traffic = Traffic(metrics or Metrics("apiserver", process=True), clock)
+    authorization = Authorization(store, known, clock)
     app = App(
         registry,
         authenticator=authenticator or (entrance.authenticator if signing_in else EverybodyIsAdministrator()),
+        authorizer=authorization,
         pages=(Health(store, clock).page, traffic.page, entrance.page, Pages(known, registry.kinds).page),
         traffic=traffic,
     )
     custom_kinds = CustomKinds(registry, catalog)
     await bootstrap.ensure(registry)
+    await installing.install(registry, chance)
     await custom_kinds.sync()
     async with tasks.Supervisor("apiserver", clock=clock, chance=chance) as beside:
         beside.start("custom kinds", custom_kinds.run)
@@ -87,8 +92,10 @@ async def server(
             beside.start("occupancy", index.run)
         for which, copy in copies.items():
             beside.start(f"copy of {which}", copy.run)
+        authorization.start(beside, chance)
         for copy in copies.values():
             await copy.ready()
+        await authorization.ready()
         try:
             yield app
         finally:

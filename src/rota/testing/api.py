@@ -12,6 +12,7 @@ the whole on an event loop of its own, for clients that block: `with in_backgrou
 import asyncio
 import concurrent.futures
 import contextlib
+import copy
 import json
 import random
 import threading
@@ -20,6 +21,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 
+from rota.api import scopes, users
+from rota.api.users import User
 from rota.apiserver import assembling, serving
 from rota.apiserver.app import App
 from rota.apiserver.contract import Object
@@ -112,6 +115,8 @@ class ApiServer:
         self._chance: Final = random.Random(seed)  # noqa: S311 - a test's chance is repeatable
         self._settings: Final = settings
         self._exits: Final = contextlib.AsyncExitStack()
+        #: On whose behalf requests are made; None if they bring credentials along, or are everybody's.
+        self.user: User | None = None
         self.store: Store
         self.app: App
 
@@ -126,6 +131,12 @@ class ApiServer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._exits.__aexit__(kind, error, traceback)
+
+    def acting_as(self, name: str, *groups: str) -> Self:
+        """The same server as somebody else sees it: a user who has signed in, with these groups."""
+        other = copy.copy(self)
+        other.user = User(name=name, groups=(*groups, users.AUTHENTICATED))
+        return other
 
     async def get(self, path: str, *, accept: str = "", **query: object) -> Answer:
         """GET; keyword arguments become query parameters."""
@@ -203,6 +214,7 @@ class ApiServer:
             "path": bare,
             "query_string": "&".join(filter(None, (inline, encoded))).encode(),
             "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+            scopes.ACTING_AS: self.user,
         }
         sent = False
 

@@ -119,10 +119,10 @@ class Policy:
         grants: list[tuple[frozenset[str] | None, Verdict]] = []
         held = self._holdings(question.user, question.namespace)
         for one in held:
-            verdict = Verdict(Decision.ALLOWED, f"RBAC: allowed by {one.source}")
             for rule in one.rules or ():
                 if rules.reaches(rule, question):
                     everything = question.path is not None or not rule.names
+                    verdict = Verdict(Decision.ALLOWED, f"RBAC: allowed by {one.source}")
                     grants.append((None if everything else frozenset(rule.names), verdict))
                     if everything:
                         return _Answer(tuple(grants), NO_OPINION)

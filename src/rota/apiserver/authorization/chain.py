@@ -1,0 +1,79 @@
+"""All authorizers in their order: members of system:masters may do everything, then nodes are asked about, then roles.
+
+Decisions are made in memory, by copies that lag behind the store by little. Nobody is refused by what is out of date:
+a refusal is looked at again once the copies have caught up with the store, so a right counts as soon as it is granted.
+One that is taken away may be used for as long as the news takes, as upstream.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from rota.api import users
+from rota.api.scheme import Scheme
+from rota.apiserver.authorization.live import LivePolicy
+from rota.apiserver.authorization.nodes import identity
+from rota.apiserver.authorization.nodes.authorizer import NodeAuthorizer
+from rota.apiserver.authorization.nodes.live import LiveRelations
+from rota.apiserver.authorization.rbac import Policy
+from rota.apiserver.contract import Decision, Question, Verdict
+from rota.kit import tasks
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.store.contract import Store
+
+_ALLOWED: Final = Verdict(Decision.ALLOWED)
+
+
+class Authorization:
+    """Fills `contract.Authorizer`."""
+
+    def __init__(self, store: Store, scheme: Scheme, clock: Clock) -> None:
+        self._store: Final = store
+        self._live: Final = LivePolicy(store, scheme, clock)
+        self._relations: Final = LiveRelations(store, scheme, clock)
+        self._nodes: Final = NodeAuthorizer(self._relations.relations)
+
+    @property
+    def policy(self) -> Policy:
+        """The roles and bindings as far as they are known."""
+        return self._live.policy
+
+    def start(self, beside: tasks.Supervisor, chance: Chance) -> None:
+        """Begin to follow the store."""
+        for name, followed in self._live.followers():
+            beside.start(name, followed.run)
+        beside.start("relations of nodes", lambda: self._relations.run(chance))
+
+    async def ready(self) -> None:
+        """Until every role and binding is known."""
+        await self._live.ready()
+
+    async def authorize(self, question: Question, /) -> Verdict:
+        """See `Authorizer.authorize`."""
+        if users.MASTERS in question.user.groups:
+            return _ALLOWED
+        if identity.node_of(question.user) is not None:
+            await self._relations.ready()
+        verdict = self._decide(question)
+        if not verdict.allowed and await self.catch_up(question.user):
+            verdict = self._decide(question)
+        return verdict
+
+    async def catch_up(self, user: users.User) -> bool:
+        """Know all that the store knows now and that matters for a user; whether there was something to learn."""
+        revision = (await self._store.extent()).revision
+        learned = await self._live.catch_up(revision)
+        if identity.node_of(user) is not None:
+            learned |= await self._relations.catch_up(revision)
+        return learned
+
+    def _decide(self, question: Question) -> Verdict:
+        links: tuple[Callable[[Question], Verdict], ...] = (self._nodes.decide, self._live.policy.decide)
+        reasons = []
+        for decide in links:
+            verdict = decide(question)
+            if verdict.decision is not Decision.NO_OPINION:
+                return verdict
+            if verdict.reason:
+                reasons.append(verdict.reason)
+        return Verdict(Decision.NO_OPINION, "\n".join(reasons))

@@ -1,0 +1,119 @@
+"""Acting as another user: `Impersonate-*` headers, each of which needs the right to impersonate what it names.
+
+Rules and words are upstream's (`apiserver/pkg/endpoints/filters/impersonation`, 1.36). Whoever impersonates a user
+gives up all of his own rights for the request.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from rota.api import errors, users
+from rota.apiserver.authorization import asking
+from rota.apiserver.contract import Authorizer, Question, User
+
+_PREFIX: Final = b"impersonate-"
+_USER: Final = b"impersonate-user"
+_GROUP: Final = b"impersonate-group"
+_UID: Final = b"impersonate-uid"
+_EXTRA: Final = b"impersonate-extra-"
+_AUTHENTICATION: Final = "authentication.k8s.io"
+_ACCOUNT: Final = "system:serviceaccount:"
+_ACCOUNTS: Final = "system:serviceaccounts"
+
+
+class _Wish(NamedTuple):
+    """One thing that is impersonated; the key is that of an extra."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    key: str = ""
+
+    def question(self, asker: User) -> Question:
+        resource, group = _RESOURCES[self.kind]
+        return Question(
+            user=asker,
+            verb="impersonate",
+            group=group,
+            resource=resource,
+            subresource=self.key,
+            namespace=self.namespace,
+            name=self.name,
+        )
+
+    def __str__(self) -> str:
+        version = f"{_AUTHENTICATION}/v1" if _RESOURCES[self.kind][1] else ""
+        # a Go struct: kind, namespace, name, uid, version, resource version, field path
+        return "{" + " ".join((self.kind, self.namespace, self.name, "", version, "", self.key)) + "}"
+
+
+_RESOURCES: Final = {
+    "ServiceAccount": ("serviceaccounts", ""),
+    "User": ("users", ""),
+    "Group": ("groups", ""),
+    "UserExtra": ("userextras", _AUTHENTICATION),
+    "UID": ("uids", _AUTHENTICATION),
+}
+
+
+async def acting_user(
+    asker: User, present: Mapping[bytes, bytes], headers: Iterable[tuple[bytes, bytes]], authorizer: Authorizer
+) -> User:
+    """The user that a request acts as: its asker, unless headers name another; `present` are the headers once each."""
+    if not any(name.startswith(_PREFIX) for name in present):
+        return asker
+    wishes = list(_wishes([(name.lower(), value.decode("latin-1")) for name, value in headers]))
+    if not wishes:
+        return asker
+    if not any(wish.kind in {"User", "ServiceAccount"} for wish in wishes):
+        told = " ".join(map(str, wishes))
+        raise errors.bad_request(f"requested [{told}] without impersonating a user")
+    for wish in wishes:
+        question = wish.question(asker)
+        verdict = await authorizer.authorize(question)
+        if not verdict.allowed:
+            raise asking.refusal(question, verdict)
+    return _user(wishes)
+
+
+def _wishes(headers: list[tuple[bytes, str]]) -> Iterator[_Wish]:
+    for user in [value for name, value in headers if name == _USER and value][:1]:
+        namespace, _, account = user.removeprefix(_ACCOUNT).partition(":")
+        if user.startswith(_ACCOUNT) and namespace and account and ":" not in account:
+            yield _Wish("ServiceAccount", account, namespace)
+        else:
+            yield _Wish("User", user)
+    for name, value in headers:
+        if name == _GROUP:
+            yield _Wish("Group", value)
+    for name, value in headers:
+        if name.startswith(_EXTRA):
+            yield _Wish("UserExtra", value, key=unquote(name[len(_EXTRA) :].decode("latin-1")))
+    for uid in [value for name, value in headers if name == _UID and value][:1]:
+        yield _Wish("UID", uid)
+
+
+def _user(wishes: list[_Wish]) -> User:
+    name, uid, groups, extra = "", "", list[str](), dict[str, tuple[str, ...]]()
+    for wish in wishes:
+        match wish.kind:
+            case "ServiceAccount":
+                name = f"{_ACCOUNT}{wish.namespace}:{wish.name}"
+            case "User":
+                name = wish.name
+            case "Group":
+                groups.append(wish.name)
+            case "UserExtra":
+                extra[wish.key] = (*extra.get(wish.key, ()), wish.name)
+            case "UID":
+                uid = wish.name
+    account = wishes[0]
+    if account.kind == "ServiceAccount" and not groups:
+        groups = [_ACCOUNTS, f"{_ACCOUNTS}:{account.namespace}"]
+    if name == users.ANONYMOUS.name:
+        if users.UNAUTHENTICATED not in groups:
+            groups.append(users.UNAUTHENTICATED)
+    elif not {users.AUTHENTICATED, users.UNAUTHENTICATED} & set(groups):
+        groups.append(users.AUTHENTICATED)
+    return User(name=name, uid=uid, groups=tuple(groups), extra=extra)

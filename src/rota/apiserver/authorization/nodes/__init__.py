@@ -1,0 +1,1 @@
+"""What a node may do: its own objects, its pods, and what these reference."""

@@ -1,0 +1,15 @@
+"""Which users are nodes: those of the group `system:nodes`, by a name that says which node."""
+
+from typing import Final
+
+from rota.apiserver.contract import User
+
+GROUP: Final = "system:nodes"
+PREFIX: Final = "system:node:"
+
+
+def node_of(user: User) -> str | None:
+    """The node that a user is; empty if it is one and does not say which, None if it is none."""
+    if GROUP not in user.groups:
+        return None
+    return user.name.removeprefix(PREFIX) if user.name.startswith(PREFIX) else ""

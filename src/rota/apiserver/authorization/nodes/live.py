@@ -1,0 +1,129 @@
+"""The relations of nodes as the store has them.
+
+Nobody follows pods for this until a node asks for the first time: a server without workers does not pay for them. From
+then on it costs a look at every change of a pod, and the names that the pod references.
+"""
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from rota.api import keys, meta
+from rota.api.identifiers import GroupResource
+from rota.api.scheme import Scheme
+from rota.apiserver import stored_form
+from rota.apiserver.authorization.nodes import references, relations
+from rota.apiserver.authorization.nodes.relations import Relations
+from rota.apiserver.contract import Object
+from rota.apiserver.followed import Followed
+from rota.apiserver.following import Follower
+from rota.kit import tasks
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.store.contract import Batch, Entry, Store
+
+_decoder: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+class LiveRelations:
+    """Relations that follow the store, once they are wanted."""
+
+    def __init__(self, store: Store, scheme: Scheme, clock: Clock) -> None:
+        self.relations: Final = Relations()
+        self._clock: Final = clock
+        self._wanted: Final = asyncio.Event()
+        pods = scheme.preferred(GroupResource("", relations.PODS))
+        assert pods is not None, "pods are built in"
+        self._pods: Final = Follower(store, stored_form.prefix(pods, None), _Pods(self.relations), clock=clock)
+        self._others: Final[list[Followed]] = []
+        for group, plural, listener in (
+            ("", relations.VOLUMES, self._volume_changed),
+            ("storage.k8s.io", relations.ATTACHMENTS, self._attachment_changed),
+            ("resource.k8s.io", relations.SLICES, self._slice_changed),
+        ):
+            resource = scheme.preferred(GroupResource(group, plural))
+            assert resource is not None, "these kinds are built in"
+            followed = Followed(store, resource, clock)
+            followed.subscribe(listener)
+            self._others.append(followed)
+
+    async def run(self, chance: Chance) -> None:
+        """Follow until cancelled, from the moment that somebody wants to know."""
+        await self._wanted.wait()
+        async with tasks.Supervisor("relations of nodes", clock=self._clock, chance=chance) as beside:
+            beside.start("pods", self._pods.run)
+            for position, followed in enumerate(self._others):
+                beside.start(f"others {position}", followed.run)
+            await beside.wait()
+
+    async def ready(self) -> None:
+        """Until everything that is there is known; to ask for it is what starts the following."""
+        self._wanted.set()
+        await self._pods.ready()
+        for one in self._others:
+            await one.ready()
+
+    async def catch_up(self, revision: int) -> bool:
+        """Know everything up to a revision; whether there was something to learn."""
+        followers: tuple[Follower | Followed, ...] = (self._pods, *self._others)
+        behind = [one for one in followers if one.revision < revision]
+        if behind:
+            await asyncio.gather(*(one.reach(revision) for one in behind))
+        return bool(behind)
+
+    def _volume_changed(self, old: Object | None, new: Object | None) -> None:
+        if new is not None:
+            self.relations.put_volume(meta.name(new), *references.of_volume(new))
+        elif old is not None:
+            self.relations.put_volume(meta.name(old), None, frozenset())
+
+    def _attachment_changed(self, old: Object | None, new: Object | None) -> None:
+        self._names_node(relations.ATTACHMENTS, old, new)
+
+    def _slice_changed(self, old: Object | None, new: Object | None) -> None:
+        self._names_node(relations.SLICES, old, new)
+
+    def _names_node(self, resource: str, old: Object | None, new: Object | None) -> None:
+        about = new if new is not None else old
+        assert about is not None, "a change is of something"
+        node = (new.get("spec") or {}).get("nodeName") or "" if new is not None else ""
+        self.relations.put_naming(resource, meta.name(about), node)
+
+
+class _Pods:
+    """What the follower of pods feeds; see `Sink`."""
+
+    def __init__(self, related: Relations) -> None:
+        self._relations: Final = related
+        self._seen: set[tuple[str, str]] = set()
+
+    def begin(self) -> None:
+        """See `Sink.begin`."""
+        self._seen = set()
+
+    def add(self, entry: Entry, /) -> None:
+        """See `Sink.add`."""
+        place = keys.split(entry.key)
+        self._seen.add((place.namespace, place.name))
+        self._put(entry.key, entry.value)
+
+    def begun(self, revision: int, /) -> None:
+        """See `Sink.begun`."""
+        for namespace, name in self._relations.pods() - self._seen:
+            self._relations.put_pod(namespace, name, "", frozenset())
+
+    def take(self, batch: Batch, /) -> None:
+        """See `Sink.take`."""
+        for event in batch.events:
+            self._put(event.key, event.value)
+
+    def lost(self) -> None:
+        """See `Sink.lost`: what was known last is still the best guess."""
+
+    def _put(self, key: str, value: bytes | None) -> None:
+        place = keys.split(key)
+        pod = _decoder.decode(value) if value is not None else {"spec": {}}
+        node = pod["spec"].get("nodeName") or ""
+        needs = references.of_pod(pod) if node else frozenset[references.Reference]()
+        self._relations.put_pod(place.namespace, place.name, node, needs)

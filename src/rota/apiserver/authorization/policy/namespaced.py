@@ -1,0 +1,37 @@
+"""Roles in the system's namespaces: as Kubernetes 1.36 has them, and for the elections of our own parts."""
+
+from typing import Final
+
+TABLE: Final = """
+kube-public/system:controller:bootstrap-signer: ServiceAccount/kube-system/bootstrap-signer
+    read  core  configmaps
+    update  core  configmaps  cluster-info
+    record-events
+kube-system/extension-apiserver-authentication-reader: User/system:kube-controller-manager User/system:kube-scheduler
+    read  core  configmaps  extension-apiserver-authentication
+kube-system/system::leader-locking-kube-controller-manager: User/system:kube-controller-manager
+        ServiceAccount/kube-system/kube-controller-manager ServiceAccount/kube-system/leader-election-controller
+    read,create,update  coordination.k8s.io  leases
+    read,create,update  coordination.k8s.io  leasecandidates
+kube-system/system::leader-locking-kube-scheduler: User/system:kube-scheduler ServiceAccount/kube-system/kube-scheduler
+    read,create,update  coordination.k8s.io  leases
+    read,create,update  coordination.k8s.io  leasecandidates
+kube-system/system:controller:bootstrap-signer: ServiceAccount/kube-system/bootstrap-signer
+    read  core  secrets
+kube-system/system:controller:cloud-provider: ServiceAccount/kube-system/cloud-provider
+    read,create  core  configmaps
+kube-system/system:controller:token-cleaner: ServiceAccount/kube-system/token-cleaner
+    read,delete  core  secrets
+    record-events
+kube-system/rota:leader-election-controllers: User/rota:controllers
+    create  coordination.k8s.io  leases
+    get,update,patch  coordination.k8s.io  leases  rota-controllers
+kube-system/rota:leader-election-scheduler: User/rota:scheduler
+    create  coordination.k8s.io  leases
+    get,update,patch  coordination.k8s.io  leases  rota-scheduler
+"""
+
+#: A binding whose name is not its role's.
+BINDING_NAMES: Final = {
+    "extension-apiserver-authentication-reader": "system::extension-apiserver-authentication-reader"
+}

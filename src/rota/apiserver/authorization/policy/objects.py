@@ -1,0 +1,91 @@
+"""The tables as objects of the API: all default roles and bindings, in the order in which they are made."""
+
+import functools
+from collections.abc import Iterator
+from typing import Any, Final
+
+from rota.api import roles
+from rota.apiserver.authorization.policy import controllers, general, namespaced, notation, own
+from rota.apiserver.contract import Object
+
+_GROUP: Final = "rbac.authorization.k8s.io"
+_API_VERSION: Final = f"{_GROUP}/v1"
+#: With the value "false", an object is left as it is when a server starts.
+AUTO_UPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
+_LABELS: Final = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+#: Roles that are the sum of others, and the role that they go into themselves.
+_AGGREGATED: Final = {"admin": "", "edit": "admin", "view": "edit"}
+_SUMMAND: Final = "system:aggregate-to-"
+_CONTROLLER: Final = "system:controller:"
+
+
+@functools.cache
+def all_defaults() -> tuple[Object, ...]:
+    """Every default role and binding; not to be changed."""
+    cluster_roles = list(_cluster_roles())
+    for role in cluster_roles:
+        if "aggregationRule" in role:
+            role["rules"] = roles.aggregated_rules(role, cluster_roles)
+    return (*cluster_roles, *_cluster_bindings(), *_namespaced())
+
+
+def _cluster_roles() -> Iterator[Object]:
+    for grant in _grants():
+        summand = grant.name.removeprefix(_SUMMAND) if grant.name.startswith(_SUMMAND) else ""
+        yield _object("ClusterRole", grant.name, labels=_into(summand), rules=list(grant.rules))
+    # the smaller ones first, since the greater are made from them
+    for name, greater in reversed(_AGGREGATED.items()):
+        selectors = [{"matchLabels": _into(name)}]
+        yield _object(
+            "ClusterRole", name, labels=_into(greater), aggregationRule={"clusterRoleSelectors": selectors}, rules=[]
+        )
+
+
+def _cluster_bindings() -> Iterator[Object]:
+    for grant in _grants():
+        if grant.subjects:
+            yield _binding("ClusterRoleBinding", grant.name, "ClusterRole", grant.name, list(grant.subjects))
+    for name, (role, who) in own.BINDINGS.items():
+        yield _binding("ClusterRoleBinding", name, "ClusterRole", role, [notation.subject(who)])
+
+
+def _namespaced() -> Iterator[Object]:
+    grants = list(notation.read(namespaced.TABLE))
+    for grant in grants:
+        namespace, _, name = grant.name.partition("/")
+        yield _object("Role", name, namespace=namespace, rules=list(grant.rules))
+    for grant in grants:
+        namespace, _, name = grant.name.partition("/")
+        bound = namespaced.BINDING_NAMES.get(name, name)
+        yield _binding("RoleBinding", bound, "Role", name, list(grant.subjects), namespace=namespace)
+
+
+def _grants() -> Iterator[notation.Grant]:
+    yield from notation.read(general.TABLE)
+    yield from notation.read(own.TABLE)
+    for grant in notation.read(controllers.TABLE):
+        account = notation.subject(f"ServiceAccount/kube-system/{grant.name}")
+        yield notation.Grant(_CONTROLLER + grant.name, grant.rules, (account,))
+
+
+def _into(name: str) -> dict[str, str]:
+    return {f"rbac.authorization.k8s.io/aggregate-to-{name}": "true"} if name else {}
+
+
+def _binding(
+    kind: str, name: str, role_kind: str, role: str, subjects: list[dict[str, str]], *, namespace: str = ""
+) -> Object:
+    reference = {"apiGroup": _GROUP, "kind": role_kind, "name": role}
+    return _object(kind, name, namespace=namespace, roleRef=reference, subjects=subjects)
+
+
+def _object(
+    kind: str, name: str, *, namespace: str = "", labels: dict[str, str] | None = None, **content: Any
+) -> Object:
+    metadata: Object = {
+        "name": name,
+        **({"namespace": namespace} if namespace else {}),
+        "labels": _LABELS | (labels or {}),
+        "annotations": {AUTO_UPDATE: "true"},
+    }
+    return {"apiVersion": _API_VERSION, "kind": kind, "metadata": metadata, **content}

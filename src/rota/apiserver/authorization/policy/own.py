@@ -1,0 +1,63 @@
+"""The roles of this product's own parts: each may do what it does, and nothing else.
+
+The scheduler is the user `rota:scheduler`, a controller `rota:controller:` and its name, and `rota:controllers` who
+campaigns for all of them; leases are in kube-system (`namespaced`). Workers are nodes: what they may do is the node
+authorizer's business. A newcomer with a join token may ask for a worker's certificate, and a worker for its next one.
+"""
+
+from typing import Final
+
+TABLE: Final = """
+rota:scheduler: User/rota:scheduler
+    record-events
+    read  core  namespaces,nodes,persistentvolumeclaims,persistentvolumes,pods,replicationcontrollers,services
+    delete  core  pods
+    patch,update  core  persistentvolumeclaims,persistentvolumes,pods/status
+    create  core  bindings,pods/binding
+    create  rota.dev  bindingbatches
+    read  apps  replicasets,statefulsets
+    read  policy  poddisruptionbudgets
+    read  scheduling.k8s.io  podgroups,priorityclasses,workloads
+    patch,update  scheduling.k8s.io  podgroups/status
+    read  storage.k8s.io  csidrivers,csinodes,csistoragecapacities,storageclasses,volumeattachments
+    read  resource.k8s.io  deviceclasses,devicetaintrules,resourceclaims,resourceslices
+    create,delete,patch,update  resource.k8s.io  resourceclaims
+    patch,update  resource.k8s.io  resourceclaims/binding,resourceclaims/status
+    update  core  pods/finalizers
+rota:controller:certificates: User/rota:controller:certificates
+    read,delete  certificates.k8s.io  certificatesigningrequests
+    patch,update  certificates.k8s.io  certificatesigningrequests/approval,certificatesigningrequests/status
+    approve,sign  certificates.k8s.io  signers
+    create  authorization.k8s.io  subjectaccessreviews
+rota:controller:event-expiry: User/rota:controller:event-expiry
+    read,delete  core,events.k8s.io  events
+rota:controller:garbage: User/rota:controller:garbage
+    read,delete,patch,update  *  *
+rota:controller:namespaces: User/rota:controller:namespaces
+    read,delete,deletecollection  *  *
+    update  core  namespaces/finalize,namespaces/status
+rota:controller:resource-quotas: User/rota:controller:resource-quotas
+    list,watch  *  *
+    update  core  resourcequotas/status
+rota:controller:role-aggregation: User/rota:controller:role-aggregation
+    read,escalate,patch,update  rbac.authorization.k8s.io  clusterroles
+rota:controller:service-accounts: User/rota:controller:service-accounts
+    read  core  namespaces
+    read,create  core  serviceaccounts
+    read,create,update  core  configmaps
+rota:controller:terminations: User/rota:controller:terminations
+    read,delete  core  pods
+"""
+
+#: Bindings of roles that `general` has: the role, then who is bound.
+BINDINGS: Final = {
+    "rota:join-workers": ("system:node-bootstrapper", "Group/system:bootstrappers"),
+    "rota:approve-workers": (
+        "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+        "Group/system:bootstrappers",
+    ),
+    "rota:renew-workers": (
+        "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+        "Group/system:nodes",
+    ),
+}
