@@ -9,7 +9,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK := requirements/dev.lock
+RUNTIME_LOCK := requirements/runtime.lock
 STAMP := $(VENV)/.installed
+RUNTIME_STAMP := $(VENV)/.installed-runtime
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+  --no-emit-find-links --no-header --all-extras
 WORKERS ?= 2
 ARGS ?=
 
@@ -21,21 +25,31 @@ help: ## show this list
 install: $(STAMP) ## put `rota` and the development tools into .venv/bin
 
 $(STAMP): $(LOCK) pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "Rota needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
-# Debian keeps the part of Python that puts pip into an environment in a package of its own: ours then does it.
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || \
-	  { $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade \
-	    --target "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" pip; }
+	@$(call environment)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@ $(RUNTIME_STAMP)
+
+$(RUNTIME_STAMP): $(RUNTIME_LOCK) pyproject.toml
+	@$(call environment)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(RUNTIME_LOCK)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
+
+# Debian keeps the part of Python that puts pip into an environment in a package of its own: ours then does it.
+define environment
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+  { echo "Rota needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 2; }; \
+$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || \
+  { $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade \
+    --target "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" pip; }
+endef
 
 system: ## get what the tests start: databases (root, apt) and stock Kubernetes (Go); says what is missing
 	@bash scripts/install-system-parts
 	@bash scripts/build-kubernetes
 
-up: install ## start Rota on this machine
+up: $(RUNTIME_STAMP) ## start Rota on this machine
 	$(BIN)/rota up $(ARGS)
 
 test: install system ## run every test
@@ -56,8 +70,8 @@ bench: install system ## measure; figures as ratios from one run
 	$(BIN)/python scripts/bench $(ARGS)
 
 lock: install ## resolve the pinned versions anew
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-emit-find-links --no-header --all-extras --group dev --output-file $(LOCK) pyproject.toml
+	$(COMPILE) --group dev --output-file $(LOCK) pyproject.toml
+	$(COMPILE) --group build --constraints $(LOCK) --output-file $(RUNTIME_LOCK) pyproject.toml
 
 proto: install ## compile etcd's messages anew after a change of etcd.proto
 	$(BIN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/rota/store/backends/etcd/etcd.proto

@@ -398,3 +398,12 @@ def test_a_refused_configuration_names_the_file_and_every_fault(rota: Rota, file
     assert done.err.endswith(
         "sched.yaml: parallelism: 0 must be greater than 0; percentageOfNodesToScore: 101 is not in 0..100\n"
     )
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_dump_in_the_place_of_scenarios_gets_a_hint_and_nothing_else(rota: Rota, indent: int | None) -> None:
+    dump = {"apiVersion": "v1", "kind": "List", "items": [node("a")]}
+    outcome = rota(stdin=json.dumps(dump, indent=indent))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--cluster" in outcome.err
+    assert len(outcome.err.splitlines()) == 1

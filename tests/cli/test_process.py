@@ -170,3 +170,11 @@ class TestCompletion:
         path = f"{Path(ROTA).parent}{os.pathsep}{os.environ['PATH']}"
         done = run("bash", "--norc", "-c", script, PATH=path)
         assert (done.stdout.strip(), done.stderr) == (offered, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+def test_a_full_disk_behind_the_output_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run([ROTA, "version"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.stderr == "rota: cannot write to standard output: No space left on device\n"
+    assert ended.returncode == 2

@@ -64,11 +64,16 @@ def _show(result: report.Report, as_json: bool) -> None:
     output.table(
         ["WHAT", "VALUE", "UNIT", "RATIO", "TO"],
         [
-            [row.name, _figure(row.value), row.unit, "" if row.ratio is None else f"{row.ratio:.2f}", row.against]
+            [row.name, _figure(row.value), row.unit, "" if row.ratio is None else _ratio(row.ratio), row.against]
             for row in result.results
         ],
         right=["VALUE", "RATIO"],
     )
+
+
+def _ratio(value: float) -> str:
+    """Two digits that say something, however small it is."""
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 def _figure(value: float) -> str:

@@ -35,6 +35,10 @@ from rota.scheduler.scenarios import Situation
 UNDECIDED: Final = 3
 STANDARD_INPUT: Final = Path("-")
 
+#: How documents begin that are written over several lines.
+_BEGINNINGS: Final = frozenset({b"{", b"["})
+_DUMP: Final = "a dump of a cluster is given with --cluster, and the pod to place there with --pod"
+
 _file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 
 
@@ -67,8 +71,13 @@ def command(
 ) -> None:
     """Say where a pod would go, and why, without touching a cluster.
 
-    Reads SCENARIOS (files, or standard input): one JSON object per line with nodes, pods and the pod to place. Or
-    takes a dump of a cluster (any mix of JSON and YAML, with volumes, services, budgets and so on as far as they
+    Reads SCENARIOS (files, or standard input): one JSON object per line, with a name (id), nodes, pods that are bound
+    already, the pod to place, and if they matter namespaces, budgets (pdbs) and a scheduler configuration (config):
+
+    {"id": "a", "nodes": [{"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "pods": "110"}}}], "pods":
+    [], "pod": {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c"}]}}}
+
+    Or takes a dump of a cluster (any mix of JSON and YAML, with volumes, services, budgets and so on as far as they
     matter) and the manifest of a pod. Prints one JSON object per decision: the verdict of every node, the weighted
     scores, the best nodes, and the pods that would have to go if no node is free. A scenario that is malformed is
     answered with an error that names the path; the exit code is then 3.
@@ -150,6 +159,8 @@ def _scenarios(files: tuple[Path, ...], configured: Loaded) -> Iterator[tuple[st
             if (config := scenario.get("config")) is not None:
                 profile = resolution.resolve(resolution.read(config), specs).first
             yield name, _decide(situation, profile, configured)
+        except UserError:
+            raise
         except MalformedObjectError as error:
             yield name, str(error)
         except ConfigurationError as error:
@@ -190,9 +201,13 @@ def _object(line: bytes, number: int) -> Mapping[str, Any]:
     try:
         scenario = msgspec.json.decode(line)
     except msgspec.DecodeError as error:
+        if number == 1 and line.rstrip() in _BEGINNINGS:
+            raise UserError("the first line holds no whole JSON object", _DUMP) from error
         raise MalformedObjectError(f"line {number}", f"not JSON: {error}") from error
     if not isinstance(scenario, dict):
         raise MalformedObjectError(f"line {number}", "expected an object")
+    if "apiVersion" in scenario and "pod" not in scenario:
+        raise UserError(f"line {number} holds a {scenario.get('kind')}, not a scenario", _DUMP)
     return scenario
 
 

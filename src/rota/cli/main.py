@@ -4,6 +4,7 @@ Exit codes: 0 done; 1 a bug in Rota (with a traceback, please report it); 2 some
 one line on standard error; 130 interrupted; 141 the reader of our output went away. A verb may define further ones.
 """
 
+import errno
 import os
 import select
 import sys
@@ -21,6 +22,7 @@ from rota.kit.errors import UserError
 FAILED: Final = 2
 INTERRUPTED: Final = 130
 READER_GONE: Final = 141
+_OUTPUT_FAULTS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 @click.command(
@@ -56,9 +58,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Only our own output's reader may leave without a word; a broken connection elsewhere is a fault to report.
         if not _reader_is_gone(sys.stdout):
             raise
-        # What is still buffered must go somewhere when the interpreter flushes it at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return READER_GONE
+    except OSError as error:
+        # A full disk behind standard output is the user's to put right; whatever else fails is a bug.
+        if error.errno not in _OUTPUT_FAULTS or not _output_fails():
+            raise
+        _forget_output()
+        _complain(error, f"cannot write to standard output: {error.strerror}")
+        return FAILED
 
 
 def _run(arguments: list[str]) -> int:
@@ -89,6 +97,19 @@ def _said_by_click(error: click.ClickException) -> str:
         # A message that ends with a guess at what was meant is a question.
         return f"{message} S{see[1:]}" if message.endswith("?") else f"{message}; {see}"
     return message
+
+
+def _output_fails() -> bool:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
+
+
+def _forget_output() -> None:
+    """What is still buffered must go somewhere when the interpreter flushes it at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _reader_is_gone(stream: TextIO) -> bool:

@@ -55,5 +55,5 @@ def store_option(meaning: str) -> Callable[[_F], _F]:
         metavar="URL",
         default=default_store_url,
         show_default="$ROTA_STORE, or rota.db in the data folder",
-        help=f"{meaning} sqlite:///path, postgresql://..., etcd://host:port[,host:port] or memory://.",
+        help=f"{meaning} sqlite:///path, postgresql://..., etcd://host:port[,host:port] (etcds:// with TLS) or memory://.",
     )
