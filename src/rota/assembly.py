@@ -18,6 +18,7 @@ import uvloop
 from rota.apiserver import assembling, serving
 from rota.client import connecting
 from rota.client.elections.elector import Election, LeaderElector
+from rota.client.endpoints import Endpoint
 from rota.client.verbs import Client
 from rota.controllers.event_expiry import EventExpiry
 from rota.controllers.garbage import GarbageCollector
@@ -26,9 +27,14 @@ from rota.controllers.resource_quotas import QuotaController
 from rota.controllers.service_accounts import ServiceAccountController
 from rota.controllers.terminations import TerminationController
 from rota.kit import errors, logs, system, tasks
+from rota.scheduler import builtin, loading
+from rota.scheduler.loading import Loaded
+from rota.scheduler.service import Scheduler
 from rota.store import archive, opening
 from rota.store.contract import Store
 from rota.store.upkeep import Compactor
+
+log = logs.get(__name__)
 
 _T = TypeVar("_T")
 
@@ -107,7 +113,47 @@ async def _serve_api(parts: contextlib.AsyncExitStack, store: Store, port: int, 
     election = Election(name="rota-controllers", identity=f"{socket.gethostname()}_{secrets.token_hex(8)}")
     elector = LeaderElector(client, election, clock=clock, chance=chance)
     supervisor.start("controllers", lambda: elector.run(lambda _: _run_controllers(client)))
+    supervisor.start("scheduler", _scheduler(client, loading.default(builtin.registry())).run)
     return served.url
+
+
+async def run_scheduler(
+    endpoint: Endpoint,
+    loaded: Loaded,
+    *,
+    reread: Callable[[], Loaded],
+    elect: bool = True,
+    ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Schedule at an API server until a signal asks to stop; SIGHUP has the configuration read again."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    clock, chance = system.SystemClock(), system.chance()
+    async with (
+        connecting.to_server(endpoint, clock=clock, chance=chance) as client,
+        tasks.Supervisor("scheduler", clock=clock, chance=chance) as supervisor,
+    ):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        scheduler = _scheduler(client, loaded, elect=elect)
+        loop.add_signal_handler(signal.SIGHUP, lambda: _reload(scheduler, reread))
+        supervisor.start("scheduler", scheduler.run)
+        ready(f"Scheduling at {endpoint.server} for {', '.join(loaded.configuration.profiles)}. Ctrl-C stops it.")
+        await stop.wait()
+
+
+def _scheduler(client: Client, loaded: Loaded, *, elect: bool = True) -> Scheduler:
+    identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
+    clock, chance = system.SystemClock(), system.chance()
+    return Scheduler(client, loaded, clock=clock, chance=chance, identity=identity, elect=elect)
+
+
+def _reload(scheduler: Scheduler, reread: Callable[[], Loaded]) -> None:
+    """Read the configuration again; one that cannot be used changes nothing."""
+    try:
+        scheduler.load(reread())
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the scheduler runs on with the old one
+        log.error("configuration not loaded; the old one stays", error=error)
 
 
 async def _run_controllers(client: Client) -> None:

@@ -26,7 +26,11 @@ class Verb:
 #: By the heading under which `rota --help` lists them.
 SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
     "Clusters": (Verb("up", "Start Rota on this machine"),),
-    "Scheduling": (Verb("decide", "Say where a pod would go, and why, without a cluster"),),
+    "Scheduling": (
+        Verb("decide", "Say where a pod would go, and why, without a cluster"),
+        Verb("describe", "Show what a node offers and what its pods take of it"),
+        Verb("scheduler", "Schedule the pods of any Kubernetes cluster"),
+    ),
     "Data": (
         Verb("backup", "Write a consistent backup of a store to a file"),
         Verb("restore", "Fill an empty store from a backup"),

@@ -18,7 +18,7 @@ from rota.scheduler.config import documents, resolution
 from rota.scheduler.config.faults import ConfigurationError, Fault
 from rota.scheduler.config.resolution import Configuration
 from rota.scheduler.config.specs import PluginSpec, specs_of
-from rota.scheduler.config.wire import KubeSchedulerConfiguration
+from rota.scheduler.config.wire import API_VERSION, KIND, KubeSchedulerConfiguration
 from rota.scheduler.framework.points import METHODS, points_of
 from rota.scheduler.framework.registry import NoArgs, PluginClass, Registry
 
@@ -40,6 +40,11 @@ class _NotLoadableError(Exception):
 def load(text: str | bytes, builtin: Registry, *, entry_points: Iterable[metadata.EntryPoint] | None = None) -> Loaded:
     """Read a configuration file's text, import the plugins that it names, and resolve it."""
     return load_settings(resolution.read(documents.parse(text)), builtin, entry_points=entry_points)
+
+
+def default(builtin: Registry) -> Loaded:
+    """Give what a scheduler without a configuration file runs with."""
+    return load_settings(KubeSchedulerConfiguration(api_version=API_VERSION, kind=KIND), builtin)
 
 
 def load_settings(

@@ -73,10 +73,15 @@ class Scheduler:
         clock: Clock,
         chance: Chance,
         identity: str,
+        elect: bool = True,
         metrics: Metrics | None = None,
         limit_s: float = LIMIT_S,
     ) -> None:
-        """`identity` tells this process from all others; plugins that take longer than `limit_s` are cut off."""
+        """`identity` tells this process from all others; plugins that take longer than `limit_s` are cut off.
+
+        Without `elect` it schedules at once, whatever the configuration says about leader election.
+        """
+        self._elect: Final = elect
         self._client: Final = client
         self._clock: Final = clock
         self._chance: Final = chance
@@ -202,7 +207,7 @@ class Scheduler:
 
     def _election(self) -> Election | None:
         settings = self.configuration.settings.leader_election
-        if not settings.leader_elect:
+        if not self._elect or not settings.leader_elect:
             return None
         return Election(
             name=settings.resource_name,

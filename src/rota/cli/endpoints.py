@@ -1,0 +1,46 @@
+"""The options by which a verb is told which API server to talk to, as kubectl has them."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from rota.client import kubeconfig
+from rota.client.endpoints import Endpoint
+from rota.kit import errors, system
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def server_options(command: _F) -> _F:
+    """`--kubeconfig FILE`, `--context NAME` and `--server URL`; give what comes of them to `chosen`."""
+    for option in (
+        click.option("--server", metavar="URL", help="An API server that asks for no credentials, by its address."),
+        click.option("--context", metavar="NAME", default="", help="The context of the kubeconfig to use."),
+        click.option(
+            "--kubeconfig",
+            "kubeconfig_file",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="Where the API server is and who we are there.  [default: $KUBECONFIG, or ~/.kube/config]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def chosen(*, kubeconfig_file: Path | None, context: str, server: str | None) -> Endpoint:
+    """The server that the options mean: a named one, a kubeconfig's, or the cluster in which this process is a pod."""
+    if server and kubeconfig_file is not None:
+        raise click.UsageError("give either --server or --kubeconfig")
+    if server:
+        return Endpoint(server=server)
+    clock = system.SystemClock()
+    if kubeconfig_file is None and "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ:
+        return kubeconfig.in_cluster(os.environ, clock=clock)
+    path = kubeconfig_file or kubeconfig.default_path(os.environ)
+    if not path.exists():
+        raise errors.UserError(f"there is no kubeconfig at {path}", "name one with --kubeconfig, or a --server")
+    return kubeconfig.load(path, clock=clock, context=context)

@@ -1,0 +1,69 @@
+"""`rota scheduler`: the scheduler alone, beside any Kubernetes API server."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from rota import assembly
+from rota.cli import endpoints
+from rota.cli.commands import Command
+from rota.kit import errors, logs
+from rota.scheduler import builtin, loading
+from rota.scheduler.config.faults import ConfigurationError
+from rota.scheduler.loading import Loaded
+
+
+@click.command(
+    "scheduler",
+    cls=Command,
+    examples=[
+        ("rota scheduler", "schedule the cluster that kubectl talks to; pods of the name default-scheduler"),
+        (
+            "rota scheduler --config mine.yaml",
+            "with these profiles and plugins; SIGHUP reads the file again",
+        ),
+        ("rota scheduler --server http://127.0.0.1:8001 --no-elect", "beside others, without waiting for one's turn"),
+    ],
+)
+@endpoints.server_options
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A KubeSchedulerConfiguration.",
+)
+@click.option("--no-elect", is_flag=True, help="Schedule at once, even if another scheduler of this name does.")
+def command(
+    *, kubeconfig_file: Path | None, context: str, server: str | None, config_file: Path | None, no_elect: bool
+) -> None:
+    """Schedule the pods of a cluster and run until interrupted.
+
+    Works beside any Kubernetes API server. Several may run at once: by default one of them schedules and the others
+    stand by, knowing the cluster as well as it does.
+    """
+    logs.configure()
+    endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
+    read = _reader(config_file)
+    assembly.run(assembly.run_scheduler(endpoint, read(), reread=read, elect=not no_elect, ready=click.echo))
+    click.echo("The scheduler has stopped.")
+
+
+def _reader(config_file: Path | None) -> Callable[[], Loaded]:
+    """Give what reads the configuration; the plugins beside the file are found, as those on Python's path are."""
+    if config_file is not None and (folder := str(config_file.absolute().parent)) not in sys.path:
+        sys.path.insert(0, folder)
+
+    def read() -> Loaded:
+        try:
+            if config_file is None:
+                return loading.default(builtin.registry())
+            return loading.load(config_file.read_bytes(), builtin.registry())
+        except ConfigurationError as error:
+            raise errors.UserError(f"{config_file}: {error}") from error
+        except OSError as error:
+            raise errors.UserError(f"cannot read {config_file}: {error.strerror}") from error
+
+    return read
