@@ -77,7 +77,7 @@ class Flights:
         if oldest is None:
             self._first += len(self._events)
             self._events.clear()
-        elif (unneeded := oldest - self._first) > len(self._events) // 2:
+        elif 2 * (unneeded := oldest - self._first) >= len(self._events):
             # Only when it is worth the copying.
             self._drop(unneeded)
 
