@@ -159,12 +159,12 @@ def _scenarios(files: tuple[Path, ...], configured: Loaded) -> Iterator[tuple[st
             if (config := scenario.get("config")) is not None:
                 profile = resolution.resolve(resolution.read(config), specs).first
             yield name, _decide(situation, profile, configured)
-        except UserError:
-            raise
         except MalformedObjectError as error:
             yield name, str(error)
         except ConfigurationError as error:
             yield name, "; ".join(str(fault.below("config")) for fault in error.faults)
+        except UserError:
+            raise
         except Exception as error:  # noqa: BLE001 - one line must not take the others with it
             yield name, f"Rota failed on this, please report it: {type(error).__name__}: {error}"
 

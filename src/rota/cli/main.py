@@ -23,6 +23,8 @@ FAILED: Final = 2
 INTERRUPTED: Final = 130
 READER_GONE: Final = 141
 _OUTPUT_FAULTS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+#: Modules that write to standard output and to nothing else.
+_WRITERS: Final = frozenset({__name__, "click.utils", "rich.console"})
 
 
 @click.command(
@@ -62,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return READER_GONE
     except OSError as error:
         # A full disk behind standard output is the user's to put right; whatever else fails is a bug.
-        if error.errno not in _OUTPUT_FAULTS or not _output_fails():
+        if error.errno not in _OUTPUT_FAULTS or not _came_from_output(error):
             raise
         _forget_output()
         _complain(error, f"cannot write to standard output: {error.strerror}")
@@ -99,12 +101,10 @@ def _said_by_click(error: click.ClickException) -> str:
     return message
 
 
-def _output_fails() -> bool:
-    try:
-        sys.stdout.flush()
-    except OSError:
-        return True
-    return False
+def _came_from_output(error: OSError) -> bool:
+    """Whether those failed who write to standard output; a file of the same full disk would be another's business."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return frames[-1].f_globals.get("__name__") in _WRITERS
 
 
 def _forget_output() -> None:
