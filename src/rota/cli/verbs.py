@@ -29,6 +29,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
     "Scheduling": (
         Verb("decide", "Say where a pod would go, and why, without a cluster"),
         Verb("describe", "Show what a node offers and what its pods take of it"),
+        Verb("explain", "Say why a pod is where it is, or what keeps it waiting"),
         Verb("scheduler", "Schedule the pods of any Kubernetes cluster"),
     ),
     "Data": (

@@ -1,0 +1,141 @@
+"""Asking for an explanation from outside of the scheduler: the server's own if it has one, else worked out here.
+
+A server whose scheduler explains (`pods/explain`) knows its profiles and extenders best. A stock cluster does not have
+that; there, and where another configuration is asked about, the whole cluster is read once and the decision is made
+here, with the same plugins.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from rota.api import errors
+from rota.client import paths, wire
+from rota.client.pods import PODS
+from rota.client.verbs import Client
+from rota.columns.objects import MalformedObjectError
+from rota.columns.pods import PodInfo
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.errors import UserError
+from rota.scheduler import scenarios
+from rota.scheduler.config.resolution import Configuration
+from rota.scheduler.explaining import analysis, pictures, report
+from rota.scheduler.explaining.analysis import NO_OPINIONS, Opinions
+from rota.scheduler.explaining.pictures import Picture
+from rota.scheduler.explaining.report import Explanation
+from rota.scheduler.extenders import building
+from rota.scheduler.extenders.panel import Panel
+from rota.scheduler.framework.registry import ProfileSpec
+from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.loading import Loaded
+
+SUBRESOURCE: Final = "explain"
+
+
+class NotExplained(UserError):
+    """A pod cannot be explained, and why not."""
+
+
+async def of_server(client: Client, name: str, *, namespace: str, node: str = "", most: int) -> Explanation | None:
+    """Ask the server; None if it has nobody who explains."""
+    query = [("limit", str(most)), *([("node", node)] if node else [])]
+    path = paths.item(PODS, name, namespace=namespace, subresource=SUBRESOURCE)
+    try:
+        answer = wire.decode_object(await client.request("GET", path, query=query))
+        return report.from_wire(answer)
+    except (errors.NotFound, errors.MethodNotAllowed, errors.ServiceUnavailable, errors.Forbidden):
+        return None
+    except msgspec.ValidationError:
+        return None  # a server of another version
+
+
+class Asker:
+    """Works explanations out by one configuration, on pictures of clusters."""
+
+    def __init__(self, loaded: Loaded, *, clock: Clock, chance: Chance) -> None:
+        self._loaded: Final = loaded
+        self._clock: Final = clock
+        self._chance: Final = chance
+
+    async def pod(self, client: Client, name: str, *, namespace: str, node: str = "", most: int) -> Explanation:
+        """Explain a pod of the cluster."""
+        document = await client.get(PODS, name, namespace=namespace)
+        picture = await pictures.take(client)
+        try:
+            pod = picture.vocabulary.pod(document)
+        except MalformedObjectError as error:
+            raise NotExplained(f"pod {namespace}/{name} cannot be understood: {error}") from error
+        return await self._explained(picture, pod, document, node=node, most=most)
+
+    async def manifest(
+        self, client: Client, document: Mapping[str, Any], *, path: str, node: str = "", most: int
+    ) -> Explanation:
+        """Explain a pod that was not submitted; its priority comes from its class."""
+        picture = await pictures.take(client)
+        try:
+            pod = scenarios.read_incoming(document, picture.cluster, picture.vocabulary, path=path)
+        except MalformedObjectError as error:
+            raise NotExplained(str(error)) from error
+        return await self._explained(picture, pod, document, node=node, most=most)
+
+    async def _explained(
+        self, picture: Picture, pod: PodInfo, document: Mapping[str, Any], *, node: str, most: int
+    ) -> Explanation:
+        if node and node not in picture.cluster.by_name:
+            raise NotExplained(f"the cluster has no node {node}", "see kubectl get nodes")
+        framework = Framework(_profile_of(pod, self._loaded.configuration), self._loaded.registry)
+        opinions = await self._opinions(framework, picture, pod, document)
+        return analysis.explain(
+            framework,
+            picture.cluster,
+            pod,
+            node_name=node,
+            most=most,
+            nominations=picture.nominated(),
+            opinions=opinions,
+        )
+
+    async def _opinions(
+        self, framework: Framework, picture: Picture, pod: PodInfo, document: Mapping[str, Any]
+    ) -> Opinions:
+        extenders = self._loaded.configuration.extenders
+        if not extenders:
+            return NO_OPINIONS
+        panel = building.panel(extenders, surroundings=picture, clock=self._clock, chance=self._chance)
+        try:
+            with analysis.without(picture.cluster, pod):
+                decision = analysis.evaluate(framework, picture.cluster, pod, nominations=picture.nominated())
+                feasible = [
+                    node.name
+                    for node in picture.cluster.node_infos()
+                    if decision.evaluation.failure is None and decision.evaluation.feasible[node.row]
+                ]
+            return await opinions(panel, document, feasible)
+        finally:
+            await panel.close()
+
+
+async def opinions(panel: Panel, document: Mapping[str, Any], feasible: list[str]) -> Opinions:
+    """Ask extenders what they think of the nodes that plugins would take."""
+    if not feasible:
+        return NO_OPINIONS
+    narrowed = await panel.filter(document, feasible)
+    if narrowed.failure is not None:
+        return Opinions(refusals=dict.fromkeys(feasible, narrowed.failure))
+    ratings = await panel.prioritize(document, narrowed.feasible)
+    return Opinions(refusals=narrowed.refusals, ratings=ratings)
+
+
+def _profile_of(pod: PodInfo, configuration: Configuration) -> ProfileSpec:
+    """Choose as the scheduler would; with one profile only, there is no choice."""
+    wanted = pod.shape.scheduler_name
+    if wanted in configuration.profiles:
+        return configuration.profiles[wanted]
+    if len(configuration.profiles) == 1:
+        return configuration.first
+    known = ", ".join(configuration.profiles)
+    raise NotExplained(
+        f'no profile is for schedulerName "{wanted}" of {pod.key}', f"give a configuration that has it; known: {known}"
+    )

@@ -1,0 +1,109 @@
+"""The cluster as an API server shows it at one moment, ours or a stock one, for questions that are asked once.
+
+Everything that decisions look at is listed once. Kinds that the server does not have, or does not let us read, are left
+out and named; without nodes and pods there is no picture.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from rota.api import errors
+from rota.client.paths import Target
+from rota.client.pods import PODS
+from rota.client.verbs import Client, Selection
+from rota.columns.cluster import Cluster
+from rota.columns.pods import PodInfo
+from rota.columns.vocabulary import Vocabulary
+from rota.scheduler import handlers, reading, references
+from rota.scheduler.framework.nominations import Nominations
+from rota.scheduler.reading import Document, NodeRecord, Unreadable
+
+_T = TypeVar("_T")
+
+_NODES: Final = ("", "v1", "nodes")
+_PRIORITY_CLASSES: Final = ("scheduling.k8s.io", "v1", "priorityclasses")
+#: Pods that have ended hold nothing of a node.
+_LIVING: Final = Selection(fields="status.phase!=Succeeded,status.phase!=Failed")
+_PAGE: Final = 2000
+
+
+@dataclass(slots=True)
+class Picture:
+    """A cluster that stands still; also what extenders are shown of it (`Surroundings`)."""
+
+    cluster: Cluster = field(default_factory=Cluster)
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)
+    #: Pods without a node that room was made for.
+    nominations: dict[str, list[PodInfo]] = field(default_factory=dict)
+    #: Kinds that could not be read.
+    left_out: list[str] = field(default_factory=list)
+    _raw_nodes: dict[str, bytes] = field(default_factory=dict)
+
+    def node(self, name: str) -> Document | None:
+        """See `Surroundings.node`."""
+        raw = self._raw_nodes.get(name)
+        return None if raw is None else msgspec.json.decode(raw)
+
+    def pod(self, uid: str) -> Document | None:
+        """See `Surroundings.pod`; explaining asks no extender about victims, so a name will do."""
+        known = self.cluster.pods.get(uid)
+        return None if known is None else references.of_pod(known)
+
+    def pods_on(self, node: str) -> Mapping[str, PodInfo] | None:
+        """See `Surroundings.pods_on`."""
+        found = self.cluster.by_name.get(node)
+        return None if found is None else found.pods
+
+    def nominated(self) -> Nominations | None:
+        """Give the nominations, if there are any."""
+        return self.nominations or None
+
+    def _add_node(self, node: NodeRecord) -> None:
+        self.cluster.set_node(node.view)
+        self._raw_nodes[node.view.metadata.name] = node.raw
+
+    def _add_pod(self, pod: PodInfo) -> None:
+        if pod.node_name:
+            self.cluster.add_pod(pod)
+        elif pod.nominated_node:
+            self.nominations.setdefault(pod.nominated_node, []).append(pod)
+
+
+async def take(client: Client) -> Picture:
+    """List everything and put it together."""
+    picture = Picture()
+    nodes, pods = await asyncio.gather(
+        _listed(client, _NODES, reading.nodes), _listed(client, PODS, reading.pods(picture.vocabulary), _LIVING)
+    )
+    for node in nodes:
+        picture._add_node(node)
+    for pod in pods:
+        picture._add_pod(pod)
+    kinds = {kind: target for kind, (target, _) in handlers.KINDS.items()} | {"PriorityClass": _PRIORITY_CLASSES}
+    for kind, target in kinds.items():
+        try:
+            for document in await _listed(client, target, reading.others(kind)):
+                picture.cluster.catalog.put(kind, document)
+        except (errors.NotFound, errors.Forbidden):
+            picture.left_out.append(kind)
+    return picture
+
+
+async def _listed(
+    client: Client, target: Target, read: Callable[[bytes], _T | Unreadable], selection: Selection | None = None
+) -> list[_T]:
+    """All objects of a kind that can be understood."""
+    found: list[_T] = []
+    async for page in client.pages(target, selection=selection or Selection(), limit=_PAGE):
+        if page is None:
+            found.clear()
+            continue
+        for raw in page.items:
+            each: Any = read(raw)
+            if not isinstance(each, Unreadable):
+                found.append(each)
+    return found
