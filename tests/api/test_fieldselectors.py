@@ -76,7 +76,7 @@ def test_other_kinds_have_fields_of_their_own(kind: GroupKind, text: str, obj: d
     [
         (POD, "field label not supported: foo.bar"),
         (INGRESS, '"foo.bar" is not a known field selector: only "metadata.name", "metadata.namespace"'),
-        (GroupKind("batch", "Job"), 'field label "foo.bar" not supported for batchv1.Job'),
+        (GroupKind("batch", "Job"), 'field label "foo.bar" not supported for Job'),
     ],
 )
 def test_an_unknown_field_is_refused_in_the_words_of_its_kind(kind: GroupKind, message: str) -> None:

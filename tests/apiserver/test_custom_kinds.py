@@ -122,7 +122,7 @@ async def test_a_custom_update_names_the_version_it_has_seen(api: ApiServer) -> 
     await api.post(WIDGETS, widget())
     answer = await api.put(f"{WIDGETS}/w1", widget(size=2))
     assert answer.code == 422
-    assert "metadata.resourceVersion: Invalid value: 0x0: must be specified for an update" in answer.json["message"]
+    assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in answer.json["message"]
 
 
 async def test_protobuf_is_not_for_custom_kinds(api: ApiServer) -> None:

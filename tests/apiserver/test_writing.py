@@ -164,7 +164,7 @@ async def test_a_dry_run_is_all_or_not_asked_for(api: ApiServer) -> None:
     answer = await api.post(MAPS, config(), dryRun="Some")
     assert answer.code == 422
     assert answer.json["message"] == (
-        'CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: "Some": supported values: "All"'
+        'CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported values: "All"'
     )
 
 
@@ -199,8 +199,8 @@ async def test_preconditions_keep_another_incarnation_from_being_deleted(api: Ap
     wrong = await api.delete(f"{MAPS}/settings", {"preconditions": {"uid": "other"}})
     assert wrong.code == 409
     assert wrong.json["message"] == (
-        'Operation cannot be fulfilled on configmaps "settings": Precondition failed: '
-        f"UID in precondition: other, UID in object meta: {first['uid']}"
+        'Operation cannot be fulfilled on ConfigMap "settings": the UID in the precondition (other) does not match '
+        f"the UID in record ({first['uid']}). The object might have been deleted and then recreated"
     )
     right = {"preconditions": {"uid": first["uid"], "resourceVersion": first["resourceVersion"]}}
     assert (await api.delete(f"{MAPS}/settings", right)).code == 200

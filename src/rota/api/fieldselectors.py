@@ -211,7 +211,7 @@ _TABLES: Final[Mapping[GroupKind, _Table]] = {
     GroupKind("batch", "Job"): _Table(
         {**_META, "status.successful": _count("status", "succeeded")},
         {},
-        "field label {quoted} not supported for batchv1.Job",
+        "field label {quoted} not supported for Job",
     ),
     GroupKind("certificates.k8s.io", "CertificateSigningRequest"): _table(
         {**_NAME, "spec.signerName": at("spec", "signerName")}

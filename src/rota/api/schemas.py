@@ -9,6 +9,7 @@ Per Struct the work is compiled once into a table of functions. The functions kn
 on the way back, and only when there is something to report.
 """
 
+import copy
 import functools
 import types
 from collections.abc import Callable, Mapping
@@ -27,6 +28,9 @@ _Cleaner: TypeAlias = Callable[[Any, list[str]], Any]
 _INT64: Final = range(-(2**63), 2**63)
 _ABSENT: Final = object()
 _PLAIN: Final = frozenset({str, int, float})
+_NUMBERS: Final = frozenset({"int32", "float64"})
+#: What Go reads a null as where there must be something: in lists and maps.
+_ZEROS: Final[Mapping[str, Any]] = {"string": "", "resource.Quantity": "0", "int32": 0, "bool": False, "float64": 0}
 
 
 class SchemaError(ValueError):
@@ -52,7 +56,7 @@ class _Mismatch(Exception):
         if self.message is not None:
             return self.message
         place = f"Go struct field {self.owner}.{'.'.join(reversed(self.path))}" if self.path else "Go value"
-        return f"json: cannot unmarshal {_json_type(self.value)} into {place} of type {self.wanted}"
+        return f"json: cannot unmarshal {_json_type(self.value, self.wanted)} into {place} of type {self.wanted}"
 
 
 def clean(obj: Mapping[str, Any], model: str) -> tuple[dict[str, Any], list[str]]:
@@ -203,6 +207,7 @@ def _compile_struct(struct: type[msgspec.Struct]) -> tuple[_Cleaner, str]:
 def _compile_list(item_type: Any) -> tuple[_Cleaner, str]:
     clean_item, item_name = _compile(item_type)
     name = f"[]{item_name}"
+    zero = _ZEROS.get(item_name, {} if _part(item_type) else None)
 
     def clean_list(value: Any, unknown: list[str]) -> Any:
         if not isinstance(value, list):
@@ -210,7 +215,7 @@ def _compile_list(item_type: Any) -> tuple[_Cleaner, str]:
         cleaned = []
         for position, item in enumerate(value):
             before = len(unknown)
-            cleaned.append(clean_item(item, unknown))
+            cleaned.append(clean_item(copy.copy(zero) if item is None else item, unknown))
             if len(unknown) > before:
                 _prefix(unknown, before, f"[{position}]")
         return cleaned
@@ -221,13 +226,13 @@ def _compile_list(item_type: Any) -> tuple[_Cleaner, str]:
 def _compile_map(item_type: Any) -> tuple[_Cleaner, str]:
     clean_item, item_name = _compile(item_type)
     name = f"map[string]{item_name}"
-    zero = {"string": "", "resource.Quantity": "0"}.get(item_name, _ABSENT)
+    zero = _ZEROS.get(item_name, {} if _part(item_type) else _ABSENT)
 
     def clean_map(value: Any, unknown: list[str]) -> Any:
         if not isinstance(value, dict):
             raise _Mismatch(name, value)
         return {
-            key: zero if item is None and zero is not _ABSENT else clean_item(item, unknown)
+            key: copy.copy(zero) if item is None and zero is not _ABSENT else clean_item(item, unknown)
             for key, item in value.items()
         }
 
@@ -338,12 +343,15 @@ def _prefix(unknown: list[str], start: int, name: str) -> None:
         unknown[position] = f"{name}{path}" if path.startswith("[") else f"{name}.{path}"
 
 
-def _json_type(value: object) -> str:
+def _json_type(value: object, wanted: str) -> str:
+    """What Go's decoder calls a value; a number that does not fit into a number is shown."""
     match value:
         case None:
             return "null"
         case bool():
             return "bool"
+        case int() | float() if wanted not in _NUMBERS:
+            return "number"
         case int():
             return "number" if value in _INT64 else f"number {value}"
         case float():

@@ -6,6 +6,7 @@ by the client's wish (`Strictness`). Refusals are 400 and 415 in upstream's word
 """
 
 import enum
+import functools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,8 +15,8 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from rota.api import errors, fields, gotext, schemas
-from rota.api.identifiers import GroupKind, GroupVersionKind, parse_api_version
+from rota.api import errors, fields, gotext, schemas, scheme
+from rota.api.identifiers import GroupVersionKind, parse_api_version
 from rota.api.kinds import ResourceType
 from rota.apiserver.contract import CustomSchema, Object
 from rota.apiserver.protobuf import decoding
@@ -40,16 +41,15 @@ class Strictness(enum.Enum):
     STRICT = "Strict"
 
 
-def strictness(parameter: str, options_kind: str) -> Strictness:
-    """The client's wish; built-in and custom kinds warn by default."""
-    if not parameter:
-        return Strictness.WARN
-    try:
-        return Strictness(parameter)
-    except ValueError:
-        known = sorted(one.value for one in Strictness)
-        wrong = fields.not_supported(fields.Path("fieldValidation"), parameter, known)
-        raise errors.invalid(GroupKind("meta.k8s.io", options_kind), "", [wrong]) from None
+def strictness(parameter: str) -> Strictness:
+    """The client's wish, which `wrong_strictness` has nothing against; built-in and custom kinds warn by default."""
+    return Strictness(parameter) if parameter else Strictness.WARN
+
+
+def wrong_strictness(parameter: str) -> list[fields.FieldError]:
+    """What is wrong with a `fieldValidation` parameter."""
+    known = ["", *sorted(one.value for one in Strictness)]
+    return [] if parameter in known else [fields.not_supported(fields.Path("fieldValidation"), parameter, known)]
 
 
 @dataclass(slots=True)
@@ -66,9 +66,11 @@ class Unreadable(ValueError):
 
 
 def media_type(content_type: str) -> str:
-    """The content type without its parameters; JSON if there is none."""
-    plain = content_type.partition(";")[0].strip().lower()
-    return plain or JSON
+    """The content type without its parameters; JSON if there is none. What cannot be parsed is no type that we know."""
+    plain, _, parameters = content_type.partition(";")
+    if parameters.strip() and not all("=" in one for one in parameters.split(";") if one.strip()):
+        return content_type
+    return plain.strip().lower() or JSON
 
 
 def parse(body: bytes, content_type: str, *, find_duplicates: bool = True) -> Parsed:
@@ -122,10 +124,11 @@ def as_object(
     schema: CustomSchema | None,
     strictness: Strictness,
     warn: Callable[[str], None],
+    found: list[str],
 ) -> Object:
     """The object in the shape of its kind, which is `gvk` (a subresource's may differ from its resource's).
 
-    `schema` is that of a custom kind. Defaults of built-in kinds are not set here.
+    `schema` is that of a custom kind. Defaults of built-in kinds are not set here. Unknown fields are added to `found`.
     """
     obj = _with_type(parsed.value, gvk, custom=resource.custom)
     unknown: list[str] = []
@@ -138,6 +141,7 @@ def as_object(
         raise cannot_handle(gvk, str(error)) from None
     except RecursionError:
         raise cannot_handle(gvk, "exceeded max depth") from None
+    found += unknown
     complaints = [f"unknown field {gotext.quote(path)}" for path in unknown]
     complaints += [f"duplicate field {gotext.quote(path)}" for path in parsed.duplicates]
     if complaints and strictness is Strictness.STRICT:
@@ -161,15 +165,28 @@ def unrecognized(kind: str, why: str, body: bytes) -> errors.BadRequest:
     )
 
 
-def cannot_handle(gvk: GroupVersionKind, why: str) -> errors.BadRequest:
+class Misshapen(errors.BadRequest):
+    """An object does not have the shape of its kind; `why` says where."""
+
+    def __init__(self, message: str, why: str) -> None:
+        super().__init__(message)
+        self.why: Final = why
+
+
+def cannot_handle(gvk: GroupVersionKind, why: str) -> Misshapen:
     """The body is an object that does not have the shape of its kind."""
-    return errors.bad_request(
-        f"{gvk.kind} in version {gotext.quote(gvk.version)} cannot be handled as a {gvk.kind}: {why}"
-    )
+    return Misshapen(f"{gvk.kind} in version {gotext.quote(gvk.version)} cannot be handled as a {gvk.kind}: {why}", why)
+
+
+@functools.cache
+def _known_kinds() -> frozenset[GroupVersionKind]:
+    return frozenset(one.gvk for one in scheme.builtin())
 
 
 def _with_type(value: Any, gvk: GroupVersionKind, *, custom: bool) -> Object:
     """The object with apiVersion and kind filled in where left out, and refused where they are others."""
+    if value is None:
+        value = {}  # as Go reads it
     if not isinstance(value, dict):
         raise unrecognized(gvk.kind, "json parse error: not an object", msgspec.json.encode(value))
     version, kind = value.get("apiVersion"), value.get("kind")
@@ -186,12 +203,18 @@ def _with_type(value: Any, gvk: GroupVersionKind, *, custom: bool) -> Object:
     elif version != gvk.api_version:
         parsed = parse_api_version(version)
         shown = str(parsed) if parsed else version
+        if not custom and (parsed is None or GroupVersionKind(*parsed, kind) not in _known_kinds()):
+            raise errors.bad_request(
+                f"{kind} in version {gotext.quote(parsed.version if parsed else version)} cannot be handled as a "
+                f"{gvk.kind}: no kind {gotext.quote(kind)} is registered for version {gotext.quote(shown)}"
+            )
         raise errors.bad_request(
             f"the API version in the data ({shown}) does not match the expected API version ({gvk.api_version})"
         )
     elif kind != gvk.kind:
         raise errors.bad_request(
-            f"{kind} in version {gotext.quote(gvk.version)} cannot be handled as a {gvk.kind}: unknown conversion"
+            f"{kind} in version {gotext.quote(gvk.version)} cannot be handled as a {gvk.kind}: "
+            f"no kind {gotext.quote(kind)} is registered for version {gotext.quote(gvk.api_version)}"
         )
     return {**value, "apiVersion": gvk.api_version, "kind": gvk.kind}
 

@@ -22,9 +22,9 @@ _PODS: Final = GroupResource("", "pods")
 #: Kinds that are older than garbage collection and keep to what clients of their time expect.
 _ORPHAN_BY_DEFAULT: Final = frozenset({GroupResource("batch", "jobs"), GroupResource("", "replicationcontrollers")})
 _NAMESPACES: Final = GroupResource("", "namespaces")
-_POLICIES: Final = ("Background", "Foreground", "Orphan")
+_POLICIES: Final = ("Foreground", "Background", "Orphan")
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
-_OPTIONS: Final = GroupKind("", "DeleteOptions")
+_OPTIONS: Final = GroupKind("meta.k8s.io", "DeleteOptions")
 
 
 class Step(enum.Enum):
@@ -58,13 +58,18 @@ def check_options(options: DeleteOptions) -> None:
 def check_preconditions(obj: Object, options: DeleteOptions, at: Attributes) -> None:
     """Refuse to delete something else than the client has seen."""
     metadata = obj["metadata"]
-    for what, expected, actual in (
-        ("UID", options.precondition_uid, metadata["uid"]),
-        ("ResourceVersion", options.precondition_resource_version, metadata["resourceVersion"]),
+    for what, expected, actual, perhaps in (
+        ("UID", options.precondition_uid, metadata["uid"], "deleted and then recreated"),
+        ("ResourceVersion", options.precondition_resource_version, metadata["resourceVersion"], "modified"),
     ):
         if expected is not None and expected != actual:
-            why = f"Precondition failed: {what} in precondition: {expected}, {what} in object meta: {actual}"
-            raise errors.conflict(at.resource.group_resource, metadata["name"], why)
+            why = (
+                f"the {what} in the precondition ({expected}) does not match the {what} in record ({actual}). "
+                f"The object might have been {perhaps}"
+            )
+            # upstream names the kind here, where everybody else names the resource
+            named = GroupResource(at.resource.group, at.resource.kind)
+            raise errors.conflict(named, metadata["name"], why)
 
 
 def plan(obj: Object, options: DeleteOptions, at: Attributes) -> Plan:

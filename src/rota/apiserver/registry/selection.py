@@ -32,7 +32,7 @@ class Selection:
         try:
             self._labels: Final = selectors.parse(labels) if labels else selectors.EVERYTHING
         except selectors.SelectorError as error:
-            raise errors.bad_request(f"unable to parse requirement: {error}") from None
+            raise errors.bad_request(str(error)) from None
         try:
             self._fields: Final = (
                 fieldselectors.compile_selector(fields, resource.group_kind, extra_fields)

@@ -3,20 +3,29 @@
 from typing import Final
 
 from rota.api import errors, fields, times
-from rota.api.identifiers import GroupResource
+from rota.api.identifiers import GroupKind, GroupResource
 from rota.apiserver.contract import Attributes, Object
 
 #: Carried over from the live object when a client leaves them out; other values are refused by validation.
 _CARRIED: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace")
-#: Go prints the absent version as the hexadecimal number that it is inside.
-_UNCONDITIONAL: Final = "0x0: must be specified for an update"
 #: Kinds that are only updated by those who say which version they have seen.
 _CONDITIONAL_ONLY: Final = frozenset(
     {
-        GroupResource("apiextensions.k8s.io", "customresourcedefinitions"),
-        GroupResource("apiregistration.k8s.io", "apiservices"),
-        GroupResource("coordination.k8s.io", "leases"),
-        GroupResource("policy", "poddisruptionbudgets"),
+        GroupResource(group, plural)
+        for group, plurals in (
+            ("admissionregistration.k8s.io", "mutatingadmissionpolicies mutatingadmissionpolicybindings"),
+            ("admissionregistration.k8s.io", "mutatingwebhookconfigurations validatingwebhookconfigurations"),
+            ("admissionregistration.k8s.io", "validatingadmissionpolicies validatingadmissionpolicybindings"),
+            ("apiextensions.k8s.io", "customresourcedefinitions"),
+            ("apiregistration.k8s.io", "apiservices"),
+            ("certificates.k8s.io", "clustertrustbundles podcertificaterequests"),
+            ("coordination.k8s.io", "leasecandidates leases"),
+            ("internal.apiserver.k8s.io", "storageversions"),
+            ("node.k8s.io", "runtimeclasses"),
+            ("policy", "poddisruptionbudgets"),
+            ("storage.k8s.io", "csidrivers csinodes csistoragecapacities volumeattachments"),
+        )
+        for plural in plurals.split()
     }
 )
 #: Kinds that an update of a name that does not exist creates.
@@ -26,8 +35,10 @@ _CREATED_BY_UPDATE: Final = frozenset(
         GroupResource("", "events"),
         GroupResource("", "limitranges"),
         GroupResource("", "services"),
+        GroupResource("coordination.k8s.io", "leasecandidates"),
         GroupResource("coordination.k8s.io", "leases"),
         GroupResource("events.k8s.io", "events"),
+        GroupResource("node.k8s.io", "runtimeclasses"),
         GroupResource("rbac.authorization.k8s.io", "clusterrolebindings"),
         GroupResource("rbac.authorization.k8s.io", "clusterroles"),
         GroupResource("rbac.authorization.k8s.io", "rolebindings"),
@@ -73,7 +84,9 @@ def check_update(new: Object, live: Object, at: Attributes) -> None:
     version = metadata.get("resourceVersion") or ""
     if version in {"", "0"}:
         if at.resource.custom or group_resource in _CONDITIONAL_ONLY:
-            wrong = fields.FieldError(fields.ErrorType.INVALID, "metadata.resourceVersion", _UNCONDITIONAL)
-            raise errors.invalid(at.resource.group_kind, name, [wrong])
+            path = fields.Path("metadata").child("resourceVersion")
+            # upstream names the resource here, where everybody else names the kind
+            named = GroupKind(*group_resource)
+            raise errors.invalid(named, name, [fields.invalid(path, 0, "must be specified for an update")])
     elif version != before["resourceVersion"]:
         raise errors.conflict(group_resource, name)

@@ -68,13 +68,18 @@ SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
 #: Kinds with generic rules whose generation is counted.
 _COUNTED: Final = frozenset(
     {
-        GroupResource("networking.k8s.io", "ingresses"),
-        GroupResource("networking.k8s.io", "ingressclasses"),
+        GroupResource("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
+        GroupResource("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),
+        GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+        GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
+        GroupResource("flowcontrol.apiserver.k8s.io", "flowschemas"),
+        GroupResource("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
         GroupResource("networking.k8s.io", "networkpolicies"),
-        GroupResource("discovery.k8s.io", "endpointslices"),
+        GroupResource("resource.k8s.io", "deviceclasses"),
+        GroupResource("resource.k8s.io", "devicetaintrules"),
+        GroupResource("resource.k8s.io", "resourceslices"),
         GroupResource("scheduling.k8s.io", "podgroups"),
         GroupResource("scheduling.k8s.io", "workloads"),
-        GroupResource("resource.k8s.io", "resourceslices"),
     }
 )
 _GENERIC: Final = GenericStrategy()

@@ -1,6 +1,6 @@
 """One routed request on its way through a verb, and the parameters that several verbs share."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,9 +42,9 @@ class Call:
         part = self.resource.subresources.get(self.route.subresource)
         return (self.resource.gvk, self.resource.model) if part is None else (part.kind, part.model)
 
-    async def object_body(self, options_kind: str) -> Object:
+    async def object_body(self) -> Object:
         """The request's body as an object of the kind that belongs here."""
-        strictness = bodies.strictness(self.request.query.get("fieldValidation", ""), options_kind)
+        strictness = bodies.strictness(self.request.query.get("fieldValidation", ""))
         content_type = self.request.header(b"content-type")
         if self.resource.custom and bodies.media_type(content_type) == bodies.PROTOBUF:
             raise errors.unsupported_media_type((bodies.JSON, bodies.YAML))
@@ -60,8 +60,13 @@ class Call:
             raise bodies.unrecognized(gvk.kind, str(error), body) from None
         return self.shaped(parsed, strictness)
 
-    def shaped(self, parsed: bodies.Parsed, strictness: bodies.Strictness) -> Object:
-        """Values in the shape of the kind that belongs here; complaints become warnings or a refusal."""
+    def shaped(
+        self, parsed: bodies.Parsed, strictness: bodies.Strictness, *, unknown: list[str] | None = None
+    ) -> Object:
+        """Values in the shape of the kind that belongs here; complaints become warnings or a refusal.
+
+        The paths of fields that the kind does not have are added to `unknown`.
+        """
         gvk, model = self.body_kind
         schema = self.schema if gvk == self.resource.gvk else None
         return bodies.as_object(
@@ -72,6 +77,7 @@ class Call:
             schema=schema,
             strictness=strictness,
             warn=self.at.warn,
+            found=unknown if unknown is not None else [],
         )
 
     def place(self, obj: Object) -> None:
@@ -103,10 +109,15 @@ def attributes(request: Request, route: Route, user: User, *, now: float) -> Att
     """The request as kinds see it; Invalid if the parameters that all writes share are wrong."""
     dry_run, manager = False, ""
     if route.verb in _WRITES:
-        kind = GroupKind("meta.k8s.io", _WRITES[route.verb])
-        dry_run = is_dry_run(request.query, kind)
-        manager = request.query.get("fieldManager", "")
-        _check_manager(manager, kind)
+        manager, wish = request.query.get("fieldManager", ""), request.query.get("dryRun", "")
+        wrong = _wrong_manager(manager) + wrong_dry_run([wish] if wish else [])
+        if route.verb in _WITH_BODY:
+            wrong += bodies.wrong_strictness(request.query.get("fieldValidation", ""))
+        if wrong:
+            if route.verb in _WITH_BODY and not _is_readable(request, route):
+                raise errors.unsupported_media_type(bodies.READ)
+            raise errors.invalid(GroupKind("meta.k8s.io", _WRITES[route.verb]), "", wrong)
+        dry_run = wish == "All"
         manager = manager or _from_user_agent(request.header(b"user-agent"))
     return Attributes(
         user=user,
@@ -128,22 +139,28 @@ _WRITES: Final = {
     "delete": "DeleteOptions",
     "deletecollection": "DeleteOptions",
 }
+_WITH_BODY: Final = frozenset({"create", "update", "patch"})
 
 
-def is_dry_run(query: Mapping[str, str], kind: GroupKind) -> bool:
-    """Whether nothing shall be written."""
-    wish = query.get("dryRun", "")
-    if wish not in {"", "All"}:
-        raise errors.invalid(kind, "", [fields.not_supported(fields.Path("dryRun"), wish, ["All"])])
-    return wish == "All"
+def wrong_dry_run(wishes: Sequence[str]) -> list[fields.FieldError]:
+    """What is wrong with a `dryRun` parameter, which is a list; there is only one thing that it may ask for."""
+    if all(wish == "All" for wish in wishes):
+        return []
+    return [fields.not_supported(fields.Path("dryRun"), list(wishes), ["All"])]
 
 
-def _check_manager(manager: str, kind: GroupKind) -> None:
+def _wrong_manager(manager: str) -> list[fields.FieldError]:
     path = fields.Path("fieldManager")
     if len(manager) > _MANAGER_LENGTH:
-        raise errors.invalid(kind, "", [fields.too_long(path, _MANAGER_LENGTH)])
+        return [fields.too_long(path, _MANAGER_LENGTH)]
     if not manager.isprintable():
-        raise errors.invalid(kind, "", [fields.invalid(path, manager, "should only contain printable characters")])
+        return [fields.invalid(path, manager, "should only contain printable characters")]
+    return []
+
+
+def _is_readable(request: Request, route: Route) -> bool:
+    """Whether the body has a type that is read at all; patches have types of their own and judge them later."""
+    return route.verb == "patch" or bodies.media_type(request.header(b"content-type")) in bodies.READ
 
 
 def _from_user_agent(agent: str) -> str:

@@ -7,7 +7,7 @@ from rota.apiserver.verbs.calls import Call
 
 async def create(call: Call) -> responses.Response:
     """The new object as it was stored."""
-    obj = await call.object_body("CreateOptions")
+    obj = await call.object_body()
     call.place(obj)
     written = await call.registry.create(call.at, obj)
     if call.at.dry_run:

@@ -6,26 +6,35 @@ from typing import Any, Final
 
 import msgspec
 
-from rota.api import errors, fields
+from rota.api import errors, fields, gotext, schemas
 from rota.api.identifiers import GroupKind, GroupResource
 from rota.apiserver import bodies, responses, stored_form
 from rota.apiserver.contract import DeleteOptions, Object
 from rota.apiserver.registry.objects import Written
 from rota.apiserver.verbs import list_options, rendering
-from rota.apiserver.verbs.calls import Call, is_dry_run
+from rota.apiserver.verbs.calls import Call, wrong_dry_run
 from rota.store.contract import Entry
 
-_OPTIONS: Final = GroupKind("", "DeleteOptions")
+_OPTIONS: Final = GroupKind("meta.k8s.io", "DeleteOptions")
+_MODEL: Final = "meta_v1.DeleteOptions"
 #: So many of a collection are deleted at once: durable writes cost much less together.
 _TOGETHER: Final = 32
 #: Kinds whose deletion is answered with the object; for others with what was deleted.
 _SHOWN: Final = frozenset(
-    GroupResource("", plural)
-    for plural in (
-        "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates", "resourcequotas", "serviceaccounts",
-        "services",
+    GroupResource(group, plural)
+    for group, plurals in (
+        ("", "namespaces persistentvolumeclaims persistentvolumes pods podtemplates resourcequotas"),
+        ("", "serviceaccounts services"),
+        ("resource.k8s.io", "deviceclasses devicetaintrules resourceclaims resourceclaimtemplates resourceslices"),
+        ("storage.k8s.io", "csidrivers csinodes storageclasses volumeattachments volumeattributesclasses"),
     )
-)  # fmt: skip
+    for plural in plurals.split()
+)
+_JOBS: Final = GroupResource("batch", "jobs")
+_PRESERVED: Final = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
 
 
 class _Preconditions(msgspec.Struct):
@@ -56,7 +65,7 @@ async def delete(call: Call) -> responses.Response:
 
 
 async def delete_collection(call: Call) -> responses.Response:
-    """Every object that is selected, as it was or as it is marked now."""
+    """Every object that is selected, as it was before."""
     options, wire = await _read_options(call)
     call = _with_dry_run(call, wire)
     selected = list_options.read(call, watching=False).selection
@@ -66,10 +75,10 @@ async def delete_collection(call: Call) -> responses.Response:
     async def remove(entry: Entry) -> Entry | None:
         name = entry.key.rpartition("/")[2]
         try:
-            written = await call.registry.remove(replace(call.at, name=name), options)
+            await call.registry.remove(replace(call.at, name=name), options)
         except errors.NotFound:
             return None
-        return Entry(entry.key, written.value, written.revision, entry.created)
+        return entry
 
     entries: list[Entry] = []
     for start in range(0, len(chosen), _TOGETHER):
@@ -105,13 +114,18 @@ async def _read_options(call: Call) -> tuple[DeleteOptions, _Wire]:
         try:
             value = bodies.parse(body, call.request.header(b"content-type"), find_duplicates=False).value
         except bodies.Unreadable as error:
-            raise bodies.unrecognized("DeleteOptions", str(error), body) from None
+            raise errors.bad_request(f"couldn't get version/kind; {error}") from None
+    if not isinstance(value, dict):
+        raise errors.bad_request("couldn't get version/kind; json parse error: not an object")
+    if value.get("kind") not in {None, "", "DeleteOptions"}:
+        kind, version = gotext.quote(str(value["kind"])), gotext.quote(str(value.get("apiVersion", "")))
+        raise errors.bad_request(f"no kind {kind} is registered for version {version}")
     try:
-        wire = msgspec.convert(value, _Wire)
-    except msgspec.ValidationError as error:
-        raise errors.bad_request(f"DeleteOptions cannot be handled as a DeleteOptions: {error}") from None
-    if wire.kind not in {None, "", "DeleteOptions"}:
-        raise errors.bad_request(f"expected DeleteOptions in the body, got {wire.kind}")
+        wire = msgspec.convert(schemas.clean(value, _MODEL)[0], _Wire)
+    except schemas.SchemaError as error:
+        raise errors.bad_request(str(error)) from None
+    if call.resource.group_resource == _JOBS and wire.propagation_policy is None and wire.orphan_dependents is None:
+        call.at.warn(_PRESERVED)
     preconditions = wire.preconditions or _Preconditions()
     return (
         DeleteOptions(
@@ -150,5 +164,7 @@ def _from_query(call: Call) -> Object:
 
 
 def _with_dry_run(call: Call, wire: _Wire) -> Call:
-    wish = (wire.dry_run or [""])[0]
-    return replace(call, at=replace(call.at, dry_run=True)) if is_dry_run({"dryRun": wish}, _OPTIONS) else call
+    wrong = wrong_dry_run(wire.dry_run or ())
+    if wrong:
+        raise errors.invalid(_OPTIONS, "", wrong)
+    return replace(call, at=replace(call.at, dry_run=True)) if wire.dry_run else call

@@ -38,12 +38,12 @@ def read(call: Call, *, watching: bool) -> ListOptions:
     query = call.request.query
     options = ListOptions(
         selection=_selection(call),
-        limit=_number(query.get("limit", ""), "limit"),
+        limit=_number(query.get("limit", "")),
         continue_=revisions.parse_continue(query["continue"]) if query.get("continue") else None,
         resource_version=query.get("resourceVersion", ""),
         revision=revisions.parse(query.get("resourceVersion", "")),
         match=query.get("resourceVersionMatch", ""),
-        timeout_s=_number(query.get("timeoutSeconds", ""), "timeoutSeconds"),
+        timeout_s=_number(query.get("timeoutSeconds", "")),
         bookmarks=call.request.flag("allowWatchBookmarks"),
         initial_events=call.request.flag("sendInitialEvents") if "sendInitialEvents" in query else None,
     )
@@ -68,15 +68,12 @@ def _selection(call: Call) -> Selection:
     )
 
 
-def _number(text: str, name: str) -> int:
+def _number(text: str) -> int:
     if not text:
         return 0
     sign, digits = (-1, text[1:]) if text[0] == "-" else (1, text)
     if not digits.isascii() or not digits.isdecimal() or len(digits) > 19 or sign * int(digits) not in _INT64:
-        quoted = gotext.quote(text)
-        raise errors.bad_request(
-            f"unable to decode query parameter {name}: strconv.ParseInt: parsing {quoted}: invalid syntax"
-        )
+        raise errors.bad_request(f"strconv.ParseInt: parsing {gotext.quote(text)}: invalid syntax")
     return sign * int(digits)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from rota.api import errors, fields
 from rota.api.identifiers import GroupKind
 from rota.api.patches import errors as patch_errors
@@ -52,7 +54,13 @@ class _Patch:
         with_patch = _MERGES[self.media_type](live, self.parsed.value, schema)
         if not isinstance(with_patch, dict):
             raise patch_errors.MalformedPatch("the patched object is not an object")
-        return self._placed(bodies.Parsed(with_patch, self.parsed.duplicates))
+        try:
+            return self._placed(bodies.Parsed(with_patch, self.parsed.duplicates))
+        except bodies.Misshapen as error:
+            # the patch is at fault, not an object that was sent
+            shown = msgspec.json.encode(self.parsed.value).decode()
+            wrong = fields.invalid(fields.Path("patch"), shown, error.why)
+            raise errors.invalid(GroupKind("", ""), "", [wrong]) from None
 
     def applied(self, live: Object | None) -> Object:
         """What server-side apply makes of the live object."""
@@ -70,11 +78,24 @@ class _Patch:
         if not config.get("apiVersion") or not config.get("kind"):
             raise errors.bad_request("invalid object type: apiVersion and kind must be set in an applied configuration")
         metadata = config.get("metadata")
-        metadata = dict(metadata) if isinstance(metadata, dict) else {}
-        metadata.setdefault("name", call.at.name)
+        if not isinstance(metadata, dict):
+            raise errors.bad_request(f"{self._untyped(config)}: .metadata: expected map")
+        config = {**config, "metadata": {**metadata}}
         if call.at.namespace:
-            metadata.setdefault("namespace", call.at.namespace)
-        return call.shaped(bodies.Parsed({**config, "metadata": metadata}), self.strictness)
+            config["metadata"].setdefault("namespace", call.at.namespace)
+        call.place(config)
+        unknown: list[str] = []
+        shaped = call.shaped(bodies.Parsed(config), self.strictness, unknown=unknown)
+        if unknown and not call.resource.custom:
+            wrong = [f".{path}: field not declared in schema" for path in unknown]
+            listed = wrong[0] if len(wrong) == 1 else "\n  ".join(["errors:", *wrong])
+            raise errors.bad_request(f"{self._untyped(config)}: {listed}")
+        return shaped
+
+    def _untyped(self, config: Object) -> str:
+        """The beginning of a complaint about a configuration that does not have the shape of its kind."""
+        gvk = self.call.body_kind[0]
+        return f"failed to create typed patch object ({self.call.at.namespace}/{self.call.at.name}; {gvk})"
 
     def _placed(self, parsed: bodies.Parsed) -> Object:
         obj = self.call.shaped(parsed, self.strictness)
@@ -88,11 +109,13 @@ async def patch(call: Call) -> responses.Response:
     media_type = bodies.media_type(request.header(b"content-type"))
     projection = call.registry.kinds.projections.get(call.route.subresource)
     _check_options(call, media_type)
-    strictness = bodies.strictness(request.query.get("fieldValidation", ""), "PatchOptions")
+    strictness = bodies.strictness(request.query.get("fieldValidation", ""))
     body = await request.body()
     try:
         parsed = bodies.parse_yaml(body) if media_type == APPLY_PATCH else bodies.parse_json(body)
     except bodies.Unreadable as error:
+        if media_type != APPLY_PATCH:  # whether there is something to patch comes first
+            await call.registry.read(call.resource, call.at.namespace, call.at.name)
         raise errors.bad_request(f"error decoding patch: {error}") from None
     what = _Patch(call, media_type, parsed, strictness, request.flag("force"))
     try:

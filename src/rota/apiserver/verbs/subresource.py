@@ -10,7 +10,7 @@ from rota.apiserver.verbs.calls import Call
 async def handle(call: Call, handler: SubresourceHandler) -> responses.Answer:
     """Let a kind's own handler answer."""
     request = call.request
-    body = await call.object_body("CreateOptions") if request.method in {"POST", "PUT"} else None
+    body = await call.object_body() if request.method in {"POST", "PUT"} else None
     asked = SubresourceRequest(at=call.at, method=request.method, body=body, query=request.query)
     reply = await handler.handle(asked, call.registry)
     headers = responses.warning_headers(call.at.warnings)

@@ -14,7 +14,7 @@ from rota.apiserver.verbs.calls import Call
 
 async def update(call: Call) -> responses.Response:
     """The object as it was stored; 201 if it is new."""
-    obj = await call.object_body("UpdateOptions")
+    obj = await call.object_body()
     call.place(obj)
     projection = call.registry.kinds.projections.get(call.route.subresource)
     if projection is not None:
