@@ -10,19 +10,24 @@ import asyncio
 import contextlib
 import socket
 import ssl as tls
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import uvicorn
 
+from rota.api import scopes
 from rota.apiserver import connections
 from rota.apiserver.app import App
+from rota.apiserver.contract import User
 
 #: Longer than clients keep idle connections, so that it is they who close them and no request meets a closed one.
 _KEEP_ALIVE_S: Final = 120
 _GRACE_S: Final = 10
 _BACKLOG: Final = 2048
+
+#: As ASGI has it.
+Application: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +47,19 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serve(
-    app: App, *, host: str = "127.0.0.1", port: int = 0, ssl: tls.SSLContext | None = None
+    app: App,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    ssl: tls.SSLContext | None = None,
+    acting_as: User | None = None,
 ) -> AsyncIterator[Served]:
-    """Serve until the block is left; port 0 takes a free one. OSError if the address cannot be had."""
+    """Serve until the block is left; port 0 takes a free one. OSError if the address cannot be had.
+
+    Whoever calls is taken for `acting_as`, if that is given: for listeners that only those can reach who may be it.
+    """
     listener = _listen(host, port)
-    server = uvicorn.Server(_config(app, ssl))
+    server = uvicorn.Server(_config(app if acting_as is None else _on_behalf_of(acting_as, app), ssl))
     server.lifespan = server.config.lifespan_class(server.config)
     await server.startup(sockets=[listener])
     ticking = asyncio.create_task(server.main_loop(), name="apiserver/http")
@@ -59,7 +72,25 @@ async def serve(
         await server.shutdown(sockets=[listener])
 
 
-def _config(app: App, ssl: tls.SSLContext | None) -> uvicorn.Config:
+def _on_behalf_of(user: User, app: App) -> Application:
+    async def call(scope: Any, receive: Any, send: Any) -> None:
+        # A page in a browser on this machine can call a loopback address under a name of its own; it is not the user.
+        if not _names_loopback(dict(scope.get("headers", ())).get(b"host", b"")):
+            await send({"type": "http.response.start", "status": 403, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        scope[scopes.ACTING_AS] = user
+        await app(scope, receive, send)
+
+    return call
+
+
+def _names_loopback(host: bytes) -> bool:
+    name = host.decode("latin-1").rpartition(":")[0] or host.decode("latin-1")
+    return name in {"127.0.0.1", "localhost", "[::1]"}
+
+
+def _config(app: Application, ssl: tls.SSLContext | None) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
         http=connections.Connection,

@@ -136,11 +136,11 @@ class TestRotation:
             await sealing.create(f"/core/secrets/default/{number}", VALUE)
         name = keyfile.add_key(path, now=0.0)
         vault = KeyFile(path, CLOCK).vault
-        (holdings,) = await rotation.survey(plain, vault)
+        holdings, _ = await rotation.survey(plain, vault)
         assert (holdings.by_key, holdings.outdated) == ({"": 1, "1970-01-01": 7}, 8)
         assert await rotation.rewrite(plain, vault) == 8
         assert await rotation.rewrite(plain, vault) == 0
-        (holdings,) = await rotation.survey(plain, vault)
+        holdings, _ = await rotation.survey(plain, vault)
         assert (holdings.by_key, holdings.outdated) == ({name: 8}, 0)
         assert {entry.value for entry in (await sealing.list("/core/secrets/")).entries} == {VALUE}
 

@@ -49,6 +49,7 @@ def test_upstreams_form_is_understood() -> None:
         "/core/secrets/": "second",
         "/example.com/widgets/": "second",
         "/core/configmaps/": None,
+        "/~trust/": "second",
     }
 
 
@@ -145,7 +146,7 @@ def test_resources_are_those_of_the_start(path: Path, caplog: pytest.LogCaptureF
     fresh = (Key("fresh", bytes(32)), *rule.keys)
     path.write_text(configuration.render((Rule(resources=("secrets", "configmaps"), keys=fresh),)))
     assert keys.look()
-    assert keys.vault.prefixes == ("/core/secrets/",)
+    assert keys.vault.prefixes == ("/core/secrets/", "/~trust/")
     assert keys.vault.rings["/core/secrets/"].primary == "fresh"
     assert "restart to encrypt more resources" in caplog.text
 

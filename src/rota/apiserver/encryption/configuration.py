@@ -28,6 +28,8 @@ API_VERSION: Final = "apiserver.config.k8s.io/v1"
 KIND: Final = "EncryptionConfiguration"
 #: What is encrypted where nobody said anything else.
 DEFAULT_RESOURCES: Final = ("secrets",)
+#: Where servers keep the keys that they share (see `apiserver.trust`): sealed as Secrets are.
+TRUST: Final = "/~trust/"
 _REMEDY: Final = "docs/howto/protect.md shows one that works"
 
 
@@ -106,6 +108,8 @@ def vault(rules: tuple[Rule, ...], *, source: str) -> Vault:
     for rule in rules:
         ring = Keyring(rule.keys, source=source, plain=rule.plain)
         rings |= {prefix(resource): ring for resource in rule.resources}
+    if prefix("secrets") in rings:
+        rings[TRUST] = rings[prefix("secrets")]
     return Vault(rings)
 
 
