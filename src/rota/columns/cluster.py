@@ -172,6 +172,14 @@ class Cluster:
         else:
             self._place(placed, info)
 
+    def restate_pod(self, pod: PodInfo) -> None:
+        """Take over another account of a pod that has the same node and an equal shape, so that no figure changes."""
+        self._tell("restate_pod", pod)
+        self.pods[pod.uid] = pod
+        info = self.by_name.get(pod.node_name)
+        there = self._stray[pod.node_name] if info is None else info.pods
+        there[pod.uid] = pod
+
     def remove_pod(self, uid: str) -> PodInfo | None:
         """Take a pod off its node; None if it was not there."""
         self._tell("remove_pod", uid)

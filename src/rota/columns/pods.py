@@ -6,7 +6,8 @@ object, so they are compared and hashed by identity. All of it is immutable.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -134,3 +135,12 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, kw_only=True, gc=False):
     def terminating(self) -> bool:
         """Whether the pod is on its way out."""
         return self.shape.group.terminating
+
+
+@lru_cache(maxsize=4096)  # pods of one template are compared again and again
+def equal_shapes(one: PodShape, other: PodShape) -> bool:
+    """Whether two shapes say the same, though they were read from objects that differ in what nobody counts."""
+    return all(getattr(one, name) == getattr(other, name) for name in _SHAPE_FIELDS)
+
+
+_SHAPE_FIELDS = tuple(field.name for field in fields(PodShape))

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from rota.columns import objects
+from rota.columns import objects, pods
 from rota.columns.cluster import Cluster
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
@@ -82,7 +82,10 @@ class SchedulerCache:
         old = self.cluster.pods.get(pod.uid)
         if pod.node_name:
             self._assumed.pop(pod.uid, None)
-            self.cluster.add_pod(pod)
+            if old is not None and _says_nothing_new(old, pod):
+                self.cluster.restate_pod(pod)
+            else:
+                self.cluster.add_pod(pod)
         elif old is not None and pod.uid in self._assumed:
             self.cluster.add_pod(pod, old.node_name)
         elif old is not None:
@@ -126,6 +129,17 @@ class SchedulerCache:
     def pods(self) -> Iterator[PodInfo]:
         """All pods that have a node, assumed ones and those whose node is not known included."""
         return iter(self.cluster.pods.values())
+
+
+def _says_nothing_new(old: PodInfo, new: PodInfo) -> bool:
+    """Whether what was assumed is what came: then nobody who keeps answers about the node need look at it again."""
+    return (
+        old.node_name == new.node_name
+        and old.start_time == new.start_time
+        and old.nominated_node == new.nominated_node
+        and old.preempted == new.preempted
+        and (old.shape is new.shape or pods.equal_shapes(old.shape, new.shape))
+    )
 
 
 def portrait(info: NodeInfo) -> NodeInfo:

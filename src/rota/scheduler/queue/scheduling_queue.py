@@ -14,6 +14,7 @@ of all other places, and after five minutes out of UNSCHEDULABLE, too. So nothin
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 from rota.columns.pods import PodInfo
@@ -228,12 +229,14 @@ class SchedulingQueue:
         With `up_to_priority`, pods of higher priority are left alone: a nomination that was taken back concerns only
         those that had to respect it.
         """
-        if not any(wake_ups.interested(event) for wake_ups in self._wake_ups.values()):
+        if not self._pool and not self._flights:
             return 0
         happening = Happening(event, old, new)
         self._flights.note(happening)
-        label = label_of(event)
         woken = self._pool.woken(happening, up_to_priority=up_to_priority)
+        if not woken:
+            return 0
+        label = label_of(event)
         return sum(self._wake(queued, worth, label, now) for queued, worth in woken)
 
     def activate(self, uids: Iterable[str], *, now: float) -> int:
@@ -394,6 +397,7 @@ class SchedulingQueue:
         return ended
 
 
+@cache
 def label_of(event: ClusterEvent) -> str:
     """Give an event's name in metrics: the resource and what was done to it, as in AssignedPodDelete."""
     return f"{event.resource}{'Or'.join(_camel(action.name or '') for action in event.actions)}"
