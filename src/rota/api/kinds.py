@@ -49,12 +49,25 @@ class ResourceType:
     #: Module and class of the Struct, as in `core_v1.Pod`; None for custom kinds.
     model: str | None = None
     validator: Validator | None = field(default=None, compare=False, repr=False)
+    # What follows from the fields above is kept, because every request asks for it many times over.
+    #: The value of the `apiVersion` field.
+    api_version: str = field(init=False, compare=False, repr=False)
+    #: The resource whatever its version, as errors name it.
+    group_resource: GroupResource = field(init=False, compare=False, repr=False)
+    #: The kind whatever its version, as validation errors name it.
+    group_kind: GroupKind = field(init=False, compare=False, repr=False)
+    gvk: GroupVersionKind = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.singular:
             object.__setattr__(self, "singular", self.kind.lower())
         if not self.list_kind:
             object.__setattr__(self, "list_kind", self.kind + "List")
+        api_version = f"{self.group}/{self.version}" if self.group else self.version
+        object.__setattr__(self, "api_version", api_version)
+        object.__setattr__(self, "group_resource", GroupResource(self.group, self.plural))
+        object.__setattr__(self, "group_kind", GroupKind(self.group, self.kind))
+        object.__setattr__(self, "gvk", GroupVersionKind(self.group, self.version, self.kind))
 
     @property
     def custom(self) -> bool:
@@ -62,29 +75,9 @@ class ResourceType:
         return self.model is None
 
     @property
-    def api_version(self) -> str:
-        """The value of the `apiVersion` field."""
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
     def group_version(self) -> GroupVersion:
         """Group and version."""
         return GroupVersion(self.group, self.version)
-
-    @property
-    def group_resource(self) -> GroupResource:
-        """The resource whatever its version, as errors name it."""
-        return GroupResource(self.group, self.plural)
-
-    @property
-    def group_kind(self) -> GroupKind:
-        """The kind whatever its version, as validation errors name it."""
-        return GroupKind(self.group, self.kind)
-
-    @property
-    def gvk(self) -> GroupVersionKind:
-        """Group, version and kind."""
-        return GroupVersionKind(self.group, self.version, self.kind)
 
     @property
     def gvr(self) -> GroupVersionResource:

@@ -4,6 +4,7 @@ Inside, a time is a float of seconds since 1970, as `rota.kit.clock.Clock.now` g
 Upstream accepts any RFC 3339 time and writes its own form back, cutting off what is finer.
 """
 
+import functools
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -16,6 +17,7 @@ _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 _MICRO_TIME: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_SECOND: Final = timedelta(seconds=1)
 
 
 class TimeError(ValueError):
@@ -24,7 +26,12 @@ class TimeError(ValueError):
 
 def format_time(seconds: float) -> str:
     """A `Time`: `2006-01-02T15:04:05Z`."""
-    return _from_seconds(seconds).strftime(_TIME)
+    return _format_second(round(seconds * 1_000_000) // 1_000_000)
+
+
+@functools.lru_cache(maxsize=64)  # whatever happens within a second happens at one time
+def _format_second(second: int) -> str:
+    return (_EPOCH + second * _SECOND).strftime(_TIME)
 
 
 def format_micro_time(seconds: float) -> str:

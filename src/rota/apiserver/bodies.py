@@ -30,7 +30,7 @@ READ: Final = (JSON, YAML, PROTOBUF)
 _MOST_YAML_NODES: Final = 500_000
 #: Go writes these only when there is something in them.
 _DROPPED_IF_EMPTY: Final = ("annotations", "finalizers", "labels", "ownerReferences")
-_META_MODEL: Final = "meta_v1.ObjectMeta"
+META_MODEL: Final = "meta_v1.ObjectMeta"
 
 
 class Strictness(enum.Enum):
@@ -149,11 +149,15 @@ def as_object(
     if strictness is Strictness.WARN:
         for complaint in complaints:
             warn(complaint)
-    metadata = obj.setdefault("metadata", {})
+    tidy(obj.setdefault("metadata", {}))
+    return obj
+
+
+def tidy(metadata: Object) -> None:
+    """Take out what means nothing."""
     for name in _DROPPED_IF_EMPTY:
         if name in metadata and not metadata[name]:
             del metadata[name]
-    return obj
 
 
 def unrecognized(kind: str, why: str, body: bytes) -> errors.BadRequest:
@@ -220,7 +224,7 @@ def _with_type(value: Any, gvk: GroupVersionKind, *, custom: bool) -> Object:
 
 
 def _clean_custom(obj: Object, schema: CustomSchema) -> tuple[Object, list[str]]:
-    metadata, unknown = schemas.clean(obj.get("metadata") or {}, _META_MODEL)
+    metadata, unknown = schemas.clean(obj.get("metadata") or {}, META_MODEL)
     cleaned, undeclared = schema.clean({**obj, "metadata": metadata})
     return cleaned, [*(f"metadata.{path}" for path in unknown), *undeclared]
 

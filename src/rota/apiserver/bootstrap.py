@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from rota.api import errors
 from rota.api.identifiers import GroupResource
+from rota.api.patches import json_values
 from rota.api.users import ADMINISTRATOR
 from rota.apiserver.admission.service_addresses import OWN, SERVICES
 from rota.apiserver.contract import Attributes, Object
@@ -70,4 +71,5 @@ async def _ensure(registry: ObjectRegistry, which: GroupResource, content: Objec
     )
     # another server may start at the same time
     with contextlib.suppress(errors.AlreadyExists):
-        await registry.create(at, {"apiVersion": resource.api_version, "kind": resource.kind, **content})
+        new: Object = {"apiVersion": resource.api_version, "kind": resource.kind, **content}
+        await registry.create(at, json_values.copy(new))

@@ -55,6 +55,16 @@ def encode(obj: Object, resource: ResourceType) -> bytes:
     return _encoder.encode(ordered | {name: item for name, item in obj.items() if name not in ordered})
 
 
+def pack(obj: Object) -> bytes:
+    """An object as it is, to have another copy of it later."""
+    return _encoder.encode(obj)
+
+
+def unpack(value: bytes) -> Object:
+    """What was packed."""
+    return _decoder.decode(value)
+
+
 def decode(value: bytes, revision: int, resource: ResourceType) -> Object:
     """An object as code works with it, in the version that was asked for."""
     obj = _decoder.decode(value)

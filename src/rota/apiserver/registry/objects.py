@@ -6,7 +6,6 @@ happens but the commit.
 """
 
 import random
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -126,15 +125,16 @@ class ObjectRegistry:
         return Refused(tuple(conflicts)) if conflicts else Committed((await self.store.extent()).revision)
 
     async def create(self, at: Attributes, obj: Object, *, keeps_managed_fields: bool = False) -> Written:
-        """Store a new object in the shape of its kind; `obj` is not changed."""
+        """Store a new object in the shape of its kind; `obj` is the registry's to change."""
         metadata = obj["metadata"]
         if metadata.get("resourceVersion"):
             raise errors.bad_request("resourceVersion should not be set on objects to be created")
         prefix = metadata.get("generateName") if not metadata.get("name") else None
         name = metadata.get("name", "")
         taken = 0
-        for _ in range(_CONTENDED):
-            new: Object = json_values.copy(obj)
+        spare = stored_form.pack(obj)
+        for attempt in range(_CONTENDED):
+            new = stored_form.unpack(spare) if attempt else obj
             if prefix:
                 name = new["metadata"]["name"] = names.generate(prefix, self._chance)
             system_fields.fill_new(new, at, uid=self._uid())
@@ -289,7 +289,7 @@ class ObjectRegistry:
         return self.resource(GroupResource(parts.group, parts.plural))
 
     def _uid(self) -> str:
-        return str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
+        return system_fields.uid(self._chance.getrandbits(128))
 
 
 def _stored(entry: Entry, resource: ResourceType) -> Stored:

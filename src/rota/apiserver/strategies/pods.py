@@ -7,6 +7,8 @@ room that it gave back may be taken.
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from rota.api import fields, names, times
 from rota.api.patches import json_values
 from rota.apiserver.contract import Attributes, Object
@@ -63,7 +65,7 @@ class PodStrategy(GenericStrategy):
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
         """The whole pod."""
-        found = super().validate_create(obj, at) + _validate(obj)
+        found = super().validate_create(obj, at) + _valid.validate(obj["spec"])
         if obj["spec"].get("nodeName") and obj["spec"].get("schedulingGates"):
             why = "cannot be set until all schedulingGates have been cleared"
             found.append(fields.forbidden(_SPEC.child("nodeName"), why))
@@ -76,7 +78,7 @@ class PodStrategy(GenericStrategy):
             return found + _validate_status(new.get("status") or {}, old.get("status") or {})
         if new["spec"] == old["spec"]:
             return found
-        return found + _validate(new) + _validate_changes(new["spec"], old["spec"])
+        return found + _valid.validate(new["spec"]) + _validate_changes(new["spec"], old["spec"])
 
 
 def qos_class(spec: Mapping[str, Any]) -> str:
@@ -102,8 +104,30 @@ def qos_class(spec: Mapping[str, Any]) -> str:
     return "Guaranteed" if guaranteed and requests == limits else "Burstable"
 
 
-def _validate(pod: Object) -> list[fields.FieldError]:
-    return pod_specs.validate(pod["spec"], _SPEC) + pod_containers.validate_image_spaces(pod["spec"], _SPEC)
+class _Valid:
+    """Specs that were found to be in order: pods come in many copies, and each is judged once."""
+
+    _MOST: Final = 1024
+    _LARGEST: Final = 8192
+
+    def __init__(self) -> None:
+        self._known: set[bytes] = set()
+
+    def validate(self, spec: Object) -> list[fields.FieldError]:
+        """Everything that is wrong with a spec, which depends on nothing else."""
+        key = _encode(spec)
+        if key in self._known:
+            return []
+        found = pod_specs.validate(spec, _SPEC) + pod_containers.validate_image_spaces(spec, _SPEC)
+        if not found and len(key) <= self._LARGEST:
+            if len(self._known) >= self._MOST:
+                self._known.clear()
+            self._known.add(key)
+        return found
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_valid: Final = _Valid()
 
 
 def _agree_on_addresses(status: Object) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from rota.api import errors, fields
 from rota.api.identifiers import GroupKind, GroupVersionKind
 from rota.api.kinds import ResourceType
-from rota.apiserver import bodies, negotiation
+from rota.apiserver import bodies, moulds, negotiation
 from rota.apiserver.contract import Attributes, CustomSchema, Object, User
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.requests import Request
@@ -49,16 +49,20 @@ class Call:
         if self.resource.custom and bodies.media_type(content_type) == bodies.PROTOBUF:
             raise errors.unsupported_media_type((bodies.JSON, bodies.YAML))
         body = await self.request.body()
-        gvk, _ = self.body_kind
+        gvk, model = self.body_kind
         try:
-            parsed = bodies.parse(
+            return moulds.read(
                 body,
                 content_type,
-                find_duplicates=strictness is not bodies.Strictness.IGNORE,
+                self.resource,
+                gvk=gvk,
+                model=model,
+                schema=self.schema if gvk == self.resource.gvk else None,
+                strictness=strictness,
+                warn=self.at.warn,
             )
         except bodies.Unreadable as error:
             raise bodies.unrecognized(gvk.kind, str(error), body) from None
-        return self.shaped(parsed, strictness)
 
     def shaped(
         self, parsed: bodies.Parsed, strictness: bodies.Strictness, *, unknown: list[str] | None = None
