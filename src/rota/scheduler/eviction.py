@@ -7,6 +7,7 @@ when it is there. Pods that only wait for their binding lose it without any call
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -81,12 +82,16 @@ class Evictions:
 
     async def _send_away(self, victim: PodInfo, preemptor: PodInfo, why: str) -> None:
         try:
-            await self._mark(victim, preemptor)
-            await self._evict(victim)
+            if not await self._evicted(victim):
+                await self._mark(victim, preemptor)
+                await self._client.delete(PODS, victim.name, namespace=victim.namespace, uid=victim.uid)
         except (errors.NotFound, errors.Conflict):
             # Gone already, or another pod of that name by now.
             return
         self._recorder.event(references.of_pod(victim), "Normal", "Preempted", why, action="Preempting")
+        with contextlib.suppress(errors.NotFound, errors.Conflict):
+            # An eviction marks the pod as evicted; whom it made room for is the better reason, if it is still there.
+            await self._mark(victim, preemptor)
 
     async def _mark(self, victim: PodInfo, preemptor: PodInfo) -> None:
         condition: dict[str, Any] = {
@@ -105,11 +110,13 @@ class Evictions:
             subresource="status",
         )
 
-    async def _evict(self, victim: PodInfo) -> None:
+    async def _evicted(self, victim: PodInfo) -> bool:
+        """Evict a pod; no if its budget does not allow that."""
         # A budget's "not now" comes with a time to wait, which is not for us: we have the right to go ahead.
         client = self._client.with_settings(retry=False)
         try:
             await pod_calls.evict(client, victim.name, namespace=victim.namespace, uid=victim.uid)
         except (errors.TooManyRequests, errors.InternalError, errors.MethodNotAllowed) as refusal:
             log.info("budget overruled", pod=victim.key, refusal=refusal.message)
-            await self._client.delete(PODS, victim.name, namespace=victim.namespace, uid=victim.uid)
+            return False
+        return True

@@ -91,7 +91,7 @@ class Scheduler:
         self.cache: Final = SchedulerCache()
         self.waiting: Final = WaitingPods()
         self._watchdog: Final = Watchdog(clock=clock, limit_s=limit_s)
-        self._bindings: Final = BindingQueue(client, clock=clock, chance=chance)
+        self.bindings: Final = BindingQueue(client, clock=clock, chance=chance)
         self._volumes: Final = ApiVolumeBinder(client, self.cache.cluster, clock=clock)
         self._notes: Final = NoteWriter(client, clock=clock)
         self._recorder: Final = self._make_recorder(loaded)
@@ -112,7 +112,7 @@ class Scheduler:
         )
         self.attempts: Final = Attempts(self._using, start=int(chance.random() * 65_536))
         self.attempts.binding = BindingCycles(
-            bindings=self._bindings,
+            bindings=self.bindings,
             notes=self._notes,
             waiting=self.waiting,
             clock=clock,
@@ -173,7 +173,7 @@ class Scheduler:
         pauses = Backoff(_DISCOVERY, self._chance)
         while True:
             try:
-                await self._bindings.discover()
+                await self.bindings.discover()
                 break
             except (errors.ApiError, TransportError) as error:
                 log.info("server does not say what it can do", error=error)
@@ -231,9 +231,10 @@ class Scheduler:
         panel = building.panel(
             loaded.configuration.extenders, surroundings=self, clock=self._clock, chance=self._chance
         )
-        for queued in self.queue.entries():
-            # Those that have a node already are recognised by that, as soon as it is their turn.
-            queue.add(queued.pod, self._clock.monotonic())
+        for pod in self._pods.cache.values():
+            # Those that are on their way to a node are recognised by that, as soon as it is their turn.
+            if isinstance(pod, PodInfo) and not pod.node_name:
+                queue.add(pod, self._clock.monotonic())
         self.configuration = loaded.configuration
         self.queue = self._using.queue = self._handlers.queue = queue
         self._using.cycles, self._using.panel = cycles, panel
@@ -247,7 +248,7 @@ class Scheduler:
                 Framework(
                     profile,
                     loaded.registry,
-                    binder=self._bindings,
+                    binder=self.bindings,
                     volume_binder=self._volumes,
                     waiting_pods=self.waiting,
                 ),

@@ -1,0 +1,179 @@
+"""A real scheduler at a real API server in virtual time, and the ways in which tests meddle between the two.
+
+async with schedulers.cluster() as cluster, cluster.scheduling() as scheduler:
+    await cluster.add_node("n1")
+    await cluster.add_pod("web")
+    await cluster.bound("web", "n1")
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from rota.client.pods import PODS
+from rota.client.transports.contract import Answer, Call, Transport
+from rota.client.transports.in_process import InProcessTransport
+from rota.client.verbs import Client, Object, PatchType
+from rota.scheduler import builtin, loading
+from rota.scheduler.framework.registry import Registry
+from rota.scheduler.loading import Loaded
+from rota.scheduler.service import NODES, Scheduler
+from rota.testing.api import ApiServer
+from rota.testing.clocks import FakeClock
+from rota.testing.clusters import make_node, make_pod
+from rota.testing.virtual_api import VirtualCluster
+
+EVENTS: Final = ("", "v1", "events")
+HEAD: Final = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+class MeddlingTransport:
+    """Passes calls on, and lets a test look at them first: `meddle` may wait, raise, or have the answer lost."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner: Final = inner
+        #: Called before a call is passed on; raising keeps it from the server.
+        self.before: Callable[[Call], Awaitable[None]] | None = None
+        #: Called after the server has acted and before its answer is seen; raising loses the answer.
+        self.after: Callable[[Call], Awaitable[None]] | None = None
+        self.calls: Final[list[Call]] = []
+
+    @contextlib.asynccontextmanager
+    async def open(self, call: Call) -> AsyncIterator[Answer]:
+        """See `Transport.open`."""
+        self.calls.append(call)
+        if self.before is not None:
+            await self.before(call)
+        async with self._inner.open(call) as answer:
+            if self.after is not None:
+                await self.after(call)
+            yield answer
+
+    async def close(self) -> None:
+        """See `Transport.close`."""
+        await self._inner.close()
+
+
+class SchedulingCluster(VirtualCluster):
+    """A server in virtual time with helpers for nodes and pods."""
+
+    def __init__(self, client: Client, clock: FakeClock, server: ApiServer) -> None:
+        super().__init__(client, clock)
+        self.server: Final = server
+
+    @contextlib.asynccontextmanager
+    async def scheduling(
+        self,
+        config: str = "",
+        *,
+        plugins: tuple[type, ...] = (),
+        elect: bool = False,
+        seed: int = 0,
+        client: Client | None = None,
+        limit_s: float = 60.0,
+    ) -> AsyncIterator[Scheduler]:
+        """A scheduler at work; `config` is the rest of a configuration file, `plugins` are classes that it may name."""
+        scheduler = Scheduler(
+            client or self.client,
+            configured(config, *plugins),
+            clock=self.clock,
+            chance=random.Random(seed),  # noqa: S311 - a test's chance is repeatable
+            identity=f"scheduler-{seed}",
+            elect=elect,
+            limit_s=limit_s,
+        )
+        async with self.running(scheduler.run):
+            await self.until(lambda: _holds(lambda: scheduler.synced))
+            yield scheduler
+
+    def meddling(self) -> tuple[Client, MeddlingTransport]:
+        """Another client of the same server, whose calls a test may disturb."""
+        transport = MeddlingTransport(InProcessTransport(self.server.app, clock=self.clock))
+        return Client(transport), transport
+
+    async def add_node(self, name: str, *, labels: Mapping[str, str] | None = None, **allocatable: str) -> None:
+        """Create a node of 4 cores, 16 GiB and 10 pods, unless told otherwise."""
+        await self.client.create(NODES, {"apiVersion": "v1", **make_node(name, labels=labels, **allocatable)})
+
+    async def add_pod(self, name: str, **about: Any) -> Object:
+        """Create a pod of 100 millicores, unless told otherwise; see `clusters.make_pod`."""
+        pod = {"apiVersion": "v1", **make_pod(name, **about)}
+        del pod["metadata"]["uid"]
+        return await self.client.create(PODS, pod)
+
+    async def pod(self, name: str) -> Object:
+        """A pod as it is now."""
+        return await self.client.get(PODS, name, namespace="default")
+
+    async def node_of(self, name: str) -> str:
+        """Where a pod is bound, or ""."""
+        return str((await self.pod(name))["spec"].get("nodeName") or "")
+
+    async def bound(self, name: str, node: str = "") -> str:
+        """Wait until a pod is bound, to that node if one is named; where."""
+
+        async def condition() -> bool:
+            found = await self.node_of(name)
+            return found == node if node else bool(found)
+
+        await self.until(condition)
+        return await self.node_of(name)
+
+    async def refused(self, name: str) -> Mapping[str, str]:
+        """Wait until a pod is told that it has no node; the condition."""
+
+        async def condition() -> bool:
+            return _scheduled(await self.pod(name)).get("status") == "False"
+
+        await self.until(condition)
+        return _scheduled(await self.pod(name))
+
+    async def said(self, name: str, reason: str) -> str:
+        """Wait for an event about a pod; its message."""
+
+        async def messages() -> list[str]:
+            found = (await self.client.list(EVENTS, namespace="default")).items
+            return [
+                one["message"] for one in found if one["involvedObject"]["name"] == name and one["reason"] == reason
+            ]
+
+        await self.until(lambda: _found(messages))
+        return (await messages())[0]
+
+    async def update_pod(self, name: str, patch: Any) -> None:
+        """Change parts of a pod."""
+        await self.client.patch(PODS, name, patch, type=PatchType.STRATEGIC, namespace="default")
+
+
+def configured(config: str = "", *plugins: type) -> Loaded:
+    """A configuration from the rest of a file, with further plugin classes at hand."""
+    known = builtin.registry()
+    registry = Registry([*(known[name] for name in known), *plugins])
+    return loading.load(HEAD + config, registry) if config else loading.default(registry)
+
+
+@contextlib.asynccontextmanager
+async def cluster() -> AsyncIterator[SchedulingCluster]:
+    """A fresh server in memory, in virtual time."""
+    clock = FakeClock()
+    async with ApiServer(clock=clock) as server:
+        transport = InProcessTransport(server.app, clock=clock)
+        yield SchedulingCluster(Client(transport), clock, server)
+        closing = asyncio.ensure_future(transport.close())
+        await clock.advance(10)
+        await closing
+
+
+def _scheduled(pod: Object) -> Mapping[str, str]:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one["type"] == "PodScheduled"), {})
+
+
+async def _holds(condition: Callable[[], bool]) -> bool:
+    return condition()
+
+
+async def _found(messages: Callable[[], Awaitable[list[str]]]) -> bool:
+    return bool(await messages())

@@ -1,0 +1,203 @@
+from typing import ClassVar
+
+from rota.client import pods as pod_calls
+from rota.client.pods import PODS, Binding
+from rota.client.transports.contract import Call, Interrupted, TimedOut
+from rota.columns.pods import PodInfo
+from rota.scheduler.framework.points import PermitResult
+from rota.scheduler.framework.registry import Handle, NoArgs
+from rota.scheduler.framework.state import CycleState
+from rota.scheduler.framework.status import Code, Status
+from rota.testing.schedulers import SchedulingCluster
+
+PROFILE = """
+profiles:
+- plugins: {multiPoint: {enabled: [%s]}}
+"""
+
+
+def profile(*names: str) -> str:
+    return PROFILE % ", ".join(f"{{name: {name}}}" for name in names)
+
+
+class Noting:
+    """Takes down at which points it was called."""
+
+    calls: ClassVar[list[str]]
+    Args = NoArgs
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        self.handle = handle
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.calls.append(f"{self.__class__.__name__} reserves")
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.calls.append(f"{self.__class__.__name__} unreserves")
+
+
+class First(Noting):
+    name: ClassVar[str] = "First"
+
+
+class Second(Noting):
+    name: ClassVar[str] = "Second"
+
+
+class FailingPreBind:
+    name: ClassVar[str] = "FailingPreBind"
+    Args = NoArgs
+    left: ClassVar[int]
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        pass
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        if type(self).left:
+            type(self).left -= 1
+            return Status(Code.ERROR, ("the volume is on fire",))
+        return None
+
+
+class Holding:
+    """Permit: holds every pod whose name begins with `held` until told otherwise."""
+
+    name: ClassVar[str] = "Holding"
+    Args = NoArgs
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        self._handle = handle
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> PermitResult:
+        if pod.name.startswith("held"):
+            return PermitResult(Status(Code.WAIT), timeout_s=20)
+        for waiting in self._handle.waiting_pods:
+            if pod.name == "lets-go":
+                waiting.allow(self.name)
+            elif pod.name == "sends-back":
+                waiting.reject(self.name, "sent back")
+        return PermitResult()
+
+
+async def test_a_failed_binding_unreserves_in_reverse_and_the_pod_is_tried_again(cluster: SchedulingCluster) -> None:
+    calls: list[str] = []
+    First.calls = Second.calls = calls
+    FailingPreBind.left = 1
+    await cluster.add_node("n1")
+    config = profile("First", "Second", "FailingPreBind")
+    async with cluster.scheduling(config, plugins=(First, Second, FailingPreBind)) as scheduler:
+        await cluster.add_pod("web")
+        condition = await cluster.refused("web")
+        assert condition["reason"] == "SchedulerError"
+        assert condition["message"] == "plugin FailingPreBind failed: the volume is on fire"
+        await cluster.bound("web", "n1")
+        attempt = ["First reserves", "Second reserves"]
+        assert calls == [*attempt, "Second unreserves", "First unreserves", *attempt]
+        assert [pod.name for pod in scheduler.cache.pods()] == ["web"]
+
+
+async def test_a_pod_on_hold_counts_on_its_node_and_goes_on_when_it_is_allowed(cluster: SchedulingCluster) -> None:
+    await cluster.add_node("n1", pods="2")
+    async with cluster.scheduling(profile("Holding"), plugins=(Holding,)) as scheduler:
+        await cluster.add_pod("held")
+        await cluster.clock.advance(2)
+        assert await cluster.node_of("held") == ""
+        assert [waiting.pod.name for waiting in scheduler.waiting] == ["held"]
+        assert [pod.name for pod in scheduler.cache.pods()] == ["held"]
+        await cluster.add_pod("lets-go")
+        await cluster.bound("held", "n1")
+        assert not list(scheduler.waiting)
+
+
+async def test_a_pod_on_hold_is_rejected_by_the_plugin_or_by_time(cluster: SchedulingCluster) -> None:
+    await cluster.add_node("n1")
+    async with cluster.scheduling(profile("Holding"), plugins=(Holding,)) as scheduler:
+        await cluster.add_pod("held-1")
+        await cluster.clock.advance(2)
+        await cluster.add_pod("sends-back")
+        assert (await cluster.refused("held-1"))["message"] == "sent back"
+        await cluster.add_pod("held-2")
+        message = (await cluster.refused("held-2"))["message"]
+        assert message == 'rejected due to timeout after waiting at plugin "Holding"'
+        assert {pod.name for pod in scheduler.cache.pods()} <= {"sends-back", "held-1", "held-2"}
+
+
+async def test_a_pod_that_goes_while_it_is_on_hold_leaves_nothing_behind(cluster: SchedulingCluster) -> None:
+    await cluster.add_node("n1")
+    async with cluster.scheduling(profile("Holding"), plugins=(Holding,)) as scheduler:
+        await cluster.add_pod("held")
+        await cluster.clock.advance(2)
+        await cluster.client.delete(PODS, "held", namespace="default", grace_period_s=0)
+        await cluster.gone(PODS, "held", "default")
+        await cluster.clock.advance(1)
+        assert (len(scheduler.queue), list(scheduler.cache.pods()), list(scheduler.waiting)) == (0, [], [])
+
+
+async def test_a_lost_race_is_tried_on_the_next_best_node_at_once(cluster: SchedulingCluster) -> None:
+    for name in ("n1", "n2"):
+        await cluster.add_node(name, cpu="1")
+    await cluster.add_pod("rival", cpu="1", schedulerName="rival")
+    client, transport = cluster.meddling()
+    raced: list[str] = []
+
+    async def be_faster(call: Call) -> None:
+        if call.path.endswith("/bindingbatches") and not raced:
+            assert isinstance(call.body, bytes)
+            raced.append("n1" if b'"name":"n1"' in call.body else "n2")
+            await pod_calls.bind(cluster.client, Binding(namespace="default", pod="rival", node=raced[0]))
+
+    transport.before = be_faster
+    async with cluster.scheduling(client=client) as scheduler:
+        await cluster.add_pod("web", cpu="1")
+        assert {await cluster.bound("web"), *raced} == {"n1", "n2"}
+        assert scheduler.metrics.value("lost_races_total") == 1
+        assert scheduler.metrics.value("schedule_attempts_total", result="error", profile="default-scheduler") is None
+
+
+async def test_a_binding_whose_answer_is_lost_counts_if_the_pod_is_bound(cluster: SchedulingCluster) -> None:
+    await cluster.add_node("n1")
+    client, transport = cluster.meddling()
+
+    async def lose(call: Call) -> None:
+        if call.path.endswith("/bindingbatches"):
+            raise TimedOut("no answer")
+
+    transport.after = lose
+    async with cluster.scheduling(client=client) as scheduler:
+        await cluster.add_pod("web")
+        await cluster.bound("web", "n1")
+        assert await cluster.said("web", "Scheduled")
+        assert scheduler.metrics.value("schedule_attempts_total", result="error", profile="default-scheduler") is None
+
+
+async def test_a_binding_that_never_arrived_is_tried_again(cluster: SchedulingCluster) -> None:
+    await cluster.add_node("n1")
+    client, transport = cluster.meddling()
+    lost: list[Call] = []
+
+    async def lose(call: Call) -> None:
+        if call.path.endswith("/bindingbatches") and len(lost) < 2:
+            lost.append(call)
+            raise Interrupted("the line is down")
+
+    transport.before = lose
+    async with cluster.scheduling(client=client) as scheduler:
+        await cluster.add_pod("web")
+        await cluster.bound("web", "n1")
+        assert len(lost) == 2
+        await cluster.clock.advance(1)
+        assert not scheduler.cache.assumed
+
+
+async def test_a_server_without_batches_gets_single_bindings(cluster: SchedulingCluster) -> None:
+    await cluster.add_node("n1")
+    client, transport = cluster.meddling()
+    async with cluster.scheduling(client=client) as scheduler:
+        scheduler.bindings.batches = False
+        for number in range(5):
+            await cluster.add_pod(f"web-{number}")
+        for number in range(5):
+            await cluster.bound(f"web-{number}", "n1")
+    paths = [call.path for call in transport.calls if "binding" in call.path and call.method == "POST"]
+    assert len(paths) == 5
+    assert all(path.endswith("/binding") for path in paths)
