@@ -123,7 +123,7 @@ def test_a_field_error_said_twice_is_a_cause_twice_but_a_message_once() -> None:
         (fields.type_invalid(Path("a"), None, "must be a string"), 'a: Invalid value: "null": must be a string'),
         (fields.internal(Path("a"), "boom"), "a: Internal error: boom"),
         (fields.invalid(Path("a").key("k"), True, "no"), "a[k]: Invalid value: true: no"),
-        (fields.invalid(Path("a"), ["x", "y"], "no"), 'a: Invalid value: []string{"x", "y"}: no'),
+        (fields.invalid(Path("a"), ["x", "y"], "no"), 'a: Invalid value: ["x","y"]: no'),
         (fields.invalid(Path("a"), {"b": 1}, "no"), 'a: Invalid value: {"b":1}: no'),
         (fields.invalid(Path("a"), 1.0, ""), "a: Invalid value: 1"),
         (fields.invalid(Path("a"), 'q"\n\x7f', ""), 'a: Invalid value: "q\\"\\n\\x7f"'),

@@ -94,7 +94,7 @@ def test_wrong_keys_and_values_are_named() -> None:
     ):
         selectors.parse("a=-b")
     with pytest.raises(
-        SelectorError, match=r"^\[key: Invalid value.*, values: Invalid value: \[\]string\{\}: for 'in'"
+        SelectorError, match=r"^\[key: Invalid value.*, values: Invalid value: \[\]: for 'in'"
     ):
         selectors.requirement("", Operator.IN)
 

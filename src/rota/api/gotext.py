@@ -40,9 +40,7 @@ def plain(value: bool | float) -> str:
 
 
 def literal(value: object) -> str:
-    """`%#v` of a list of strings, and JSON of anything deeper (Go would dump structs of its own)."""
-    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
-        return "[]string{" + quote_all(list(value)) + "}"
+    """JSON, as Go shows lists, maps and structs; of structs of its own it would show the names that Go has for fields."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
 
 

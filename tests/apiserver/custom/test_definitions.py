@@ -76,7 +76,7 @@ _SCHEMA_PATH = "spec.validation.openAPIV3Schema"
         ),
         (
             _set(*_VERSION, "storage", value=False),
-            'spec.versions: Invalid value: []string{"v1"}: must have exactly one version marked as storage version',
+            'spec.versions: Invalid value: ["v1"]: must have exactly one version marked as storage version',
         ),
         (
             _set("spec", "conversion", value={"strategy": "Webhook"}),
@@ -155,7 +155,7 @@ def test_versions_that_differ_are_named_one_by_one(definition: Definition) -> No
 def test_version_names_are_unique(definition: Definition) -> None:
     definition["spec"]["versions"].append(definition["spec"]["versions"][0] | {"storage": False})
     assert _errors(definition) == [
-        'spec.versions: Invalid value: []string{"v1", "v1"}: must contain unique version names'
+        'spec.versions: Invalid value: ["v1","v1"]: must contain unique version names'
     ]
 
 
