@@ -12,12 +12,16 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 from rota.api import scheme
 from rota.api.identifiers import GroupResource
-from rota.apiserver import bootstrap, reviews
+from rota.apiserver import bootstrap
 from rota.apiserver.admission import chain
+from rota.apiserver.admission.creation_by_update import CreationByUpdate
+from rota.apiserver.admission.escalation import Escalation
+from rota.apiserver.admission.node_restriction import NodeRestriction
 from rota.apiserver.app import App
 from rota.apiserver.authentication import sign_in
 from rota.apiserver.authentication.directory import Directory
 from rota.apiserver.authentication.everybody import EverybodyIsAdministrator
+from rota.apiserver.authorization import reviews
 from rota.apiserver.authorization.chain import Authorization
 from rota.apiserver.authorization.policy import installing
 from rota.apiserver.contract import Authenticator, Kinds, Registry
@@ -69,10 +73,10 @@ async def server(
     ledger = Ledger(store, index) if conflict_check else None
     copies = _copies(store, known, clock)
     entrance = sign_in.SignIn(signing_in or sign_in.Settings(), Directory(store, known), clock=clock)
-    kinds = _kinds(catalog, copies, ledger, logs, entrance)
+    authorization = Authorization(store, known, clock)
+    kinds = _kinds(catalog, copies, ledger, logs, entrance, authorization)
     registry = ObjectRegistry(store, scheme=known, kinds=kinds, clock=clock, chance=chance)
     traffic = Traffic(metrics or Metrics("apiserver", process=True), clock)
-    authorization = Authorization(store, known, clock)
     app = App(
         registry,
         authenticator=authenticator or (entrance.authenticator if signing_in else EverybodyIsAdministrator()),
@@ -114,13 +118,20 @@ def _kinds(
     ledger: Ledger | None,
     logs: LogSource | None,
     entrance: sign_in.SignIn,
+    authorization: Authorization,
 ) -> Callable[[Registry], Kinds]:
     def make(registry: Registry) -> Kinds:
+        restriction = NodeRestriction(registry, authorization)
+        actions = {**entrance.handlers, **table.handlers(ledger, logs)}
         return Kinds(
             strategy=lookup.strategy,
             custom_schema=catalog.version,
-            mutating=chain.mutating(registry, copies, ledger),
-            handlers={**reviews.HANDLERS, **entrance.handlers, **table.handlers(ledger, logs)},
+            mutating=(restriction, *chain.mutating(registry, copies, ledger), Escalation(authorization)),
+            validating=(CreationByUpdate(authorization),),
+            handlers={
+                **reviews.handlers(authorization),
+                **{which: restriction.handler(action) for which, action in actions.items()},
+            },
             projections=table.projections(lambda resource: catalog.version(resource).scale),
             copies=copies,
         )

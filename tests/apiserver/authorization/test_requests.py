@@ -1,31 +1,10 @@
 """Requests by users who may do little: what they are refused, and in which words."""
 
-from typing import Any
-
 import pytest
 
 from rota.api.users import ANONYMOUS
+from rota.testing import access
 from rota.testing.api import Answer, ApiServer
-
-_GROUP = "/apis/rbac.authorization.k8s.io/v1"
-
-
-async def _grant(api: ApiServer, user: str, *rules: dict[str, Any], namespace: str = "", name: str = "granted") -> None:
-    """Let a user do what rules say, everywhere or in one namespace."""
-    place = f"{_GROUP}/namespaces/{namespace}" if namespace else _GROUP
-    role, binding = ("roles", "rolebindings") if namespace else ("clusterroles", "clusterrolebindings")
-    assert (await api.post(f"{place}/{role}", {"metadata": {"name": name}, "rules": list(rules)})).code == 201
-    kind = "Role" if namespace else "ClusterRole"
-    content = {
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
-        "subjects": [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}],
-    }
-    assert (await api.post(f"{place}/{binding}", content)).code == 201
-
-
-def _rule(verbs: str, resources: str, group: str = "", **more: Any) -> dict[str, Any]:
-    return {"verbs": verbs.split(","), "resources": resources.split(","), "apiGroups": [group], **more}
 
 
 def _refused(answer: Answer) -> str:
@@ -125,19 +104,21 @@ async def test_a_refusal_names_user_verb_resource_and_namespace(
 
 async def test_a_right_counts_as_soon_as_it_is_granted_and_ends_when_it_is_taken_away(api: ApiServer) -> None:
     pods = "/api/v1/namespaces/default/pods"
-    await _grant(api, "x", _rule("list,watch", "pods"), namespace="default")
+    await access.grant(api, "x", access.rule("list,watch", "pods"), namespace="default")
     x = api.acting_as("x")
     assert (await x.get(pods)).code == 200
     assert _refused(await x.get("/api/v1/pods")).endswith("at the cluster scope")
     assert _refused(await x.get("/api/v1/namespaces/kube-system/pods")).endswith('in the namespace "kube-system"')
-    assert (await api.delete(f"{_GROUP}/namespaces/default/rolebindings/granted")).code == 200
+    assert (await api.delete(f"{access.PATH}/namespaces/default/rolebindings/x-for-x")).code == 200
     # the next refusal makes the server catch up, so it is not the one that could be late
     _refused(await x.get("/api/v1/pods"))
     _refused(await x.get(pods))
 
 
 async def test_rights_on_one_name_are_enough_to_list_and_watch_that_name(api: ApiServer) -> None:
-    await _grant(api, "x", _rule("get,list,watch,update", "configmaps", resourceNames=["a"]), namespace="default")
+    await access.grant(
+        api, "x", access.rule("get,list,watch,update", "configmaps", resourceNames=["a"]), namespace="default"
+    )
     x, maps = api.acting_as("x"), "/api/v1/namespaces/default/configmaps"
     assert (await api.post(maps, {"metadata": {"name": "a"}})).code == 201
     assert (await x.get(f"{maps}/a")).code == 200
@@ -177,6 +158,6 @@ async def test_everybody_who_has_signed_in_may_look_around_and_no_further(api: A
 
 async def test_masters_may_do_everything_whatever_the_roles_say(api: ApiServer) -> None:
     master = api.acting_as("m", "system:masters")
-    assert (await master.delete(f"{_GROUP}/clusterrolebindings/cluster-admin")).code == 200
+    assert (await master.delete(f"{access.PATH}/clusterrolebindings/cluster-admin")).code == 200
     assert (await master.get("/api/v1/nodes")).code == 200
     assert (await master.get("/metrics")).code == 200

@@ -28,7 +28,7 @@ kube-system/rota:leader-election-controllers: User/rota:controllers
     get,update,patch  coordination.k8s.io  leases  rota-controllers
 kube-system/rota:leader-election-scheduler: User/rota:scheduler
     create  coordination.k8s.io  leases
-    get,update,patch  coordination.k8s.io  leases  rota-scheduler
+    get,update,patch  coordination.k8s.io  leases  kube-scheduler
 """
 
 #: A binding whose name is not its role's.

@@ -1,0 +1,31 @@
+"""A PUT or an apply that creates an object needs the right to create it, besides the one it was admitted by."""
+
+from dataclasses import dataclass
+
+from rota.apiserver.authorization import asking
+from rota.apiserver.contract import Attributes, Authorizer, Object, Question
+
+_UPDATES = frozenset({"update", "patch"})
+
+
+@dataclass(frozen=True, slots=True)
+class CreationByUpdate:
+    """Looks at updates of what does not exist."""
+
+    authorizer: Authorizer
+
+    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
+        """Forbidden if the user may only change what is there."""
+        if old is not None or at.verb not in _UPDATES:
+            return
+        question = Question(
+            user=at.user,
+            verb="create",
+            group=at.resource.group,
+            resource=at.resource.plural,
+            namespace=at.namespace,
+            name=at.name,
+        )
+        verdict = await self.authorizer.authorize(question)
+        if not verdict.allowed:
+            raise asking.refusal(question, verdict)

@@ -1,0 +1,101 @@
+"""Nobody grants what he has not got: roles and bindings are checked against the rights of who writes them.
+
+Exempt are members of system:masters, who may `escalate` roles, and who may `bind` the role in question. Rules and words
+are upstream's (`pkg/registry/rbac`, 1.36).
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rota.api import errors, gotext, users
+from rota.api.identifiers import GroupResource
+from rota.apiserver.authorization import rbac, rules
+from rota.apiserver.authorization.chain import Authorization
+from rota.apiserver.authorization.rbac import RoleRef
+from rota.apiserver.authorization.rules import Rule
+from rota.apiserver.contract import Attributes, Object, Question, User
+
+_ROLES: Final = frozenset({"roles", "clusterroles"})
+_BINDINGS: Final = frozenset({"rolebindings", "clusterrolebindings"})
+#: What the garbage collector changes, and what changes with every write.
+_NOT_GRANTING: Final = frozenset({"ownerReferences", "finalizers", "managedFields", "resourceVersion", "selfLink"})
+_AGGREGATION: Final = "must have cluster-admin privileges to use the aggregationRule"
+
+
+class Escalation:
+    """Looks at every role and binding that is written."""
+
+    def __init__(self, authorization: Authorization) -> None:
+        self._authorization: Final = authorization
+
+    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
+        """Forbidden if the user would grant more than he has."""
+        if new is None or at.resource.group != rbac.GROUP or users.MASTERS in at.user.groups:
+            return
+        if old is not None and _without_care(new) == _without_care(old):
+            return
+        if at.resource.plural in _ROLES:
+            await self._check_role(at, new, old)
+        elif at.resource.plural in _BINDINGS:
+            await self._check_binding(at, new)
+
+    async def _check_role(self, at: Attributes, new: Object, old: Object | None) -> None:
+        if await self._may(at.user, "escalate", at.resource.plural, at.name, at.namespace):
+            return
+        await self._confirm(at, new, rules.from_role(new))
+        aggregates = [one for one in (new, old or {}) if (one.get("aggregationRule") or {}).get("clusterRoleSelectors")]
+        if aggregates and await self._missing(at, rules.EVERYTHING):
+            raise _forbidden(at, new, _AGGREGATION)
+
+    async def _check_binding(self, at: Attributes, new: Object) -> None:
+        role = rbac.role_ref(new)
+        plural = f"{role.kind.lower()}s"
+        if plural in _ROLES and await self._may(at.user, "bind", plural, role.name, at.namespace):
+            return
+        await self._confirm(at, new, await self._rules_of(role, at))
+
+    async def _rules_of(self, role: RoleRef, at: Attributes) -> Sequence[Rule]:
+        policy = self._authorization.policy
+        found = policy.rules_of(role, at.namespace)
+        if found is None and await self._authorization.catch_up(at.user):
+            found = policy.rules_of(role, at.namespace)
+        if found is not None:
+            return found
+        if f"{role.kind.lower()}s" not in _ROLES:
+            return ()  # no role at all, which validation says better
+        raise errors.not_found(GroupResource(rbac.GROUP, role.kind.lower()), role.name)
+
+    async def _confirm(self, at: Attributes, new: Object, wanted: Sequence[Rule]) -> None:
+        missing = await self._missing(at, wanted)
+        if not missing:
+            return
+        user = at.user
+        told = "\n".join(sorted({str(rule) for rule in rules.joined(missing)}))
+        why = (
+            f"user {gotext.quote(user.name)} (groups={rules.quoted(user.groups)}) is attempting to grant RBAC "
+            f"permissions not currently held:\n{told}"
+        )
+        _, problems = self._authorization.policy.rules_for(user, at.namespace)
+        if problems:
+            why += f"; resolution errors: [{', '.join(problems)}]"
+        raise _forbidden(at, new, why)
+
+    async def _missing(self, at: Attributes, wanted: Sequence[Rule]) -> list[Rule]:
+        policy = self._authorization.policy
+        missing = rules.uncovered(policy.rules_for(at.user, at.namespace)[0], wanted)
+        if missing and await self._authorization.catch_up(at.user):
+            missing = rules.uncovered(policy.rules_for(at.user, at.namespace)[0], wanted)
+        return missing
+
+    async def _may(self, user: User, verb: str, plural: str, name: str, namespace: str) -> bool:
+        question = Question(user=user, verb=verb, group=rbac.GROUP, resource=plural, name=name, namespace=namespace)
+        return (await self._authorization.authorize(question)).allowed
+
+
+def _without_care(obj: Object) -> dict[str, Any]:
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in _NOT_GRANTING}
+    return {**obj, "metadata": metadata}
+
+
+def _forbidden(at: Attributes, new: Object, why: str) -> errors.Forbidden:
+    return errors.forbidden(at.resource.group_resource, new["metadata"].get("name", ""), why)
