@@ -6,13 +6,13 @@ was never seen (or that nobody holds any more) is worked out. Interning is weak:
 
 from collections.abc import Iterable, Mapping
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
 
 from rota.api import resources, selectors
 from rota.api.selectors import Selector, SelectorError
-from rota.columns import objects
+from rota.columns import contents, objects
 from rota.columns.objects import MalformedObjectError
 from rota.columns.pods import AffinityTerm, LabelGroup, PodInfo, PodShape, WeightedTerm
 
@@ -29,6 +29,7 @@ class Vocabulary:
         self._groups: WeakValueDictionary[tuple[object, ...], LabelGroup] = WeakValueDictionary()
         self._terms: WeakValueDictionary[tuple[object, ...], AffinityTerm] = WeakValueDictionary()
         self._shapes: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
+        self._contents: WeakKeyDictionary[PodShape, bytes] = WeakKeyDictionary()
         self._encode = msgspec.msgpack.Encoder().encode
 
     def pod(self, document: Mapping[str, Any], *, path: str = "pod", keep: bool = False) -> PodInfo:
@@ -58,7 +59,7 @@ class Vocabulary:
         images = [volume["image"].get("reference") or "" for volume in spec.volumes or () if volume.get("image")]
         owner = next((each for each in meta.ownerReferences or () if each.controller), None)
         bound = bool(spec.nodeName)
-        key = self._encode(
+        key = self._encode(  # `contents` takes it apart again
             (
                 (meta.namespace, meta.labels, meta.deletionTimestamp is not None, owner, bound),
                 (spec.containers, spec.initContainers, spec.overhead, spec.resources, volumes, images),
@@ -70,7 +71,16 @@ class Vocabulary:
         shape = self._shapes.get(key)
         if shape is None:
             shape = self._shapes[key] = self._new_shape(document, view, owner, volumes, images, path)
+            self._contents[shape] = key
         return shape
+
+    def content(self, shape: PodShape) -> bytes:
+        """Give everything that a shape of this vocabulary was worked out from, for `shape` to read again."""
+        return self._contents[shape]
+
+    def shape(self, content: bytes) -> PodShape:
+        """Give the shape of a content, this vocabulary's or another's."""
+        return self._shapes.get(content) or self.pod(contents.document(content)).shape
 
     def _new_shape(
         self,

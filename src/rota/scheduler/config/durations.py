@@ -26,3 +26,18 @@ def parse(text: str) -> Duration:
         raise ValueError(f'"{text}" is not a duration; write numbers with units, such as "15s" or "1m30s"')
     seconds = sum(float(number) * UNIT_SECONDS[unit] for number, unit in _EACH.findall(text))
     return Duration(seconds=-seconds if text.startswith("-") else seconds)
+
+
+def written(duration: timedelta) -> str:
+    """Write a duration as Go does: 1m30s, 250ms, 0s."""
+    left = abs(duration) // timedelta(microseconds=1)
+    sign = "-" if duration < timedelta() else ""
+    if left < 1_000:
+        return f"{sign}{left}µs" if left else "0s"
+    if left < 1_000_000:
+        return f"{sign}{left / 1_000:g}ms"
+    minutes, left = divmod(left, 60_000_000)
+    hours, minutes = divmod(minutes, 60)
+    seconds = f"{left / 1_000_000:.6f}".rstrip("0").rstrip(".")
+    ahead = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{sign}{ahead}{seconds}s"
