@@ -12,9 +12,14 @@ from typing import Final, TypeAlias
 
 from rota.api import errors, scopes
 from rota.apiserver import dispatch, negotiation, responses, routing
+from rota.apiserver.auditing.auditor import Auditor
 from rota.apiserver.authorization import asking, impersonation
 from rota.apiserver.contract import Authenticator, Authorizer, Question, User
 from rota.apiserver.encryption.sealing import KeyMissing, Unopenable
+from rota.apiserver.limits import levels
+from rota.apiserver.limits.deadlines import Deadlines
+from rota.apiserver.limits.gate import Gate, Overloaded
+from rota.apiserver.limits.seats import State
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.requests import ClientGone, Receive, Request, Scope, Send
 from rota.apiserver.traffic import Seen, Traffic
@@ -41,12 +46,18 @@ class App:
         authorizer: Authorizer,
         pages: Sequence[Page],
         traffic: Traffic,
+        gate: Gate,
+        deadlines: Deadlines,
+        auditor: Auditor | None = None,
     ) -> None:
         self.registry: Final = registry
         self._authenticator: Final = authenticator
         self._authorizer: Final = authorizer
         self._pages: Final = tuple(pages)
         self._traffic: Final = traffic
+        self._gate: Final = gate
+        self._deadlines: Final = deadlines
+        self._auditor: Final = auditor
         self._router: Final = routing.Router(registry.scheme)
         self._ending: Final = asyncio.Event()
 
@@ -67,26 +78,34 @@ class App:
         try:
             answer = await self._answer(request, seen)
             seen.answered(answer)
-            await responses.send(answer, request, send, clock=self.registry.clock, ending=self._ending)
+            if self._auditor is None:
+                await responses.send(answer, request, send, clock=self.registry.clock, ending=self._ending)
+            else:
+                await self._send_audited(answer, request, seen, send)
         except ClientGone:
             pass  # nobody waits for an answer
         finally:
+            if seen.streamer is not None:
+                self._gate.close_stream(seen.streamer)
             self._traffic.end(seen)
+
+    async def _send_audited(self, answer: responses.Answer, request: Request, seen: Seen, send: Send) -> None:
+        assert self._auditor is not None
+        # also taken down is who was turned away before it was clear what he wants
+        record = seen.record if seen.audited else self._auditor.open(request, None, seen.user)
+        if record is not None:
+            answer = record.began(answer)
+        try:
+            await responses.send(answer, request, send, clock=self.registry.clock, ending=self._ending)
+        finally:
+            if record is not None:
+                record.ended(answer)
 
     async def _answer(self, request: Request, seen: Seen) -> responses.Answer:
         try:
-            user = await self._user(request)
-            try:
-                route = self._router.match(request.method, request.path, watch=request.flag("watch"))
-            except errors.ApiError:
-                await self._authorize(asking.about_path(request.method, request.path, user, request.query))
-                raise
-            if route is None:
-                await self._authorize(asking.about_path(request.method, request.path, user, request.query))
-                return await self._page(request)
-            seen.routed(route)
-            await self._authorize(asking.about_route(route, user, request.query))
-            return await self._resource(request, route, user)
+            return await self._timed(request, seen)
+        except Overloaded as refusal:
+            return refusal.answer
         except errors.ApiError as error:
             return responses.from_error(error)
         except store_errors.StoreError as error:
@@ -96,6 +115,53 @@ class App:
         except Exception as error:  # whatever a request runs into, the server goes on
             log.exception("request failed", error=error, method=request.method, path=request.path)
             return responses.from_error(errors.internal_error("see the server's log"))
+
+    async def _timed(self, request: Request, seen: Seen) -> responses.Answer:
+        """The answer to somebody who is known by now, in time; streams have all the time."""
+        user = await self._user(request, seen)
+        route: routing.Route | None = None
+        nowhere: errors.ApiError | None = None
+        try:
+            route = self._router.match(request.method, request.path, watch=request.flag("watch"))
+        except errors.ApiError as error:
+            nowhere = error
+        if self._auditor is not None:
+            seen.record, seen.audited = self._auditor.open(request, route, user, asker=seen.asker), True
+        if route is not None and levels.is_long_running(route):
+            return await self._seated(request, route, nowhere, seen)
+        deadline = self._deadlines.begin(request)
+        try:
+            return await self._seated(request, route, nowhere, seen)
+        except asyncio.CancelledError:
+            if not deadline.explains():
+                raise
+            raise errors.timeout("request did not complete within the allotted timeout") from None
+        finally:
+            self._deadlines.end(deadline)
+
+    async def _seated(
+        self, request: Request, route: routing.Route | None, nowhere: errors.ApiError | None, seen: Seen
+    ) -> responses.Answer:
+        """The answer, once there is a place; that a path leads `nowhere` is for those to know who may ask for it."""
+        user = seen.user
+        assert user is not None, "nobody gets here unknown"
+        ticket = self._gate.enter(user, route, request.path)
+        try:
+            if ticket.state is State.WAITING:
+                await self._gate.wait(ticket)
+            if route is None:
+                await self._authorize(asking.about_path(request.method, request.path, user, request.query), seen)
+                if nowhere is not None:
+                    raise nowhere
+                return await self._page(request)
+            seen.routed(route)
+            await self._authorize(asking.about_route(route, user, request.query), seen)
+            if levels.is_long_running(route):
+                self._gate.open_stream(user)
+                seen.streamer = user
+            return await self._resource(request, route, user)
+        finally:
+            self._gate.leave(ticket)
 
     async def _resource(self, request: Request, route: routing.Route, user: User) -> responses.Answer:
         accepted = negotiation.accepted(request.header(b"accept"), listing=route.verb in _LISTS)
@@ -112,13 +178,19 @@ class App:
             refusal = responses.from_error(error)
             return replace(refusal, headers=refusal.headers + responses.warning_headers(at.warnings))
 
-    async def _user(self, request: Request) -> User:
+    async def _user(self, request: Request, seen: Seen) -> User:
         acting_as: User | None = request.scope.get(scopes.ACTING_AS)
-        user = acting_as or await self._authenticator.authenticate(request.credentials())
-        return await impersonation.acting_user(user, request.headers, request.scope["headers"], self._authorizer)
+        asker = acting_as or await self._authenticator.authenticate(request.credentials())
+        seen.asker = seen.user = asker
+        seen.user = user = await impersonation.acting_user(
+            asker, request.headers, request.scope["headers"], self._authorizer
+        )
+        return user
 
-    async def _authorize(self, question: Question) -> None:
+    async def _authorize(self, question: Question, seen: Seen) -> None:
         verdict = await self._authorizer.authorize(question)
+        if seen.record is not None:
+            seen.record.judged(verdict)
         if not verdict.allowed:
             raise asking.refusal(question, verdict)
 

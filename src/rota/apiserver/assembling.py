@@ -18,6 +18,7 @@ from rota.apiserver.admission.creation_by_update import CreationByUpdate
 from rota.apiserver.admission.escalation import Escalation
 from rota.apiserver.admission.node_restriction import NodeRestriction
 from rota.apiserver.app import App
+from rota.apiserver.auditing.auditor import Auditor
 from rota.apiserver.authentication import sign_in
 from rota.apiserver.authentication.directory import Directory
 from rota.apiserver.authentication.everybody import EverybodyIsAdministrator
@@ -31,6 +32,9 @@ from rota.apiserver.encryption.keyfile import KeyFile
 from rota.apiserver.encryption.store import EncryptedStore
 from rota.apiserver.followed import Followed
 from rota.apiserver.health import Health
+from rota.apiserver.limits.deadlines import Deadlines
+from rota.apiserver.limits.gate import Gate
+from rota.apiserver.limits.settings import Limits
 from rota.apiserver.occupancy.index import PodIndex
 from rota.apiserver.occupancy.ledger import Ledger
 from rota.apiserver.pages import Pages
@@ -57,13 +61,15 @@ async def server(
     conflict_check: bool = True,
     logs: LogSource | None = None,
     encryption: KeyFile | None = None,
+    limits: Limits | None = None,
+    auditor: Auditor | None = None,
 ) -> AsyncIterator[App]:
     """A server on `store`, which stays its owner's to close.
 
     Without `conflict_check`, bindings are not checked against the room that nodes have, as in stock Kubernetes. `logs`
     reaches the workers. `signing_in` says how users prove who they are; without it, and without an `authenticator` of
     one's own, everybody is the administrator. `encryption` holds the keys of what is encrypted at rest; without it
-    nothing is.
+    nothing is. `limits` bound what is taken on at once, `auditor` takes down who asked for what.
     """
     if encryption is not None:
         store = EncryptedStore(store, encryption)
@@ -76,13 +82,19 @@ async def server(
     authorization = Authorization(store, known, clock)
     kinds = _kinds(catalog, copies, ledger, logs, entrance, authorization)
     registry = ObjectRegistry(store, scheme=known, kinds=kinds, clock=clock, chance=chance)
-    traffic = Traffic(metrics or Metrics("apiserver", process=True), clock)
+    metrics = metrics or Metrics("apiserver", process=True)
+    traffic = Traffic(metrics, clock)
+    limits = limits or Limits()
+    deadlines = Deadlines(clock, request_s=limits.request_s)
     app = App(
         registry,
         authenticator=authenticator or (entrance.authenticator if signing_in else EverybodyIsAdministrator()),
         authorizer=authorization,
         pages=(Health(store, clock).page, traffic.page, entrance.page, Pages(known, registry.kinds).page),
         traffic=traffic,
+        gate=Gate(limits, clock, metrics),
+        deadlines=deadlines,
+        auditor=auditor,
     )
     custom_kinds = CustomKinds(registry, catalog)
     await bootstrap.ensure(registry)
@@ -90,6 +102,7 @@ async def server(
     await custom_kinds.sync()
     async with tasks.Supervisor("apiserver", clock=clock, chance=chance) as beside:
         beside.start("custom kinds", custom_kinds.run)
+        beside.start("deadlines", deadlines.run)
         if encryption is not None:
             beside.start("encryption keys", encryption.run)
         if ledger is not None:

@@ -32,7 +32,7 @@ class Request:
     `path` is as sent: what is percent-encoded in it is decoded segment by segment, by whoever takes it apart.
     """
 
-    __slots__ = ("_receive", "headers", "method", "path", "query", "raw_query", "scope")
+    __slots__ = ("_keeps", "_receive", "headers", "kept_body", "method", "path", "query", "raw_query", "scope")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope: Final = scope
@@ -43,6 +43,9 @@ class Request:
         self.raw_query: Final[bytes] = scope["query_string"]
         self.query: Final = _parse_query(self.raw_query)
         self._receive: Final = receive
+        self._keeps = False
+        #: The body once it was read, for those who asked for it beforehand; empty otherwise.
+        self.kept_body = b""
 
     def header(self, name: bytes) -> str:
         """A header's value, or the empty string."""
@@ -64,6 +67,10 @@ class Request:
         value = self.query.get(name)
         return value is not None and (value in _TRUE or value == "")
 
+    def keep_body(self) -> None:
+        """Have the body kept as `kept_body` when it is read."""
+        self._keeps = True
+
     async def body(self) -> bytes:
         """The whole body; too large a one is refused before it is read to its end."""
         declared = self.headers.get(b"content-length")
@@ -81,7 +88,10 @@ class Request:
                 raise errors.request_entity_too_large(f"limit is {MAX_BODY_BYTES}")
             parts.append(part)
             if not message.get("more_body", False):
-                return parts[0] if len(parts) == 1 else b"".join(parts)
+                body = parts[0] if len(parts) == 1 else b"".join(parts)
+                if self._keeps:
+                    self.kept_body = body
+                return body
 
     async def disconnected(self) -> None:
         """Return once the client has gone; to be awaited beside a stream."""

@@ -5,6 +5,8 @@ from typing import Final
 from prometheus_client import Counter, Gauge, Histogram
 
 from rota.apiserver import responses
+from rota.apiserver.auditing.auditor import Record
+from rota.apiserver.contract import User
 from rota.apiserver.requests import Request
 from rota.apiserver.routing import Route
 from rota.kit.clock import Clock
@@ -16,7 +18,19 @@ PATH: Final = "/metrics"
 class Seen:
     """One request while it is under way."""
 
-    __slots__ = ("_streams", "begun", "code", "resource", "streaming", "verb")
+    __slots__ = (
+        "_streams",
+        "asker",
+        "audited",
+        "begun",
+        "code",
+        "record",
+        "resource",
+        "streamer",
+        "streaming",
+        "user",
+        "verb",
+    )
 
     def __init__(self, verb: str, begun: float, streams: Gauge) -> None:
         self.verb = verb
@@ -25,6 +39,14 @@ class Seen:
         self.code = 0
         self.streaming = False
         self._streams = streams
+        #: Who asks, and who it is done as, which differ under impersonation; None until they are known.
+        self.asker: User | None = None
+        self.user: User | None = None
+        #: Whose stream is counted at the gate.
+        self.streamer: User | None = None
+        #: Whether the audit log was asked, and what goes into it, if anything does.
+        self.audited = False
+        self.record: Record | None = None
 
     def routed(self, route: Route) -> None:
         """What it asks for is known."""

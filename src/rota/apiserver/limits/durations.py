@@ -1,0 +1,22 @@
+"""The `timeout` that a client may ask for: a duration as Go writes it, `1m30s`. Pure."""
+
+import re
+from typing import Final
+
+from rota.api import errors, gotext
+
+_UNITS_S: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+_WHOLE: Final = re.compile(rf"[-+]?(?:0|(?:{_PART.pattern})+)")
+
+
+def limit(wish: str, most_s: float) -> float:
+    """How long a request may take that asks for `wish`; BadRequest if that is no duration.
+
+    Nobody gets more than `most_s`, which is also what a wish for no time at all means.
+    """
+    if len(wish) > 64 or not _WHOLE.fullmatch(wish):
+        why = f"time: invalid duration {gotext.quote(wish)}"
+        raise errors.bad_request(f"invalid timeout specified in the request URL - {why}")
+    seconds = sum(float(number) * _UNITS_S[unit] for number, unit in _PART.findall(wish))
+    return min(seconds, most_s) if seconds > 0 and not wish.startswith("-") else most_s

@@ -1,0 +1,104 @@
+"""Which requests share their places with which: a compact form of upstream's flow schemas and priority levels. Pure.
+
+A level has a share of the seats; what it does not use others may borrow, down to a part that stays its own. Within a
+level the users take turns. So a crowd of one kind slows down itself: nodes go on saying that they live, controllers go
+on controlling, and whoever is in `system:masters` gets in to see what the matter is.
+"""
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rota.api.identifiers import GroupResource
+from rota.apiserver.contract import User
+from rota.apiserver.routing import Route
+
+_MASTERS: Final = "system:masters"
+_NODES: Final = "system:nodes"
+_WORKLOADS: Final = "system:serviceaccounts"
+_SYSTEM_WORKLOADS: Final = "system:serviceaccounts:kube-system"
+#: Users that run the cluster; a user is one of them by its name's beginning, as upstream names its components.
+_COMPONENTS: Final = ("system:kube-", "system:rota-", "system:apiserver")
+_LEASES: Final = GroupResource("coordination.k8s.io", "leases")
+_NODE: Final = GroupResource("", "nodes")
+_HEALTH: Final = ("/healthz", "/livez", "/readyz")
+_BEATS: Final = frozenset({"get", "create", "update", "patch"})
+_STREAMED: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+#: Lists hold many objects in memory at once, and send them.
+_WIDTHS: Final = {"list": 4, "deletecollection": 4}
+
+
+class Level(enum.Enum):
+    """A group of requests that share their places."""
+
+    #: Never waits and is never refused.
+    EXEMPT = "exempt"
+    #: Leases, and the status that nodes tell of themselves: without them a healthy cluster looks dead.
+    HEARTBEATS = "heartbeats"
+    #: Schedulers, controllers, nodes, and what runs in kube-system.
+    SYSTEM = "system"
+    #: Service accounts: what runs in pods.
+    WORKLOADS = "workloads"
+    #: People, and whoever is not known.
+    OTHERS = "others"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A level's part of the seats."""
+
+    #: In hundredths of all seats.
+    nominal: int
+    #: The part of it, in hundredths, that nobody can borrow.
+    own: int
+
+
+SHARES: Final[Mapping[Level, Share]] = {
+    Level.HEARTBEATS: Share(nominal=20, own=100),
+    Level.SYSTEM: Share(nominal=30, own=50),
+    Level.WORKLOADS: Share(nominal=30, own=20),
+    Level.OTHERS: Share(nominal=20, own=20),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """A level's part of the seats, counted."""
+
+    nominal: int
+    own: int
+
+
+def allot(seats: int) -> dict[Level, Allotment]:
+    """The seats of each level that has any; at least one is its own, however few there are."""
+    allotments = {}
+    for level, share in SHARES.items():
+        nominal = max(1, seats * share.nominal // 100)
+        allotments[level] = Allotment(nominal, max(1, math.ceil(nominal * share.own / 100)))
+    return allotments
+
+
+def level_of(user: User, route: Route | None, path: str = "") -> Level:
+    """Where a request belongs; `route` is None for pages that are no resources, which are known by their path."""
+    groups = user.groups
+    if _MASTERS in groups or (route is None and path.startswith(_HEALTH)):
+        return Level.EXEMPT
+    if route is not None and route.verb in _BEATS:
+        which = route.resource.group_resource
+        if which == _LEASES or (which == _NODE and route.subresource == "status" and _NODES in groups):
+            return Level.HEARTBEATS
+    if _NODES in groups or _SYSTEM_WORKLOADS in groups or user.name.startswith(_COMPONENTS):
+        return Level.SYSTEM
+    return Level.WORKLOADS if _WORKLOADS in groups else Level.OTHERS
+
+
+def is_long_running(route: Route) -> bool:
+    """Whether an answer may go on for as long as the client likes."""
+    return route.verb == "watch" or route.subresource in _STREAMED
+
+
+def width_of(route: Route | None) -> int:
+    """How many seats a request takes."""
+    return 1 if route is None else _WIDTHS.get(route.verb, 1)

@@ -1,0 +1,168 @@
+"""The gate: who waits, for how long, and what those hear who cannot wait."""
+
+import asyncio
+
+import pytest
+
+from rota.api import errors, scheme
+from rota.apiserver import routing
+from rota.apiserver.contract import User
+from rota.apiserver.limits import durations
+from rota.apiserver.limits.gate import Gate, Overloaded
+from rota.apiserver.limits.rates import Rates
+from rota.apiserver.limits.seats import State, Ticket
+from rota.apiserver.limits.settings import Limits
+from rota.kit.metrics import Metrics
+from rota.testing.clocks import FakeClock
+
+ADMIN = User(name="admin", groups=("system:masters",))
+ANN = User(name="ann")
+BOB = User(name="bob")
+SMALL = Limits(seats=5, queue=4, queue_per_user=3, wait_s=5.0, streams=4, streams_per_user=2)
+
+
+class Fixture:
+    def __init__(self, limits: Limits = SMALL) -> None:
+        self.clock = FakeClock()
+        self.metrics = Metrics("apiserver")
+        self.gate = Gate(limits, self.clock, self.metrics)
+
+    def fill(self, user: User = ANN) -> list[Ticket]:
+        """Take every seat that there is for others."""
+        taken = []
+        while (ticket := self.gate.enter(user, None)).state is State.SEATED:
+            taken.append(ticket)
+        self.gate.leave(ticket)
+        return taken
+
+
+async def test_who_finds_a_seat_does_not_wait() -> None:
+    assert Fixture().gate.enter(ANN, None).state is State.SEATED
+
+
+async def test_who_waits_goes_on_when_a_seat_becomes_free() -> None:
+    here = Fixture()
+    taken = here.fill()
+    ticket = here.gate.enter(BOB, None)
+    waiting = asyncio.create_task(here.gate.wait(ticket))
+    await here.clock.advance(1.0)
+    assert not waiting.done()
+    here.gate.leave(taken.pop())
+    await waiting
+    assert ticket.state is State.SEATED
+
+
+async def test_who_has_waited_too_long_is_sent_away_and_holds_nothing() -> None:
+    here = Fixture()
+    taken = here.fill()
+    ticket = here.gate.enter(BOB, None)
+    waiting = asyncio.create_task(here.gate.wait(ticket))
+    await here.clock.advance(SMALL.wait_s)
+    with pytest.raises(Overloaded):
+        await waiting
+    here.gate.leave(ticket)
+    for one in taken:
+        here.gate.leave(one)
+    assert len(here.fill()) == len(taken)
+    assert here.metrics.value("requests_refused_total", level="others", why="waited too long") == 1
+
+
+async def test_who_gives_up_makes_room_in_the_line() -> None:
+    here = Fixture()
+    taken = here.fill()
+    first, second = here.gate.enter(ANN, None), here.gate.enter(BOB, None)
+    giving_up = asyncio.create_task(here.gate.wait(first))
+    staying = asyncio.create_task(here.gate.wait(second))
+    await here.clock.advance(0.1)
+    giving_up.cancel()
+    await asyncio.wait([giving_up])
+    here.gate.leave(first)
+    here.gate.leave(taken.pop())
+    await staying
+
+
+async def test_a_full_line_refuses_with_upstreams_words() -> None:
+    here = Fixture()
+    here.fill()
+    for user in (ANN, ANN, ANN, BOB):
+        assert here.gate.enter(user, None).state is State.WAITING
+    with pytest.raises(Overloaded) as caught:
+        here.gate.enter(BOB, None)
+    answer = caught.value.answer
+    assert answer.code == 429
+    assert answer.body == b"Too many requests, please try again later.\n"
+    assert (b"retry-after", b"1") in answer.headers
+    assert here.gate.enter(ADMIN, None).state is State.SEATED
+
+
+async def test_one_user_does_not_take_the_whole_line() -> None:
+    here = Fixture()
+    here.fill()
+    for _ in range(SMALL.queue_per_user):
+        here.gate.enter(ANN, None)
+    with pytest.raises(Overloaded):
+        here.gate.enter(ANN, None)
+    assert here.gate.enter(BOB, None).state is State.WAITING
+
+
+async def test_streams_are_bounded_for_each_user_and_in_all() -> None:
+    gate = Fixture().gate
+    gate.open_stream(ANN)
+    gate.open_stream(ANN)
+    with pytest.raises(Overloaded):
+        gate.open_stream(ANN)
+    gate.open_stream(BOB)
+    gate.open_stream(ADMIN)
+    with pytest.raises(Overloaded):
+        gate.open_stream(ADMIN)
+    gate.close_stream(ANN)
+    gate.open_stream(ADMIN)
+
+
+async def test_a_rate_is_each_users_own_and_spares_heartbeats() -> None:
+    here = Fixture(Limits(rate_per_user=2.0, burst_per_user=3))
+    lease = routing.match(scheme.builtin(), "PUT", "/apis/coordination.k8s.io/v1/namespaces/a/leases/b")
+    for _ in range(3):
+        here.gate.leave(here.gate.enter(ANN, None))
+    with pytest.raises(Overloaded):
+        here.gate.enter(ANN, None)
+    here.gate.enter(BOB, None)
+    here.gate.enter(ANN, lease)
+    here.gate.enter(ADMIN, None)
+    await here.clock.advance(0.5)
+    here.gate.enter(ANN, None)
+
+
+def test_rates_forget_users_that_have_rested() -> None:
+    rates = Rates(rate=1.0, burst=1)
+    for number in range(20_000):
+        assert rates.take(f"user-{number}", now=float(number))
+    assert len(rates._buckets) <= Rates._MOST
+
+
+@pytest.mark.parametrize(
+    ("wish", "seconds"),
+    [
+        ("10s", 10.0),
+        ("1m", 60.0),
+        ("1m30s", 60.0),
+        ("500ms", 0.5),
+        ("1.5s", 1.5),
+        ("0", 60.0),
+        ("0s", 60.0),
+        ("-5s", 60.0),
+    ],
+)
+def test_a_client_may_ask_for_less_time(wish: str, seconds: float) -> None:
+    assert durations.limit(wish, 60.0) == seconds
+
+
+@pytest.mark.parametrize("wish", ["10", "s", "1x", "1s ", "\u0661s", "1" * 100 + "s"])
+def test_a_time_that_is_none_is_refused(wish: str) -> None:
+    with pytest.raises(errors.BadRequest, match="invalid timeout specified in the request URL"):
+        durations.limit(wish, 60.0)
+
+
+def test_limits_of_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="above zero"):
+        Limits(seats=0)

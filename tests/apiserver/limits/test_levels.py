@@ -1,0 +1,65 @@
+"""Which requests share places with which."""
+
+import pytest
+
+from rota.api import scheme
+from rota.apiserver import routing
+from rota.apiserver.contract import User
+from rota.apiserver.limits import levels
+from rota.apiserver.limits.levels import Level
+
+ADMIN = User(name="admin", groups=("system:masters", "system:authenticated"))
+NODE = User(name="system:node:n1", groups=("system:nodes", "system:authenticated"))
+SCHEDULER = User(name="system:kube-scheduler", groups=("system:authenticated",))
+COREDNS = User(
+    name="system:serviceaccount:kube-system:coredns",
+    groups=("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"),
+)
+POD = User(
+    name="system:serviceaccount:default:app",
+    groups=("system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"),
+)
+PERSON = User(name="ann", groups=("system:authenticated",))
+NOBODY = User(name="system:anonymous", groups=("system:unauthenticated",))
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
+STATUS = "/api/v1/nodes/n1/status"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.mark.parametrize(
+    ("user", "method", "path", "level"),
+    [
+        (ADMIN, "GET", PODS, Level.EXEMPT),
+        (NODE, "PUT", LEASE, Level.HEARTBEATS),
+        (SCHEDULER, "PUT", LEASE, Level.HEARTBEATS),
+        (POD, "PUT", LEASE, Level.HEARTBEATS),
+        (NODE, "PATCH", STATUS, Level.HEARTBEATS),
+        (POD, "PATCH", STATUS, Level.WORKLOADS),
+        (NODE, "GET", PODS, Level.SYSTEM),
+        (PERSON, "GET", "/apis/coordination.k8s.io/v1/leases", Level.OTHERS),
+        (SCHEDULER, "GET", PODS, Level.SYSTEM),
+        (COREDNS, "GET", PODS, Level.SYSTEM),
+        (POD, "GET", PODS, Level.WORKLOADS),
+        (PERSON, "GET", PODS, Level.OTHERS),
+        (NOBODY, "GET", "/version", Level.OTHERS),
+        (POD, "GET", "/version", Level.WORKLOADS),
+    ],
+)
+def test_a_request_belongs_to_one_level(user: User, method: str, path: str, level: Level) -> None:
+    assert levels.level_of(user, routing.match(scheme.builtin(), method, path)) is level
+
+
+def test_lists_take_more_seats() -> None:
+    assert levels.width_of(routing.match(scheme.builtin(), "GET", PODS)) > 1
+    assert levels.width_of(routing.match(scheme.builtin(), "GET", PODS, watch=True)) == 1
+    assert levels.width_of(None) == 1
+
+
+@pytest.mark.parametrize("seats", [1, 2, 10, 100, 600, 5000])
+def test_shares_add_up(seats: int) -> None:
+    allotments = levels.allot(seats)
+    assert all(1 <= one.own <= one.nominal for one in allotments.values())
+    assert sum(share.nominal for share in levels.SHARES.values()) == 100
+    if seats >= 10:
+        assert sum(one.own for one in allotments.values()) <= seats * 6 // 10
