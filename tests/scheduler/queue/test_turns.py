@@ -3,6 +3,7 @@
 import pytest
 from tests.scheduler.queue.conftest import NODE_ADDED, POD_DELETED, Waiting
 
+from rota.scheduler.queue import dumping
 from rota.scheduler.queue.entries import Place
 from rota.scheduler.queue.resting import Rests
 from rota.scheduler.queue.scheduling_queue import Timings
@@ -205,3 +206,47 @@ def test_profiles_share_one_order() -> None:
     waiting.add("b", schedulerName="two", priority=1)
     waiting.add("c", schedulerName="one", priority=2)
     assert waiting.all_popped() == ["c", "b", "a"]
+
+
+def test_a_dump_tells_where_every_pod_is_and_why() -> None:
+    waiting = Waiting()
+    waiting.refuse("refused", "Picky", "Easy")
+    waiting.refuse("faulty", nominated="n1")
+    waiting.add("gated", gates=["g"])
+    waiting.add("second")
+    waiting.add("first", priority=1)
+    waiting.now += 0.5
+    dumped = dumping.dump(waiting.queue, waiting.now)
+    places = {place: [entry["pod"] for entry in entries] for place, entries in dumped["pods"].items()}
+    assert {place: pods for place, pods in places.items() if pods} == {
+        "active": ["default/first", "default/second"],
+        "errorBackoff": ["default/faulty"],
+        "unschedulable": ["default/refused"],
+        "gated": ["default/gated"],
+    }
+    (refused,) = dumped["pods"]["unschedulable"]
+    assert (refused["turnedAwayBy"], refused["attempts"], refused["hereFor"]) == (["Easy", "Picky"], 1, 0.5)
+    (faulty,) = dumped["pods"]["errorBackoff"]
+    assert (faulty["restsFor"], faulty["nominatedTo"]) == (1.5, "n1")
+    (gated,) = dumped["pods"]["gated"]
+    assert (gated["heldBackBy"], gated["because"]) == ("Gate", ["gated"])
+    assert dumped["nominations"] == {"n1": ["default/faulty"]}
+
+
+def test_counters_tell_who_came_where_and_why() -> None:
+    waiting = Waiting()
+    waiting.refuse("a", "Easy", "Deaf")
+    assert dict(waiting.queue.turned_away) == {
+        ("Easy", "default-scheduler"): 1,
+        ("Deaf", "default-scheduler"): 1,
+    }
+    waiting.move(POD_DELETED)
+    waiting.after(2)
+    assert waiting.queue.incoming == {
+        (Place.ACTIVE, "UnscheduledPodAdd"): 1,
+        (Place.UNSCHEDULABLE, "ScheduleAttemptFailure"): 1,
+        (Place.BACKOFF, "AssignedPodDelete"): 1,
+        (Place.ACTIVE, "BackoffComplete"): 1,
+    }
+    waiting.pop()
+    assert sum(waiting.queue.turned_away.values()) == 0
