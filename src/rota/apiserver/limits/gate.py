@@ -82,7 +82,7 @@ class Gate:
             raise self._refusal(ticket.level, "waited too long") from None
         finally:
             del self._waiters[ticket]
-            self._waited.labels(ticket.level.value).observe(self._clock.monotonic() - begun)
+            self._waited.labels(ticket.level.label).observe(self._clock.monotonic() - begun)
 
     def leave(self, ticket: Ticket) -> None:
         """A request is over, or waits no longer."""
@@ -113,5 +113,5 @@ class Gate:
             del self._streams[user.name]
 
     def _refusal(self, level: Level, why: str) -> Overloaded:
-        self._refused.labels(level.value, why).inc()
+        self._refused.labels(level.label, why).inc()
         return Overloaded()

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rota.api.identifiers import GroupResource
 from rota.apiserver.contract import User
 from rota.apiserver.routing import Route
 
@@ -21,8 +20,6 @@ _WORKLOADS: Final = "system:serviceaccounts"
 _SYSTEM_WORKLOADS: Final = "system:serviceaccounts:kube-system"
 #: Users that run the cluster; a user is one of them by its name's beginning, as upstream names its components.
 _COMPONENTS: Final = ("system:kube-", "system:rota-", "system:apiserver")
-_LEASES: Final = GroupResource("coordination.k8s.io", "leases")
-_NODE: Final = GroupResource("", "nodes")
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 _BEATS: Final = frozenset({"get", "create", "update", "patch"})
 _STREAMED: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"})
@@ -30,19 +27,24 @@ _STREAMED: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 _WIDTHS: Final = {"list": 4, "deletecollection": 4}
 
 
-class Level(enum.Enum):
-    """A group of requests that share their places."""
+class Level(enum.IntEnum):
+    """A group of requests that share their places; numbered, since it is looked up with every request."""
 
     #: Never waits and is never refused.
-    EXEMPT = "exempt"
+    EXEMPT = 0
     #: Leases, and the status that nodes tell of themselves: without them a healthy cluster looks dead.
-    HEARTBEATS = "heartbeats"
+    HEARTBEATS = 1
     #: Schedulers, controllers, nodes, and what runs in kube-system.
-    SYSTEM = "system"
+    SYSTEM = 2
     #: Service accounts: what runs in pods.
-    WORKLOADS = "workloads"
+    WORKLOADS = 3
     #: People, and whoever is not known.
-    OTHERS = "others"
+    OTHERS = 4
+
+    @property
+    def label(self) -> str:
+        """Its name in metrics."""
+        return self.name.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,10 @@ def level_of(user: User, route: Route | None, path: str = "") -> Level:
     if _MASTERS in groups or (route is None and path.startswith(_HEALTH)):
         return Level.EXEMPT
     if route is not None and route.verb in _BEATS:
-        which = route.resource.group_resource
-        if which == _LEASES or (which == _NODE and route.subresource == "status" and _NODES in groups):
+        plural, group = route.resource.plural, route.resource.group
+        if (plural == "leases" and group == "coordination.k8s.io") or (
+            plural == "nodes" and route.subresource == "status" and _NODES in groups
+        ):
             return Level.HEARTBEATS
     if _NODES in groups or _SYSTEM_WORKLOADS in groups or user.name.startswith(_COMPONENTS):
         return Level.SYSTEM

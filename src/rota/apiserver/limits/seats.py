@@ -9,7 +9,7 @@ seat is served before all who have one.
 
 import enum
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rota.apiserver.limits.levels import Allotment, Level
@@ -26,174 +26,163 @@ class State(enum.Enum):
     GONE = "gone"
 
 
+# An enumeration's members are slow to look up, and this is on every request's way.
+_SEATED: Final = State.SEATED
+_WAITING: Final = State.WAITING
+_NOBODY: Final[Sequence["Ticket"]] = ()
+
+
 class Ticket:
     """One request's place."""
 
     __slots__ = ("flow", "level", "state", "width")
 
-    def __init__(self, level: Level, flow: str, width: int) -> None:
-        self.level: Final = level
-        self.flow: Final = flow
-        self.width: Final = width
-        self.state = State.REFUSED
-
-
-class _Flow:
-    """One user's requests in a level."""
-
-    __slots__ = ("held", "waiting")
-
-    def __init__(self) -> None:
-        self.held = 0
-        self.waiting: Final[deque[Ticket]] = deque()
+    def __init__(self, level: Level, flow: str, width: int, state: State) -> None:
+        self.level = level
+        self.flow = flow
+        self.width = width
+        self.state = state
 
 
 class _Level:
-    """The users of one level."""
+    """The users of one level, by name."""
 
-    __slots__ = ("allotment", "flows", "held", "lines", "waiting")
+    __slots__ = ("claim", "held", "lines", "nominal", "own", "queues", "users", "waiting")
 
     def __init__(self, allotment: Allotment) -> None:
-        self.allotment: Final = allotment
+        self.nominal: Final = allotment.nominal
+        self.own: Final = allotment.own
         self.held = 0
+        #: Seats that nobody else may take: those that it has, or could have at any moment.
+        self.claim = allotment.own
         self.waiting = 0
-        #: Users with a seat or in a line; nobody else is remembered.
-        self.flows: Final[dict[str, _Flow]] = {}
-        #: Users that wait, by the seats that they hold; those who came first are first.
-        self.lines: Final[dict[int, dict[str, _Flow]]] = {}
+        #: Seats of those who have any.
+        self.users: Final[dict[str, int]] = {}
+        #: Requests of those who have any that wait.
+        self.queues: Final[dict[str, deque[Ticket]]] = {}
+        #: Users with a queue by the seats that they have; within a line in the order in which they are served.
+        self.lines: Final[dict[int, dict[str, deque[Ticket]]]] = {}
 
-    @property
-    def need(self) -> float:
-        """How much of its part it has; the level with the least is next."""
-        return self.held / self.allotment.nominal
+    def line_up(self, user: str) -> None:
+        """Put a user with a queue at the end of the line of those who have as many seats."""
+        self.lines.setdefault(self.users.get(user, 0), {})[user] = self.queues[user]
 
-    @property
-    def claim(self) -> int:
-        """Seats that nobody else may take."""
-        return max(self.held, self.allotment.own)
+    def unline(self, user: str) -> None:
+        """Take a user out of the line, before the number of its seats changes."""
+        seats = self.users.get(user, 0)
+        line = self.lines.get(seats)
+        if line is not None and line.pop(user, None) is not None and not line:
+            del self.lines[seats]
 
-    def hold(self, name: str, flow: _Flow, seats: int) -> None:
-        """Count seats that a user takes, or with a negative number gives back."""
-        self.unline(name, flow)
-        self.held += seats
-        flow.held += seats
-        if flow.waiting:
-            self.line_up(name, flow)
-        elif not flow.held:
-            self.flows.pop(name, None)
+    def queue(self, ticket: Ticket) -> None:
+        """Let a request wait."""
+        self.waiting += 1
+        queue = self.queues.get(ticket.flow)
+        if queue is None:
+            self.queues[ticket.flow] = deque((ticket,))
+            self.line_up(ticket.flow)
+        else:
+            queue.append(ticket)
 
-    def line_up(self, name: str, flow: _Flow) -> None:
-        """Put a user at the end of the line of those who hold as many seats."""
-        self.lines.setdefault(flow.held, {})[name] = flow
-
-    def unline(self, name: str, flow: _Flow) -> None:
-        """Take a user out of the line."""
-        line = self.lines.get(flow.held)
-        if line is not None and line.pop(name, None) is not None and not line:
-            del self.lines[flow.held]
+    def unqueue(self, ticket: Ticket) -> None:
+        """Let a request wait no longer."""
+        self.waiting -= 1
+        queue = self.queues[ticket.flow]
+        queue.remove(ticket)
+        if not queue:
+            self.unline(ticket.flow)
+            del self.queues[ticket.flow]
 
     def first(self) -> Ticket | None:
         """Who is next."""
         if not self.lines:
             return None
         line = self.lines[min(self.lines)]
-        return next(iter(line.values())).waiting[0]
+        return next(iter(line.values()))[0]
 
 
 class Seats:
     """All places of a server."""
 
     def __init__(self, allotments: Mapping[Level, Allotment], *, seats: int, queue: int, queue_per_user: int) -> None:
-        self._levels: Final = {level: _Level(allotment) for level, allotment in allotments.items()}
+        """A level without an allotment is never held up."""
+        self._levels: Final = [_Level(allotments[one]) if one in allotments else None for one in Level]
+        self._limited: Final = [one for one in self._levels if one is not None]
         own = sum(allotment.own for allotment in allotments.values())
-        # with very few seats, one for each level may be more than there should be
-        self._seats: Final = max(seats, own)
+        #: Seats that no level claims; with very few seats, one for each level may be more than there should be.
+        self._spare = max(seats - own, 0)
         self._queue: Final = queue
         self._queue_per_user: Final = queue_per_user
-        #: The sum of what all levels claim; never more than there are seats.
-        self._claimed = own
+        self._waiting = 0
 
     def arrive(self, level: Level, flow: str, width: int = 1) -> Ticket:
         """A request has come: it is seated, waits, or is refused."""
-        found = self._levels.get(level)
-        ticket = Ticket(level, flow, width if found is None else self._fit(found, width))
+        found = self._levels[level]
         if found is None:
-            ticket.state = State.SEATED
-            return ticket
-        if not found.waiting and self._room(found, ticket.width):
+            return Ticket(level, flow, width, _SEATED)
+        # no request is so wide that its level could never seat it
+        ticket = Ticket(level, flow, min(width, found.own), State.REFUSED)
+        if not found.waiting and found.held + ticket.width - found.claim <= self._spare:
             self._seat(found, ticket)
-            return ticket
-        if found.waiting >= self._queue:
-            return ticket
-        queue = found.flows.get(flow)
-        if queue is None:
-            queue = found.flows[flow] = _Flow()
-        if len(queue.waiting) >= self._queue_per_user:
-            return ticket
-        queue.waiting.append(ticket)
-        found.waiting += 1
-        if len(queue.waiting) == 1:
-            found.line_up(flow, queue)
-        ticket.state = State.WAITING
+        elif found.waiting < self._queue and len(found.queues.get(flow, _NOBODY)) < self._queue_per_user:
+            ticket.state = _WAITING
+            found.queue(ticket)
+            self._waiting += 1
         return ticket
 
-    def leave(self, ticket: Ticket) -> list[Ticket]:
+    def leave(self, ticket: Ticket) -> Sequence[Ticket]:
         """A request is over, or does not wait any longer; those who are seated in its place."""
-        level = self._levels.get(ticket.level)
+        level = self._levels[ticket.level]
         before, ticket.state = ticket.state, State.GONE
-        if level is None or before in (State.REFUSED, State.GONE):
-            return []
-        flow = level.flows[ticket.flow]
-        if before is State.SEATED:
-            self._hold(level, ticket, flow, -ticket.width)
-        else:
-            flow.waiting.remove(ticket)
-            level.waiting -= 1
-            if not flow.waiting:
-                level.unline(ticket.flow, flow)
-                if not flow.held:
-                    del level.flows[ticket.flow]
-        return self._fill() if any(one.waiting for one in self._levels.values()) else []
+        if level is None:
+            return _NOBODY
+        if before is _SEATED:
+            self._hold(level, ticket.flow, -ticket.width)
+        elif before is _WAITING:
+            level.unqueue(ticket)
+            self._waiting -= 1
+        return self._fill() if self._waiting else _NOBODY
 
     def held(self, level: Level) -> int:
         """Seats that a level has."""
-        return self._levels[level].held if level in self._levels else 0
+        found = self._levels[level]
+        return found.held if found is not None else 0
 
     def waiting(self, level: Level) -> int:
         """Requests of a level that wait."""
-        return self._levels[level].waiting if level in self._levels else 0
-
-    def _fit(self, level: _Level, width: int) -> int:
-        """No request is so wide that its level could never seat it."""
-        return min(width, level.allotment.own)
-
-    def _room(self, level: _Level, width: int) -> bool:
-        claim = max(level.held + width, level.allotment.own)
-        return self._claimed - level.claim + claim <= self._seats
+        found = self._levels[level]
+        return found.waiting if found is not None else 0
 
     def _seat(self, level: _Level, ticket: Ticket) -> None:
-        flow = level.flows.get(ticket.flow)
-        if flow is None:
-            flow = level.flows[ticket.flow] = _Flow()
-        self._hold(level, ticket, flow, ticket.width)
-        ticket.state = State.SEATED
+        self._hold(level, ticket.flow, ticket.width)
+        ticket.state = _SEATED
 
-    def _hold(self, level: _Level, ticket: Ticket, flow: _Flow, seats: int) -> None:
-        before = level.claim
-        level.hold(ticket.flow, flow, seats)
-        self._claimed += level.claim - before
+    def _hold(self, level: _Level, user: str, seats: int) -> None:
+        """Count seats that a user takes, or with a negative number gives back."""
+        lined = user in level.queues
+        if lined:
+            level.unline(user)
+        level.held += seats
+        claim = max(level.own, level.held)
+        self._spare += level.claim - claim
+        level.claim = claim
+        mine = level.users.get(user, 0) + seats
+        if mine:
+            level.users[user] = mine
+        else:
+            del level.users[user]
+        if lined:
+            level.line_up(user)
 
     def _fill(self) -> list[Ticket]:
         """Seat whoever is next, until nobody who is next finds room."""
         seated: list[Ticket] = []
         while True:
-            for level in sorted(self._levels.values(), key=lambda one: one.need):
+            for level in sorted(self._limited, key=lambda one: one.held / one.nominal):
                 ticket = level.first()
-                if ticket is not None and self._room(level, ticket.width):
-                    flow = level.flows[ticket.flow]
-                    level.unline(ticket.flow, flow)
-                    flow.waiting.popleft()
-                    level.waiting -= 1
+                if ticket is not None and level.held + ticket.width - level.claim <= self._spare:
+                    level.unqueue(ticket)
+                    self._waiting -= 1
                     self._seat(level, ticket)
                     seated.append(ticket)
                     break
