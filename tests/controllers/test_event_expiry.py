@@ -25,7 +25,7 @@ async def _event(cluster: VirtualCluster, name: str, **fields: Any) -> None:
 
 async def test_an_event_goes_an_hour_after_it_was_last_seen(cluster: VirtualCluster) -> None:
     await _event(cluster, "old")
-    expiry = EventExpiry(cluster.client, clock=cluster.clock)
+    expiry = EventExpiry(cluster.acting_as("rota:controller:event-expiry"), clock=cluster.clock)
     await cluster.clock.advance(1800)
     await _event(cluster, "seen-again")
     assert await expiry.sweep() == 0
@@ -46,7 +46,9 @@ async def test_sweeps_come_by_themselves_and_reach_every_page(
     monkeypatch.setattr(event_expiry, "_PAGE", 3)
     for number in range(10):
         await _event(cluster, f"e{number}")
-    async with cluster.running(EventExpiry(cluster.client, clock=cluster.clock, life_s=60).run):
+    async with cluster.running(
+        EventExpiry(cluster.acting_as("rota:controller:event-expiry"), clock=cluster.clock, life_s=60).run
+    ):
         await cluster.clock.advance(130)
 
         async def empty() -> bool:

@@ -22,7 +22,9 @@ WIDGETS = ("example.com", "v1", "widgets")
 
 @pytest.fixture(autouse=True)
 async def collecting(cluster: VirtualCluster) -> AsyncIterator[None]:
-    collector = GarbageCollector(cluster.client, clock=cluster.clock, chance=cluster.chance)
+    collector = GarbageCollector(
+        cluster.acting_as("rota:controller:garbage"), clock=cluster.clock, chance=cluster.chance
+    )
     async with cluster.running(collector.run):
         await collector.wait_synced()
         yield
@@ -75,7 +77,9 @@ async def test_an_object_whose_owner_never_was_goes(cluster: VirtualCluster) -> 
 
 async def test_a_collector_that_runs_again_sees_what_it_missed(cluster: VirtualCluster) -> None:
     # Beside the one that every test has; both may act, neither minds the other.
-    collector = GarbageCollector(cluster.client, clock=cluster.clock, chance=cluster.chance)
+    collector = GarbageCollector(
+        cluster.acting_as("rota:controller:garbage"), clock=cluster.clock, chance=cluster.chance
+    )
     for number in range(2):
         owner = await _make(cluster, f"owner-{number}")
         await _make(cluster, "a", _reference(owner))

@@ -58,7 +58,9 @@ def test_what_is_not_known_keeps_a_namespace() -> None:
 
 @pytest.fixture(autouse=True)
 async def controlling(cluster: VirtualCluster) -> AsyncIterator[None]:
-    controller = NamespaceController(cluster.client, clock=cluster.clock, chance=cluster.chance)
+    controller = NamespaceController(
+        cluster.acting_as("rota:controller:namespaces"), clock=cluster.clock, chance=cluster.chance
+    )
     async with cluster.running(controller.run):
         yield
 

@@ -15,7 +15,9 @@ MAPS = ("", "v1", "configmaps")
 
 @pytest.fixture(autouse=True)
 async def controlling(cluster: VirtualCluster) -> AsyncIterator[None]:
-    controller = QuotaController(cluster.client, clock=cluster.clock, chance=cluster.chance)
+    controller = QuotaController(
+        cluster.acting_as("rota:controller:resource-quotas"), clock=cluster.clock, chance=cluster.chance
+    )
     async with cluster.running(controller.run):
         yield
 

@@ -20,7 +20,10 @@ _PEM = "-----BEGIN CERTIFICATE-----\n"
 @pytest.fixture(autouse=True)
 async def controlling(cluster: VirtualCluster) -> AsyncIterator[None]:
     controller = ServiceAccountController(
-        cluster.client, clock=cluster.clock, chance=cluster.chance, bundle=lambda: _PEM
+        cluster.acting_as("rota:controller:service-accounts"),
+        clock=cluster.clock,
+        chance=cluster.chance,
+        bundle=lambda: _PEM,
     )
     async with cluster.running(controller.run):
         yield

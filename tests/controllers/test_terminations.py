@@ -14,7 +14,9 @@ _GRACE_S = 20
 
 @pytest.fixture(autouse=True)
 async def controlling(cluster: VirtualCluster) -> AsyncIterator[None]:
-    controller = TerminationController(cluster.client, clock=cluster.clock, chance=cluster.chance)
+    controller = TerminationController(
+        cluster.acting_as("rota:controller:terminations"), clock=cluster.clock, chance=cluster.chance
+    )
     async with cluster.running(controller.run):
         yield
 

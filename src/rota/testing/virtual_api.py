@@ -11,6 +11,9 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
+from rota.api import users
+from rota.api.users import User
+from rota.apiserver.app import App
 from rota.client.paths import Target
 from rota.client.transports.in_process import InProcessTransport
 from rota.client.verbs import Client
@@ -25,10 +28,25 @@ _STEP_S: Final = 0.5
 class VirtualCluster:
     """A real API server in virtual time, and a client of it."""
 
-    def __init__(self, client: Client, clock: FakeClock) -> None:
+    def __init__(self, client: Client, clock: FakeClock, app: App | None = None) -> None:
+        """`app` is needed by who acts as others."""
         self.client: Final = client
         self.clock: Final = clock
         self.chance: Final = random.Random(0)  # noqa: S311 - a test's chance is repeatable
+        self._app: Final = app
+        self._transports: Final[list[InProcessTransport]] = []
+
+    def acting_as(self, name: str) -> Client:
+        """A client with the rights of a user and no others, as the parts of a control plane have."""
+        assert self._app is not None, "this cluster has only one client"
+        user = User(name=name, groups=(users.AUTHENTICATED,))
+        transport = InProcessTransport(self._app, clock=self.clock, user=user)
+        self._transports.append(transport)
+        return Client(transport)
+
+    async def close(self) -> None:
+        """End what other users have running."""
+        await asyncio.gather(*(transport.close() for transport in self._transports))
 
     @contextlib.asynccontextmanager
     async def running(self, run: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
@@ -68,7 +86,8 @@ async def cluster() -> AsyncIterator[VirtualCluster]:
     clock = FakeClock()
     async with ApiServer(clock=clock) as server:
         transport = InProcessTransport(server.app, clock=clock)
-        yield VirtualCluster(Client(transport), clock)
-        closing = asyncio.ensure_future(transport.close())
+        made = VirtualCluster(Client(transport), clock, server.app)
+        yield made
+        closing = asyncio.gather(transport.close(), made.close())
         await clock.advance(10)
         await closing
