@@ -6,7 +6,6 @@ async with schedulers.cluster() as cluster, cluster.scheduling() as scheduler:
     await cluster.bound("web", "n1")
 """
 
-import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -58,10 +57,6 @@ class MeddlingTransport:
 
 class SchedulingCluster(VirtualCluster):
     """A server in virtual time with helpers for nodes and pods."""
-
-    def __init__(self, client: Client, clock: FakeClock, server: ApiServer) -> None:
-        super().__init__(client, clock)
-        self.server: Final = server
 
     @contextlib.asynccontextmanager
     async def scheduling(
@@ -159,11 +154,9 @@ async def cluster() -> AsyncIterator[SchedulingCluster]:
     """A fresh server in memory, in virtual time."""
     clock = FakeClock()
     async with ApiServer(clock=clock) as server:
-        transport = InProcessTransport(server.app, clock=clock)
-        yield SchedulingCluster(Client(transport), clock, server)
-        closing = asyncio.ensure_future(transport.close())
-        await clock.advance(10)
-        await closing
+        made = SchedulingCluster(server, clock)
+        yield made
+        await made.close()
 
 
 def _scheduled(pod: Object) -> Mapping[str, str]:

@@ -13,7 +13,6 @@ from typing import Final
 
 from rota.api import users
 from rota.api.users import User
-from rota.apiserver.app import App
 from rota.client.paths import Target
 from rota.client.transports.in_process import InProcessTransport
 from rota.client.verbs import Client
@@ -28,25 +27,28 @@ _STEP_S: Final = 0.5
 class VirtualCluster:
     """A real API server in virtual time, and a client of it."""
 
-    def __init__(self, client: Client, clock: FakeClock, app: App | None = None) -> None:
-        """`app` is needed by who acts as others."""
-        self.client: Final = client
+    def __init__(self, server: ApiServer, clock: FakeClock) -> None:
+        self.server: Final = server
         self.clock: Final = clock
         self.chance: Final = random.Random(0)  # noqa: S311 - a test's chance is repeatable
-        self._app: Final = app
         self._transports: Final[list[InProcessTransport]] = []
+        #: The administrator's.
+        self.client: Final = self._client(None)
 
     def acting_as(self, name: str) -> Client:
         """A client with the rights of a user and no others, as the parts of a control plane have."""
-        assert self._app is not None, "this cluster has only one client"
-        user = User(name=name, groups=(users.AUTHENTICATED,))
-        transport = InProcessTransport(self._app, clock=self.clock, user=user)
-        self._transports.append(transport)
-        return Client(transport)
+        return self._client(User(name=name, groups=(users.AUTHENTICATED,)))
 
     async def close(self) -> None:
-        """End what other users have running."""
-        await asyncio.gather(*(transport.close() for transport in self._transports))
+        """End what clients have running."""
+        closing = asyncio.gather(*(transport.close() for transport in self._transports))
+        await self.clock.advance(10)
+        await closing
+
+    def _client(self, user: User | None) -> Client:
+        transport = InProcessTransport(self.server.app, clock=self.clock, user=user)
+        self._transports.append(transport)
+        return Client(transport)
 
     @contextlib.asynccontextmanager
     async def running(self, run: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
@@ -85,9 +87,6 @@ async def cluster() -> AsyncIterator[VirtualCluster]:
     """A fresh server in memory."""
     clock = FakeClock()
     async with ApiServer(clock=clock) as server:
-        transport = InProcessTransport(server.app, clock=clock)
-        made = VirtualCluster(Client(transport), clock, server.app)
+        made = VirtualCluster(server, clock)
         yield made
-        closing = asyncio.gather(transport.close(), made.close())
-        await clock.advance(10)
-        await closing
+        await made.close()
