@@ -1,0 +1,1 @@
+"""The worker's decisions, pure: events in, instructions out. No I/O, no clock, no chance."""

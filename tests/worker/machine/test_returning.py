@@ -1,0 +1,97 @@
+"""The agent was away: what still runs goes on, what ended is known, and nothing runs twice."""
+
+from typing import Any
+
+from tests.worker.machine.stage import NOW, Stage, container, deleted, pod
+
+from rota.worker.machine import contract
+from rota.worker.machine.contract import FoundRun
+
+
+def _found(name: str = "c", run: int = 0, **fields: Any) -> FoundRun:
+    return FoundRun(container=name, run=run, id=f"{name}-{run}", started_at=NOW - 100, **fields)
+
+
+def test_what_still_runs_is_not_started_again() -> None:
+    stage = Stage()
+    stage.send(contract.Adopted, pod=pod(), runs=(_found(),))
+    stage.running[stage.uid, "c"] = 0
+    stage.see(pod())
+    stage.send(contract.Synced)
+    assert stage.starts() == []
+    assert stage.status["phase"] == "Running"
+    stage.exited(code=0)
+    assert stage.starts() == ["c"]
+
+
+def test_what_ended_meanwhile_is_told_with_its_code() -> None:
+    stage = Stage()
+    ended = _found(run=2, code=3, finished_at=NOW - 50)
+    stage.send(contract.Adopted, pod=pod(restartPolicy="Never"), runs=(ended,))
+    stage.see(pod(restartPolicy="Never"))
+    assert stage.status["phase"] == "Failed"
+    assert stage.state()["state"]["terminated"]["exitCode"] == 3
+    assert stage.state()["restartCount"] == 2
+    assert stage.starts() == []
+
+
+def test_init_containers_that_had_succeeded_are_not_repeated() -> None:
+    stage = Stage()
+    whole = pod(init=[container("i")])
+    runs = (_found("i", code=0, finished_at=NOW - 90), _found("c"))
+    stage.send(contract.Adopted, pod=whole, runs=runs)
+    stage.running[stage.uid, "c"] = 0
+    stage.see(whole)
+    assert stage.starts() == []
+    assert stage.condition("Initialized")[0] == "True"
+
+
+def test_what_lost_its_owner_is_stopped_and_nothing_is_told() -> None:
+    stage = Stage()
+    stage.send(contract.Adopted, pod=pod(), runs=(_found(),))
+    stage.running[stage.uid, "c"] = 0
+    out = stage.send(contract.Synced)
+    assert [type(one) for one in out if not isinstance(one, contract.Tell)] == [contract.Stop]
+    out = stage.exited(code=143)
+    assert contract.CleanUp(uid=stage.uid, logs=True) in out
+
+
+def test_what_was_deleted_meanwhile_is_stopped_and_confirmed() -> None:
+    stage = Stage()
+    stage.send(contract.Adopted, pod=pod(), runs=(_found(),))
+    stage.running[stage.uid, "c"] = 0
+    stage.see(deleted(pod(), at=stage.now - 5, grace=30))
+    assert stage.last(contract.Stop).grace_s == 25
+    assert contract.ConfirmDeletion(uid=stage.uid) in stage.exited(code=143)
+
+
+def _lost(policy: str) -> dict[str, Any]:
+    statuses = [{"name": "c", "restartCount": 1, "state": {"running": {"startedAt": "2025-12-31T00:00:00Z"}}}]
+    return pod(restartPolicy=policy, status={"phase": "Running", "containerStatuses": statuses})
+
+
+def test_a_run_that_nobody_knows_of_is_unknown_and_not_taken_for_a_success() -> None:
+    stage = Stage()
+    stage.see(_lost("Never"))
+    stage.send(contract.VolumesReady, uid=stage.uid)
+    assert stage.status["phase"] == "Failed"
+    ended = stage.state()["state"]["terminated"]
+    assert (ended["reason"], ended["exitCode"]) == ("ContainerStatusUnknown", 137)
+    assert stage.starts() == []
+
+
+def test_a_lost_run_is_repeated_where_the_policy_says_so() -> None:
+    stage = Stage()
+    stage.see(_lost("Always"))
+    stage.send(contract.VolumesReady, uid=stage.uid)
+    assert stage.last(contract.Start).run == 2
+    assert stage.state()["restartCount"] == 2
+    assert stage.state()["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
+
+
+def test_a_pod_that_had_finished_stays_finished() -> None:
+    stage = Stage()
+    finished = pod(status={"phase": "Succeeded"})
+    assert stage.see(finished) == []
+    out = stage.see(deleted(finished, at=stage.now, grace=0))
+    assert out == [contract.ConfirmDeletion(uid=stage.uid)]
