@@ -6,13 +6,14 @@ async with schedulers.cluster() as cluster, cluster.scheduling() as scheduler:
     await cluster.bound("web", "n1")
 """
 
+import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from rota.client.pods import PODS
-from rota.client.transports.contract import Answer, Call, Transport
+from rota.client.transports.contract import Answer, Call, Interrupted, Transport
 from rota.client.transports.in_process import InProcessTransport
 from rota.client.verbs import Client, Object, PatchType
 from rota.scheduler import builtin, loading
@@ -28,6 +29,43 @@ EVENTS: Final = ("", "v1", "events")
 HEAD: Final = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 
+class _Answer:
+    """An answer whose body can break off."""
+
+    def __init__(self, inner: Answer, call: Call) -> None:
+        self._inner: Final = inner
+        self._call: Final = call
+        self.cut: Final = asyncio.Event()
+        self.code: Final = inner.code
+        self.headers: Final = inner.headers
+        self.warnings: Final = inner.warnings
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """See `Answer.chunks`."""
+        chunks = aiter(self._inner.chunks())
+        cut = asyncio.ensure_future(self.cut.wait())
+        coming: asyncio.Future[bytes | None] | None = None
+        try:
+            while True:
+                coming = asyncio.ensure_future(anext(chunks, None))
+                await asyncio.wait((coming, cut), return_when=asyncio.FIRST_COMPLETED)
+                if cut.done():
+                    raise Interrupted(f"{self._call}: cut")
+                chunk = coming.result()
+                if chunk is None:
+                    return
+                yield chunk
+        finally:
+            cut.cancel()
+            if coming is not None and not coming.done():
+                coming.cancel()
+                await asyncio.wait([coming])
+
+    async def read(self) -> bytes:
+        """See `Answer.read`."""
+        return b"".join([chunk async for chunk in self.chunks()])
+
+
 class MeddlingTransport:
     """Passes calls on, and lets a test look at them first: `meddle` may wait, raise, or have the answer lost."""
 
@@ -38,6 +76,12 @@ class MeddlingTransport:
         #: Called after the server has acted and before its answer is seen; raising loses the answer.
         self.after: Callable[[Call], Awaitable[None]] | None = None
         self.calls: Final[list[Call]] = []
+        self._open: Final[set[_Answer]] = set()
+
+    def cut(self) -> None:
+        """Break every connection that is open."""
+        for answer in tuple(self._open):
+            answer.cut.set()
 
     @contextlib.asynccontextmanager
     async def open(self, call: Call) -> AsyncIterator[Answer]:
@@ -48,7 +92,12 @@ class MeddlingTransport:
         async with self._inner.open(call) as answer:
             if self.after is not None:
                 await self.after(call)
-            yield answer
+            cuttable = _Answer(answer, call)
+            self._open.add(cuttable)
+            try:
+                yield cuttable
+            finally:
+                self._open.discard(cuttable)
 
     async def close(self) -> None:
         """See `Transport.close`."""
@@ -71,7 +120,7 @@ class SchedulingCluster(VirtualCluster):
     ) -> AsyncIterator[Scheduler]:
         """A scheduler at work; `config` is the rest of a configuration file, `plugins` are classes that it may name."""
         scheduler = Scheduler(
-            client or self.client,
+            client or self.acting_as("rota:scheduler"),
             configured(config, *plugins),
             clock=self.clock,
             chance=random.Random(seed),  # noqa: S311 - a test's chance is repeatable

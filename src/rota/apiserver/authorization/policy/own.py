@@ -13,7 +13,7 @@ rota:scheduler: User/rota:scheduler
     read  core  namespaces,nodes,persistentvolumeclaims,persistentvolumes,pods,replicationcontrollers,services
     delete  core  pods
     patch,update  core  persistentvolumeclaims,persistentvolumes,pods/status
-    create  core  bindings,pods/binding
+    create  core  bindings,pods/binding,pods/eviction
     create  rota.dev  bindingbatches
     read  apps  replicasets,statefulsets
     read  policy  poddisruptionbudgets
