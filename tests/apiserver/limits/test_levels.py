@@ -11,6 +11,7 @@ from rota.apiserver.limits.levels import Level
 ADMIN = User(name="admin", groups=("system:masters", "system:authenticated"))
 NODE = User(name="system:node:n1", groups=("system:nodes", "system:authenticated"))
 SCHEDULER = User(name="system:kube-scheduler", groups=("system:authenticated",))
+COLLECTOR = User(name="rota:controller:garbage", groups=("system:authenticated",))
 COREDNS = User(
     name="system:serviceaccount:kube-system:coredns",
     groups=("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"),
@@ -39,6 +40,7 @@ PODS = "/api/v1/namespaces/default/pods"
         (NODE, "GET", PODS, Level.SYSTEM),
         (PERSON, "GET", "/apis/coordination.k8s.io/v1/leases", Level.OTHERS),
         (SCHEDULER, "GET", PODS, Level.SYSTEM),
+        (COLLECTOR, "GET", PODS, Level.SYSTEM),
         (COREDNS, "GET", PODS, Level.SYSTEM),
         (POD, "GET", PODS, Level.WORKLOADS),
         (PERSON, "GET", PODS, Level.OTHERS),

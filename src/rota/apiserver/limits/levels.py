@@ -18,8 +18,8 @@ _MASTERS: Final = "system:masters"
 _NODES: Final = "system:nodes"
 _WORKLOADS: Final = "system:serviceaccounts"
 _SYSTEM_WORKLOADS: Final = "system:serviceaccounts:kube-system"
-#: Users that run the cluster; a user is one of them by its name's beginning, as upstream names its components.
-_COMPONENTS: Final = ("system:kube-", "system:rota-", "system:apiserver")
+#: How the names of users begin that run the cluster: upstream's components and our own.
+_COMPONENTS: Final = ("system:kube-", "rota:")
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 _BEATS: Final = frozenset({"get", "create", "update", "patch"})
 _STREAMED: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"})
