@@ -50,6 +50,10 @@ class Catalog:
             if namespace is None or where == namespace:
                 yield document
 
+    def everything(self) -> Iterator[tuple[str, Document]]:
+        """Give all objects of all kinds, each with its kind, in order of arrival within a kind."""
+        return ((kind, document) for kind, known in self._kinds.items() for document in known.values())
+
     def version(self, *kinds: str) -> int:
         """Give a number that changes whenever an object of one of the kinds does."""
         versions = self._versions

@@ -95,6 +95,11 @@ class Cluster:
         return slice(0, self.size)
 
     @property
+    def free_rows(self) -> tuple[int, ...]:
+        """Rows without a node, in the order in which they became free; the last is taken first."""
+        return tuple(self._free)
+
+    @property
     def capacity(self) -> int:
         """How long the columns are."""
         return self._capacity

@@ -8,7 +8,7 @@ that another scheduler was faster with is tried on the next-best node before the
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,14 +21,15 @@ from rota.scheduler.binding_cycles import BindingCycles
 from rota.scheduler.cache.scheduler_cache import SchedulerCache
 from rota.scheduler.cycle import Advice, Cycle, Taken
 from rota.scheduler.eviction import Evictions
+from rota.scheduler.extenders import offers
 from rota.scheduler.extenders.contract import Surroundings
 from rota.scheduler.extenders.panel import Panel
 from rota.scheduler.failures import Note, Refusal
 from rota.scheduler.figures import Figures
 from rota.scheduler.framework import status as statuses
 from rota.scheduler.framework.evaluation import Evaluation
-from rota.scheduler.framework.points import PostFilterResult
-from rota.scheduler.framework.status import Status
+from rota.scheduler.framework.points import ExtensionPoint, PostFilterResult
+from rota.scheduler.framework.status import SUCCESS, Status
 from rota.scheduler.handlers import ASSIGNED_DELETE
 from rota.scheduler.notes import NoteWriter
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue
@@ -55,6 +56,9 @@ class Attempt:
     refusal: Refusal | None
     start: int
     avoiding: frozenset[str]
+    advice: Advice | None
+    #: Whether PostFilter was asked where no node was feasible.
+    make_room: bool
 
 
 @dataclass(slots=True)
@@ -182,18 +186,18 @@ class Attempts:
         using = self.using
         node_name = cycle.choose(evaluation, start=self._start, avoiding=avoiding, advice=advice)
         refusal: Refusal | None = None
+        make_room = not avoiding and pod.uid not in self.evictions
         if node_name is None:
-            make_room = not avoiding and pod.uid not in self.evictions
             refusal = cycle.refuse(evaluation, start=self._start, advice=advice, make_room=make_room)
         if self.observers:
-            attempt = Attempt(pod, evaluation, node_name, refusal, self._start, avoiding)
+            attempt = Attempt(pod, evaluation, node_name, refusal, self._start, avoiding, advice, make_room)
             for observe in self.observers:
                 observe(attempt)
         using.figures.algorithm_s.observe(using.clock.monotonic() - self._began[pod.uid])
         if node_name is None:
             assert refusal is not None
-            if refusal.room is not None and refusal.room.victims and using.panel:
-                refusal = await self._reconsidered(pod, refusal, refusal.room)
+            if using.panel and make_room and not refusal.error:
+                refusal = await self._reconsidered(pod, evaluation, refusal)
             self._fail(pod, refusal)
             return
         taken = cycle.take(using.cache, evaluation, pod, node_name)
@@ -218,19 +222,26 @@ class Attempts:
         evaluation.refresh(pod)
         return Advice(allowed=frozenset(narrowed.feasible), refusals=narrowed.refusals, scores=scores)
 
-    async def _reconsidered(self, pod: PodInfo, refusal: Refusal, room: PostFilterResult) -> Refusal:
-        """Let extenders have their say about who is evicted."""
+    async def _reconsidered(self, pod: PodInfo, evaluation: Evaluation, refusal: Refusal) -> Refusal:
+        """Let extenders have their say about who is evicted; where no plugin looks for victims, they choose alone."""
         panel, document = self.using.panel, self.using.surroundings.pod(pod.uid)
-        if document is None or not panel.preempts(document) or not room.nominated_node:
+        if document is None or not panel.preempts(document):
             return refusal
-        candidates = room.candidates or (preemption.Candidate(room.nominated_node, room.victims, 0),)
+        candidates: Sequence[preemption.Candidate] = ()
+        room = refusal.room
+        if room is not None and room.nominated_node and room.victims:
+            candidates = room.candidates or (preemption.Candidate(room.nominated_node, room.victims, 0),)
+        elif not evaluation.framework.at(ExtensionPoint.POST_FILTER):
+            candidates = offers.everything(evaluation)
+        if not candidates:
+            return refusal
         left = await panel.preempt(document, candidates)
         if isinstance(left, Status):
             return failures.of_status(left)
         if not left:
             return failures.with_room(refusal, None)
         chosen = preemption.best(left)
-        return failures.with_room(refusal, PostFilterResult(room.status, chosen.node_name, chosen.victims))
+        return failures.with_room(refusal, PostFilterResult(SUCCESS, chosen.node_name, chosen.victims))
 
     # --- what becomes of it -----------------------------------------------------------------------------------------
 

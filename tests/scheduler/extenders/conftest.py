@@ -56,7 +56,7 @@ class HttpExtender:
     async def serving(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
         app = web.Application()
         app.router.add_post("/scheduler/{verb}", self._handle)
-        runner = web.AppRunner(app)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
         try:
             site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
