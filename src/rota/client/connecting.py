@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 from rota.api.users import User
 from rota.client.endpoints import Endpoint
+from rota.client.transports.failover import FailoverTransport
 from rota.client.transports.http import HttpTransport
 from rota.client.transports.in_process import Application, InProcessTransport
 from rota.client.transports.retries import RetryingTransport
@@ -21,8 +22,9 @@ from rota.kit.clock import Clock
 async def to_server(
     endpoint: Endpoint, *, clock: Clock, chance: Chance, settings: Settings | None = None
 ) -> AsyncIterator[Client]:
-    """A client over HTTP, which repeats what can be repeated."""
-    transport = RetryingTransport(HttpTransport(endpoint), clock=clock, chance=chance)
+    """A client over HTTP, which repeats what can be repeated, at another server if there is one."""
+    servers = FailoverTransport([HttpTransport(server) for server in endpoint.each()])
+    transport = RetryingTransport(servers, clock=clock, chance=chance)
     try:
         yield Client(transport, settings)
     finally:

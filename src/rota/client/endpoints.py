@@ -3,7 +3,7 @@
 import ssl
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,6 +21,8 @@ class Endpoint:
 
     #: `https://host:port`, perhaps with a path in front of `/api`.
     server: str
+    #: Further servers of the same cluster, for when that one does not answer.
+    fallbacks: tuple[str, ...] = ()
     certificate_authority: bytes | None = None
     client_certificate: bytes | None = field(default=None, repr=False)
     client_key: bytes | None = field(default=None, repr=False)
@@ -34,9 +36,14 @@ class Endpoint:
     namespace: str = "default"
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.server)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise EndpointError(f"{self.server!r} is no server address", "write it like https://host:6443")
+        for server in (self.server, *self.fallbacks):
+            parts = urlsplit(server)
+            if parts.scheme not in {"http", "https"} or not parts.hostname:
+                raise EndpointError(f"{server!r} is no server address", "write it like https://host:6443")
+
+    def each(self) -> tuple["Endpoint", ...]:
+        """One endpoint for every server."""
+        return tuple(replace(self, server=server, fallbacks=()) for server in (self.server, *self.fallbacks))
 
     def tls(self) -> ssl.SSLContext | None:
         """What connections are secured with; None over plain HTTP."""

@@ -1,0 +1,67 @@
+"""Several servers of one cluster: calls go to one of them, and to the next when that one does not answer.
+
+A call that never left is sent to the next server at once, whatever it is. One that broke off is its caller's to judge,
+as with a single server (`retries` repeats what only reads); but what comes after it goes to the next server. Where a
+server says that it cannot serve, reads ask the next one at once. Streams are resumed by whoever reads them: all
+servers of a cluster have the same revisions, so nothing is missed.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from rota.client.transports.contract import Answer, Call, Transport, TransportError, Unreachable
+from rota.kit import logs
+
+log = logs.get(__name__)
+
+_UNAVAILABLE: Final = 503
+
+
+class FailoverTransport:
+    """A `Transport` over others, each of them to one server."""
+
+    def __init__(self, servers: Sequence[Transport]) -> None:
+        if not servers:
+            raise ValueError("a cluster has at least one server")
+        self._servers: Final = tuple(servers)
+        self._current = 0
+
+    @contextlib.asynccontextmanager
+    async def open(self, call: Call) -> AsyncIterator[Answer]:
+        """See `Transport.open`."""
+        async with contextlib.AsyncExitStack() as exits:
+            yield await self._begin(call, exits)
+
+    async def close(self) -> None:
+        """See `Transport.close`."""
+        for server in self._servers:
+            await server.close()
+
+    async def _begin(self, call: Call, exits: contextlib.AsyncExitStack) -> Answer:
+        left = len(self._servers)
+        while True:
+            left -= 1
+            asked = self._current
+            attempt = contextlib.AsyncExitStack()
+            try:
+                answer = await attempt.enter_async_context(self._servers[asked].open(call))
+            except TransportError as error:
+                self._leave(asked, error)
+                # a body that streams may have been read from already
+                if not left or not isinstance(error, Unreachable) or not call.repeatable:
+                    raise
+                continue
+            if answer.code == _UNAVAILABLE:
+                self._leave(asked, None)
+                if left and call.only_reads:
+                    await attempt.aclose()
+                    continue
+            exits.push_async_exit(attempt.pop_all())
+            return answer
+
+    def _leave(self, server: int, error: TransportError | None) -> None:
+        """Go on with the next server; many calls may notice at once that one has gone, and move only once."""
+        if self._current == server and len(self._servers) > 1:
+            self._current = (server + 1) % len(self._servers)
+            log.info("going on with the next server", number=self._current, error=error)

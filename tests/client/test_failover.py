@@ -1,0 +1,73 @@
+"""Several servers of one cluster: when calls go on with the next, and when that is not theirs to decide."""
+
+import pytest
+
+from rota.client.endpoints import Endpoint, EndpointError
+from rota.client.transports.contract import Call, Interrupted, Transport, Unreachable
+from rota.client.transports.failover import FailoverTransport
+from rota.client.transports.http import HttpTransport
+from rota.client.transports.in_process import InProcessTransport
+from rota.kit.system import SystemClock
+from rota.testing.scripted_api import CUT, Reply, ScriptedApi
+
+CLOCK = SystemClock()
+#: Port 9 discards; nobody listens there on a machine where tests run.
+DEAD = HttpTransport(Endpoint(server="http://127.0.0.1:9"))
+READ, WRITE = Call(method="GET", path="/x"), Call(method="POST", path="/x", body=b"{}")
+
+
+def to(api: ScriptedApi) -> Transport:
+    return InProcessTransport(api, clock=CLOCK)
+
+
+async def code(transport: Transport, call: Call) -> int:
+    async with transport.open(call) as answer:
+        return answer.code
+
+
+async def test_a_call_that_never_left_goes_to_the_next_server_and_so_do_all_after_it() -> None:
+    second, third = ScriptedApi(), ScriptedApi()
+    transport = FailoverTransport([DEAD, to(second), to(third)])
+    for call in (WRITE, READ, WRITE):
+        assert await code(transport, call) == 200
+    assert (len(second.asked), len(third.asked)) == (3, 0)
+    await transport.close()
+
+
+async def test_a_call_that_broke_off_is_not_sent_twice_but_the_next_one_goes_elsewhere() -> None:
+    first, second = ScriptedApi(), ScriptedApi()
+    first.replies.append(CUT)
+    transport = FailoverTransport([to(first), to(second)])
+    with pytest.raises(Interrupted):
+        await code(transport, WRITE)
+    assert await code(transport, WRITE) == 200
+    assert (len(first.asked), len(second.asked)) == (1, 1)
+    await transport.close()
+
+
+async def test_reads_ask_the_next_server_when_one_cannot_serve_and_writes_do_not() -> None:
+    first, second = ScriptedApi(), ScriptedApi()
+    first.replies.append(Reply(code=503))
+    transport = FailoverTransport([to(first), to(second)])
+    assert await code(transport, READ) == 200
+    second.replies.append(Reply(code=503))
+    assert await code(transport, WRITE) == 503
+    assert (len(first.asked), len(second.asked)) == (1, 2)
+    await transport.close()
+
+
+async def test_when_nobody_answers_each_was_asked_once() -> None:
+    apis = [ScriptedApi(), ScriptedApi()]
+    for api in apis:
+        api.replies.append(Reply(code=503))
+    transport = FailoverTransport([to(api) for api in apis])
+    assert await code(transport, READ) == 503
+    assert [len(api.asked) for api in apis] == [1, 1]
+    with pytest.raises(Unreachable):
+        await code(FailoverTransport([DEAD, DEAD]), READ)
+    await transport.close()
+
+
+def test_every_address_is_checked() -> None:
+    with pytest.raises(EndpointError, match="'b:6443' is no server address"):
+        Endpoint(server="https://a:6443", fallbacks=("b:6443",))
