@@ -15,19 +15,11 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from rota.apiserver import assembling, serving
+from rota import control_plane
 from rota.client import connecting
-from rota.client.elections.elector import Election, LeaderElector
 from rota.client.endpoints import Endpoint
 from rota.client.verbs import Client
-from rota.controllers.event_expiry import EventExpiry
-from rota.controllers.garbage import GarbageCollector
-from rota.controllers.namespaces import NamespaceController
-from rota.controllers.resource_quotas import QuotaController
-from rota.controllers.service_accounts import ServiceAccountController
-from rota.controllers.terminations import TerminationController
-from rota.kit import errors, logs, system, tasks
-from rota.scheduler import builtin, loading
+from rota.kit import logs, system, tasks
 from rota.scheduler.loading import Loaded
 from rota.scheduler.service import Scheduler
 from rota.store import archive, opening
@@ -71,13 +63,8 @@ async def restore(path: Path, url: str) -> dict[str, int]:
     return _as_dict(summary)
 
 
-async def run_local(
-    url: str, *, http_port: int | None, conflict_check: bool, ready: Callable[[dict[str, str]], None]
-) -> None:
-    """Run all parts on the store at `url` until a signal asks to stop; `ready` is told what runs where.
-
-    The API is served without TLS, on loopback, and only if there is an `http_port`; 0 takes a free one.
-    """
+async def run_local(url: str, settings: control_plane.Settings, *, ready: Callable[[dict[str, str]], None]) -> None:
+    """Run all parts on the store at `url` until a signal asks to stop; `ready` is told what runs where."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     clock, chance = system.SystemClock(), system.chance()
@@ -89,32 +76,9 @@ async def run_local(
             loop.add_signal_handler(number, stop.set)
         supervisor = await parts.enter_async_context(tasks.Supervisor("rota", clock=clock, chance=chance))
         supervisor.start("compactor", Compactor(store, time=clock).run)
-        facts = {"store": logs.redact_url(url)}
-        if http_port is not None:
-            facts["api"] = await _serve_api(parts, store, http_port, conflict_check=conflict_check)
-        ready(facts)
+        facts = await parts.enter_async_context(control_plane.running(store, settings))
+        ready({"store": logs.redact_url(url), **facts})
         await stop.wait()
-
-
-async def _serve_api(parts: contextlib.AsyncExitStack, store: Store, port: int, *, conflict_check: bool) -> str:
-    """An API server on loopback and the controllers that keep its promises; the server's address."""
-    clock, chance = system.SystemClock(), system.chance()
-    server = assembling.server(store, clock=clock, chance=chance, conflict_check=conflict_check)
-    app = await parts.enter_async_context(server)
-    try:
-        served = await parts.enter_async_context(serving.serve(app, port=port))
-    except OSError as problem:
-        raise errors.UserError(
-            f"cannot listen on port {port}: {problem.strerror}", "choose another, or 0 for a free one"
-        ) from problem
-    client = await parts.enter_async_context(connecting.to_application(app, clock=clock, chance=chance))
-    supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, chance=chance))
-    # Several processes on one store run the same controllers: one of them at a time.
-    election = Election(name="rota-controllers", identity=f"{socket.gethostname()}_{secrets.token_hex(8)}")
-    elector = LeaderElector(client, election, clock=clock, chance=chance)
-    supervisor.start("controllers", lambda: elector.run(lambda _: _run_controllers(client)))
-    supervisor.start("scheduler", _scheduler(client, loading.default(builtin.registry())).run)
-    return served.url
 
 
 async def run_scheduler(
@@ -154,19 +118,6 @@ def _reload(scheduler: Scheduler, reread: Callable[[], Loaded]) -> None:
         scheduler.load(reread())
     except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the scheduler runs on with the old one
         log.error("configuration not loaded; the old one stays", error=error)
-
-
-async def _run_controllers(client: Client) -> None:
-    """Run every controller until cancelled."""
-    clock, chance = system.SystemClock(), system.chance()
-    async with tasks.Supervisor("controllers", clock=clock, chance=chance) as supervisor:
-        supervisor.start("garbage", GarbageCollector(client, clock=clock, chance=chance).run)
-        supervisor.start("namespaces", NamespaceController(client, clock=clock, chance=chance).run)
-        supervisor.start("terminations", TerminationController(client, clock=clock, chance=chance).run)
-        supervisor.start("service accounts", ServiceAccountController(client, clock=clock, chance=chance).run)
-        supervisor.start("quotas", QuotaController(client, clock=clock, chance=chance).run)
-        supervisor.start("event expiry", EventExpiry(client, clock=clock).run)
-        await supervisor.wait()
 
 
 def _as_dict(summary: archive.Summary) -> dict[str, int]:

@@ -1,13 +1,17 @@
 """`rota up`: everything that there is, on this machine."""
 
+import shlex
 from pathlib import Path
+from typing import Any
 
 import click
 
-from rota import assembly
-from rota.cli import options
+from rota import assembly, control_plane
+from rota.cli import options, sign_in_options
 from rota.cli.commands import Command
 from rota.kit import logs
+
+_PORT = click.IntRange(0, 65535)
 
 
 @click.command(
@@ -16,7 +20,8 @@ from rota.kit import logs
     examples=[
         ("rota up", "start; Ctrl-C stops it, the data stays"),
         ("rota up --data ./cluster", "keep the data in a folder of your choice"),
-        ("rota up --http 8001", "serve the Kubernetes API to kubectl -s http://127.0.0.1:8001"),
+        ("rota up --port 6443", "fail if that port is taken, instead of using the next"),
+        ("rota up --http 8001", "also serve the API without TLS, to kubectl -s http://127.0.0.1:8001"),
     ],
 )
 @click.option(
@@ -35,11 +40,17 @@ from rota.kit import logs
     help="Use this store instead of a file in the data folder.",
 )
 @click.option(
+    "--port",
+    type=_PORT,
+    metavar="PORT",
+    help="Serve the Kubernetes API on this loopback port; 0 for a free one.  [default: 6443, or the next free one]",
+)
+@click.option(
     "--http",
     "http_port",
-    type=click.IntRange(0, 65535),
+    type=_PORT,
     metavar="PORT",
-    help="Serve the Kubernetes API on this loopback port, without TLS: any user of this machine may do everything.",
+    help="Serve it on this loopback port too, without TLS: any user of this machine may do everything.",
 )
 @click.option(
     "--conflict-check",
@@ -48,14 +59,51 @@ from rota.kit import logs
     show_default=True,
     help="Whether a binding must fit what is bound to the node now; off behaves as a stock API server.",
 )
-def command(*, data: Path, store_url: str | None, http_port: int | None, conflict_check: str) -> None:
-    """Start Rota on this machine and run until interrupted."""
-    logs.configure()
+@click.option(
+    "--encryption-keys",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The keys of Secrets; made if missing.  [default: encryption-keys.yaml in the data folder]",
+)
+@click.option(
+    "--authority",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Issue certificates by ca.crt and ca.key of this folder, instead of by an authority made at the first start.",
+)
+@sign_in_options.sign_in_options
+def command(
+    *,
+    data: Path,
+    store_url: str | None,
+    port: int | None,
+    http_port: int | None,
+    conflict_check: str,
+    encryption_keys: Path | None,
+    authority: Path | None,
+    token_file: Path | None,
+    **oidc: Any,
+) -> None:
+    """Start Rota on this machine and run until interrupted.
+
+    The API is served over TLS, to those who can prove who they are. The kubeconfig of its administrator is written into
+    the data folder, readable by its owner only.
+    """
+    logs.configure(level="warning")
+    folder = data.absolute()
     if not store_url:
-        store_url = options.sqlite_url(options.made_folder(data).absolute() / "rota.db")
-    assembly.run(
-        assembly.run_local(store_url, http_port=http_port, conflict_check=conflict_check == "on", ready=_say_ready)
+        store_url = options.sqlite_url(options.made_folder(folder) / "rota.db")
+    settings = control_plane.Settings(
+        data=folder,
+        port=port,
+        http_port=http_port,
+        conflict_check=conflict_check == "on",
+        encryption_keys=encryption_keys,
+        authority=authority,
+        token_file=token_file,
+        providers=sign_in_options.providers(oidc),
     )
+    assembly.run(assembly.run_local(store_url, settings, ready=_say_ready))
     click.echo("Rota has stopped.")
 
 
@@ -64,7 +112,5 @@ def _say_ready(facts: dict[str, str]) -> None:
         click.echo(f"{name:>9}  {fact}")
     fate = "goes with it" if facts["store"].startswith("memory:") else "stays"
     click.echo(f"Rota is up. Ctrl-C stops it; the data {fate}.")
-    if "api" in facts:
-        click.echo(f"Try: kubectl -s {facts['api']} get namespaces")
-    else:
-        click.echo("No API is served; start with --http 8001 to use kubectl.")
+    click.echo(f"Try: export KUBECONFIG={shlex.quote(facts['config'])}")
+    click.echo("     kubectl get namespaces")

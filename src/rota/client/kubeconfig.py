@@ -32,6 +32,28 @@ def load(path: Path, *, clock: Clock, context: str = "") -> Endpoint:
     return _File(path).endpoint(context, clock)
 
 
+def render(endpoint: Endpoint, *, name: str = "rota") -> bytes:
+    """A file that leads to an endpoint by its certificates; everything is in it, so it can be copied elsewhere."""
+    cluster: dict[str, str] = {"server": endpoint.server}
+    user: dict[str, str] = {}
+    for section, field, material in (
+        (cluster, "certificate-authority-data", endpoint.certificate_authority),
+        (user, "client-certificate-data", endpoint.client_certificate),
+        (user, "client-key-data", endpoint.client_key),
+    ):
+        if material is not None:
+            section[field] = base64.b64encode(material).decode()
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": f"{name}-admin", "user": user}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": f"{name}-admin"}}],
+        "current-context": name,
+    }
+    return yaml.safe_dump(content, sort_keys=False).encode()
+
+
 def default_path(environment: Mapping[str, str]) -> Path:
     """Where kubectl would look: the first file of `KUBECONFIG` that exists, or the one in the home folder."""
     candidates = [Path(one) for one in environment.get("KUBECONFIG", "").split(os.pathsep) if one]

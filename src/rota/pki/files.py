@@ -1,4 +1,4 @@
-"""Files that only their owner may read, put in place as a whole."""
+"""Files and folders that only their owner may read; files are put in place as a whole."""
 
 import os
 import secrets
@@ -8,7 +8,17 @@ from rota.kit import errors
 
 
 class PrivateFileError(errors.UserError):
-    """A private file cannot be written."""
+    """A private file or folder cannot be made."""
+
+
+def make_private_folder(path: Path) -> None:
+    """A folder for this user alone, if there is none."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise PrivateFileError(
+            f"cannot make the folder {path}: {error.strerror}", "name one that this user may write to"
+        ) from None
 
 
 def write_private(path: Path, content: bytes) -> None:

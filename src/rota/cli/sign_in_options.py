@@ -1,0 +1,87 @@
+"""The options by which an operator says who may sign in, with upstream's names."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from rota.apiserver.authentication.oidc import Provider
+from rota.kit import errors
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def sign_in_options(command: _F) -> _F:
+    """`--token-auth-file` and `--oidc-*`; give what comes of the latter to `provider`."""
+    for option in reversed(
+        (
+            click.option(
+                "--token-auth-file",
+                "token_file",
+                type=_FILE,
+                metavar="FILE",
+                help='Bearer tokens that are let in, a CSV file of: token,user,uid,"group1,group2".',
+            ),
+            click.option("--oidc-issuer-url", metavar="URL", help="Let in whom this OpenID provider vouches for."),
+            click.option("--oidc-client-id", metavar="ID", help="The client that the provider's tokens are for."),
+            click.option(
+                "--oidc-username-claim", default="sub", show_default=True, help="The claim that names the user."
+            ),
+            click.option(
+                "--oidc-username-prefix",
+                default="",
+                help="Put before user names; '-' for nothing.  [default: the issuer and '#', nothing before email]",
+            ),
+            click.option("--oidc-groups-claim", default="", help="The claim that names the user's groups."),
+            click.option("--oidc-groups-prefix", default="", help="Put before group names."),
+            click.option(
+                "--oidc-required-claim", multiple=True, metavar="KEY=VALUE", help="What a token must say; repeatable."
+            ),
+            click.option(
+                "--oidc-signing-algs", default="RS256", show_default=True, help="Algorithms, separated by commas."
+            ),
+            click.option("--oidc-ca-file", type=_FILE, metavar="FILE", help="Whom the provider's certificate is of."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def providers(settings: dict[str, Any]) -> tuple[Provider, ...]:
+    """The provider that the `oidc_*` options mean, if they mean one."""
+    issuer, client = settings["oidc_issuer_url"], settings["oidc_client_id"]
+    if not issuer and not client:
+        return ()
+    if not issuer or not client:
+        raise click.UsageError("--oidc-issuer-url and --oidc-client-id go together")
+    return (
+        Provider(
+            issuer_url=issuer,
+            client_id=client,
+            username_claim=settings["oidc_username_claim"],
+            username_prefix=settings["oidc_username_prefix"],
+            groups_claim=settings["oidc_groups_claim"],
+            groups_prefix=settings["oidc_groups_prefix"],
+            required_claims=dict(map(_pair, settings["oidc_required_claim"])),
+            signing_algorithms=tuple(settings["oidc_signing_algs"].split(",")),
+            certificate_authority=_read(settings["oidc_ca_file"]),
+        ),
+    )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise click.UsageError(f"--oidc-required-claim {text!r} is not KEY=VALUE")
+    return key, value
+
+
+def _read(path: Path | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise errors.UserError(f"cannot read {path}: {error.strerror}", "name a PEM file") from None

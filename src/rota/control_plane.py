@@ -1,0 +1,221 @@
+"""One master's parts, plugged together: the API server behind TLS, the controllers, the scheduler.
+
+Each part that calls the API does so as a user of its own, with the rights of that user and no others. Who starts a
+control plane reads its settings from somewhere; here they become running parts.
+"""
+
+import asyncio
+import contextlib
+import errno
+import secrets
+import socket
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from rota.api import users
+from rota.api.users import User
+from rota.apiserver import assembling, securing, serving, trust
+from rota.apiserver.app import App
+from rota.apiserver.authentication import sign_in, static_tokens
+from rota.apiserver.authentication.oidc import Provider
+from rota.apiserver.encryption import opening
+from rota.apiserver.encryption.store import EncryptedStore
+from rota.apiserver.serving import Served
+from rota.apiserver.trust import Trust
+from rota.client import connecting, kubeconfig
+from rota.client.elections.elector import Election, LeaderElector
+from rota.client.endpoints import Endpoint
+from rota.client.verbs import Client
+from rota.controllers.event_expiry import EventExpiry
+from rota.controllers.garbage import GarbageCollector
+from rota.controllers.namespaces import NamespaceController
+from rota.controllers.resource_quotas import QuotaController
+from rota.controllers.role_aggregation import RoleAggregation
+from rota.controllers.service_accounts import ServiceAccountController
+from rota.controllers.terminations import TerminationController
+from rota.kit import errors, system, tasks
+from rota.kit.tasks import Supervisor
+from rota.pki import files
+from rota.pki.authorities import YEAR_S, Authority, Purpose
+from rota.pki.certificates import Identity, Subject
+from rota.pki.renewal import Renewal
+from rota.scheduler import builtin, loading
+from rota.scheduler.service import Scheduler
+from rota.store.contract import Store
+
+#: Upstream's port. Where nobody chose one and it is taken, one of those behind it will do.
+DEFAULT_PORT: Final = 6443
+_PORTS: Final = 100
+_ADMINISTRATOR: Final = Subject(common_name="rota-admin", organizations=(users.MASTERS,))
+_ADMINISTRATOR_S: Final = YEAR_S
+KUBECONFIG: Final = "kubeconfig"
+ENCRYPTION_KEYS: Final = "encryption-keys.yaml"
+#: Each is the user `rota:controller:<name>`.
+_CONTROLLERS: Final = (
+    "event-expiry",
+    "garbage",
+    "namespaces",
+    "resource-quotas",
+    "role-aggregation",
+    "service-accounts",
+    "terminations",
+)
+
+
+class _Controller(Protocol):
+    """Whatever keeps one of the API's promises."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What an operator decides."""
+
+    #: The folder of this master's own files: the administrator's kubeconfig, and the encryption keys if not elsewhere.
+    data: Path
+    host: str = "127.0.0.1"
+    #: None takes the usual one, or one behind it.
+    port: int | None = None
+    #: Also serve without TLS on this loopback port, where everybody is the administrator.
+    http_port: int | None = None
+    conflict_check: bool = True
+    encryption_keys: Path | None = None
+    #: A folder with an authority of the operator's own: `ca.crt` and `ca.key`.
+    authority: Path | None = None
+    token_file: Path | None = None
+    providers: tuple[Provider, ...] = field(default_factory=tuple)
+
+
+@contextlib.asynccontextmanager
+async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str, str]]:
+    """All parts on a store; what runs where, for people."""
+    clock, chance = system.SystemClock(), system.chance()
+    async with contextlib.AsyncExitStack() as parts:
+        await asyncio.to_thread(files.make_private_folder, settings.data)
+        keys = await opening.open_keys(store, settings.encryption_keys or settings.data / ENCRYPTION_KEYS, clock)
+        provided = await trust.read_authority(settings.authority) if settings.authority is not None else None
+        shared = await trust.ensure(EncryptedStore(store, keys), now=clock.now(), provided=provided)
+        app = await parts.enter_async_context(
+            assembling.server(
+                store,
+                clock=clock,
+                chance=chance,
+                signing_in=_signing_in(settings, shared),
+                conflict_check=settings.conflict_check,
+                encryption=keys,
+            )
+        )
+        supervisor = await parts.enter_async_context(tasks.Supervisor("control plane", clock=clock, chance=chance))
+        served = await _serve(parts, app, shared.authority, settings, supervisor)
+        path = _keep_kubeconfig(settings.data / KUBECONFIG, served, shared.authority, supervisor)
+        facts = {"api": served.url, "config": str(path)}
+        if settings.http_port is not None:
+            facts["http"] = (await _serve_plainly(parts, app, settings.http_port)).url
+        await _start_clients(parts, app, shared)
+        yield facts
+
+
+def _signing_in(settings: Settings, shared: Trust) -> sign_in.Settings:
+    tokens = static_tokens.read(settings.token_file) if settings.token_file is not None else {}
+    return sign_in.Settings(signing_key=shared.account_key, static_tokens=tokens, providers=settings.providers)
+
+
+async def _serve(
+    parts: contextlib.AsyncExitStack, app: App, authority: Authority, settings: Settings, supervisor: Supervisor
+) -> Served:
+    clock = system.SystemClock()
+    chosen = settings.port
+    for port in [chosen] if chosen is not None else range(DEFAULT_PORT, DEFAULT_PORT + _PORTS):
+        listening = securing.serve(app, authority, beside=supervisor, clock=clock, host=settings.host, port=port)
+        try:
+            return await parts.enter_async_context(listening)
+        except OSError as problem:
+            if chosen is not None or problem.errno != errno.EADDRINUSE:
+                raise _cannot_listen(port, problem) from problem
+    raise errors.UserError(
+        f"no port from {DEFAULT_PORT} to {DEFAULT_PORT + _PORTS - 1} is free", "choose one with --port, or 0"
+    )
+
+
+async def _serve_plainly(parts: contextlib.AsyncExitStack, app: App, port: int) -> Served:
+    try:
+        return await parts.enter_async_context(serving.serve(app, port=port, acting_as=users.ADMINISTRATOR))
+    except OSError as problem:
+        raise _cannot_listen(port, problem) from problem
+
+
+def _cannot_listen(port: int, problem: OSError) -> errors.UserError:
+    return errors.UserError(f"cannot listen on port {port}: {problem.strerror}", "choose another, or 0 for a free one")
+
+
+def _keep_kubeconfig(path: Path, served: Served, authority: Authority, supervisor: Supervisor) -> Path:
+    """Write the administrator's kubeconfig, and keep its certificate fresh."""
+    clock = system.SystemClock()
+
+    def issue() -> Identity:
+        return authority.issue(_ADMINISTRATOR, purpose=Purpose.CLIENT, now=clock.now(), lifetime_s=_ADMINISTRATOR_S)
+
+    def install(identity: Identity) -> None:
+        endpoint = Endpoint(
+            server=served.url,
+            certificate_authority=authority.certificate_pem,
+            client_certificate=identity.certificate,
+            client_key=identity.key,
+        )
+        files.write_private(path, kubeconfig.render(endpoint))
+
+    first = issue()
+    install(first)
+    supervisor.start("kubeconfig", Renewal("administrator", first, issue=issue, install=install, clock=clock).run)
+    return path
+
+
+async def _start_clients(parts: contextlib.AsyncExitStack, app: App, shared: Trust) -> None:
+    """The parts that go through the API, each as the user whose rights it has."""
+    clock, chance = system.SystemClock(), system.chance()
+
+    async def client(name: str) -> Client:
+        user = User(name=f"rota:{name}", groups=(users.AUTHENTICATED,))
+        return await parts.enter_async_context(connecting.to_application(app, clock=clock, chance=chance, user=user))
+
+    clients = {name: await client(f"controller:{name}") for name in _CONTROLLERS}
+
+    async def lead(_: object) -> None:
+        await _run_controllers(clients, shared.authority)
+
+    identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
+    # Several processes on one store run the same controllers: one of them at a time.
+    election = Election(name="rota-controllers", identity=identity)
+    elector = LeaderElector(await client("controllers"), election, clock=clock, chance=chance)
+    loaded = loading.default(builtin.registry())
+    scheduler = Scheduler(await client("scheduler"), loaded, clock=clock, chance=chance, identity=identity)
+    # Entered last, so that it ends before the clients of what it runs are closed.
+    supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, chance=chance))
+    supervisor.start("controllers", lambda: elector.run(lead))
+    supervisor.start("scheduler", scheduler.run)
+
+
+async def _run_controllers(clients: Mapping[str, Client], authority: Authority) -> None:
+    """Run every controller until cancelled."""
+    clock, chance = system.SystemClock(), system.chance()
+    bundle = authority.certificate_pem.decode()
+    made: dict[str, _Controller] = {
+        "event-expiry": EventExpiry(clients["event-expiry"], clock=clock),
+        "garbage": GarbageCollector(clients["garbage"], clock=clock, chance=chance),
+        "namespaces": NamespaceController(clients["namespaces"], clock=clock, chance=chance),
+        "resource-quotas": QuotaController(clients["resource-quotas"], clock=clock, chance=chance),
+        "role-aggregation": RoleAggregation(clients["role-aggregation"], clock=clock, chance=chance),
+        "service-accounts": ServiceAccountController(
+            clients["service-accounts"], clock=clock, chance=chance, bundle=lambda: bundle
+        ),
+        "terminations": TerminationController(clients["terminations"], clock=clock, chance=chance),
+    }
+    async with tasks.Supervisor("controllers", clock=clock, chance=chance) as supervisor:
+        for name, controller in made.items():
+            supervisor.start(name, controller.run)
+        await supervisor.wait()
