@@ -4,6 +4,7 @@ It speaks just enough HTTP/1.1: keep-alive connections, bodies with a length, an
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from typing import Self
 
@@ -11,14 +12,16 @@ from typing import Self
 class Connection:
     """One keep-alive connection; one request at a time."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, authorization: str = "") -> None:
         self._reader = reader
         self._writer = writer
+        self._credentials = f"Authorization: {authorization}\r\n" if authorization else ""
 
     @classmethod
-    async def open(cls, host: str, port: int) -> Self:
-        """Connect."""
-        return cls(*await asyncio.open_connection(host, port, limit=64 * 1024 * 1024))
+    async def open(cls, host: str, port: int, *, tls: ssl.SSLContext | None = None, authorization: str = "") -> Self:
+        """Connect; `authorization` goes with every request."""
+        reader, writer = await asyncio.open_connection(host, port, limit=64 * 1024 * 1024, ssl=tls)
+        return cls(reader, writer, authorization=authorization)
 
     async def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         """The status and the whole body of an answer."""
@@ -43,7 +46,7 @@ class Connection:
         self._writer.close()
 
     async def _begin(self, method: str, path: str, body: bytes) -> tuple[int, int]:
-        head = f"{method} {path} HTTP/1.1\r\nHost: rota\r\nContent-Length: {len(body)}\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: rota\r\nContent-Length: {len(body)}\r\n{self._credentials}"
         self._writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
         raw = await self._reader.readuntil(b"\r\n\r\n")
         lower = raw.lower()

@@ -1,0 +1,198 @@
+"""How fast pods are scheduled from end to end: from their creation to a watcher that sees them bound.
+
+API server and scheduler run in one process on the store that is measured, as a master runs them; this process creates
+pods over HTTP and watches. Where a stock control plane runs beside it (`ROTA_BENCH_STOCK` names its kubeconfig, which
+`scripts/bench` starts where the programs are there), the same pods are created there in the same run.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import multiprocessing
+import os
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import uvloop
+
+from rota import assembly
+from rota.apiserver import assembling, serving
+from rota.bench import workloads
+from rota.bench.http import Connection
+from rota.bench.report import Result, rate
+from rota.bench.workloads import NAMESPACE, Case
+from rota.client import connecting, kubeconfig
+from rota.kit import system
+from rota.scheduler import builtin, loading
+from rota.scheduler.service import Scheduler
+
+STOCK: Final = "ROTA_BENCH_STOCK"
+AGAINST: Final = "the stock scheduler, API server and etcd in the same run"
+#: How many pods are created at a time, as in scheduler_perf.
+CREATORS: Final = 30
+#: What a start may take with very many pods, and the memory of the whole.
+START_LIMIT_S: Final = 5.0
+MEMORY_LIMIT_MIB: Final = 1536.0
+_LONGEST_S: Final = 600.0
+
+
+def measure(*, store_url: str, quick: bool) -> list[Result]:
+    """Measure every case on a fresh store beside `store_url`; see `rota bench`."""
+    results = []
+    for number, case in enumerate(workloads.QUICK if quick else workloads.CASES):
+        ours = uvloop.run(_on_our_own(case, f"{store_url}-{number}" if store_url.startswith("sqlite") else store_url))
+        stock = uvloop.run(_on_stock(case, os.environ[STOCK])) if STOCK in os.environ else 0.0
+        results.append(
+            rate(case.label, ours, stock, against=AGAINST) if stock else Result(name=case.label, value=ours, unit="1/s")
+        )
+    if not quick:
+        results += uvloop.run(_start(f"{store_url}-full", nodes=5_000, pods=150_000))
+    return results
+
+
+# --- one case -------------------------------------------------------------------------------------------------------
+
+
+async def _on_our_own(case: Case, store_url: str) -> float:
+    with _master(store_url) as port:
+        return await _Run(case, lambda: Connection.open("127.0.0.1", port)).measured()
+
+
+async def _on_stock(case: Case, path: str) -> float:
+    endpoint = kubeconfig.load(Path(path), clock=system.SystemClock())
+    address, tls = urlsplit(endpoint.server), endpoint.tls()
+    authorization = await endpoint.credentials.authorization()
+
+    async def connect() -> Connection:
+        assert address.hostname is not None
+        assert address.port is not None
+        return await Connection.open(address.hostname, address.port, tls=tls, authorization=authorization)
+
+    return await _Run(case, connect).measured()
+
+
+class _Run:
+    """A case at one API server; leaves nothing behind."""
+
+    def __init__(self, case: Case, connect: Callable[[], Awaitable[Connection]]) -> None:
+        self._case = case
+        self._connect = connect
+        self._numbers = itertools.count()
+        self._stem = f"p{secrets.token_hex(3)}"
+        self._pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+    async def measured(self) -> float:
+        """Pods per second, from the first creation to the last binding that the watcher sees."""
+        case = self._case
+        await self._create("/api/v1/namespaces", [_named("Namespace", NAMESPACE)], may_exist=True)
+        await self._create("/api/v1/nodes", [_encoded(workloads.node(number)) for number in range(case.nodes)])
+        await asyncio.sleep(1.0)
+        if case.before:
+            await self._schedule(case.before)
+        took = await self._schedule(case.pods)
+        return case.pods / took
+
+    async def _schedule(self, count: int) -> float:
+        names = {f"{self._stem}-{next(self._numbers)}" for _ in range(count)}
+        bodies = [_encoded(self._case.template(name, number)) for number, name in enumerate(sorted(names))]
+        watching = await self._connect()
+        newest = json.loads((await watching.request("GET", f"{self._pods}?limit=1"))[1])["metadata"]["resourceVersion"]
+        following = asyncio.ensure_future(_follow(watching, f"{self._pods}?watch=true&resourceVersion={newest}", names))
+        await asyncio.sleep(0.1)
+        begin = time.perf_counter()
+        await self._create(self._pods, bodies)
+        await asyncio.wait_for(following, _LONGEST_S)
+        took = time.perf_counter() - begin
+        watching.close()
+        return took
+
+    async def _create(self, path: str, bodies: list[bytes], *, may_exist: bool = False) -> None:
+        left = iter(bodies)
+
+        async def creator() -> None:
+            connection = await self._connect()
+            for body in left:
+                code, answer = await connection.request("POST", path, body)
+                if code != 201 and not (may_exist and code == 409):
+                    raise RuntimeError(f"POST {path} was answered with {code}: {answer[:500].decode()}")
+            connection.close()
+
+        await asyncio.gather(*(creator() for _ in range(min(CREATORS, len(bodies)))))
+
+
+async def _follow(connection: Connection, path: str, names: set[str]) -> None:
+    """Return when all pods were seen with a node."""
+    waiting = {name.encode() for name in names}
+    async for line in connection.lines(path):
+        if b'"nodeName":"' in line:
+            at = line.index(b'"name":"') + 8
+            waiting.discard(line[at : line.index(b'"', at)])
+            if not waiting:
+                return
+
+
+# --- a start with very many pods ------------------------------------------------------------------------------------
+
+
+async def _start(store_url: str, *, nodes: int, pods: int) -> list[Result]:
+    """How long a start takes until pods are scheduled, and the memory of API server and scheduler then."""
+    return []
+
+
+# --- the master -----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _master(store_url: str) -> Iterator[int]:
+    """API server and scheduler in a process of their own; the port."""
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    child = spawn.Process(target=_serve, args=(store_url, theirs), daemon=True)
+    child.start()
+    theirs.close()
+    try:
+        port: int = ours.recv()
+        yield port
+    finally:
+        # the child serves until its end of the pipe is all that is left
+        ours.close()
+        child.join()
+
+
+def _serve(store_url: str, pipe: Pipe) -> None:
+    assembly.run(_run_master(store_url, pipe))
+
+
+async def _run_master(store_url: str, pipe: Pipe) -> None:
+    closed = asyncio.Event()
+    asyncio.get_running_loop().add_reader(pipe.fileno(), closed.set)
+    clock, chance = system.SystemClock(), system.chance()
+    async with contextlib.AsyncExitStack() as parts:
+        store = await assembly.open_store(store_url)
+        parts.push_async_callback(store.close)
+        app = await parts.enter_async_context(assembling.server(store, clock=clock, chance=chance))
+        served = await parts.enter_async_context(serving.serve(app))
+        client = await parts.enter_async_context(connecting.to_application(app, clock=clock, chance=chance))
+        loaded = loading.default(builtin.registry())
+        scheduler = Scheduler(client, loaded, clock=clock, chance=chance, identity=secrets.token_hex(8))
+        running = asyncio.ensure_future(scheduler.run())
+        await scheduler.wait_synced()
+        pipe.send(served.port)
+        await closed.wait()
+        asyncio.get_running_loop().remove_reader(pipe.fileno())
+        running.cancel()
+        await asyncio.wait([running])
+
+
+def _encoded(document: workloads.Document) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _named(kind: str, name: str) -> bytes:
+    return _encoded({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})
