@@ -28,6 +28,17 @@ def test_an_event_moves_only_those_whose_rejectors_hope() -> None:
     assert waiting.place("a") is waiting.place("c") is Place.UNSCHEDULABLE
 
 
+def test_one_event_helps_pods_of_several_plugins_and_shapes() -> None:
+    waiting = Waiting()
+    waiting.refuse("a", "Easy")
+    waiting.refuse("b", "Eager")
+    waiting.refuse("c", "Easy", "Eager", priority=1)
+    waiting.refuse("d", "Easy", labels={"app": "x"})
+    waiting.refuse("e", "Deaf")
+    assert waiting.move(POD_DELETED) == 4
+    assert waiting.place("e") is Place.UNSCHEDULABLE
+
+
 def test_one_hopeful_rejector_of_several_is_enough() -> None:
     waiting = Waiting()
     waiting.refuse("a", "Picky", "Deaf", "Easy")
