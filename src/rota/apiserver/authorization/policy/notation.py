@@ -36,7 +36,8 @@ def read(table: str) -> Iterator[Grant]:
     head, rules = "", list[str]()
     for line in table.strip("\n").splitlines():
         if line.startswith(_CONTINUED) and rules:
-            rules[-1] += line.strip()
+            # in the middle of a column, or with the next one
+            rules[-1] += line.strip() if rules[-1].endswith(",") else f"  {line.strip()}"
         elif line.startswith(_CONTINUED):
             head += " " + line.strip()
         elif line.startswith(_INDENTED):

@@ -27,7 +27,9 @@ rota:scheduler: User/rota:scheduler
 rota:controller:certificates: User/rota:controller:certificates
     read,delete  certificates.k8s.io  certificatesigningrequests
     patch,update  certificates.k8s.io  certificatesigningrequests/approval,certificatesigningrequests/status
-    approve,sign  certificates.k8s.io  signers
+    approve  certificates.k8s.io  signers  kubernetes.io/kube-apiserver-client-kubelet,kubernetes.io/kubelet-serving
+    sign  certificates.k8s.io  signers
+        kubernetes.io/kube-apiserver-client,kubernetes.io/kube-apiserver-client-kubelet,kubernetes.io/kubelet-serving
     create  authorization.k8s.io  subjectaccessreviews
 rota:controller:event-expiry: User/rota:controller:event-expiry
     read,delete  core,events.k8s.io  events
