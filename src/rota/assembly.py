@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 import uvloop
 
 from rota import control_plane
+from rota.apiserver.encryption import administration
+from rota.apiserver.encryption.rotation import Holdings
 from rota.client import connecting
 from rota.client.endpoints import Endpoint
 from rota.client.verbs import Client
@@ -61,6 +63,31 @@ async def restore(path: Path, url: str) -> dict[str, int]:
     finally:
         await store.close()
     return _as_dict(summary)
+
+
+async def encryption_status(url: str, keys: Path) -> list[Holdings]:
+    """What is encrypted in the store at `url`, and with which keys."""
+    return await _with_store(url, lambda store: administration.status(store, keys, system.SystemClock()))
+
+
+async def rotate_encryption(url: str, keys: Path, *, new_key: bool) -> tuple[str, int]:
+    """Encrypt everything with a new key, or with the first of the file; its name, and how many objects had another."""
+    return await _with_store(
+        url, lambda store: administration.rotate(store, keys, system.SystemClock(), new_key=new_key)
+    )
+
+
+async def forget_encryption_keys(url: str, keys: Path) -> list[str]:
+    """Take the keys out of the file that nothing is encrypted with; their names."""
+    return await _with_store(url, lambda store: administration.forget(store, keys, system.SystemClock()))
+
+
+async def _with_store(url: str, work: Callable[[Store], Coroutine[Any, Any, _T]]) -> _T:
+    store = await open_store(url, create=False)
+    try:
+        return await work(store)
+    finally:
+        await store.close()
 
 
 async def run_local(url: str, settings: control_plane.Settings, *, ready: Callable[[dict[str, str]], None]) -> None:

@@ -35,6 +35,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
     "Data": (
         Verb("backup", "Write a consistent backup of a store to a file"),
         Verb("restore", "Fill an empty store from a backup"),
+        Verb("encryption", "See and change the keys that Secrets are encrypted with"),
     ),
     "Measuring": (Verb("bench", "Measure speed, as ratios to a reference of the same run"),),
     "This program": (

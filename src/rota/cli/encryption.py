@@ -1,0 +1,85 @@
+"""`rota encryption`: which keys a store's Secrets are encrypted with, and how they are changed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from rota import assembly
+from rota.apiserver.encryption import configuration
+from rota.apiserver.encryption.rotation import Holdings
+from rota.cli import options, output
+from rota.cli.commands import Command
+from rota.kit import logs
+
+
+@click.command(
+    "encryption",
+    cls=Command,
+    examples=[
+        ("rota encryption status", "what is encrypted with which key"),
+        ("rota encryption rotate", "make a new key and encrypt everything with it"),
+        (
+            "rota encryption rotate --keep-key",
+            "encrypt everything with the first key of a file that you have edited",
+        ),
+        ("rota encryption forget", "take the keys out of the file that nothing is encrypted with any more"),
+    ],
+)
+@click.argument("action", type=click.Choice(["status", "rotate", "forget"]))
+@options.store_option("The store:")
+@click.option(
+    "--keys",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    default=lambda: options.data_folder() / "encryption-keys.yaml",
+    show_default="encryption-keys.yaml in the data folder",
+    help="The key file, as `rota up` was given it.",
+)
+@click.option("--keep-key", is_flag=True, help="With rotate: use the first key of the file instead of a new one.")
+@output.json_option
+def command(*, action: str, store_url: str, keys: Path, keep_key: bool, as_json: bool) -> None:
+    """See or change the keys that a store's Secrets are encrypted with, while its servers run.
+
+    rotate rewrites every object that has another key than the first one, so clients see it change. forget comes a while
+    later: what an object held before stays in the store's history, under its old key, for some minutes.
+    """
+    options.refuse_memory(store_url)
+    logs.configure(level="warning")
+    if keep_key and action != "rotate":
+        raise click.UsageError("--keep-key goes with rotate")
+    if action == "status":
+        _show(assembly.run(assembly.encryption_status(store_url, keys)), as_json=as_json)
+    elif action == "rotate":
+        name, rewritten = assembly.run(assembly.rotate_encryption(store_url, keys, new_key=not keep_key))
+        if as_json:
+            output.document({"key": name, "rewritten": rewritten})
+        else:
+            click.echo(f"{rewritten:,} objects rewritten; the key in use is {name}")
+    else:
+        gone = assembly.run(assembly.forget_encryption_keys(store_url, keys))
+        if as_json:
+            output.document({"forgotten": gone})
+        else:
+            click.echo(f"forgotten: {', '.join(gone) or 'no key, each is in use'}")
+
+
+def _show(found: Sequence[Holdings], *, as_json: bool) -> None:
+    if as_json:
+        output.document(
+            [{"prefix": one.prefix, "key": one.primary, "objects_by_key": dict(one.by_key)} for one in found]
+        )
+        return
+    rows = [
+        [_resource(one.prefix), name or "not encrypted", count, "yes" if name == (one.primary or "") else ""]
+        for one in found
+        for name, count in sorted(one.by_key.items()) or [(one.primary or "", 0)]
+    ]
+    output.table(["RESOURCE", "KEY", "OBJECTS", "IN USE"], rows, right=["OBJECTS"])
+
+
+def _resource(prefix: str) -> str:
+    if prefix == configuration.TRUST:
+        return "(the servers' own keys)"
+    group, plural = prefix.strip("/").split("/")
+    return plural if group == "core" else f"{plural}.{group}"
