@@ -99,6 +99,8 @@ def _config(app: Application, ssl: tls.SSLContext | None) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        # who is in between is nobody that we know of: a client's word for another's address is not taken
+        proxy_headers=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_GRACE_S,
     )

@@ -1,4 +1,4 @@
-"""How fast the API server is, beside the bare store and beside a bare ASGI application on the same web server.
+"""How fast the API server is, beside the bare store and beside a bare ASGI application on uvicorn as it comes.
 
 The server runs in a process of its own, as it does in use; this process only asks. What is written goes into one
 namespace, which is emptied at the end.
@@ -9,12 +9,14 @@ import contextlib
 import json
 import multiprocessing
 import secrets
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
 import numpy as np
+import uvicorn
 import uvloop
 from msgspec import Struct
 
@@ -327,11 +329,20 @@ def _serve_api(store_url: str, pipe: Pipe) -> None:
 
 
 def _serve_hello(_: str, pipe: Pipe) -> None:
-    @contextlib.asynccontextmanager
-    async def app() -> AsyncIterator[Any]:
-        yield _Hello()
+    uvloop.run(_greet(pipe))
 
-    uvloop.run(_serve(app, pipe))
+
+async def _greet(pipe: Pipe) -> None:
+    """Serve the least that an application can do, on uvicorn as it comes."""
+    quiet: dict[str, Any] = {"lifespan": "off", "log_config": None, "access_log": False}
+    server = uvicorn.Server(uvicorn.Config(_Hello(), http="httptools", ws="none", **quiet))
+    server.config.load()
+    server.lifespan = server.config.lifespan_class(server.config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        await server.startup(sockets=[listener])
+        pipe.send(listener.getsockname()[1])
+        await _end_of(pipe)
+        await server.shutdown(sockets=[listener])
 
 
 class _Hello:
@@ -342,15 +353,16 @@ class _Hello:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": HELLO})
 
-    def close(self) -> None:
-        """Nothing runs on."""
-
 
 async def _serve(app: Callable[[], contextlib.AbstractAsyncContextManager[Any]], pipe: Pipe) -> None:
     """Serve until the other end of the pipe is closed."""
-    closed = asyncio.Event()
-    asyncio.get_running_loop().add_reader(pipe.fileno(), closed.set)
     async with app() as made, serving.serve(made) as served:
         pipe.send(served.port)
-        await closed.wait()
-        asyncio.get_running_loop().remove_reader(pipe.fileno())
+        await _end_of(pipe)
+
+
+async def _end_of(pipe: Pipe) -> None:
+    closed = asyncio.Event()
+    asyncio.get_running_loop().add_reader(pipe.fileno(), closed.set)
+    await closed.wait()
+    asyncio.get_running_loop().remove_reader(pipe.fileno())
