@@ -18,10 +18,15 @@ from rota.api import users
 from rota.api.users import User
 from rota.apiserver import assembling, securing, serving, trust
 from rota.apiserver.app import App
+from rota.apiserver.auditing import policy
+from rota.apiserver.auditing.auditor import Auditor
+from rota.apiserver.auditing.log import AuditLog
 from rota.apiserver.authentication import sign_in, static_tokens
 from rota.apiserver.authentication.oidc import Provider
-from rota.apiserver.encryption import opening
+from rota.apiserver.encryption import configuration, opening
+from rota.apiserver.encryption.keyfile import KeyFile
 from rota.apiserver.encryption.store import EncryptedStore
+from rota.apiserver.limits.settings import Limits
 from rota.apiserver.serving import Served
 from rota.apiserver.trust import Trust
 from rota.client import connecting, kubeconfig
@@ -36,6 +41,7 @@ from rota.controllers.role_aggregation import RoleAggregation
 from rota.controllers.service_accounts import ServiceAccountController
 from rota.controllers.terminations import TerminationController
 from rota.kit import errors, system, tasks
+from rota.kit.metrics import Metrics
 from rota.kit.tasks import Supervisor
 from rota.pki import files
 from rota.pki.authorities import YEAR_S, Authority, Purpose
@@ -89,6 +95,10 @@ class Settings:
     authority: Path | None = None
     token_file: Path | None = None
     providers: tuple[Provider, ...] = field(default_factory=tuple)
+    limits: Limits = field(default_factory=Limits)
+    #: Where to take down who asked for what; by upstream's rules of what is taken down, or else by `policy.default`.
+    audit_log: Path | None = None
+    audit_policy: Path | None = None
 
 
 @contextlib.asynccontextmanager
@@ -100,6 +110,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         keys = await opening.open_keys(store, settings.encryption_keys or settings.data / ENCRYPTION_KEYS, clock)
         provided = await trust.read_authority(settings.authority) if settings.authority is not None else None
         shared = await trust.ensure(EncryptedStore(store, keys), now=clock.now(), provided=provided)
+        metrics = Metrics("apiserver", process=True)
         app = await parts.enter_async_context(
             assembling.server(
                 store,
@@ -108,6 +119,9 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                 signing_in=_signing_in(settings, shared),
                 conflict_check=settings.conflict_check,
                 encryption=keys,
+                metrics=metrics,
+                limits=settings.limits,
+                auditor=await _auditor(parts, settings, keys, metrics),
             )
         )
         supervisor = await parts.enter_async_context(tasks.Supervisor("control plane", clock=clock, chance=chance))
@@ -118,6 +132,18 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
             facts["http"] = (await _serve_plainly(parts, app, settings.http_port)).url
         await _start_clients(parts, app, shared)
         yield facts
+
+
+async def _auditor(
+    parts: contextlib.AsyncExitStack, settings: Settings, keys: KeyFile, metrics: Metrics
+) -> Auditor | None:
+    if settings.audit_log is None:
+        return None
+    clock = system.SystemClock()
+    rules = policy.default() if settings.audit_policy is None else policy.load(settings.audit_policy)
+    log = await parts.enter_async_context(AuditLog(settings.audit_log, clock=clock, metrics=metrics))
+    encrypted = filter(None, map(configuration.resource, keys.vault.prefixes))
+    return Auditor(rules, log, clock, secret=tuple(encrypted))
 
 
 def _signing_in(settings: Settings, shared: Trust) -> sign_in.Settings:

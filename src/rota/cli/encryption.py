@@ -79,7 +79,4 @@ def _show(found: Sequence[Holdings], *, as_json: bool) -> None:
 
 
 def _resource(prefix: str) -> str:
-    if prefix == configuration.TRUST:
-        return "(the servers' own keys)"
-    group, plural = prefix.strip("/").split("/")
-    return plural if group == "core" else f"{plural}.{group}"
+    return str(configuration.resource(prefix) or "(the servers' own keys)")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rota import assembly, control_plane
-from rota.cli import options, sign_in_options
+from rota.cli import options, protection_options, sign_in_options
 from rota.cli.commands import Command
 from rota.kit import logs
 
@@ -72,6 +72,7 @@ _PORT = click.IntRange(0, 65535)
     help="Issue certificates by ca.crt and ca.key of this folder, instead of by an authority made at the first start.",
 )
 @sign_in_options.sign_in_options
+@protection_options.protection_options
 def command(
     *,
     data: Path,
@@ -82,6 +83,11 @@ def command(
     encryption_keys: Path | None,
     authority: Path | None,
     token_file: Path | None,
+    audit_log: Path | None,
+    audit_policy: Path | None,
+    max_requests: int,
+    request_timeout: float,
+    requests_per_second: float | None,
     **oidc: Any,
 ) -> None:
     """Start Rota on this machine and run until interrupted.
@@ -90,6 +96,8 @@ def command(
     the data folder, readable by its owner only.
     """
     logs.configure(level="warning")
+    if audit_policy is not None and audit_log is None:
+        raise click.UsageError("--audit-policy goes with --audit-log")
     folder = data.absolute()
     if not store_url:
         store_url = options.sqlite_url(options.made_folder(folder) / "rota.db")
@@ -102,6 +110,11 @@ def command(
         authority=authority,
         token_file=token_file,
         providers=sign_in_options.providers(oidc),
+        audit_log=audit_log,
+        audit_policy=audit_policy,
+        limits=protection_options.limits(
+            max_requests=max_requests, request_timeout=request_timeout, requests_per_second=requests_per_second
+        ),
     )
     assembly.run(assembly.run_local(store_url, settings, ready=_say_ready))
     click.echo("Rota has stopped.")

@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from rota.api.identifiers import GroupResource
 from rota.apiserver.encryption.sealing import KEY_BYTES, Key, Keyring, Vault
 from rota.kit import errors
 
@@ -117,6 +118,12 @@ def prefix(resource: str) -> str:
     """Where objects of a resource lie in the store."""
     plural, _, group = resource.partition(".")
     return f"/{group or 'core'}/{plural}/"
+
+
+def resource(prefix: str) -> GroupResource | None:
+    """The resource whose objects lie under a prefix; None for what is no resource."""
+    group, _, plural = prefix.strip("/").partition("/")
+    return GroupResource("" if group == "core" else group, plural) if plural else None
 
 
 def _rule(wire: _Resources) -> Rule:
