@@ -15,7 +15,7 @@ from rota.scheduler.cache.scheduler_cache import NodeChange, SchedulerCache
 from rota.scheduler.framework.events import Action, ClusterEvent, Resource
 from rota.scheduler.queue import changes
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue
-from rota.scheduler.reading import Document, NodeRecord, Unreadable
+from rota.scheduler.reading import Document, Ended, NodeRecord, Unreadable
 
 log = logs.get(__name__)
 
@@ -43,7 +43,7 @@ ASSIGNED_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 _WAITING_ADD: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
 _WAITING_DELETE: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.DELETE)
 
-Pod = PodInfo | Unreadable
+Pod = PodInfo | Ended | Unreadable
 Node = NodeRecord | Unreadable
 
 
@@ -72,11 +72,10 @@ class Handlers:
 
     def pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         """A pod came, changed or went."""
-        before = None if isinstance(old, Unreadable) else old
+        before = old if isinstance(old, PodInfo) else None
         if isinstance(new, Unreadable):
             self._unreadable(new)
-            new = None
-        if new is None:
+        if not isinstance(new, PodInfo):
             if before is not None:
                 self._lose(before)
         elif new.node_name:

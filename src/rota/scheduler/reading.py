@@ -7,7 +7,7 @@ the fault, so that it is reported where it belongs and keeps nobody else waiting
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -33,6 +33,15 @@ class Unreadable:
     node_name: str = ""
 
 
+class Ended:
+    """A pod that has run to its end: it holds nothing of a node, and nobody schedules it again."""
+
+
+ENDED: Final = Ended()
+#: How a phase stands in a pod; inside of a text its quotes would be escaped.
+_PHASES: Final = (b'"phase":"Succeeded"', b'"phase":"Failed"')
+
+
 class NodeRecord(NamedTuple):
     """A node as placement sees it, and the whole of it."""
 
@@ -40,11 +49,13 @@ class NodeRecord(NamedTuple):
     raw: bytes
 
 
-def pods(vocabulary: Vocabulary) -> Callable[[bytes], PodInfo | Unreadable]:
+def pods(vocabulary: Vocabulary) -> Callable[[bytes], PodInfo | Ended | Unreadable]:
     """Give a reader of pods; those that have no node keep their documents."""
 
-    def read(raw: bytes) -> PodInfo | Unreadable:
+    def read(raw: bytes) -> PodInfo | Ended | Unreadable:
         document = msgspec.json.decode(raw)
+        if (_PHASES[0] in raw or _PHASES[1] in raw) and _has_ended(document):
+            return ENDED
         try:
             return vocabulary.pod(document, keep=not (document.get("spec") or {}).get("nodeName"))
         except (MalformedObjectError, ValueError) as error:
@@ -71,6 +82,11 @@ def others(kind: str) -> Callable[[bytes], Document | Unreadable]:
         return _read(document, kind, lambda: checked(document))
 
     return read
+
+
+def _has_ended(document: Document) -> bool:
+    status = document.get("status")
+    return isinstance(status, dict) and status.get("phase") in {"Succeeded", "Failed"}
 
 
 def _read(document: Document, kind: str, reading: Callable[[], _T]) -> _T | Unreadable:

@@ -136,11 +136,8 @@ class Scheduler:
             unreadable=self._report_unreadable,
             storage_changed=self._volumes.changed,
         )
-        self._pods: Final = self._informer(PODS, reading.pods(self.cache.vocabulary), selection=_LIVING)
-        self._pods.add_handler(self._handlers.pod)
-        self._nodes: Final = self._informer(NODES, reading.nodes)
-        self._nodes.add_handler(self._handlers.node)
-        self._others: Final = {kind: self._other(kind) for kind in handlers.KINDS}
+        #: By what they follow; made when it is known what kind of server it is.
+        self._informers: Final[dict[str, Informer[Any]]] = {}
         self._synced: Final = asyncio.Event()
         self.leading = False
 
@@ -159,7 +156,9 @@ class Scheduler:
         """Keep the picture of the cluster, and schedule while it is our turn, until cancelled."""
         async with Supervisor("scheduler", clock=self._clock, chance=self._chance) as supervisor:
             try:
-                for name, informer in self._informers().items():
+                await self._discover()
+                self._make_informers()
+                for name, informer in self._informers.items():
                     supervisor.start(name, informer.run)
                 supervisor.start("events", self._recorder.run)
                 await self._sync()
@@ -169,17 +168,20 @@ class Scheduler:
             finally:
                 await self._using.panel.close()
 
-    async def _sync(self) -> None:
+    async def _discover(self) -> None:
         pauses = Backoff(_DISCOVERY, self._chance)
         while True:
             try:
                 await self.bindings.discover()
-                break
             except (errors.ApiError, TransportError) as error:
                 log.info("server does not say what it can do", error=error)
                 await self._clock.sleep(pauses.next())
+            else:
+                return
+
+    async def _sync(self) -> None:
         began = self._clock.monotonic()
-        for informer in self._informers().values():
+        for informer in self._informers.values():
             await informer.wait_synced()
         cluster = self.cache.cluster
         took = round(self._clock.monotonic() - began, 3)
@@ -231,7 +233,8 @@ class Scheduler:
         panel = building.panel(
             loaded.configuration.extenders, surroundings=self, clock=self._clock, chance=self._chance
         )
-        for pod in self._pods.cache.values():
+        known = self._informers["pods"].cache.values() if self._informers else ()
+        for pod in known:
             # Those that are on their way to a node are recognised by that, as soon as it is their turn.
             if isinstance(pod, PodInfo) and not pod.node_name:
                 queue.add(pod, self._clock.monotonic())
@@ -274,8 +277,18 @@ class Scheduler:
 
     # --- what informers bring ---------------------------------------------------------------------------------------
 
-    def _informers(self) -> dict[str, Informer[Any]]:
-        return {"pods": self._pods, "nodes": self._nodes, **self._others}
+    def _make_informers(self) -> None:
+        if self._informers:
+            return
+        # Pods that have ended are left out by us or by the server: ours would decode every pod once more for that.
+        pods = self._informer(
+            PODS, reading.pods(self.cache.vocabulary), selection=None if self.bindings.batches else _LIVING
+        )
+        pods.add_handler(self._handlers.pod)
+        nodes = self._informer(NODES, reading.nodes)
+        nodes.add_handler(self._handlers.node)
+        self._informers.update(pods=pods, nodes=nodes)
+        self._informers.update({kind: self._other(kind) for kind in handlers.KINDS})
 
     def _informer(self, target: tuple[str, str, str], decode: Any, selection: Selection | None = None) -> Informer[Any]:
         chosen = Source(client=self._client, target=target, selection=selection or Selection(), page_size=_PAGE)
@@ -302,7 +315,7 @@ class Scheduler:
 
     def node(self, name: str) -> Document | None:
         """See `Surroundings.node`."""
-        record = self._nodes.cache.get(name)
+        record = self._informers["nodes"].cache.get(name) if self._informers else None
         return msgspec.json.decode(record.raw) if isinstance(record, NodeRecord) else None
 
     def pod(self, uid: str) -> Document | None:

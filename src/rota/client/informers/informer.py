@@ -61,9 +61,8 @@ class Informer(Generic[T]):
         self._log: Final = log.bind(resource=self._resource)
         self._reflector: Final = Reflector(source, self, clock=clock, chance=chance)
         figures = metrics or Metrics("client")
-        self._events: Final = figures.counter(
-            "informer_events_total", "Events that watches brought.", ("resource", "type")
-        )
+        counted = figures.counter("informer_events_total", "Events that watches brought.", ("resource", "type"))
+        self._events: Final = {kind: counted.labels(self._resource, kind.value) for kind in EventType}
         self._lists: Final = figures.counter(
             "informer_lists_total", "Complete lists, by cause.", ("resource", "reason")
         )
@@ -129,7 +128,7 @@ class Informer(Generic[T]):
 
     def changed(self, kind: EventType, raw: bytes, identity: Identity) -> None:
         """See `Sink.changed`."""
-        self._events.labels(self._resource, kind.value).inc()
+        self._events[kind].inc()
         entry = Entry(self._decode(raw), identity.uid, identity.version)
         change = self._cache.remove if kind is EventType.DELETED else self._cache.put
         for one in change(self._key(identity), entry):
