@@ -33,6 +33,7 @@ from rota.client import connecting, kubeconfig
 from rota.client.elections.elector import Election, LeaderElector
 from rota.client.endpoints import Endpoint
 from rota.client.verbs import Client
+from rota.controllers.certificates import CertificateController
 from rota.controllers.event_expiry import EventExpiry
 from rota.controllers.garbage import GarbageCollector
 from rota.controllers.namespaces import NamespaceController
@@ -60,6 +61,7 @@ KUBECONFIG: Final = "kubeconfig"
 ENCRYPTION_KEYS: Final = "encryption-keys.yaml"
 #: Each is the user `rota:controller:<name>`.
 _CONTROLLERS: Final = (
+    "certificates",
     "event-expiry",
     "garbage",
     "namespaces",
@@ -231,6 +233,7 @@ async def _run_controllers(clients: Mapping[str, Client], authority: Authority) 
     clock, chance = system.SystemClock(), system.chance()
     bundle = authority.certificate_pem.decode()
     made: dict[str, _Controller] = {
+        "certificates": CertificateController(clients["certificates"], authority, clock=clock, chance=chance),
         "event-expiry": EventExpiry(clients["event-expiry"], clock=clock),
         "garbage": GarbageCollector(clients["garbage"], clock=clock, chance=chance),
         "namespaces": NamespaceController(clients["namespaces"], clock=clock, chance=chance),

@@ -17,6 +17,7 @@ from rota.apiserver.admission import chain
 from rota.apiserver.admission.creation_by_update import CreationByUpdate
 from rota.apiserver.admission.escalation import Escalation
 from rota.apiserver.admission.node_restriction import NodeRestriction
+from rota.apiserver.admission.signers import SignerRights
 from rota.apiserver.app import App
 from rota.apiserver.auditing.auditor import Auditor
 from rota.apiserver.authentication import sign_in
@@ -140,7 +141,7 @@ def _kinds(
             strategy=lookup.strategy,
             custom_schema=catalog.version,
             mutating=(restriction, *chain.mutating(registry, copies, ledger), Escalation(authorization)),
-            validating=(CreationByUpdate(authorization),),
+            validating=(CreationByUpdate(authorization), SignerRights(authorization)),
             handlers={
                 **reviews.handlers(authorization),
                 **{which: restriction.handler(action) for which, action in actions.items()},

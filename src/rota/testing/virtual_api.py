@@ -35,9 +35,9 @@ class VirtualCluster:
         #: The administrator's.
         self.client: Final = self._client(None)
 
-    def acting_as(self, name: str) -> Client:
-        """A client with the rights of a user and no others, as the parts of a control plane have."""
-        return self._client(User(name=name, groups=(users.AUTHENTICATED,)))
+    def acting_as(self, name: str, *groups: str) -> Client:
+        """A client with the rights of a user, a member of these groups, and no others."""
+        return self._client(User(name=name, groups=(*groups, users.AUTHENTICATED)))
 
     async def close(self) -> None:
         """End what clients have running."""

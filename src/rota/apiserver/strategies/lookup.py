@@ -11,6 +11,7 @@ from rota.api.kinds import ResourceType
 from rota.apiserver.contract import Strategy
 from rota.apiserver.strategies.access import RoleBindingStrategy, RoleStrategy
 from rota.apiserver.strategies.batch import CronJobStrategy, JobStrategy
+from rota.apiserver.strategies.certificate_requests import CertificateRequestStrategy
 from rota.apiserver.strategies.config import ConfigMapStrategy, SecretStrategy
 from rota.apiserver.strategies.custom import CustomStrategy
 from rota.apiserver.strategies.definitions import DefinitionStrategy
@@ -62,6 +63,7 @@ SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
     GroupResource(_RBAC, "clusterroles"): RoleStrategy(namespaced=False),
     GroupResource(_RBAC, "rolebindings"): RoleBindingStrategy(namespaced=True),
     GroupResource(_RBAC, "clusterrolebindings"): RoleBindingStrategy(namespaced=False),
+    GroupResource("certificates.k8s.io", "certificatesigningrequests"): CertificateRequestStrategy(),
     GroupResource("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
 }
 

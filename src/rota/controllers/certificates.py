@@ -1,0 +1,160 @@
+"""Approves workers' requests for client certificates, signs what is approved, and clears away what is over.
+
+A request is approved by itself if it is a worker's, as such a request must be, and its sender may have it: a newcomer
+with a join token its first one (`nodeclient`), a worker its own next one (`selfnodeclient`); a SubjectAccessReview
+decides, as upstream. Everything else, certificates for workers' own endpoints included, waits for a person.
+"""
+
+import base64
+from typing import Any, Final
+
+from rota.api import errors, meta, times
+from rota.client.informers.cache import Key
+from rota.client.verbs import Client, Object
+from rota.controllers import signing
+from rota.controllers.reconciling import Reconciler
+from rota.kit import logs
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+from rota.pki import signing_requests
+from rota.pki.authorities import YEAR_S, Authority
+from rota.pki.signing_requests import NotARequest, Request
+
+log = logs.get(__name__)
+
+REQUESTS: Final = ("certificates.k8s.io", "v1", "certificatesigningrequests")
+_REVIEWS: Final = ("authorization.k8s.io", "v1", "subjectaccessreviews")
+#: The longest that a certificate may be good for.
+LIFETIME_S: Final = YEAR_S
+#: How long requests stay for people to look at, by what has become of them.
+_DONE_S: Final = 3600.0
+_PENDING_S: Final = 24 * 3600.0
+
+
+class CertificateController:
+    """Looks after CertificateSigningRequests."""
+
+    def __init__(
+        self, client: Client, authority: Authority, *, clock: Clock, chance: Chance, metrics: Metrics | None = None
+    ) -> None:
+        self._client: Final = client
+        self._authority: Final = authority
+        self._clock: Final = clock
+        self._frame: Final = Reconciler[Key](
+            client, "certificates", self._process, clock=clock, chance=chance, metrics=metrics
+        )
+        self._requests: Final = self._frame.follow(REQUESTS, self._changed)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._frame.run()
+
+    def _changed(self, key: Key, _: Object | None, new: Object | None) -> None:
+        if new is not None:
+            self._frame.queue.add(key)
+
+    async def _process(self, key: Key) -> float | None:
+        request = self._requests.cache.get(key.name)
+        if request is None or meta.is_deleting(request):
+            return None
+        try:
+            left_s = _due(request) - self._clock.now()
+            if left_s <= 0:
+                await self._client.delete(REQUESTS, key.name, uid=meta.uid(request))
+                return None
+            await self._advance(request)
+        except (errors.NotFound, errors.Conflict):
+            return None  # somebody else was here: the watch tells what has become of it
+        return left_s
+
+    async def _advance(self, request: Object) -> None:
+        """The next step of a request, if it is ours to take."""
+        states = _states(request)
+        spec, status = request["spec"], request.get("status") or {}
+        if states & {"Denied", "Failed"} or status.get("certificate") or spec["signerName"] not in signing.SIGNERS:
+            return
+        check, purpose = signing.SIGNERS[spec["signerName"]]
+        try:
+            wanted = signing_requests.read(base64.b64decode(spec["request"]))
+            flaw = check(wanted, spec.get("usages") or ())
+        except NotARequest as error:
+            await self._mark(request, "Failed", reason="SignerValidationFailure", message=str(error), door="status")
+            return
+        if "Approved" not in states:
+            if not flaw and spec["signerName"] == signing.WORKER_CLIENT:
+                await self._approve(request, wanted)
+            return
+        if flaw:
+            await self._mark(request, "Failed", reason="SignerValidationFailure", message=flaw, door="status")
+            return
+        lifetime_s = min(spec.get("expirationSeconds") or LIFETIME_S, LIFETIME_S)
+        certificate = self._authority.sign(
+            wanted.public_key,
+            wanted.subject,
+            purpose=purpose,
+            now=self._clock.now(),
+            lifetime_s=lifetime_s,
+            names=wanted.names,
+        )
+        signed = {**request, "status": {**status, "certificate": base64.b64encode(certificate).decode()}}
+        await self._client.update(REQUESTS, signed, subresource="status")
+        log.info("certificate signed", request=meta.name(request), user=wanted.subject.common_name)
+
+    async def _approve(self, request: Object, wanted: Request) -> None:
+        spec = request["spec"]
+        if spec.get("username") == wanted.subject.common_name and await self._may(spec, "selfnodeclient"):
+            why = "Renewed for the worker that asks: it may have its own client certificate."
+        elif await self._may(spec, "nodeclient"):
+            why = "Issued to a newcomer that may ask for a worker's client certificate."
+        else:
+            log.info("certificate request left to people", request=meta.name(request), user=spec.get("username", ""))
+            return
+        await self._mark(request, "Approved", reason="AutoApproved", message=why, door="approval")
+
+    async def _may(self, spec: Object, subresource: str) -> bool:
+        """Whether the sender of a request may have such a certificate."""
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": spec.get("username", ""),
+                "uid": spec.get("uid", ""),
+                "groups": spec.get("groups") or [],
+                "extra": spec.get("extra") or {},
+                "resourceAttributes": {
+                    "group": REQUESTS[0],
+                    "resource": REQUESTS[2],
+                    "subresource": subresource,
+                    "verb": "create",
+                    "version": "*",
+                },
+            },
+        }
+        answer = await self._client.create(_REVIEWS, review)
+        return bool((answer.get("status") or {}).get("allowed"))
+
+    async def _mark(self, request: Object, kind: str, *, reason: str, message: str, door: str) -> None:
+        status = request.get("status") or {}
+        condition = {"type": kind, "status": "True", "reason": reason, "message": message}
+        conditions = [*(status.get("conditions") or ()), condition]
+        await self._client.update(
+            REQUESTS, {**request, "status": {**status, "conditions": conditions}}, subresource=door
+        )
+        log.info("certificate request marked", request=meta.name(request), condition=kind, why=message)
+
+
+def _states(request: Object) -> set[str]:
+    return {one["type"] for one in _conditions(request)}
+
+
+def _conditions(request: Object) -> list[dict[str, Any]]:
+    return (request.get("status") or {}).get("conditions") or []
+
+
+def _due(request: Object) -> float:
+    """When a request is of no more use to anybody."""
+    settled = [times.parse(one["lastUpdateTime"]) for one in _conditions(request) if one.get("lastUpdateTime")]
+    if settled:
+        return max(settled) + _DONE_S
+    return times.parse(meta.metadata(request)["creationTimestamp"]) + _PENDING_S

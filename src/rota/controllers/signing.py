@@ -1,0 +1,70 @@
+"""Which requests for certificates are as their signer wants them, and what is signed then. Pure.
+
+The three signers are upstream's (`pkg/apis/certificates/helpers.go`, 1.33): clients of the API server, workers as such
+clients, and workers as servers.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, TypeAlias
+
+from rota.api.users import MASTERS
+from rota.pki.authorities import Purpose
+from rota.pki.signing_requests import Request
+
+CLIENT: Final = "kubernetes.io/kube-apiserver-client"
+WORKER_CLIENT: Final = "kubernetes.io/kube-apiserver-client-kubelet"
+WORKER_SERVING: Final = "kubernetes.io/kubelet-serving"
+
+NODE_PREFIX: Final = "system:node:"
+NODES: Final = ("system:nodes",)
+_COMMON: Final = frozenset({"digital signature", "key encipherment"})
+
+#: What is wrong with a request, or nothing.
+Check: TypeAlias = Callable[[Request, Collection[str]], str]
+
+
+def _client(request: Request, usages: Collection[str]) -> str:
+    if not request.subject.common_name:
+        return "the request names no user: its common name is empty"
+    if MASTERS in request.subject.organizations:
+        return f"nobody becomes a member of {MASTERS} by a request"
+    return _wants(usages, "client auth")
+
+
+def _worker(request: Request) -> str:
+    if request.subject.organizations != NODES:
+        return "subject organization is not system:nodes"
+    name = request.subject.common_name
+    if not name.startswith(NODE_PREFIX) or name == NODE_PREFIX:
+        return "subject common name does not begin with system:node:"
+    if request.has_other_names:
+        return "mail addresses and URIs are not allowed"
+    return ""
+
+
+def _worker_client(request: Request, usages: Collection[str]) -> str:
+    if request.names.dns or request.names.addresses:
+        return "host names and addresses are not allowed"
+    return _worker(request) or _wants(usages, "client auth")
+
+
+def _worker_serving(request: Request, usages: Collection[str]) -> str:
+    if not request.names.dns and not request.names.addresses:
+        return "at least one host name or address is required"
+    return _worker(request) or _wants(usages, "server auth")
+
+
+def _wants(usages: Collection[str], purpose: str) -> str:
+    """The purpose and a signature, perhaps encipherment (for RSA), and nothing else."""
+    wanted = frozenset(usages)
+    if not {purpose, "digital signature"} <= wanted <= _COMMON | {purpose}:
+        return f"usages did not match: want digital signature, {purpose}, and key encipherment at most"
+    return ""
+
+
+#: By the name of the signer: what it makes of the request, and what its certificates are good for.
+SIGNERS: Final[Mapping[str, tuple[Check, Purpose]]] = {
+    CLIENT: (_client, Purpose.CLIENT),
+    WORKER_CLIENT: (_worker_client, Purpose.CLIENT),
+    WORKER_SERVING: (_worker_serving, Purpose.SERVER),
+}
