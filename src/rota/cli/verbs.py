@@ -30,6 +30,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("decide", "Say where a pod would go, and why, without a cluster"),
         Verb("describe", "Show what a node offers and what its pods take of it"),
         Verb("explain", "Say why a pod is where it is, or what keeps it waiting"),
+        Verb("replay", "Make recorded decisions again, or by another configuration"),
         Verb("scheduler", "Schedule the pods of any Kubernetes cluster"),
     ),
     "Data": (

@@ -1,0 +1,212 @@
+"""Takes decisions down while they are made: `--record FILE`.
+
+What happens is kept as it comes, which costs a decision next to nothing, and written once a second by a thread: the
+cluster as it was when the file began, then what changed, then each decision behind the changes that it knew of. A file
+that has grown too long is put aside and a new one begun, so that two files are all there ever are. A disk that is full
+ends the recording and nothing else.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import rota
+from rota.columns.cluster import Cluster
+from rota.columns.deltas import DeltaLog
+from rota.columns.pods import PodInfo
+from rota.columns.vocabulary import Vocabulary
+from rota.kit import logs
+from rota.kit.clock import Clock
+from rota.scheduler.attempts import Attempt
+from rota.scheduler.config import writing
+from rota.scheduler.config.wire import KubeSchedulerConfiguration
+from rota.scheduler.framework.nominations import Nominations
+from rota.scheduler.recording import files, taking
+from rota.scheduler.recording.entries import VERSION, Advised, Beginning, Decided, Entry, Outcome
+from rota.scheduler.recording.files import Writer
+from rota.scheduler.recording.taking import Delta, Takes
+
+log = logs.get(__name__)
+
+#: When a file is put aside; the two that there are together have twice that.
+LONGEST_FILE: Final = 256 << 20
+FLUSH_EVERY_S: Final = 1.0
+#: Decisions that wait for a disk that does not take them; then it is given up.
+_MOST_WAITING: Final = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A decision as it came; everything in it stays as it is."""
+
+    changes: list[Delta]
+    at: float
+    pod: PodInfo
+    start: int
+    avoiding: tuple[str, ...]
+    make_room: bool
+    nominations: Mapping[str, Sequence[PodInfo]]
+    advice: Advised | None
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """The cluster at one moment: values that do not change, to be written by a thread."""
+
+    beginning: Beginning
+    pods: list[PodInfo]
+    documents: list[tuple[str, Mapping[str, Any]]]
+
+
+class Recorder:
+    """Writes one scheduler's decisions to a file; give `observe` to those who make them."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        cluster: Cluster,
+        vocabulary: Vocabulary,
+        configuration: Callable[[], KubeSchedulerConfiguration],
+        nominations: Callable[[], Nominations],
+        clock: Clock,
+        longest: int = LONGEST_FILE,
+    ) -> None:
+        """`configuration` and `nominations` give those that hold at the moment."""
+        self._path: Final = path
+        self._cluster: Final = cluster
+        self._vocabulary: Final = vocabulary
+        self._configuration: Final = configuration
+        self._nominations: Final = nominations
+        self._clock: Final = clock
+        self._writer: Final = Writer(path, longest=longest)
+        self._takes = Takes(vocabulary)
+        self._log: DeltaLog | None = None
+        self._waiting: list[_Taken] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._told = self._configuration()
+
+    @property
+    def recording(self) -> bool:
+        """Whether decisions are being taken down."""
+        return self._log is not None
+
+    def observe(self, attempt: Attempt) -> None:
+        """Take down a decision, right after it was made."""
+        if self._log is None:
+            return
+        if len(self._waiting) >= _MOST_WAITING:
+            self._give_up("the disk does not keep up")
+            return
+        nominations = self._nominations()
+        self._waiting.append(
+            _Taken(
+                self._changes(),
+                self._clock.now(),
+                attempt.pod,
+                attempt.start,
+                tuple(attempt.avoiding),
+                attempt.make_room,
+                {node: tuple(pods) for node, pods in nominations.items()} if nominations else {},
+                taking.advised(attempt.advice),
+                taking.outcome(attempt.node_name, attempt.refusal),
+            )
+        )
+
+    async def run(self) -> None:
+        """Write until cancelled; what was taken down by then is written before this returns."""
+        try:
+            await self._flush()
+            while self.recording:
+                await self._clock.sleep(FLUSH_EVERY_S)
+                await self._flush()
+        finally:
+            if self._writing is not None:
+                await asyncio.wait([self._writing])
+            if self.recording:
+                with contextlib.suppress(OSError):
+                    self._write(*self._due())
+                    self._writer.close()
+                self._log = None
+
+    async def _flush(self) -> None:
+        due = self._due()
+        self._writing = asyncio.create_task(asyncio.to_thread(self._write, *due))
+        try:
+            await asyncio.shield(self._writing)
+        except OSError as error:
+            self._give_up(str(error))
+
+    def _due(self) -> tuple[list[_Taken], list[Delta], _Snapshot | None]:
+        """Give what waits, and, where a new file is due, the cluster as it is behind that."""
+        taken, self._waiting = self._waiting, []
+        changes = self._changes()
+        if not self._writer.full and self._configuration() is self._told:
+            return taken, changes, None
+        self._told = self._configuration()
+        self._log = self._cluster.follow()
+        return taken, changes, self._snapshot()
+
+    def _snapshot(self) -> _Snapshot:
+        cluster = self._cluster
+        beginning = Beginning(
+            VERSION,
+            rota.__version__,
+            self._clock.now(),
+            writing.to_document(self._told),
+            [None if node is None else taking.node_document(node) for node in cluster.nodes],
+            list(cluster.free_rows),
+        )
+        # In the order of each node's pods, which decides between equal victims.
+        pods = {uid: pod for node in cluster.node_infos() for uid, pod in node.pods.items()}
+        return _Snapshot(beginning, list((pods | cluster.pods).values()), list(cluster.catalog.everything()))
+
+    def _changes(self) -> list[Delta]:
+        if self._log is None:
+            return []
+        changes, self._log.entries = self._log.entries, []
+        return changes
+
+    def _write(self, taken: list[_Taken], changes: list[Delta], snapshot: _Snapshot | None) -> None:
+        """Write what waited; called by one thread at a time."""
+        entries = [entry for each in taken for entry in self._entries(each)]
+        entries += self._takes.deltas(changes)
+        if entries:
+            self._writer.append(files.frame(entries))
+        if snapshot is not None:
+            self._takes = Takes(self._vocabulary)
+            self._writer.begin()
+            known = self._takes.everything(snapshot.pods, snapshot.documents)
+            self._writer.append(files.frame([snapshot.beginning, *known]))
+
+    def _entries(self, taken: _Taken) -> list[Entry]:
+        takes = self._takes
+        entries: list[Entry] = list(takes.deltas(taken.changes))
+        shapes, nominations = takes.nominations(taken.nominations)
+        entries += shapes
+        entries += takes.shape(taken.pod)
+        pod = taken.pod
+        entries.append(
+            Decided(
+                taken.at,
+                pod.shape.scheduler_name,
+                takes.pod(pod, pod.node_name),
+                taken.start,
+                list(taken.avoiding),
+                taken.make_room,
+                nominations,
+                taken.advice,
+                taken.outcome,
+                dict(pod.manifest) if pod.manifest is not None else None,
+            )
+        )
+        return entries
+
+    def _give_up(self, why: str) -> None:
+        self._log = None
+        self._waiting.clear()
+        log.error("recording ended; scheduling goes on", file=str(self._path), why=why)
