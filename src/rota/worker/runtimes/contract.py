@@ -1,0 +1,150 @@
+"""What the worker knows of a runtime: it starts containers, ends them, and remembers them while the agent is away.
+
+A run is one start of a container; its id is made by the agent (`run_id`) before anything happens, so that a request
+whose answer got lost can be repeated without starting anything twice.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a container may use at most; None for as much as there is."""
+
+    cpu_milli: int | None = None
+    #: What it asks for, which decides when cpu is short.
+    cpu_request_milli: int = 0
+    memory_bytes: int | None = None
+    pids: int | None = None
+
+
+class Mount(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder or file of the machine, and where the container finds it."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """A container, ready to run: everything that it refers to has been looked up."""
+
+    uid: str
+    namespace: str
+    pod: str
+    container: str
+    run: int
+    image: str
+    #: Empty parts are the image's own, where there is one.
+    command: Sequence[str]
+    args: Sequence[str]
+    env: Mapping[str, str]
+    working_dir: str = ""
+    user: int | None = None
+    group: int | None = None
+    groups: Sequence[int] = ()
+    limits: Limits = Limits()
+    mounts: Sequence[Mount] = ()
+    tty: bool = False
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return run_id(self.uid, self.container, self.run)
+
+
+class LaunchError(Exception):
+    """A container cannot be started; `reason` is what its status says."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+class Exit(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended."""
+
+    id: str
+    code: int
+    signal: int = 0
+    oom: bool = False
+    finished_at: float = 0.0
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that a runtime remembers."""
+
+    id: str
+    started_at: float
+    #: None while it runs.
+    exit: Exit | None = None
+
+
+class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of a log."""
+
+    follow: bool = False
+    timestamps: bool = False
+    #: Seconds since the epoch.
+    since: float | None = None
+    tail_lines: int | None = None
+    limit_bytes: int | None = None
+
+
+OnExit: TypeAlias = Callable[[Exit], None]
+
+
+class Runtime(Protocol):
+    """Runs containers."""
+
+    @property
+    def name(self) -> str:
+        """As it stands before ids in statuses: `rota`, `podman`."""
+        ...
+
+    @property
+    def conditions(self) -> Sequence[Mapping[str, Any]]:
+        """What a node that uses it should tell about itself, such as limits that it cannot enforce."""
+        ...
+
+    async def open(self, on_exit: OnExit) -> Sequence[Known]:
+        """Begin, or go on after the agent was away; what is remembered. Ends from now on are told."""
+        ...
+
+    async def start(self, launch: Launch) -> None:
+        """Start a run; LaunchError if that cannot be. Starting one that is known already changes nothing."""
+        ...
+
+    async def stop(self, run: str, grace_s: float) -> None:
+        """Ask a run to end, and end it with all that it started when the grace is over; its end is told as usual."""
+        ...
+
+    async def forget(self, run: str) -> None:
+        """The end of a run has been taken note of."""
+        ...
+
+    def logs(self, uid: str, container: str, run: int, options: LogOptions) -> AsyncIterator[bytes]:
+        """What a run wrote; FileNotFoundError if nothing is kept of it."""
+        ...
+
+    async def clean_up(self, uid: str, *, logs: bool) -> None:
+        """Remove what was made for a pod, its logs only if asked to."""
+        ...
+
+    async def close(self) -> None:
+        """Let go; what runs goes on."""
+        ...
+
+
+def run_id(uid: str, container: str, run: int) -> str:
+    """The id of a run."""
+    return f"{uid}.{container}.{run}"
+
+
+def parse_run_id(text: str) -> tuple[str, str, int]:
+    """The parts of an id; neither uids nor containers' names hold a dot."""
+    uid, container, run = text.rsplit(".", 2)
+    return uid, container, int(run)

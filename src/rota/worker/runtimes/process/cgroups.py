@@ -1,0 +1,167 @@
+"""Control groups for containers: limits on cpu, memory and the number of processes, and a fence around what they start.
+
+Both versions of the kernel's interface are spoken. Groups lie below the one that the agent itself is in, so whatever
+limits the machine's owner gave the agent hold for all that it runs. Where groups cannot be made (no rights, no
+controllers) containers run without limits, and `problem` says why, for the node's conditions.
+"""
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rota.worker.runtimes.contract import Limits
+
+_CONTROLLERS: Final = ("cpu", "memory", "pids")
+_PERIOD_US: Final = 100_000
+#: The least that the kernel takes for a quota.
+_LEAST_QUOTA_US: Final = 1_000
+_SHARES_PER_CORE: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A container's control groups."""
+
+    #: Where its processes go, one for each hierarchy.
+    folders: tuple[str, ...] = ()
+    #: The one that tells whether memory ran out.
+    memory: str = ""
+
+
+NO_GROUP: Final = Group()
+
+
+class ControlGroups:
+    """Makes and removes groups below `name`."""
+
+    def __init__(self, name: str, *, proc: Path = Path("/proc/self")) -> None:
+        self._name: Final = name
+        #: Why there are no groups, or not all of them; empty if all is well.
+        self.problem = ""
+        self._unified: Path | None = None
+        #: Version 1: a hierarchy for each controller.
+        self._split: Final[dict[str, Path]] = {}
+        self._find(proc)
+
+    @property
+    def available(self) -> bool:
+        """Whether containers can have groups."""
+        return self._unified is not None or bool(self._split)
+
+    def make(self, container: str, limits: Limits) -> Group:
+        """The groups of a container; making them again changes the limits."""
+        if self._unified is not None:
+            folder = self._unified / container
+            folder.mkdir(parents=True, exist_ok=True)
+            _limit_unified(folder, limits)
+            return Group((str(folder),), str(folder))
+        folders = {}
+        for controller, base in self._split.items():
+            if controller == "pids" or _is_limited(controller, limits):
+                folder = folders[controller] = base / container
+                folder.mkdir(parents=True, exist_ok=True)
+                _limit_split(controller, folder, limits)
+        return Group(tuple(str(one) for one in folders.values()), str(folders.get("memory", "")))
+
+    def remove(self, container: str) -> None:
+        """Take the groups away; whoever is still in them keeps them for now."""
+        bases = [self._unified] if self._unified is not None else list(self._split.values())
+        for base in bases:
+            with contextlib.suppress(OSError):
+                (base / container).rmdir()
+
+    def close(self) -> None:
+        """Take the common groups away, if they are empty."""
+        bases = [self._unified] if self._unified is not None else list(self._split.values())
+        for base in bases:
+            with contextlib.suppress(OSError):
+                base.rmdir()
+
+    def _find(self, proc: Path) -> None:
+        try:
+            mounts = [line.split() for line in (proc / "mountinfo").read_text().splitlines()]
+            lines = (proc / "cgroup").read_text().splitlines()
+        except OSError as problem:
+            self.problem = f"control groups cannot be read: {problem.strerror}"
+            return
+        for line in lines:
+            _, controllers, inside = line.split(":", 2)
+            for parts in mounts:
+                point, dash = Path(parts[4]), parts.index("-")
+                kind, options = parts[dash + 1], parts[dash + 3].split(",")
+                if not controllers and kind == "cgroup2":
+                    self._try_unified(point / inside.lstrip("/"))
+                elif controllers and kind == "cgroup":
+                    for one in controllers.split(","):
+                        if one in _CONTROLLERS and one in options and one not in self._split:
+                            self._try_split(one, point / inside.lstrip("/"))
+        if self._unified is not None:
+            self._split.clear()
+        if not self.available and not self.problem:
+            self.problem = "this machine has no control groups"
+        missing = [one for one in _CONTROLLERS if self._split and one not in self._split]
+        if missing:
+            self.problem = f"no limits on {', '.join(missing)}: {self.problem or 'no such controller'}"
+
+    def _try_unified(self, own: Path) -> None:
+        try:
+            offered = (own / "cgroup.controllers").read_text().split()
+            if not set(_CONTROLLERS) <= set(offered):
+                return  # the controllers are with version 1, or with nobody
+            # Groups that have limited children hold no processes themselves, and the agent is in this one: its
+            # siblings' parent has to hand the controllers down.
+            parent = own.parent if not os.access(own / "cgroup.subtree_control", os.W_OK) else own
+            base = parent / self._name
+            base.mkdir(exist_ok=True)
+            wanted = " ".join(f"+{one}" for one in _CONTROLLERS)
+            (parent / "cgroup.subtree_control").write_text(wanted)
+            (base / "cgroup.subtree_control").write_text(wanted)
+        except OSError as problem:
+            self.problem = f"control groups cannot be made below {own}: {problem.strerror}"
+            return
+        self._unified = base
+
+    def _try_split(self, controller: str, own: Path) -> None:
+        base = own / self._name
+        try:
+            base.mkdir(exist_ok=True)
+        except OSError as problem:
+            self.problem = f"control groups cannot be made below {own}: {problem.strerror}"
+            return
+        self._split[controller] = base
+
+
+def _is_limited(controller: str, limits: Limits) -> bool:
+    if controller == "cpu":
+        return limits.cpu_milli is not None or limits.cpu_request_milli > 0
+    return limits.memory_bytes is not None
+
+
+def _limit_split(controller: str, folder: Path, limits: Limits) -> None:
+    match controller:
+        case "cpu":
+            shares = max(limits.cpu_request_milli * _SHARES_PER_CORE // 1000, 2)
+            (folder / "cpu.shares").write_text(str(shares))
+            quota = -1 if limits.cpu_milli is None else _quota_us(limits.cpu_milli)
+            (folder / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
+            (folder / "cpu.cfs_quota_us").write_text(str(quota))
+        case "memory":
+            (folder / "memory.limit_in_bytes").write_text(str(limits.memory_bytes))
+        case "pids":
+            (folder / "pids.max").write_text("max" if limits.pids is None else str(limits.pids))
+
+
+def _limit_unified(folder: Path, limits: Limits) -> None:
+    quota = "max" if limits.cpu_milli is None else str(_quota_us(limits.cpu_milli))
+    (folder / "cpu.max").write_text(f"{quota} {_PERIOD_US}")
+    # The two versions count differently; this is upstream's way from one to the other.
+    shares = max(limits.cpu_request_milli * _SHARES_PER_CORE // 1000, 2)
+    (folder / "cpu.weight").write_text(str(1 + ((shares - 2) * 9999) // 262142))
+    (folder / "memory.max").write_text("max" if limits.memory_bytes is None else str(limits.memory_bytes))
+    (folder / "pids.max").write_text("max" if limits.pids is None else str(limits.pids))
+
+
+def _quota_us(milli: int) -> int:
+    return max(milli * _PERIOD_US // 1000, _LEAST_QUOTA_US)

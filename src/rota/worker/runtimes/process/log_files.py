@@ -1,0 +1,136 @@
+"""Reading what containers wrote, as the nursery keeps it: rotated files of `<time> <stream> F|P <line>`.
+
+Reads the newest part that was asked for without going through all that is before it. Files are read in pieces on the
+event loop: they are on a local disk and mostly in memory.
+"""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rota.kit.clock import Clock
+from rota.worker.runtimes.contract import LogOptions
+
+_PIECE: Final = 64 * 1024
+#: How often a followed file is looked at.
+_LOOK_S: Final = 0.1
+
+
+class Line(NamedTuple):
+    """A line, or a piece of one."""
+
+    time: str
+    whole: bool
+    text: bytes
+
+
+def parse(raw: bytes) -> Line | None:
+    """A line of the file; None if it is none."""
+    parts = raw.split(b" ", 3)
+    if len(parts) != 4:
+        return None
+    return Line(parts[0].decode("ascii", "replace"), parts[2] == b"F", parts[3])
+
+
+async def read(path: Path, options: LogOptions, *, clock: Clock, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
+    """What was written, as it was written, or with times; if asked to, goes on until the run has `ended`."""
+    left = options.limit_bytes
+    with contextlib.closing(_Follower(path)) as reader:
+        lines = _tail(reader.rest(), options)
+        begins = True
+        while True:
+            for line in lines:
+                if options.since is not None and _seconds(line.time) < options.since:
+                    continue
+                data = _shown(line, options, begins=begins)
+                begins = line.whole
+                if left is not None:
+                    data = data[:left]
+                    left -= len(data)
+                yield data
+                if left == 0:
+                    return
+            if not options.follow:
+                return
+            over = ended()
+            lines = list(reader.rest())
+            if not lines:
+                if over:
+                    return
+                await clock.sleep(_LOOK_S)
+
+
+class _Follower:
+    """Reads on from where it stopped, through rotations."""
+
+    def __init__(self, path: Path) -> None:
+        self._path: Final = path
+        self._file = path.open("rb")
+        self._started = False
+        self._half = b""
+
+    def close(self) -> None:
+        """Read no more."""
+        self._file.close()
+
+    def rest(self) -> Iterator[Line]:
+        """Every line that has come since the last call."""
+        if not self._started:
+            self._started = True
+            for older in _older(self._path):
+                yield from self._lines(older.read_bytes())
+        while True:
+            yield from self._present()
+            try:
+                newest = self._path.open("rb")
+            except FileNotFoundError:
+                return
+            if os.path.samestat(os.fstat(self._file.fileno()), os.fstat(newest.fileno())):
+                newest.close()
+                return
+            # Rotated away; what came between the last look and that is still in the old one.
+            yield from self._present()
+            self._file.close()
+            self._file = newest
+
+    def _present(self) -> Iterator[Line]:
+        while piece := self._file.read(_PIECE):
+            yield from self._lines(piece)
+
+    def _lines(self, piece: bytes) -> Iterator[Line]:
+        *whole, self._half = (self._half + piece).split(b"\n")
+        for raw in whole:
+            line = parse(raw)
+            if line is not None:
+                yield line
+
+
+def _older(path: Path) -> list[Path]:
+    """The rotated files, the oldest first."""
+    found = [one for one in path.parent.glob(f"{path.name}.*") if one.suffix[1:].isdecimal()]
+    return sorted(found, key=lambda one: -int(one.suffix[1:]))
+
+
+def _tail(lines: Iterator[Line], options: LogOptions) -> list[Line]:
+    if options.tail_lines is None:
+        return list(lines)
+    kept: list[Line] = []
+    count = 0
+    for line in reversed(list(lines)):
+        count += line.whole
+        if count > options.tail_lines:
+            break
+        kept.append(line)
+    return kept[::-1]
+
+
+def _shown(line: Line, options: LogOptions, *, begins: bool) -> bytes:
+    head = f"{line.time} ".encode() if options.timestamps and begins else b""
+    return head + line.text + (b"\n" if line.whole else b"")
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,492 @@
+"""A small program that starts processes, keeps their output, and sees them end, whatever becomes of the agent.
+
+    python -m rota.worker.runtimes.process.nursery FOLDER
+
+The agent may be stopped, updated or killed; the processes that it had started go on, their output is kept, and how
+they ended is written down until the agent has taken note of it. So this program does little, needs nothing but the
+standard library, and is never restarted while something runs. It listens on `FOLDER/nursery.sock`, which only this user
+can reach; a message is a length of four bytes and a JSON object. Requests carry an `n` that the answer repeats; ends
+are told without being asked. What runs and what has ended stands in `FOLDER/runs/<id>.json`.
+
+Output is kept in the form of the container runtimes' logs: `<time> stdout|stderr F|P <line>`.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import select
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+_LENGTH: Final = struct.Struct("!I")
+_MOST: Final = 16 * 1024 * 1024
+_CHUNK: Final = 64 * 1024
+#: Longer lines are kept in pieces.
+_LINE: Final = 16 * 1024
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_LOG_BYTES: Final = 10 * 1024 * 1024
+_LOG_FILES: Final = 5
+
+
+class Log:
+    """The output of one run, rotated by size: `x.log` is the newest, `x.log.1` the one before."""
+
+    def __init__(self, path: Path, *, most_bytes: int, files: int) -> None:
+        self._path: Final = path
+        self._most: Final = most_bytes
+        self._files: Final = files
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._size = os.fstat(self._fd).st_size
+        self._rest: dict[str, bytes] = {}
+
+    def write(self, stream: str, data: bytes) -> None:
+        """Keep what came; a line is written when it is whole, or too long to wait for the rest."""
+        now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").encode()  # noqa: TID251
+        head = now + b" " + stream.encode()
+        *whole, rest = (self._rest.pop(stream, b"") + data).split(b"\n")
+        lines = []
+        for line in whole:
+            while len(line) > _LINE:
+                lines.append(head + b" P " + line[:_LINE])
+                line = line[_LINE:]  # noqa: PLW2901 - the rest of it
+            lines.append(head + b" F " + line)
+        while len(rest) > _LINE:
+            lines.append(head + b" P " + rest[:_LINE])
+            rest = rest[_LINE:]
+        if rest:
+            self._rest[stream] = rest
+        if lines:
+            self._append(b"\n".join(lines) + b"\n")
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        for stream in list(self._rest):
+            self.write(stream, b"\n")
+        os.close(self._fd)
+
+    def _append(self, data: bytes) -> None:
+        # A full disk costs output, not the process that wrote it.
+        with contextlib.suppress(OSError):
+            if self._size + len(data) > self._most and self._size:
+                self._rotate()
+            os.write(self._fd, data)
+            self._size += len(data)
+
+    def _rotate(self) -> None:
+        for number in range(self._files - 1, 0, -1):
+            older = Path(f"{self._path}.{number - 1}") if number > 1 else self._path
+            if older.exists():
+                older.rename(f"{self._path}.{number}")
+        os.close(self._fd)
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._size = 0
+
+
+class Child:
+    """One run."""
+
+    def __init__(self, request: dict[str, Any], process: "subprocess.Popen[bytes]", log: Log) -> None:
+        self.id: Final[str] = request["id"]
+        self.pid: Final = process.pid
+        self.cgroups: Final[list[str]] = request.get("cgroups") or []
+        self.memory: Final[str] = request.get("memory") or ""
+        self.log: Final = log
+        self.pipes: Final = {pipe.fileno(): pipe for pipe in (process.stdout, process.stderr) if pipe is not None}
+        #: How it ended, as soon as it has; told when its output has come to an end as well.
+        self.status: int | None = None
+        self.finished_at = 0.0
+
+
+class Nursery:
+    """The program."""
+
+    def __init__(self, folder: Path) -> None:
+        self._runs: Final = folder / "runs"
+        self._runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._selector: Final = selectors.DefaultSelector()
+        self._children: Final[dict[str, Child]] = {}
+        self._by_pid: Final[dict[int, Child]] = {}
+        self._agents: Final[dict[socket.socket, bytearray]] = {}
+        #: This program's own control groups, by hierarchy.
+        self._own: Final[dict[str, str]] = {}
+        self._done = False
+        path = folder / "nursery.sock"
+        path.unlink(missing_ok=True)
+        self._listener: Final = socket.socket(socket.AF_UNIX)
+        before = os.umask(0o177)
+        self._listener.bind(str(path))
+        os.umask(before)
+        self._listener.listen()
+        self._listener.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    def run(self) -> None:
+        """Serve until told to end while nothing runs."""
+        # What a container leaves behind becomes our child, and is ended with it.
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        wake, waker = socket.socketpair()
+        for end in (wake, waker):
+            end.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(ignored, signal.SIG_IGN)
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        self._selector.register(wake, selectors.EVENT_READ, lambda _: self._reap(wake))
+        while not self._done:
+            for key, _ in self._selector.select():
+                # What came earlier in this round may have closed it.
+                present = self._selector.get_map().get(key.fd)
+                if present is not None and present.data is key.data:
+                    self._guarded(key)
+
+    @staticmethod
+    def _guarded(key: selectors.SelectorKey) -> None:
+        """Whatever goes wrong with one thing, the others go on."""
+        try:
+            key.data(key.fileobj)
+        except Exception:  # noqa: BLE001 - there is nobody above to tell
+            traceback.print_exc()
+
+    # --- agents -------------------------------------------------------------------------------------------------------
+
+    def _accept(self, listener: Any) -> None:
+        connection, _ = listener.accept()
+        connection.settimeout(10)
+        self._agents[connection] = bytearray()
+        self._selector.register(connection, selectors.EVENT_READ, self._read)
+
+    def _read(self, connection: Any) -> None:
+        try:
+            data = connection.recv(_CHUNK)
+        except OSError:
+            data = b""
+        if not data:
+            self._drop(connection)
+            return
+        buffer = self._agents[connection]
+        buffer += data
+        while len(buffer) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(buffer)
+            if length > _MOST:
+                self._drop(connection)
+                return
+            if len(buffer) < _LENGTH.size + length:
+                return
+            message = bytes(buffer[_LENGTH.size : _LENGTH.size + length])
+            del buffer[: _LENGTH.size + length]
+            self._answer(connection, json.loads(message))
+
+    def _answer(self, connection: socket.socket, request: dict[str, Any]) -> None:
+        verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "greet": lambda _: {},
+            "spawn": self._spawn,
+            "signal": self._signal,
+            "list": self._list,
+            "forget": self._forget,
+            "end": self._end,
+        }
+        try:
+            answer = verbs[request["do"]](request)
+        except Exception as problem:  # noqa: BLE001 - one request must not end what others run
+            answer = {"error": f"{type(problem).__name__}: {problem}"}
+        self._send(connection, {"n": request.get("n"), **answer})
+
+    def _send(self, connection: socket.socket, message: dict[str, Any]) -> None:
+        data = json.dumps(message).encode()
+        try:
+            connection.sendall(_LENGTH.pack(len(data)) + data)
+        except OSError:
+            self._drop(connection)
+
+    def _drop(self, connection: socket.socket) -> None:
+        if self._agents.pop(connection, None) is not None:
+            self._selector.unregister(connection)
+            connection.close()
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _spawn(self, request: dict[str, Any]) -> dict[str, Any]:
+        known = self._record(request["id"])
+        if known is not None:
+            return {"run": known}  # the same request again, whose answer was lost
+        log = Log(
+            Path(request["log"]),
+            most_bytes=request.get("log_bytes", _LOG_BYTES),
+            files=request.get("log_files", _LOG_FILES),
+        )
+        try:
+            with self._inside(request.get("cgroups") or []):
+                process = subprocess.Popen(
+                    request["argv"],
+                    env=request["env"],
+                    cwd=request.get("cwd") or None,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                    user=request.get("user"),
+                    group=request.get("group"),
+                    extra_groups=request.get("groups"),
+                    umask=0o022,
+                    bufsize=0,
+                )
+        except (OSError, ValueError, subprocess.SubprocessError) as problem:
+            log.close()
+            return {"failed": _why(problem, request)}
+        # From now on it is reaped here and not by the library.
+        process.returncode = 0
+        child = Child(request, process, log)
+        self._children[child.id] = self._by_pid[child.pid] = child
+        for number, pipe in child.pipes.items():
+            os.set_blocking(number, False)
+            stream = "stdout" if pipe is process.stdout else "stderr"
+            self._selector.register(number, selectors.EVENT_READ, lambda fd, c=child, s=stream: self._pump(fd, c, s))
+        record = {
+            "id": child.id,
+            "pid": child.pid,
+            "born": _born(child.pid),
+            "started_at": time.time(),  # noqa: TID251 - this program has no clock to be given
+            "cgroups": child.cgroups,
+            "note": request.get("note"),
+        }
+        self._write(record)
+        return {"run": record}
+
+    def _signal(self, request: dict[str, Any]) -> dict[str, Any]:
+        child = self._children.get(request["id"])
+        if child is None or child.status is not None:
+            return {"signalled": False}
+        number = request["signal"]
+        if number == signal.SIGKILL:
+            _kill_all(child)
+        else:
+            # To the first process alone, as in containers: what it started is its own to end.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, number)
+        return {"signalled": True}
+
+    def _list(self, _: dict[str, Any]) -> dict[str, Any]:
+        found = []
+        for path in sorted(self._runs.glob("*.json")):
+            record = _loaded(path)
+            if record is None:
+                continue
+            if "code" not in record and record["id"] not in self._children:
+                # Started by a nursery that was killed: it cannot be waited for, only seen to be there or not.
+                record["lost"] = True
+                record["alive"] = _born(record["pid"]) == record["born"]
+            found.append(record)
+        return {"runs": found}
+
+    def _forget(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["id"] not in self._children:
+            (self._runs / f"{request['id']}.json").unlink(missing_ok=True)
+        return {}
+
+    def _end(self, _: dict[str, Any]) -> dict[str, Any]:
+        self._done = not self._children
+        return {"ended": self._done}
+
+    # --- children -----------------------------------------------------------------------------------------------------
+
+    def _pump(self, fd: Any, child: Child, stream: str) -> None:
+        try:
+            data = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            child.log.write(stream, data)
+            return
+        self._selector.unregister(fd)
+        child.pipes.pop(fd).close()
+        self._settle(child)
+
+    def _drain(self, fd: int, child: Child) -> None:
+        """Take what is left in a pipe, and wait no longer for those who may hold its other end."""
+        pump = self._selector.get_key(fd).data
+        while fd in child.pipes and _has_more(fd):
+            pump(fd)
+        if fd in child.pipes:
+            self._selector.unregister(fd)
+            child.pipes.pop(fd).close()
+
+    def _reap(self, wake: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError):
+            wake.recv(_CHUNK)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            child = self._by_pid.pop(pid, None)
+            if child is not None:
+                child.status, child.finished_at = status, time.time()  # noqa: TID251
+                # Nothing of it may stay behind and run on unseen.
+                _kill_all(child)
+                for fd in list(child.pipes):
+                    self._drain(fd, child)
+                self._settle(child)
+
+    def _settle(self, child: Child) -> None:
+        """Tell that a run is over once it is, and its output as well."""
+        if child.status is None or child.pipes or self._children.get(child.id) is not child:
+            return
+        child.log.close()
+        del self._children[child.id]
+        code = os.waitstatus_to_exitcode(child.status)
+        record = self._record(child.id) or {"id": child.id}
+        record |= {
+            "code": code if code >= 0 else 128 - code,
+            "signal": -code if code < 0 else 0,
+            "oom": _ran_out_of_memory(child.memory),
+            "finished_at": child.finished_at,
+        }
+        self._write(record)
+        for connection in list(self._agents):
+            self._send(connection, {"exit": record})
+
+    @contextlib.contextmanager
+    def _inside(self, cgroups: list[str]) -> Any:
+        """Be in some control groups, so that what is started now is in them from its first moment."""
+        entered: list[str] = []
+        try:
+            for folder in cgroups:
+                own = self._own_cgroup(folder)
+                _enter(folder)
+                entered.append(own)
+            yield
+        finally:
+            for own in entered:
+                _enter(own)
+
+    def _own_cgroup(self, folder: str) -> str:
+        """The group of this program in the hierarchy that a folder belongs to."""
+        hierarchy = "/".join(folder.split("/")[:5])
+        found = self._own.get(hierarchy)
+        if found is None:
+            found = self._own[hierarchy] = _cgroup_of_self(folder)
+        return found
+
+    def _record(self, run: str) -> dict[str, Any] | None:
+        return _loaded(self._runs / f"{run}.json")
+
+    def _write(self, record: dict[str, Any]) -> None:
+        path = self._runs / f"{record['id']}.json"
+        draft = path.with_suffix(".draft")
+        draft.write_text(json.dumps(record))
+        draft.replace(path)
+
+
+def _loaded(path: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def _why(problem: Exception, request: dict[str, Any]) -> str:
+    if isinstance(problem, FileNotFoundError):
+        missing = problem.filename or request["argv"][0]
+        return f'exec: "{missing}": no such file or directory'
+    if isinstance(problem, PermissionError):
+        return f'exec: "{problem.filename or request["argv"][0]}": permission denied'
+    return str(problem)
+
+
+def _has_more(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return any(event & select.POLLIN for _, event in poll.poll(0))
+
+
+def _born(pid: int) -> int:
+    """When a process was born, in the kernel's count; tells it from another one that got its number later."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    return int(text.rpartition(")")[2].split()[19])
+
+
+def _kill_all(child: Child) -> None:
+    """End a run with everything that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    for folder in child.cgroups:
+        for _ in range(10):
+            members = _members(folder)
+            if not members:
+                break
+            for pid in members:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _members(folder: str) -> list[int]:
+    try:
+        return [int(line) for line in Path(folder, "cgroup.procs").read_text().split()]
+    except OSError:
+        return []
+
+
+def _enter(folder: str) -> None:
+    Path(folder, "cgroup.procs").write_text(str(os.getpid()))
+
+
+def _cgroup_of_self(folder: str) -> str:
+    """Where this program is in the hierarchy of `folder`, as a folder."""
+    mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, inside = line.split(":", 2)
+        for parts in mounts:
+            point, kind = parts[4], parts[parts.index("-") + 1]
+            options = parts[parts.index("-") + 3].split(",")
+            ours = kind == "cgroup2" if not controllers else kind == "cgroup" and controllers.split(",")[0] in options
+            if ours and (folder == point or folder.startswith(point + "/")):
+                return point + inside.rstrip("/")
+    raise FileNotFoundError(f"no control group hierarchy holds {folder}")
+
+
+def _ran_out_of_memory(folder: str) -> bool:
+    if not folder:
+        return False
+    for name in ("memory.events", "memory.oom_control"):
+        with contextlib.suppress(OSError, ValueError):
+            for line in Path(folder, name).read_text().splitlines():
+                key, _, value = line.partition(" ")
+                if key == "oom_kill" and int(value) > 0:
+                    return True
+    return False
+
+
+def main() -> None:
+    """Serve in a folder, unless another one does."""
+    folder = Path(sys.argv[1])
+    with (folder / "nursery.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        Nursery(folder).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""The agent's end of the nursery: starts the program if it is not there, asks, and hears of ends."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from rota.kit.clock import Clock
+
+_LENGTH: Final = struct.Struct("!I")
+_PROGRAM: Final = "rota.worker.runtimes.process.nursery"
+_PATIENCE_S: Final = 10.0
+_PAUSE_S: Final = 0.01
+SOCKET: Final = "nursery.sock"
+
+
+class NurseryGone(Exception):
+    """The program that runs the containers has ended."""
+
+
+class Nurse:
+    """A connection to the nursery in a folder."""
+
+    def __init__(self, folder: Path, *, clock: Clock, on_exit: Callable[[dict[str, Any]], None]) -> None:
+        self._folder: Final = folder
+        self._clock: Final = clock
+        self._on_exit: Final = on_exit
+        self._numbers: Final = itertools.count(1)
+        self._waiting: Final[dict[int, asyncio.Future[dict[str, Any]]]] = {}
+        self._writer: asyncio.StreamWriter | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect, to a program that was there before or to a new one."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        deadline = self._clock.monotonic() + _PATIENCE_S
+        begun = False
+        while not await self._greet():
+            if not begun:
+                await asyncio.to_thread(self._begin)
+                begun = True
+            if self._clock.monotonic() > deadline:
+                raise NurseryGone(f"the nursery in {self._folder} does not answer; see nursery.log there")
+            await self._clock.sleep(_PAUSE_S)
+
+    async def _greet(self) -> bool:
+        """Connect to a program that answers; one that is just dying takes a connection and says nothing."""
+        reader = await self._connect()
+        if reader is None:
+            return False
+        self._reading = asyncio.create_task(self._read(reader), name="nursery")
+        try:
+            await self.ask("greet")
+        except NurseryGone:
+            await self.close()
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Let go; the program and what it runs go on."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+        if self._writer is not None:
+            self._writer.close()
+            with contextlib.suppress(OSError):
+                await self._writer.wait_closed()
+            self._writer = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether the program has ended."""
+        return self._reading is None or self._reading.done()
+
+    async def ask(self, do: str, **fields: Any) -> dict[str, Any]:
+        """One request and its answer."""
+        if self._writer is None or self.gone:
+            raise NurseryGone("the nursery has ended")
+        number = next(self._numbers)
+        waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
+        data = json.dumps({"do": do, "n": number, **fields}).encode()
+        self._writer.write(_LENGTH.pack(len(data)) + data)
+        answer: dict[str, Any] = await waiting
+        if "error" in answer:
+            raise RuntimeError(f"the nursery failed to {do}: {answer['error']}")
+        return answer
+
+    async def _connect(self) -> asyncio.StreamReader | None:
+        try:
+            reader, self._writer = await asyncio.open_unix_connection(str(self._folder / SOCKET))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return None
+        return reader
+
+    def _begin(self) -> None:
+        with (self._folder / "nursery.log").open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", _PROGRAM, str(self._folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                cwd="/",
+            )
+        # It outlives us on purpose; a child that nobody waits for would be complained about.
+        process.returncode = 0
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+                message = json.loads(await reader.readexactly(length))
+                if "exit" in message:
+                    self._on_exit(message["exit"])
+                else:
+                    waiting = self._waiting.pop(message["n"], None)
+                    if waiting is not None and not waiting.done():
+                        waiting.set_result(message)
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(NurseryGone("the nursery has ended"))
+        self._waiting.clear()

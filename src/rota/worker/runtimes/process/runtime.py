@@ -1,0 +1,194 @@
+"""Containers as processes: a command with its environment in a folder, in a session and control groups of its own.
+
+There is no image: `command` and `args` name a program of this machine. A container that has no command at all runs
+what its image is called, if that is a program here, so that `image: /usr/bin/true` does what one would think.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rota.kit.clock import Clock
+from rota.worker.runtimes.contract import Exit, Known, Launch, LaunchError, LogOptions, OnExit, run_id
+from rota.worker.runtimes.process import log_files
+from rota.worker.runtimes.process.cgroups import NO_GROUP, ControlGroups
+from rota.worker.runtimes.process.nursing import Nurse
+
+#: What a run whose end nobody could see is said to have ended with.
+_UNSEEN: Final = 137
+
+
+class ProcessRuntime:
+    """A `Runtime` in a folder of its own."""
+
+    name: Final = "rota"
+
+    def __init__(self, folder: Path, *, node: str, clock: Clock) -> None:
+        self._folder: Final = folder
+        self._clock: Final = clock
+        self._groups: Final = ControlGroups(f"rota-{node}")
+        self._on_exit: OnExit | None = None
+        self._nurse: Final = Nurse(folder / "nursery", clock=clock, on_exit=self._ended)
+        self._running: Final[dict[str, asyncio.Event]] = {}
+        self._tasks: Final[set[asyncio.Task[None]]] = set()
+
+    @property
+    def conditions(self) -> Sequence[Mapping[str, Any]]:
+        """See `Runtime.conditions`."""
+        problem = self._groups.problem
+        status = {"status": "True", "reason": "NoControlGroups", "message": problem} if problem else {
+            "status": "False", "reason": "ControlGroupsWork", "message": "limits of containers are enforced",
+        }  # fmt: skip
+        return [{"type": "LimitsNotEnforced", **status}]
+
+    async def open(self, on_exit: OnExit) -> Sequence[Known]:
+        """See `Runtime.open`."""
+        self._on_exit = on_exit
+        await self._nurse.open()
+        found = (await self._nurse.ask("list"))["runs"]
+        known = []
+        for record in found:
+            ended = _exit(record) if "code" in record else None
+            if record.get("lost") and not record["alive"]:
+                ended = Exit(id=record["id"], code=_UNSEEN, finished_at=self._clock.now())
+            if ended is None:
+                self._running[record["id"]] = asyncio.Event()
+                if record.get("lost"):
+                    self._begin(self._watch_lost(record))
+            known.append(Known(id=record["id"], started_at=record["started_at"], exit=ended))
+        return known
+
+    async def start(self, launch: Launch) -> None:
+        """See `Runtime.start`."""
+        argv = [*launch.command, *launch.args]
+        if not launch.command:
+            argv = [launch.image, *launch.args]
+        if not argv[0]:
+            raise LaunchError("CreateContainerError", "no command specified")
+        name = _group_name(launch.id)
+        group = NO_GROUP
+        if self._groups.available:
+            try:
+                group = await asyncio.to_thread(self._groups.make, name, launch.limits)
+            except OSError as problem:
+                raise LaunchError("CreateContainerError", f"control groups: {problem.strerror}") from problem
+        self._running.setdefault(launch.id, asyncio.Event())
+        answer = await self._nurse.ask(
+            "spawn",
+            id=launch.id,
+            argv=argv,
+            env=dict(launch.env),
+            cwd=launch.working_dir or str(self._home(launch.uid)),
+            log=str(self._log(launch.uid, launch.container, launch.run)),
+            cgroups=list(group.folders),
+            memory=group.memory,
+            user=launch.user,
+            group=launch.group,
+            groups=list(launch.groups) if launch.user is not None else None,
+        )
+        if "failed" in answer:
+            self._running.pop(launch.id, None)
+            self._groups.remove(name)
+            raise LaunchError("RunContainerError", answer["failed"])
+        if "code" in answer["run"]:
+            self._running.pop(launch.id, None)  # it was started before, and has ended
+
+    async def stop(self, run: str, grace_s: float) -> None:
+        """See `Runtime.stop`."""
+        ended = self._running.get(run)
+        if ended is None:
+            return
+        if grace_s > 0:
+            await self._nurse.ask("signal", id=run, signal=int(signal.SIGTERM))
+            with contextlib.suppress(TimeoutError):
+                await self._clock.wait_for(ended.wait(), grace_s)
+        if not ended.is_set():
+            await self._nurse.ask("signal", id=run, signal=int(signal.SIGKILL))
+
+    async def forget(self, run: str) -> None:
+        """See `Runtime.forget`."""
+        self._groups.remove(_group_name(run))
+        await self._nurse.ask("forget", id=run)
+
+    async def logs(self, uid: str, container: str, run: int, options: LogOptions) -> AsyncIterator[bytes]:
+        """See `Runtime.logs`."""
+        running = self._running
+        name = run_id(uid, container, run)
+        path = self._log(uid, container, run)
+        async for piece in log_files.read(path, options, clock=self._clock, ended=lambda: name not in running):
+            yield piece
+
+    async def clean_up(self, uid: str, *, logs: bool) -> None:
+        """See `Runtime.clean_up`."""
+        folder = self._pod(uid) if logs else self._home(uid)
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def close(self) -> None:
+        """See `Runtime.close`."""
+        for task in self._tasks:
+            task.cancel()
+        await self._nurse.close()
+
+    def home(self, uid: str) -> Path:
+        """The folder in which a pod's containers find themselves, made if it is missing."""
+        folder = self._home(uid)
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        return folder
+
+    def _ended(self, record: dict[str, Any]) -> None:
+        ended = self._running.pop(record["id"], None)
+        if ended is not None:
+            ended.set()
+        if self._on_exit is not None:
+            self._on_exit(_exit(record))
+
+    async def _watch_lost(self, record: dict[str, Any]) -> None:
+        """Wait for the end of a run whose nursery was killed; with which code, nobody can know."""
+        try:
+            watched = os.pidfd_open(record["pid"])
+        except OSError:
+            self._ended({**record, "code": _UNSEEN, "finished_at": self._clock.now()})
+            return
+        gone = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(watched, gone.set)
+        try:
+            await gone.wait()
+        finally:
+            loop.remove_reader(watched)
+            os.close(watched)
+        self._ended({**record, "code": _UNSEEN, "finished_at": self._clock.now()})
+
+    def _begin(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _pod(self, uid: str) -> Path:
+        return self._folder / "pods" / uid
+
+    def _home(self, uid: str) -> Path:
+        return self._pod(uid) / "home"
+
+    def _log(self, uid: str, container: str, run: int) -> Path:
+        return self._pod(uid) / "logs" / container / f"{run}.log"
+
+
+def _exit(record: Mapping[str, Any]) -> Exit:
+    return Exit(
+        id=record["id"],
+        code=record["code"],
+        signal=record.get("signal", 0),
+        oom=record.get("oom", False),
+        finished_at=record.get("finished_at", 0.0),
+    )
+
+
+def _group_name(run: str) -> str:
+    """A run's control group; slashes would make it deeper, and there are none in ids."""
+    return run.replace("/", "_")
