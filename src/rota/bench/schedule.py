@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import secrets
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
@@ -25,12 +26,13 @@ from rota import assembly
 from rota.apiserver import assembling, serving
 from rota.bench import workloads
 from rota.bench.http import Connection
-from rota.bench.report import Result, rate
+from rota.bench.report import Result, duration, rate
 from rota.bench.workloads import NAMESPACE, Case
 from rota.client import connecting, kubeconfig
 from rota.kit import system
 from rota.scheduler import builtin, loading
 from rota.scheduler.service import Scheduler
+from rota.store.contract import MOST_WRITES, Put, Transaction
 
 STOCK: Final = "ROTA_BENCH_STOCK"
 AGAINST: Final = "the stock scheduler, API server and etcd in the same run"
@@ -60,8 +62,8 @@ def measure(*, store_url: str, quick: bool) -> list[Result]:
 
 
 async def _on_our_own(case: Case, store_url: str) -> float:
-    with _master(store_url) as port:
-        return await _Run(case, lambda: Connection.open("127.0.0.1", port)).measured()
+    with _master(store_url) as master:
+        return await _Run(case, lambda: Connection.open("127.0.0.1", master.port)).measured()
 
 
 async def _on_stock(case: Case, path: str) -> float:
@@ -141,24 +143,76 @@ async def _follow(connection: Connection, path: str, names: set[str]) -> None:
 
 
 async def _start(store_url: str, *, nodes: int, pods: int) -> list[Result]:
-    """How long a start takes until pods are scheduled, and the memory of API server and scheduler then."""
-    return []
+    """How long a start takes until everything is known, and the memory of API server and scheduler then."""
+    await _fill(store_url, nodes, pods)
+    with _master(store_url) as master:
+        mib = master.memory_mib()
+    what = f"{nodes:,} nodes, {pods:,} pods"
+    limit, most = f"{START_LIMIT_S:g} s", f"{MEMORY_LIMIT_MIB:g} MiB"
+    return [
+        duration(f"start of a process, {what}", master.took_s, START_LIMIT_S, against=limit, unit="s"),
+        duration(f"memory after the start, {what}", mib, MEMORY_LIMIT_MIB, against=most, unit="MiB"),
+    ]
+
+
+async def _fill(store_url: str, nodes: int, pods: int) -> None:
+    """Write nodes and bound pods into the store, past the server; their bytes are what it would write."""
+    store = await assembly.open_store(store_url)
+    try:
+        made = itertools.chain(
+            ((f"/core/nodes/node-{number:05}", _stored(workloads.node(number))) for number in range(nodes)),
+            (_stored_pod(number, nodes) for number in range(pods)),
+        )
+        while portion := list(itertools.islice(made, MOST_WRITES)):
+            await store.commit(Transaction(tuple(Put(key, value) for key, value in portion)))
+    finally:
+        await store.close()
+
+
+def _stored_pod(number: int, nodes: int) -> tuple[str, bytes]:
+    name = f"running-{number}"
+    pod = workloads.identical(name, number)
+    pod["metadata"]["labels"] = {"app": f"app-{number % 100}"}
+    pod["spec"] |= {"nodeName": f"node-{number % nodes:05}", "schedulerName": "default-scheduler"}
+    pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "50m", "memory": "200Mi"}}
+    pod["status"] = {"phase": "Running", "conditions": [{"type": "PodScheduled", "status": "True"}]}
+    return f"/core/pods/{NAMESPACE}/{name}", _stored(pod)
+
+
+def _stored(document: workloads.Document) -> bytes:
+    document["metadata"] |= {"uid": str(uuid.uuid4()), "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return _encoded(document)
 
 
 # --- the master -----------------------------------------------------------------------------------------------------
 
 
+class _Master:
+    """API server and scheduler in a process of their own."""
+
+    def __init__(self, port: int, process: int, took_s: float) -> None:
+        self.port = port
+        self._process = process
+        #: From the start of the process until it knew its cluster.
+        self.took_s = took_s
+
+    def memory_mib(self) -> float:
+        """What the process has in memory."""
+        pages = int(Path(f"/proc/{self._process}/statm").read_text(encoding="ascii").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 @contextlib.contextmanager
-def _master(store_url: str) -> Iterator[int]:
-    """API server and scheduler in a process of their own; the port."""
+def _master(store_url: str) -> Iterator[_Master]:
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     child = spawn.Process(target=_serve, args=(store_url, theirs), daemon=True)
+    begin = time.perf_counter()
     child.start()
     theirs.close()
     try:
         port: int = ours.recv()
-        yield port
+        yield _Master(port, child.pid or 0, time.perf_counter() - begin)
     finally:
         # the child serves until its end of the pipe is all that is left
         ours.close()
