@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "give-rights.md"
 @pytest.mark.kubectl
 def test_the_page_works_as_written(tmp_path: Path) -> None:
     commands = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(commands) == 8
+    assert len(commands) == 9
     up, *rest = commands
     script = "\n".join(
         [
@@ -37,6 +37,7 @@ def test_the_page_works_as_written(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines().count("yes") == 4
+    assert done.stdout.splitlines().count("yes") == 3
+    assert "widgets.example.com" in done.stdout
     assert "refused, as it should be" in done.stdout
     assert 'User "alice" cannot list resource "secrets" in API group "" in the namespace "kube-system"' in done.stderr
