@@ -28,6 +28,7 @@ from rota.apiserver.encryption.keyfile import KeyFile
 from rota.apiserver.encryption.store import EncryptedStore
 from rota.apiserver.limits.settings import Limits
 from rota.apiserver.serving import Served
+from rota.apiserver.subresources.explanations import Door
 from rota.apiserver.trust import Trust
 from rota.client import connecting, kubeconfig
 from rota.client.elections.elector import Election, LeaderElector
@@ -49,6 +50,7 @@ from rota.pki.authorities import YEAR_S, Authority, Purpose
 from rota.pki.certificates import Identity, Subject
 from rota.pki.renewal import Renewal
 from rota.scheduler import builtin, loading
+from rota.scheduler.explaining.live import LiveExplainer
 from rota.scheduler.service import Scheduler
 from rota.store.contract import Store
 
@@ -112,7 +114,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         keys = await opening.open_keys(store, settings.encryption_keys or settings.data / ENCRYPTION_KEYS, clock)
         provided = await trust.read_authority(settings.authority) if settings.authority is not None else None
         shared = await trust.ensure(EncryptedStore(store, keys), now=clock.now(), provided=provided)
-        metrics = Metrics("apiserver", process=True)
+        metrics, explainer = Metrics("apiserver", process=True), Door()
         app = await parts.enter_async_context(
             assembling.server(
                 store,
@@ -124,6 +126,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                 metrics=metrics,
                 limits=settings.limits,
                 auditor=await _auditor(parts, settings, keys, metrics),
+                explainer=explainer,
             )
         )
         supervisor = await parts.enter_async_context(tasks.Supervisor("control plane", clock=clock, chance=chance))
@@ -132,7 +135,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         facts = {"api": served.url, "config": str(path)}
         if settings.http_port is not None:
             facts["http"] = (await _serve_plainly(parts, app, settings.http_port)).url
-        await _start_clients(parts, app, shared)
+        await _start_clients(parts, app, shared, explainer)
         yield facts
 
 
@@ -203,7 +206,7 @@ def _keep_kubeconfig(path: Path, served: Served, authority: Authority, superviso
     return path
 
 
-async def _start_clients(parts: contextlib.AsyncExitStack, app: App, shared: Trust) -> None:
+async def _start_clients(parts: contextlib.AsyncExitStack, app: App, shared: Trust, explainer: Door) -> None:
     """The parts that go through the API, each as the user whose rights it has."""
     clock, chance = system.SystemClock(), system.chance()
 
@@ -222,6 +225,7 @@ async def _start_clients(parts: contextlib.AsyncExitStack, app: App, shared: Tru
     elector = LeaderElector(await client("controllers"), election, clock=clock, chance=chance)
     loaded = loading.default(builtin.registry())
     scheduler = Scheduler(await client("scheduler"), loaded, clock=clock, chance=chance, identity=identity)
+    explainer.explainer = LiveExplainer(scheduler)
     # Entered last, so that it ends before the clients of what it runs are closed.
     supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, chance=chance))
     supervisor.start("controllers", lambda: elector.run(lead))

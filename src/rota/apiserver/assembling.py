@@ -26,7 +26,7 @@ from rota.apiserver.authentication.everybody import EverybodyIsAdministrator
 from rota.apiserver.authorization import reviews
 from rota.apiserver.authorization.chain import Authorization
 from rota.apiserver.authorization.policy import installing
-from rota.apiserver.contract import Authenticator, Kinds, Registry
+from rota.apiserver.contract import Authenticator, Kinds, Registry, SubresourceHandler
 from rota.apiserver.custom.catalog import Catalog
 from rota.apiserver.custom_kinds import CustomKinds
 from rota.apiserver.encryption.keyfile import KeyFile
@@ -41,7 +41,8 @@ from rota.apiserver.occupancy.ledger import Ledger
 from rota.apiserver.pages import Pages
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.strategies import lookup
-from rota.apiserver.subresources import bindings, table
+from rota.apiserver.subresources import bindings, explanations, table
+from rota.apiserver.subresources.explanations import Door
 from rota.apiserver.subresources.logs import LogSource
 from rota.apiserver.traffic import Traffic
 from rota.kit import tasks
@@ -64,6 +65,7 @@ async def server(
     encryption: KeyFile | None = None,
     limits: Limits | None = None,
     auditor: Auditor | None = None,
+    explainer: Door | None = None,
 ) -> AsyncIterator[App]:
     """A server on `store`, which stays its owner's to close.
 
@@ -71,17 +73,19 @@ async def server(
     reaches the workers. `signing_in` says how users prove who they are; without it, and without an `authenticator` of
     one's own, everybody is the administrator. `encryption` holds the keys of what is encrypted at rest; without it
     nothing is. `limits` bound what is taken on at once, `auditor` takes down who asked for what.
+    Behind `explainer` stands, sooner or later, a scheduler that explains pods.
     """
     if encryption is not None:
         store = EncryptedStore(store, encryption)
-    known = scheme.builtin()
+    known = scheme.builtin() if explainer is None else explanations.with_explain(scheme.builtin())
     known.add(bindings.BATCHES)
     catalog, index = Catalog(known), PodIndex(store, clock)
     ledger = Ledger(store, index) if conflict_check else None
     copies = _copies(store, known, clock)
     entrance = sign_in.SignIn(signing_in or sign_in.Settings(), Directory(store, known), clock=clock)
     authorization = Authorization(store, known, clock)
-    kinds = _kinds(catalog, copies, ledger, logs, entrance, authorization)
+    actions = {**entrance.handlers, **table.handlers(ledger, logs, explainer)}
+    kinds = _kinds(catalog, copies, ledger, actions, authorization)
     registry = ObjectRegistry(store, scheme=known, kinds=kinds, clock=clock, chance=chance)
     metrics = metrics or Metrics("apiserver", process=True)
     traffic = Traffic(metrics, clock)
@@ -130,13 +134,11 @@ def _kinds(
     catalog: Catalog,
     copies: Mapping[GroupResource, Followed],
     ledger: Ledger | None,
-    logs: LogSource | None,
-    entrance: sign_in.SignIn,
+    actions: Mapping[tuple[GroupResource, str], SubresourceHandler],
     authorization: Authorization,
 ) -> Callable[[Registry], Kinds]:
     def make(registry: Registry) -> Kinds:
         restriction = NodeRestriction(registry, authorization)
-        actions = {**entrance.handlers, **table.handlers(ledger, logs)}
         return Kinds(
             strategy=lookup.strategy,
             custom_schema=catalog.version,

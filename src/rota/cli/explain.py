@@ -130,7 +130,8 @@ class _Question:
         clock, chance = system.SystemClock(), system.chance()
         async with connecting.to_server(self._endpoint, clock=clock, chance=chance) as client:
             asked = {"namespace": self._namespace, "node": self._node}
-            if self._loaded is None:
+            # A scheduler looks at so many nodes only, since it has other work.
+            if self._loaded is None and self._most <= analysis.MOST_NODES:
                 found = await asking.of_server(client, name, **asked, most=self._most)
                 if found is not None:
                     return found

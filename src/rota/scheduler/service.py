@@ -39,6 +39,7 @@ from rota.scheduler.config.resolution import Configuration
 from rota.scheduler.cycle import Cycle
 from rota.scheduler.eviction import Evictions
 from rota.scheduler.extenders import building
+from rota.scheduler.extenders.panel import Panel
 from rota.scheduler.failures import Note
 from rota.scheduler.figures import Figures
 from rota.scheduler.framework.runtime import Framework
@@ -147,6 +148,16 @@ class Scheduler:
     def synced(self) -> bool:
         """Whether the picture of the cluster is complete."""
         return self._synced.is_set()
+
+    @property
+    def panel(self) -> Panel:
+        """The extenders of the configuration that is in force."""
+        return self._using.panel
+
+    def framework(self, scheduler_name: str) -> Framework | None:
+        """The plugins for pods of this scheduler name, if there are any."""
+        cycle = self._using.cycles.get(scheduler_name)
+        return None if cycle is None else cycle.framework
 
     async def wait_synced(self) -> None:
         """Wait for `synced`."""

@@ -5,19 +5,22 @@ from collections.abc import Mapping
 from rota.api.identifiers import GroupResource
 from rota.apiserver.contract import Projection, SubresourceHandler
 from rota.apiserver.occupancy.ledger import Ledger
-from rota.apiserver.subresources import bindings
+from rota.apiserver.subresources import bindings, explanations
 from rota.apiserver.subresources.binder import PODS, Binder
 from rota.apiserver.subresources.eviction import Eviction
+from rota.apiserver.subresources.explanations import Door, PodExplain
 from rota.apiserver.subresources.logs import LogSource, NoWorkers, PodLog
 from rota.apiserver.subresources.scale import CustomScales, ScaleProjection
 
 
 def handlers(
-    ledger: Ledger | None, logs: LogSource | None = None
+    ledger: Ledger | None, logs: LogSource | None = None, explainer: Door | None = None
 ) -> Mapping[tuple[GroupResource, str], SubresourceHandler]:
     """By resource and subresource; without a ledger, bindings are not checked against nodes."""
     binder = Binder(ledger)
+    explained = {} if explainer is None else {(PODS, explanations.SUBRESOURCE): PodExplain(explainer)}
     return {
+        **explained,
         (PODS, "binding"): bindings.PodBinding(binder),
         (PODS, "eviction"): Eviction(),
         (PODS, "log"): PodLog(logs or NoWorkers()),

@@ -82,7 +82,8 @@ async def take(client: Client) -> Picture:
     for node in nodes:
         picture._add_node(node)
     for pod in pods:
-        picture._add_pod(pod)
+        if isinstance(pod, PodInfo):
+            picture._add_pod(pod)
     kinds = {kind: target for kind, (target, _) in handlers.KINDS.items()} | {"PriorityClass": _PRIORITY_CLASSES}
     for kind, target in kinds.items():
         try:
