@@ -1,6 +1,7 @@
 """Watches: what they begin with, what they tell, and how they end."""
 
 import asyncio
+import contextlib
 from typing import Any, Self
 
 import pytest
@@ -219,3 +220,49 @@ async def test_a_watch_that_loses_its_place_says_so_in_the_stream_and_ends(
         assert told_last["object"]["message"].startswith("too old resource version")
         with pytest.raises(StopAsyncIteration):
             await events.next()
+
+
+async def test_watchers_that_ask_for_the_same_and_for_other_things_each_get_theirs(api: ApiServer) -> None:
+    asked = [
+        {},
+        {},
+        {"labelSelector": "side=left"},
+        {"labelSelector": "side=left"},
+        {"labelSelector": "side=right"},
+        {"fieldSelector": "metadata.name=m1"},
+        {"fieldSelector": "metadata.name!=m1"},
+    ]
+    expected = [["m0", "m1", "m2"]] * 2 + [["m0", "m2"]] * 2 + [["m1"], ["m1"], ["m0", "m2"]]
+    async with contextlib.AsyncExitStack() as stack:
+        watches = [await stack.enter_async_context(api.watch(MAPS, **one)) for one in asked]
+        table = await stack.enter_async_context(api.watch(MAPS, accept="application/json;as=Table;v=v1;g=meta.k8s.io"))
+        for number, side in enumerate(("left", "right", "left")):
+            await api.post(MAPS, {"metadata": {"name": f"m{number}", "labels": {"side": side}}})
+        for events, names in zip(watches, expected, strict=True):
+            assert [(await events.next())["object"]["metadata"]["name"] for _ in names] == names
+        assert [(await table.next())["object"]["kind"] for _ in range(3)] == ["Table"] * 3
+
+
+async def test_workers_watch_the_pods_of_their_node(api: ApiServer) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    async with (
+        api.watch(pods, fieldSelector="spec.nodeName=n1") as one,
+        api.watch(pods, fieldSelector="spec.nodeName=n2") as two,
+    ):
+        for node in ("n1", "n2", "n1"):
+            spec = {"nodeName": node, "containers": [{"name": "c", "image": "x"}]}
+            assert (await api.post(pods, {"metadata": {"generateName": f"{node}-"}, "spec": spec})).code == 201
+        assert [(await one.next())["object"]["spec"]["nodeName"] for _ in range(2)] == ["n1", "n1"]
+        assert (await two.next())["object"]["spec"]["nodeName"] == "n2"
+
+
+async def test_an_event_is_selected_by_the_fields_of_the_version_that_is_asked_for(api: ApiServer) -> None:
+    """One stored object has other fields in each of its versions; what was found in one is not taken for the other."""
+    body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "namespace": "default"}, "reason": "Why"}
+    async with (
+        api.watch("/api/v1/namespaces/default/events", fieldSelector="involvedObject.kind=Pod") as core,
+        api.watch("/apis/events.k8s.io/v1/namespaces/default/events", fieldSelector="reason=Why") as own,
+    ):
+        assert (await api.post("/api/v1/namespaces/default/events", body)).code == 201
+        assert (await core.next())["object"]["involvedObject"]["kind"] == "Pod"
+        assert (await own.next())["object"]["regarding"]["kind"] == "Pod"

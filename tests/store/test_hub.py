@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.store.contract import Event
+from rota.store.contract import Batch, Event, Extent
 from rota.store.hub import Hub, Limits, prefixes
+from rota.store.watching import HubWatch, Tail
 
 
 def event(revision: int, key: str = "/a/x", size: int = 1) -> Event:
@@ -89,11 +90,35 @@ def test_the_prefixes_of_a_key_are_those_that_a_watch_of_it_may_have(key: str) -
 
 async def test_readers_that_give_up_waiting_leave_nothing_behind() -> None:
     """A reader of a quiet prefix that looks up now and then, to send a bookmark say, does so for weeks."""
-    channel = Hub(0).attach("")
-    for _ in range(100):
-        waiting = asyncio.create_task(channel.wait())
+    hub = Hub(0)
+    async with HubWatch(hub, _NoHistory(), "", 0) as watch:
+        for _ in range(100):
+            waiting = asyncio.create_task(watch.__anext__())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await waiting
+        assert hub.attach("").waiting == 0
+
+
+async def test_a_reader_that_is_nudged_comes_back_with_nothing_and_misses_nothing() -> None:
+    hub = Hub(1)
+    async with HubWatch(hub, _NoHistory(), "", 1) as watch:
+        waiting = asyncio.create_task(watch.__anext__())
         await asyncio.sleep(0)
-        waiting.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await waiting
-    assert channel.waiting == 0
+        watch.nudge()
+        assert await waiting == Batch((), 1)
+        watch.nudge()
+        hub.publish([event(2)], 2)
+        await flushed(hub)
+        told = [await watch.__anext__(), await watch.__anext__()]
+        assert [item.revision for batch in told for item in batch.events] == [2]
+        assert hub.attach("").waiting == 0
+
+
+class _NoHistory:
+    async def extent(self) -> Extent:
+        return Extent(1, 0)
+
+    async def tail(self, after: int, limit: int) -> Tail:
+        raise AssertionError("the hub reaches back far enough")

@@ -165,6 +165,14 @@ class Watch(Protocol):
 
     async def __anext__(self) -> Batch: ...
 
+    def nudge(self) -> None:
+        """Have a reader come back from its wait, now or at its next, with an empty batch if there is nothing to tell.
+
+        For readers that have something else to do now and then: a time limit for each wait would cost more than the
+        wait itself.
+        """
+        ...
+
 
 class Store(Protocol):
     """A versioned map with history. All methods may raise the errors of `rota.store.errors`."""

@@ -72,14 +72,15 @@ class Channel:
         """The batches from number `cursor`, which must not be below `base`, to the end."""
         return [self._batches[number] for number in range(cursor - self.base, len(self._batches))]
 
-    async def wait(self) -> None:
-        """Until the next `wake`."""
-        future = asyncio.get_running_loop().create_future()
+    def join(self) -> asyncio.Future[None]:
+        """A place among those who wait: done at the next `wake`; `leave` must follow."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[future] = None
-        try:
-            await future
-        finally:
-            self._waiting.pop(future, None)
+        return future
+
+    def leave(self, future: asyncio.Future[None]) -> None:
+        """Wait no longer."""
+        self._waiting.pop(future, None)
 
 
 class Hub:

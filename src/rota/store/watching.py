@@ -4,6 +4,7 @@ The change-over happens in one step of the event loop, at a revision that the hu
 between the two and nothing comes twice.
 """
 
+import asyncio
 from typing import Protocol, Self
 
 from msgspec import Struct
@@ -49,6 +50,8 @@ class HubWatch:
         self._channel: Channel | None = None
         self._cursor = 0
         self._epoch = hub.epoch
+        self._waiting: asyncio.Future[None] | None = None
+        self._nudged = False
 
     @property
     def revision(self) -> int:
@@ -82,8 +85,25 @@ class HubWatch:
                 raise StopAsyncIteration from None
             if batch is not None:
                 return batch
+            if self._nudged:
+                self._nudged = False
+                return Batch((), self.revision)
             if self._channel:
-                await self._channel.wait()
+                await self._wait(self._channel)
+
+    def nudge(self) -> None:
+        """Have the reader come back with an empty batch."""
+        self._nudged = True
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def _wait(self, channel: Channel) -> None:
+        self._waiting = channel.join()
+        try:
+            await self._waiting
+        finally:
+            channel.leave(self._waiting)
+            self._waiting = None
 
     async def _catch_up(self) -> Batch | None:
         """Join the hub if its ring reaches back far enough, otherwise read on in history."""

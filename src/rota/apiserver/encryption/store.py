@@ -168,6 +168,10 @@ class OpenedWatch:
             # History may hold what a key sealed that was given up since. What stands now says more: list again.
             raise errors.Expired(batch.revision, batch.revision) from missing
 
+    def nudge(self) -> None:
+        """See `Watch.nudge`."""
+        self._inner.nudge()
+
     def _event(self, event: Event) -> Event:
         value = None if event.value is None else self._open(event.key, event.value)
         previous = None if event.previous is None else self._open(event.key, event.previous)

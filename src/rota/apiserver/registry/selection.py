@@ -8,16 +8,19 @@ from collections.abc import Mapping
 from typing import Final
 
 from rota.api import errors, fieldselectors, keys, selectors
+from rota.api.identifiers import GroupVersionKind
 from rota.api.kinds import ResourceType
 from rota.apiserver import stored_form
 
+_MOST_EXTRACTED: Final = 1024
+_extracted: Final[dict[GroupVersionKind, dict[bytes, Mapping[str, str]]]] = {}
 _IN_KEY: Final = frozenset({"metadata.name", "metadata.namespace"})
 
 
 class Selection:
     """Which objects of a resource a request is about."""
 
-    __slots__ = ("_by_key", "_extract", "_fields", "_labels", "_resource")
+    __slots__ = ("_by_key", "_extract", "_fields", "_known", "_labels", "_resource", "texts")
 
     def __init__(
         self,
@@ -29,6 +32,8 @@ class Selection:
     ) -> None:
         """BadRequest if a selector cannot be understood."""
         self._resource: Final = resource
+        #: The selectors as they were written, of labels and of fields.
+        self.texts: Final = labels, fields
         try:
             self._labels: Final = selectors.parse(labels) if labels else selectors.EVERYTHING
         except selectors.SelectorError as error:
@@ -43,6 +48,8 @@ class Selection:
             raise errors.bad_request(str(error)) from None
         self._by_key: Final = all(term.field in _IN_KEY for term in self._fields.terms)
         self._extract: Final = fieldselectors.extractor(resource.group_kind, extra_fields)
+        # what custom kinds let select changes with their definitions
+        self._known: Final = None if resource.custom else _extracted.setdefault(resource.gvk, {})
 
     @property
     def everything(self) -> bool:
@@ -68,4 +75,15 @@ class Selection:
         if self._by_key:
             parts = keys.split(key)
             return self._fields.matches({"metadata.name": parts.name, "metadata.namespace": parts.namespace})
-        return self._fields.matches(self._extract(stored_form.decode(value, 0, self._resource)))
+        return self._fields.matches(self._selectable(value))
+
+    def _selectable(self, value: bytes) -> Mapping[str, str]:
+        """The fields of an object that can be selected by: every worker's watch asks for those of the same pods."""
+        if self._known is None:
+            return self._extract(stored_form.decode(value, 0, self._resource))
+        found = self._known.get(value)
+        if found is None:
+            if len(self._known) >= _MOST_EXTRACTED:
+                self._known.clear()
+            found = self._known[value] = self._extract(stored_form.decode(value, 0, self._resource))
+        return found

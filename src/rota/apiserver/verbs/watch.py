@@ -5,22 +5,19 @@ A watch without a resourceVersion begins with what there is. One with a resource
 What a selector no longer matches is DELETED for this watcher, what it matches from now on is ADDED.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from typing import Any, Final
-
-import msgspec
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
 
 from rota.api import errors
 from rota.apiserver import responses, stored_form
-from rota.apiserver.contract import Object
-from rota.apiserver.negotiation import Shape
 from rota.apiserver.registry import freshness
-from rota.apiserver.registry.selection import Selection
-from rota.apiserver.verbs import list_options, rendering
+from rota.apiserver.verbs import list_options
 from rota.apiserver.verbs.calls import Call
 from rota.apiserver.verbs.list_options import ListOptions
+from rota.apiserver.verbs.watch_lines import Lines
 from rota.store import errors as store_errors
-from rota.store.contract import Entry, Event, Watch
+from rota.store.contract import Entry, Watch
 
 #: A watch ends by itself after half an hour to an hour, so that clients spread over the servers again.
 _SHORTEST_S: Final = 1800.0
@@ -58,137 +55,82 @@ def _too_old(error: store_errors.Expired) -> errors.Expired:
 
 
 class _Stream:
-    """One running watch."""
+    """One running watch: an iterator of what to send next."""
 
     def __init__(
         self, call: Call, options: ListOptions, changes: Watch, *, initial: list[Entry], revision: int
     ) -> None:
-        self._options = options
-        self._entries = initial
-        self._revision = revision
-        self._changes = changes
-        self._clock = call.registry.clock
+        self._options: Final = options
+        self._changes: Final = changes
+        self._clock: Final = call.registry.clock
         spread = call.registry.spread(_SHORTEST_S)
-        self._ends = self._clock.monotonic() + (options.timeout_s if options.timeout_s > 0 else _SHORTEST_S + spread)
-        self._lines = _Lines(call, options.selection)
-        self._running: AsyncGenerator[bytes, None] | None = None
+        self._ends: Final = self._clock.monotonic() + (
+            options.timeout_s if options.timeout_s > 0 else _SHORTEST_S + spread
+        )
+        self._lines: Final = Lines(call, options.selection)
+        self._opening: Final = self._open(initial, revision)
+        self._alarm: asyncio.Task[None] | None = None
+        self._bookmark_due = self._over = False
+        #: The revision that the last bookmark told, or that needs none.
+        self._told = changes.revision
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        self._running = self._run()
-        return self._running
+        return self
+
+    async def __anext__(self) -> bytes:
+        for chunk in self._opening:
+            if chunk:
+                return chunk
+        if self._alarm is None:
+            self._alarm = asyncio.create_task(self._ring())
+        while not self._over:
+            try:
+                batch = await self._changes.__anext__()
+            except store_errors.Expired as error:
+                self._over = True
+                return self._lines.error(_too_old(error))
+            except store_errors.SlowWatcher as error:
+                self._over = True
+                return self._lines.error(errors.expired(f"too old resource version: {error}"))
+            chunk = self._lines.changes(batch.events) if batch.events else b""
+            if self._bookmark_due:
+                chunk += self._bookmark()
+            if chunk:
+                return chunk
+        raise StopAsyncIteration
 
     async def aclose(self) -> None:
         """End the watch, whether it was ever read or not."""
-        if self._running is not None:
-            await self._running.aclose()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            await asyncio.wait([self._alarm])
         await self._changes.__aexit__(None, None, None)
 
-    async def _run(self) -> AsyncGenerator[bytes, None]:
-        entries, self._entries = self._entries, []
+    def _open(self, entries: list[Entry], revision: int) -> Iterator[bytes]:
+        """What a watch begins with."""
         for start in range(0, len(entries), _PORTION):
-            chunk = self._lines.initial(entries[start : start + _PORTION])
-            if chunk:
-                yield chunk
-        del entries
+            yield self._lines.initial(entries[start : start + _PORTION])
+        entries.clear()
         if self._options.initial_events and self._options.bookmarks:
-            yield self._lines.bookmark(self._revision, _INITIAL_EVENTS_END)
-        async for chunk in self._follow():
-            yield chunk
+            yield self._lines.bookmark(revision, _INITIAL_EVENTS_END)
 
-    async def _follow(self) -> AsyncIterator[bytes]:
-        bookmark_due = self._clock.monotonic() + _BOOKMARK_EVERY_S
-        told = self._changes.revision
-        while True:
+    def _bookmark(self) -> bytes:
+        self._bookmark_due = False
+        if self._changes.revision <= self._told:
+            return b""
+        self._told = self._changes.revision
+        return self._lines.bookmark(self._told)
+
+    async def _ring(self) -> None:
+        """Interrupt the wait for changes whenever something else is due."""
+        bookmark = self._clock.monotonic() + _BOOKMARK_EVERY_S
+        while not self._over:
             now = self._clock.monotonic()
-            if now >= self._ends:
-                return
-            until = min(self._ends, bookmark_due) if self._options.bookmarks else self._ends
-            try:
-                batch = await self._clock.wait_for(self._changes.__anext__(), max(until - now, 0.001))
-            except TimeoutError:
-                if self._options.bookmarks and self._clock.monotonic() >= bookmark_due:
-                    bookmark_due += _BOOKMARK_EVERY_S
-                    if self._changes.revision > told:
-                        told = self._changes.revision
-                        yield self._lines.bookmark(told)
+            due = min(self._ends, bookmark) if self._options.bookmarks else self._ends
+            if now < due:
+                await self._clock.sleep(due - now)
                 continue
-            except StopAsyncIteration:
-                return
-            except store_errors.Expired as error:
-                yield self._lines.error(_too_old(error))
-                return
-            except store_errors.SlowWatcher as error:
-                yield self._lines.error(errors.expired(f"too old resource version: {error}"))
-                return
-            chunk = self._lines.changes(batch.events)
-            if chunk:
-                yield chunk
-
-
-class _Lines:
-    """Events as JSON lines in the negotiated shape."""
-
-    def __init__(self, call: Call, selection: Selection) -> None:
-        self._call = call
-        self._selection = selection
-        self._everything = selection.everything
-        self._plain = call.accepted.plain or call.accepted.yaml or call.accepted.pretty
-        self._plain = self._plain and call.accepted.shape is Shape.OBJECT
-        self._columns_due = True
-
-    def initial(self, entries: Iterable[Entry]) -> bytes:
-        """What there is, as if it were just made."""
-        selected = (one for one in entries if self._everything or self._selection.matches(one.key, one.value))
-        return b"".join(self._line("ADDED", one.value, one.revision) for one in selected)
-
-    def changes(self, events: Iterable[Event]) -> bytes:
-        """Changes as far as this watcher sees them."""
-        return b"".join(filter(None, map(self._change, events)))
-
-    def bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
-        """How far the watcher has seen everything."""
-        metadata: Object = {"resourceVersion": str(revision), "creationTimestamp": None}
-        if annotations:
-            metadata["annotations"] = annotations
-        resource = self._call.resource
-        obj: Any = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
-        if self._call.accepted.shape is Shape.TABLE:
-            obj = rendering.table(self._call, [], metadata, with_columns=False)
-        elif self._call.accepted.shape is Shape.METADATA:
-            obj = rendering.shaped(self._call, obj)
-        return _encoded("BOOKMARK", obj)
-
-    def error(self, error: errors.ApiError) -> bytes:
-        """Why the stream ends."""
-        return _encoded("ERROR", error.to_wire())
-
-    def _change(self, event: Event) -> bytes | None:
-        if self._everything:
-            if event.value is None:
-                return self._line("DELETED", event.previous or b"", event.revision)
-            return self._line("ADDED" if event.is_create else "MODIFIED", event.value, event.revision)
-        match = self._selection.matches
-        is_now = event.value is not None and match(event.key, event.value)
-        was = event.previous is not None and match(event.key, event.previous)
-        if is_now:
-            assert event.value is not None
-            return self._line("MODIFIED" if was else "ADDED", event.value, event.revision)
-        if was:
-            assert event.previous is not None
-            return self._line("DELETED", event.previous, event.revision)
-        return None
-
-    def _line(self, kind: str, value: bytes, revision: int) -> bytes:
-        if self._plain:
-            return b'{"type":"%b","object":%b}\n' % (
-                kind.encode(),
-                stored_form.wire(value, revision, self._call.resource),
-            )
-        obj = stored_form.decode(value, revision, self._call.resource)
-        shaped = rendering.shaped(self._call, obj, with_columns=self._columns_due)
-        self._columns_due = False
-        return _encoded(kind, shaped)
-
-
-def _encoded(kind: str, obj: Any) -> bytes:
-    return msgspec.json.encode({"type": kind, "object": obj}) + b"\n"
+            self._over = now >= self._ends
+            self._bookmark_due = not self._over
+            bookmark += _BOOKMARK_EVERY_S
+            self._changes.nudge()
