@@ -198,6 +198,7 @@ def _naively(roles: Any, bindings: Any, question: Question) -> bool:
     return False
 
 
+@pytest.mark.slow
 @given(_roles, _bindings, st.lists(_questions, min_size=1, max_size=8), st.data())
 def test_the_index_decides_as_a_look_at_every_rule_would(
     roles: Any, bindings: Any, questions: list[Question], data: st.DataObject
