@@ -1,4 +1,4 @@
-"""The two kinds of command: the root, which loads verbs when they are called, and a verb, which shows examples."""
+"""The kinds of command: the root, which loads verbs when they are called, and verbs, which show examples."""
 
 import importlib
 from collections.abc import Sequence
@@ -23,6 +23,10 @@ class Command(click.Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """End the help with examples."""
         write_examples(self.examples, formatter)
+
+
+class Family(Command, click.Group):
+    """A verb with commands of its own under it."""
 
 
 class Root(click.Group):

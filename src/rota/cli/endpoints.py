@@ -14,8 +14,11 @@ from rota.kit import errors, system
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def server_options(command: _F) -> _F:
-    """`--kubeconfig FILE`, `--context NAME` and `--server URL`; give what comes of them to `chosen`."""
+def server_options(command: _F, *, default: str = "$KUBECONFIG, or ~/.kube/config") -> _F:
+    """`--kubeconfig FILE`, `--context NAME` and `--server URL`; give what comes of them to `chosen`.
+
+    `default` says for people where a kubeconfig is looked for.
+    """
     for option in (
         click.option("--server", metavar="URL", help="An API server that asks for no credentials, by its address."),
         click.option("--context", metavar="NAME", default="", help="The context of the kubeconfig to use."),
@@ -24,7 +27,7 @@ def server_options(command: _F) -> _F:
             "kubeconfig_file",
             type=click.Path(dir_okay=False, path_type=Path),
             metavar="FILE",
-            help="Where the API server is and who we are there.  [default: $KUBECONFIG, or ~/.kube/config]",
+            help=f"Where the API server is and who we are there.  [default: {default}]",
         ),
     ):
         command = option(command)

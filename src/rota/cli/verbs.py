@@ -25,7 +25,10 @@ class Verb:
 
 #: By the heading under which `rota --help` lists them.
 SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
-    "Clusters": (Verb("up", "Start Rota on this machine"),),
+    "Clusters": (
+        Verb("up", "Start Rota on this machine"),
+        Verb("token", "Make, list and take back the tokens that workers join with"),
+    ),
     "Scheduling": (
         Verb("decide", "Say where a pod would go, and why, without a cluster"),
         Verb("describe", "Show what a node offers and what its pods take of it"),

@@ -62,14 +62,17 @@ class Lines:
 class Kubectl:
     """One kubectl, pointed at one server and namespace. Called, it returns what was printed, or fails the test."""
 
-    def __init__(self, program: Path, *, url: str, namespace: str, home: Path) -> None:
+    def __init__(
+        self, program: Path, *, namespace: str, home: Path, url: str = "", kubeconfig: Path | None = None
+    ) -> None:
+        """The server is that of the `url`, or that of the `kubeconfig`."""
         self.program: Final = program
         self.namespace: Final = namespace
-        self._command: Final = [str(program), f"--server={url}"]
+        self._command: Final = [str(program), *([f"--server={url}"] if url else [])]
         # nothing of the user's own: no kubeconfig, no cache, no aliases, and no proxy between loopback and loopback
         self._environment: Final = {
             "HOME": str(home),
-            "KUBECONFIG": os.devnull,
+            "KUBECONFIG": os.devnull if kubeconfig is None else str(kubeconfig),
             "PATH": os.environ["PATH"],
             "TZ": "UTC",
         }
