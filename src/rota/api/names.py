@@ -71,6 +71,17 @@ def check_dns1123_subdomain(value: str) -> list[str]:
     return messages
 
 
+def check_wildcard_dns1123_subdomain(value: str) -> list[str]:
+    """A host name whose first part stands for any."""
+    if value.startswith("*.") and _match_dns1123_subdomain(value[2:]):
+        return _too_long(value, MAX_SUBDOMAIN_LENGTH)
+    rule = (
+        "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+        "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character"
+    )
+    return [_breaks(rule, rf"\*\.{_DNS1123_SUBDOMAIN}", "*.example.com")]
+
+
 def check_dns1035_label(value: str) -> list[str]:
     """One part of a host name that starts with a letter: services."""
     messages = _too_long(value, MAX_LABEL_LENGTH)

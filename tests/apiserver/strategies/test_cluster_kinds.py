@@ -172,7 +172,7 @@ async def test_a_storage_class_keeps_what_volumes_were_made_by(api: ApiServer) -
     live = (await api.post(classes, {"metadata": {"name": "s"}, "provisioner": "example.com/p"})).json
     assert (live["reclaimPolicy"], live["volumeBindingMode"]) == ("Delete", "Immediate")
     assert _complaints(await api.patch(f"{classes}/s", {"provisioner": "example.com/q"})) == [
-        ("provisioner", "Forbidden: updates to provisioner are forbidden.")
+        ("provisioner", 'Invalid value: "example.com/q": field is immutable')
     ]
 
 

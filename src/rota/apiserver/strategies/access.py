@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from rota.api import fields
+from rota.api import fields, names
 from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.strategies import checks
 from rota.apiserver.strategies.generic import GenericStrategy
 
 _GROUP: Final = "rbac.authorization.k8s.io"
@@ -12,6 +13,8 @@ _KINDS: Final = ("ServiceAccount", "User", "Group")
 
 class RoleStrategy(GenericStrategy):
     """Roles and ClusterRoles."""
+
+    demands_required_fields = False
 
     def __init__(self, *, namespaced: bool) -> None:
         self._namespaced: Final = namespaced
@@ -50,13 +53,15 @@ class RoleStrategy(GenericStrategy):
 class RoleBindingStrategy(GenericStrategy):
     """RoleBindings and ClusterRoleBindings."""
 
+    demands_required_fields = False
+
     def __init__(self, *, namespaced: bool) -> None:
         self._namespaced: Final = namespaced
 
     def default(self, obj: Object, /) -> None:
         """Roles are of the group that they are of."""
-        reference = obj.get("roleRef")
-        if reference is not None and not reference.get("apiGroup"):
+        reference = obj.setdefault("roleRef", {})
+        if not reference.get("apiGroup"):
             reference["apiGroup"] = _GROUP
         for subject in obj.get("subjects") or ():
             if not subject.get("apiGroup") and subject.get("kind") in {"User", "Group"}:
@@ -70,21 +75,32 @@ class RoleBindingStrategy(GenericStrategy):
         """Role and subjects; the role stays."""
         found = super().validate_update(new, old, at) + self._validate(new)
         if new.get("roleRef") != old.get("roleRef"):
-            found.append(fields.invalid(fields.Path("roleRef"), new.get("roleRef"), "cannot change roleRef"))
+            # upstream shows its own form of the reference, whose fields have other names
+            reference = new.get("roleRef") or {}
+            shown = {name: reference.get(name[0].lower() + name[1:], "") for name in ("Kind", "Name")}
+            shown = {"APIGroup": reference.get("apiGroup", ""), **shown}
+            found.append(fields.invalid(fields.Path("roleRef"), shown, "cannot change roleRef"))
         return found
 
     def _validate(self, obj: Object) -> list[fields.FieldError]:
         reference, path = obj.get("roleRef") or {}, fields.Path("roleRef")
-        found = []
+        found: list[fields.FieldError] = []
         if reference.get("apiGroup") and reference["apiGroup"] != _GROUP:
             found.append(fields.not_supported(path.child("apiGroup"), reference["apiGroup"], [_GROUP]))
         kinds = ["Role", "ClusterRole"] if self._namespaced else ["ClusterRole"]
-        if reference.get("kind") and reference["kind"] not in kinds:
-            found.append(fields.not_supported(path.child("kind"), reference["kind"], kinds))
+        if reference.get("kind") not in kinds:
+            found.append(fields.not_supported(path.child("kind"), reference.get("kind", ""), kinds))
+        if not reference.get("name"):
+            found.append(fields.required(path.child("name")))
+        else:
+            name = reference["name"]
+            found += checks.messages(names.check_path_segment(name), name, path.child("name"))
         for position, subject in enumerate(obj.get("subjects") or ()):
             at = fields.Path("subjects").index(position)
-            if subject.get("kind") and subject["kind"] not in _KINDS:
-                found.append(fields.not_supported(at.child("kind"), subject["kind"], _KINDS))
+            if not subject.get("name"):
+                found.append(fields.required(at.child("name")))
+            if subject.get("kind") not in _KINDS:
+                found.append(fields.not_supported(at.child("kind"), subject.get("kind", ""), _KINDS))
             if not self._namespaced and subject.get("kind") == "ServiceAccount" and not subject.get("namespace"):
                 found.append(fields.required(at.child("namespace")))
         return found

@@ -13,7 +13,7 @@ from rota.api import fields
 from rota.apiserver.contract import Attributes, Object
 from rota.apiserver.strategies import checks, pod_defaults, pod_specs
 from rota.apiserver.strategies.generic import GenericStrategy
-from rota.apiserver.strategies.workloads import SPEC
+from rota.apiserver.strategies.workloads import SPEC, label_as_template
 
 Found: TypeAlias = list[fields.FieldError]
 
@@ -50,9 +50,7 @@ class JobStrategy(GenericStrategy):
         """One pod, six retries."""
         spec = obj.setdefault("spec", {})
         default_spec(spec)
-        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-        if labels and not obj["metadata"].get("labels"):
-            obj["metadata"]["labels"] = dict(labels)
+        label_as_template(obj, spec)
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
         """Make the selector."""
@@ -70,6 +68,7 @@ class JobStrategy(GenericStrategy):
         ):
             labels.setdefault(key, value)
         spec.setdefault("selector", {}).setdefault("matchLabels", {}).setdefault(UID_LABEL, metadata["uid"])
+        label_as_template(obj, spec)
 
     def validate_create(self, obj: Object, at: Attributes, /) -> Found:
         """The whole Job."""
@@ -103,11 +102,8 @@ class CronJobStrategy(GenericStrategy):
         spec.setdefault("suspend", False)
         spec.setdefault("successfulJobsHistoryLimit", 3)
         spec.setdefault("failedJobsHistoryLimit", 1)
-        template = spec.get("jobTemplate")
-        if template is not None:
-            pods = template.setdefault("spec", {}).get("template")
-            if pods is not None:
-                pod_defaults.default_spec(pods.setdefault("spec", {}))
+        job = spec.setdefault("jobTemplate", {}).setdefault("spec", {})
+        pod_defaults.default_spec(job.setdefault("template", {}).setdefault("spec", {}))
 
     def validate_create(self, obj: Object, at: Attributes, /) -> Found:
         """The whole CronJob."""
@@ -137,9 +133,7 @@ def default_spec(spec: Object) -> None:
     for rule in (policy or {}).get("rules") or ():
         for pattern in rule.get("onPodConditions") or ():
             pattern.setdefault("status", "True")
-    template = spec.get("template")
-    if template is not None:
-        pod_defaults.default_spec(template.setdefault("spec", {}))
+    pod_defaults.default_spec(spec.setdefault("template", {}).setdefault("spec", {}))
 
 
 def validate_spec(spec: Mapping[str, Any], path: fields.Path, *, selects: bool = True) -> Found:
@@ -148,9 +142,7 @@ def validate_spec(spec: Mapping[str, Any], path: fields.Path, *, selects: bool =
     for name in _COUNTS:
         found += checks.not_negative(spec.get(name), path.child(name))
     found += _validate_indexes(spec, path)
-    template = spec.get("template")
-    if template is None:
-        return [*found, fields.required(path.child("template"))]
+    template = spec.get("template") or {}
     found += pod_specs.validate_template(template, path.child("template"))
     at = path.child("template", "spec", "restartPolicy")
     policy = (template.get("spec") or {}).get("restartPolicy", "")
@@ -269,7 +261,7 @@ def _validate_schedule(schedule: str, path: fields.Path, *, zone: str | None) ->
     if schedule.startswith("@"):
         return [fields.invalid(path, schedule, f"unrecognized descriptor: {schedule}")]
     if len(parts) != 5:
-        return [fields.invalid(path, schedule, f"expected exactly 5 fields, found {len(parts)}: {parts}")]
+        return [fields.invalid(path, schedule, f"expected exactly 5 fields, found {len(parts)}: [{' '.join(parts)}]")]
     wrong = next((part for part in parts if not _FIELD.fullmatch(part)), None)
     return [] if wrong is None else [fields.invalid(path, schedule, f"failed to parse int from {wrong}")]
 

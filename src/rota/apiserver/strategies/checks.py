@@ -34,7 +34,12 @@ def positive(value: int | None, path: fields.Path) -> list[fields.FieldError]:
 
 def immutable(new: object, old: object, path: fields.Path) -> list[fields.FieldError]:
     """A field that stays as it was."""
-    return [] if new == old else [fields.invalid(path, new, FIELD_IMMUTABLE)]
+    return [] if new == old else [fields.invalid(path, shown(new), FIELD_IMMUTABLE)]
+
+
+def shown(value: object) -> object:
+    """A value for a message; nothing at all is null to Go."""
+    return fields.Literal("null") if value is None else value
 
 
 def in_range(value: int, lowest: int, highest: int, path: fields.Path) -> list[fields.FieldError]:

@@ -15,15 +15,24 @@ from rota.apiserver.strategies.certificate_requests import CertificateRequestStr
 from rota.apiserver.strategies.config import ConfigMapStrategy, SecretStrategy
 from rota.apiserver.strategies.custom import CustomStrategy
 from rota.apiserver.strategies.definitions import DefinitionStrategy
+from rota.apiserver.strategies.drivers import AttachmentStrategy, DriverNodeStrategy, DriverStrategy
 from rota.apiserver.strategies.generic import GenerationStrategy, GenericStrategy
 from rota.apiserver.strategies.limits import LimitRangeStrategy, QuotaStrategy
 from rota.apiserver.strategies.namespaces import NamespaceStrategy
+from rota.apiserver.strategies.networks import (
+    EndpointSliceStrategy,
+    EndpointsStrategy,
+    IngressClassStrategy,
+    IngressStrategy,
+    NetworkPolicyStrategy,
+)
 from rota.apiserver.strategies.nodes import NodeStrategy
 from rota.apiserver.strategies.pods import PodStrategy
 from rota.apiserver.strategies.policy import DisruptionBudgetStrategy, PriorityClassStrategy
-from rota.apiserver.strategies.records import EventStrategy, LeaseStrategy
+from rota.apiserver.strategies.records import EventStrategy, LeaseStrategy, PodTemplateStrategy, RevisionStrategy
 from rota.apiserver.strategies.services import ServiceStrategy
 from rota.apiserver.strategies.storage import ClaimStrategy, StorageClassStrategy, VolumeStrategy
+from rota.apiserver.strategies.webhooks import WebhookStrategy
 from rota.apiserver.strategies.workloads import (
     DaemonSetStrategy,
     DeploymentStrategy,
@@ -32,7 +41,9 @@ from rota.apiserver.strategies.workloads import (
     StatefulSetStrategy,
 )
 
+_ADMISSION: Final = "admissionregistration.k8s.io"
 _APPS: Final = "apps"
+_NETWORKING: Final = "networking.k8s.io"
 _RBAC: Final = "rbac.authorization.k8s.io"
 
 SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
@@ -59,6 +70,18 @@ SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
     GroupResource("policy", "poddisruptionbudgets"): DisruptionBudgetStrategy(),
     GroupResource("scheduling.k8s.io", "priorityclasses"): PriorityClassStrategy(),
     GroupResource("coordination.k8s.io", "leases"): LeaseStrategy(),
+    GroupResource("", "podtemplates"): PodTemplateStrategy(),
+    GroupResource(_APPS, "controllerrevisions"): RevisionStrategy(),
+    GroupResource("", "endpoints"): EndpointsStrategy(),
+    GroupResource("discovery.k8s.io", "endpointslices"): EndpointSliceStrategy(),
+    GroupResource(_NETWORKING, "ingresses"): IngressStrategy(),
+    GroupResource(_NETWORKING, "ingressclasses"): IngressClassStrategy(),
+    GroupResource(_NETWORKING, "networkpolicies"): NetworkPolicyStrategy(),
+    GroupResource("storage.k8s.io", "csidrivers"): DriverStrategy(),
+    GroupResource("storage.k8s.io", "csinodes"): DriverNodeStrategy(),
+    GroupResource("storage.k8s.io", "volumeattachments"): AttachmentStrategy(),
+    GroupResource(_ADMISSION, "mutatingwebhookconfigurations"): WebhookStrategy(mutating=True),
+    GroupResource(_ADMISSION, "validatingwebhookconfigurations"): WebhookStrategy(mutating=False),
     GroupResource(_RBAC, "roles"): RoleStrategy(namespaced=True),
     GroupResource(_RBAC, "clusterroles"): RoleStrategy(namespaced=False),
     GroupResource(_RBAC, "rolebindings"): RoleBindingStrategy(namespaced=True),
@@ -76,10 +99,6 @@ _COUNTED: Final = frozenset(
         GroupResource("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
         GroupResource("flowcontrol.apiserver.k8s.io", "flowschemas"),
         GroupResource("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
-        GroupResource("discovery.k8s.io", "endpointslices"),
-        GroupResource("networking.k8s.io", "ingressclasses"),
-        GroupResource("networking.k8s.io", "ingresses"),
-        GroupResource("networking.k8s.io", "networkpolicies"),
         GroupResource("resource.k8s.io", "deviceclasses"),
         GroupResource("resource.k8s.io", "devicetaintrules"),
         GroupResource("resource.k8s.io", "resourceslices"),

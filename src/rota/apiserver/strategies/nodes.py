@@ -18,7 +18,9 @@ class NodeStrategy(generic.GenericStrategy):
 
     def default(self, obj: Object, /) -> None:
         """What a node has, it can give, unless it says otherwise."""
-        status = obj.get("status") or {}
+        spec, status = obj.get("spec") or {}, obj.get("status") or {}
+        if spec.get("podCIDR") and not spec.get("podCIDRs"):
+            spec["podCIDRs"] = [spec["podCIDR"]]
         if status.get("allocatable") is None and status.get("capacity"):
             status["allocatable"] = dict(status["capacity"])
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rota.api import fields, quantities
+from rota.api import fields, names, quantities, times
 from rota.apiserver.contract import Attributes, Object
 from rota.apiserver.strategies import checks
 from rota.apiserver.strategies.generic import GenericStrategy
@@ -81,7 +81,7 @@ class VolumeStrategy(GenericStrategy):
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
         """A new volume has not been looked at."""
         super().prepare_create(obj, at)
-        obj["status"] = {"phase": "Pending"}
+        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": times.format_time(at.now)}
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
         """Size, modes, one source."""
@@ -115,11 +115,9 @@ class StorageClassStrategy(GenericStrategy):
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
         """What volumes were made by stays."""
         found = super().validate_update(new, old, at) + _validate_class(new)
-        for name in ("parameters", "provisioner", "reclaimPolicy"):
-            if new.get(name) != old.get(name):
-                found.append(fields.forbidden(fields.Path(name), f"updates to {name} are forbidden."))
-        mode = fields.Path("volumeBindingMode")
-        return found + checks.immutable(new.get("volumeBindingMode"), old.get("volumeBindingMode"), mode)
+        for name in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
+            found += checks.immutable(new.get(name), old.get(name), fields.Path(name))
+        return found
 
 
 def _validate_modes(spec: Mapping[str, Any]) -> list[fields.FieldError]:
@@ -134,6 +132,9 @@ def _validate_modes(spec: Mapping[str, Any]) -> list[fields.FieldError]:
 
 def _validate_claim(spec: Mapping[str, Any]) -> list[fields.FieldError]:
     found = checks.label_selector(spec.get("selector"), SPEC.child("selector")) + _validate_modes(spec)
+    if spec.get("storageClassName"):
+        name = spec["storageClassName"]
+        found += checks.messages(names.check_dns1123_subdomain(name), name, SPEC.child("storageClassName"))
     wanted = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     path = SPEC.child("resources").key("storage")
     if wanted is None:

@@ -17,6 +17,7 @@ SPEC: Final = fields.Path("spec")
 _TEMPLATE: Final = SPEC.child("template")
 _COUNTS: Final = ("replicas", "minReadySeconds", "revisionHistoryLimit")
 _PERCENT: Final = re.compile(r"[0-9]+%")
+_TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 _MISMATCH: Final = "`selector` does not match template `labels`"
 _STATEFULSET_FIELDS: Final = (
     "replicas",
@@ -42,9 +43,7 @@ class TemplateStrategy(GenericStrategy):
     def default(self, obj: Object, /) -> None:
         """The template's, and the kind's own."""
         spec = obj.setdefault("spec", {})
-        template = spec.get("template")
-        if template is not None:
-            pod_defaults.default_spec(template.setdefault("spec", {}))
+        pod_defaults.default_spec(spec.setdefault("template", {}).setdefault("spec", {}))
         self.default_own(spec)
 
     def default_own(self, spec: Object) -> None:
@@ -88,13 +87,11 @@ class TemplateStrategy(GenericStrategy):
 
     def validate_template(self, spec: Object) -> Found:
         """Pods that are kept running always start again."""
-        template = spec.get("template")
-        if template is None:
-            return [fields.required(_TEMPLATE)]
+        template = spec.get("template") or {}
         found: Found = []
-        labels = (template.get("metadata") or {}).get("labels") or {}
-        if spec.get("selector") and not checks.selects(spec["selector"], labels):
-            found.append(fields.invalid(_TEMPLATE.child("metadata", "labels"), labels, _MISMATCH))
+        labels = (template.get("metadata") or {}).get("labels")
+        if not checks.selects(spec.get("selector"), labels):
+            found.append(fields.invalid(_TEMPLATE.child("metadata", "labels"), checks.shown(labels), _MISMATCH))
         found += pod_specs.validate_template(template, _TEMPLATE)
         pods = template.get("spec") or {}
         policy = pods.get("restartPolicy", "")
@@ -202,9 +199,9 @@ class StatefulSetStrategy(TemplateStrategy):
             for claim in spec.get("volumeClaimTemplates") or ()
             if (name := (claim.get("metadata") or {}).get("name"))
         ]
-        template = spec.get("template")
-        if template is None or not claims:
+        if not claims:
             return super().validate_template(spec)
+        template = spec.get("template") or {}
         pods = template.get("spec") or {}
         claimed = {claim["name"] for claim in claims}
         # a volume of the template by the same name gives way to the claim's
@@ -222,6 +219,10 @@ class StatefulSetStrategy(TemplateStrategy):
         if strategy.get("type") not in {"RollingUpdate", "OnDelete"}:
             why = "must be 'RollingUpdate' or 'OnDelete'"
             found.append(fields.invalid(SPEC.child("updateStrategy"), strategy, why))
+        retention = spec.get("persistentVolumeClaimRetentionPolicy") or {}
+        for when in ("whenDeleted", "whenScaled"):
+            at = SPEC.child("persistentVolumeClaimRetentionPolicy", when)
+            found += checks.one_of(retention.get(when), ("Retain", "Delete"), at)
         partition = (strategy.get("rollingUpdate") or {}).get("partition")
         return found + checks.not_negative(partition, SPEC.child("updateStrategy", "rollingUpdate", "partition"))
 
@@ -231,6 +232,20 @@ class DaemonSetStrategy(TemplateStrategy):
 
     kind = "daemonset"
     title = "DaemonSet"
+
+    def prepare_create(self, obj: Object, at: Attributes, /) -> None:
+        """How often the template has changed stands in an annotation, for clients that are older than generations."""
+        super().prepare_create(obj, at)
+        obj["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = "1"
+
+    def prepare_update(self, new: Object, old: Object, at: Attributes, /) -> None:
+        """See `prepare_create`; clients cannot set it."""
+        super().prepare_update(new, old, at)
+        before = (old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION, "")
+        count = int(before) if before.isdecimal() else 0
+        if new["spec"].get("template") != old["spec"].get("template"):
+            count += 1
+        new["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = str(count)
 
     def default_own(self, spec: Object) -> None:
         """One node at a time."""
@@ -269,6 +284,11 @@ class ReplicationControllerStrategy(TemplateStrategy):
     kind = "replicationcontroller"
     title = "ReplicationController"
 
+    def default(self, obj: Object, /) -> None:
+        """A controller without labels has those of its template."""
+        super().default(obj)
+        label_as_template(obj, obj["spec"])
+
     def default_own(self, spec: Object) -> None:
         """One replica of what the template is labelled."""
         spec.setdefault("replicas", 1)
@@ -283,11 +303,20 @@ class ReplicationControllerStrategy(TemplateStrategy):
     def validate_template(self, spec: Object) -> Found:
         """As for the others, with labels as the selector."""
         selector = spec.get("selector")
-        return super().validate_template({**spec, "selector": {"matchLabels": selector} if selector else None})
+        if not selector:
+            selector = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+        return super().validate_template({**spec, "selector": {"matchLabels": selector or {}}})
 
     def validate_change(self, new: Object, old: Object) -> Found:
         """The selector may change."""
         return []
+
+
+def label_as_template(obj: Object, spec: Object) -> None:
+    """Give an object without labels those of its template, as kinds do that are older than selectors."""
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if labels and not obj["metadata"].get("labels"):
+        obj["metadata"]["labels"] = dict(labels)
 
 
 def validate_share(value: Any, path: fields.Path) -> Found:

@@ -68,19 +68,21 @@ class _Patch:
         config = self.parsed.value
         if not isinstance(config, dict):
             raise patch_errors.MalformedPatch("the applied configuration is not an object")
-        config = self._configured(config)
+        config = self._configured(config, live)
         result = ownership.applied(live, config, call.at, call.registry.versions(call.resource), force=self.force)
         return self._placed(bodies.Parsed(result, self.parsed.duplicates))
 
-    def _configured(self, config: Object) -> Object:
-        """The configuration with the name and namespace that the path gives it; unknown fields are told from it."""
+    def _configured(self, config: Object, live: Object | None) -> Object:
+        """The configuration with the name and namespace that the path gives it; what it cannot have is refused."""
         call = self.call
         if not config.get("apiVersion") or not config.get("kind"):
             raise errors.bad_request("invalid object type: apiVersion and kind must be set in an applied configuration")
         metadata = config.get("metadata")
-        if not isinstance(metadata, dict):
-            raise errors.bad_request(f"{self._untyped(config)}: .metadata: expected map")
-        config = {**config, "metadata": {**metadata}}
+        if not isinstance(metadata, dict | None):
+            raise errors.bad_request(f"{self._untyped()}: .metadata: expected map")
+        config = {**config, "metadata": {**(metadata or {})}}
+        if live is not None:
+            config["metadata"].setdefault("name", call.at.name)
         if call.at.namespace:
             config["metadata"].setdefault("namespace", call.at.namespace)
         call.place(config)
@@ -89,10 +91,10 @@ class _Patch:
         if unknown and not call.resource.custom:
             wrong = [f".{path}: field not declared in schema" for path in unknown]
             listed = wrong[0] if len(wrong) == 1 else "\n  ".join(["errors:", *wrong])
-            raise errors.bad_request(f"{self._untyped(config)}: {listed}")
+            raise errors.bad_request(f"{self._untyped()}: {listed}")
         return shaped
 
-    def _untyped(self, config: Object) -> str:
+    def _untyped(self) -> str:
         """The beginning of a complaint about a configuration that does not have the shape of its kind."""
         gvk = self.call.body_kind[0]
         return f"failed to create typed patch object ({self.call.at.namespace}/{self.call.at.name}; {gvk})"
@@ -146,7 +148,7 @@ def _check_options(call: Call, media_type: str) -> None:
         offered.remove(APPLY_PATCH)
     if media_type not in offered:
         raise errors.unsupported_media_type(offered)
-    wrong = []
+    wrong: list[fields.FieldError] = []
     if media_type == APPLY_PATCH:
         if not query.get("fieldManager"):
             wrong.append(fields.required(fields.Path("fieldManager"), "is required for apply patch"))

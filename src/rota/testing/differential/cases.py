@@ -53,13 +53,28 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     replies: Sequence[Reply] = ()
 
 
+#: A namespace and the account of its pods, which only a cluster with controllers makes by itself.
+_PRELUDE: Final = (
+    Request(method="POST", path="/api/v1/namespaces", body={"metadata": {"name": "$ns"}}),
+    Request(
+        method="POST",
+        path="/api/v1/namespaces/$ns/serviceaccounts",
+        body={"metadata": {"name": "default"}, "automountServiceAccountToken": False},
+    ),
+    Request(
+        method="PATCH",
+        path="/api/v1/namespaces/$ns/serviceaccounts/default",
+        content_type="application/merge-patch+json",
+        body={"automountServiceAccountToken": False},
+    ),
+)
+
+
 async def replies(transport: Transport, requests: Sequence[Request], *, namespace: str) -> list[Reply]:
     """Send requests one after the other, in a new namespace of that name."""
-    # With its account, as pods may ask for it and only a cluster with controllers makes it by itself.
-    prelude = (Request(method="POST", path="/api/v1/namespaces", body={"metadata": {"name": "$ns"}}),)
-    raw: list[Any] = []
-    for one in prelude:
+    for one in _PRELUDE:
         await _send(transport, one, [], namespace)
+    raw: list[Any] = []
     answers = []
     for one in requests:
         reply, document = await _send(transport, one, raw, namespace)

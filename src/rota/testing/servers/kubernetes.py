@@ -31,6 +31,8 @@ CALLERS: Final[Mapping[str, Sequence[str]]] = {
     "system:kube-controller-manager": (),
     "alice": (),
 }
+#: Requests per second of a component, as scheduler_perf and integration tests set it: the client is not to be measured.
+_RATE: Final = 5000
 
 
 def program(name: str) -> Path:
@@ -39,6 +41,15 @@ def program(name: str) -> Path:
     if found is None:
         raise ServerError(f"{name} is not there; scripts/build-kubernetes builds it")
     return found
+
+
+def write_tokens(path: Path) -> dict[str, str]:
+    """A file of static tokens, one for each of `CALLERS`; the tokens."""
+    tokens = {name: secrets.token_hex(16) for name in CALLERS}
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows((tokens[name], name, name, ",".join(groups)) for name, groups in CALLERS.items())
+    path.chmod(0o600)
+    return tokens
 
 
 def write_kubeconfig(path: Path, *, server: str, token: str = "", certificate: Path | None = None) -> Path:
@@ -61,19 +72,14 @@ class StockApiServer(Server):
     """One kube-apiserver on an etcd of its own."""
 
     def __init__(self, *, authorization: str = "RBAC", **flags: str) -> None:
-        """Further flags of kube-apiserver with `_` for `-`; ours is a server without the service account admission."""
+        """Further flags of kube-apiserver, with `_` for `-`."""
         self._flags: Final = {
             "authorization-mode": authorization,
-            # Pods would have to wait for a controller that makes the accounts.
-            "disable-admission-plugins": "ServiceAccount",
             **{name.replace("_", "-"): value for name, value in flags.items()},
         }
         self.etcd: Final = EtcdServer(program=program("etcd"))
         super().__init__("kube-apiserver")
-        self._tokens: Final = {name: secrets.token_hex(16) for name in CALLERS}
-        with (self.folder / "tokens.csv").open("w", encoding="utf-8", newline="") as file:
-            rows = ((self._tokens[name], name, name, ",".join(groups)) for name, groups in CALLERS.items())
-            csv.writer(file).writerows(rows)
+        self._tokens: Final = write_tokens(self.folder / "tokens.csv")
 
     def choose_ports(self) -> None:
         """See `Server.choose_ports`."""
@@ -114,6 +120,7 @@ class StockApiServer(Server):
             "cert-dir": str(certificates),
             "token-auth-file": str(self.folder / "tokens.csv"),
             "service-cluster-ip-range": "10.96.0.0/16",
+            "allow-privileged": "true",
             "service-account-issuer": "https://kubernetes.default.svc",
             # One key serves both purposes here: the server makes it before it is first asked for.
             "service-account-signing-key-file": str(certificates / "apiserver.key"),
@@ -158,17 +165,18 @@ class _Component(Server):
         """Where health and metrics are served."""
         return f"https://127.0.0.1:{self.port}"
 
+    def flags(self) -> dict[str, str]:
+        """How the component is told where its server is, and how often it may ask."""
+        rate = {"kube-api-qps": str(_RATE), "kube-api-burst": str(_RATE)}
+        return {"kubeconfig": str(self._kubeconfig), **rate, **self._flags}
+
     def command(self) -> list[str]:
         """See `Server.command`."""
         flags = {
-            "kubeconfig": str(self._kubeconfig),
             "bind-address": "127.0.0.1",
             "secure-port": str(self.port),
             "cert-dir": str(self.folder / "certificates"),
-            # What scheduler_perf and integration tests use: the client is not to be what is measured.
-            "kube-api-qps": "5000",
-            "kube-api-burst": "5000",
-            **self._flags,
+            **self.flags(),
         }
         return [str(self._program), *(f"--{name}={value}" for name, value in flags.items())]
 
@@ -180,11 +188,30 @@ class _Component(Server):
 
 
 class Scheduler(_Component):
-    """A stock kube-scheduler with its default profile."""
+    """A stock kube-scheduler with its default plugins; it serves the pods that ask for a scheduler of its name."""
 
-    def __init__(self, kubeconfig: Path, **flags: str) -> None:
-        """Further flags of kube-scheduler, with `_` for `-`."""
-        super().__init__("kube-scheduler", kubeconfig, {name.replace("_", "-"): text for name, text in flags.items()})
+    def __init__(self, kubeconfig: Path, *, name: str = "default-scheduler", lease_s: int = 15) -> None:
+        """`lease_s`: how long the leadership of one that was killed lasts. Those of one name elect a leader."""
+        super().__init__("kube-scheduler", kubeconfig, {})
+        self._settings: Final = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(kubeconfig), "qps": _RATE, "burst": _RATE},
+            "leaderElection": {
+                "leaderElect": True,
+                "resourceName": "kube-scheduler" if name == "default-scheduler" else name,
+                "leaseDuration": f"{lease_s}s",
+                "renewDeadline": f"{lease_s * 2 // 3}s",
+                "retryPeriod": f"{lease_s * 1000 // 7}ms",
+            },
+            "profiles": [{"schedulerName": name}],
+        }
+
+    def flags(self) -> dict[str, str]:
+        """See `_Component.flags`."""
+        path = self.folder / "settings.yaml"
+        path.write_text(yaml.safe_dump(self._settings), encoding="utf-8")
+        return {"config": str(path)}
 
 
 class ControllerManager(_Component):
