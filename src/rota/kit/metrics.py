@@ -5,12 +5,14 @@ Asking twice for the same metric gives the same one, since a supervised part tha
 again; asking for it with another shape is a bug and raises.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.registry import Collector
 
 _M = TypeVar("_M", bound=MetricWrapperBase)
 
@@ -54,6 +56,19 @@ class Metrics:
             lambda full: Histogram(full, meaning, labels, registry=self._registry, buckets=buckets),
         )
 
+    def follow(
+        self,
+        name: str,
+        meaning: str,
+        labels: Sequence[str],
+        read: Callable[[], Mapping[tuple[str, ...], float]],
+    ) -> None:
+        """Have figures that are kept elsewhere, by their labels, read whenever somebody asks.
+
+        They are counters if the name ends in `_total`, otherwise gauges.
+        """
+        self._registry.register(_Follower(self._prefix + name, meaning, tuple(labels), read))
+
     def exposition(self, accept: str = "") -> tuple[str, bytes]:
         """Content type and body for a scraper that sent this `Accept` header."""
         encode, content_type = choose_encoder(accept)
@@ -72,3 +87,23 @@ class Metrics:
         made = make(self._prefix + name)
         self._known[name] = (made, shape)
         return made
+
+
+class _Follower(Collector):
+    """Figures that are kept by somebody else."""
+
+    def __init__(
+        self, name: str, meaning: str, labels: tuple[str, ...], read: Callable[[], Mapping[tuple[str, ...], float]]
+    ) -> None:
+        self._name = name
+        self._meaning = meaning
+        self._labels = labels
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        """See `Collector.collect`."""
+        kind = CounterMetricFamily if self._name.endswith("_total") else GaugeMetricFamily
+        family = kind(self._name, self._meaning, labels=self._labels)
+        for values, figure in self._read().items():
+            family.add_metric(values, figure)
+        yield family

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rota.client.events.recorder import EventRecorder
 from rota.columns.pods import PodInfo
@@ -21,6 +21,7 @@ from rota.scheduler.binding_cycles import BindingCycles
 from rota.scheduler.cache.scheduler_cache import SchedulerCache
 from rota.scheduler.cycle import Advice, Cycle, Taken
 from rota.scheduler.eviction import Evictions
+from rota.scheduler.explaining import hints
 from rota.scheduler.extenders import offers
 from rota.scheduler.extenders.contract import Surroundings
 from rota.scheduler.extenders.panel import Panel
@@ -61,6 +62,15 @@ class Attempt:
     make_room: bool
 
 
+class _Begun(NamedTuple):
+    """The beginning of an attempt."""
+
+    at: float
+    #: How many attempts this makes, and when the pod first came.
+    attempts: int
+    first_queued_at: float
+
+
 @dataclass(slots=True)
 class Collaborators:
     """What attempts are made with; the queue and the cycles change when a configuration is loaded anew."""
@@ -88,8 +98,8 @@ class Attempts:
         #: Pods whose node was taken by others, with the nodes they were tried on.
         self._losers: Final[deque[tuple[PodInfo, frozenset[str]]]] = deque()
         self._tried: Final[dict[str, frozenset[str]]] = {}
-        #: When the attempt of each pod that is not bound yet began.
-        self._began: Final[dict[str, float]] = {}
+        #: The attempts that have not ended, by pod.
+        self._began: Final[dict[str, _Begun]] = {}
         self._flushed = 0.0
         self.observers: Final[list[Callable[[Attempt], None]]] = []
         self.binding: BindingCycles
@@ -112,7 +122,9 @@ class Attempts:
 
     async def _wind_up(self) -> None:
         while self._losers:
-            self.using.queue.requeue(self._losers.popleft()[0].uid, now=self.using.clock.monotonic())
+            pod, _ = self._losers.popleft()
+            self._began.pop(pod.uid, None)
+            self.using.queue.requeue(pod.uid, now=self.using.clock.monotonic())
         await self.binding.close()
         await self.evictions.close()
         await self.using.notes.close()
@@ -156,7 +168,9 @@ class Attempts:
 
     async def _attempt(self, pod: PodInfo, avoiding: frozenset[str], now: float) -> None:
         using = self.using
-        if pod.uid not in using.queue:
+        queued = using.queue.get(pod.uid)
+        self._began.pop(pod.uid, None)
+        if queued is None:
             return
         if pod.terminating:
             using.queue.delete(pod.uid)
@@ -166,7 +180,7 @@ class Attempts:
             # It has a node, which the watch will tell; until then it stays known.
             using.queue.done(pod.uid)
             return
-        self._began[pod.uid] = now
+        self._began[pod.uid] = _Begun(now, queued.attempts, queued.first_queued_at)
         cycle = using.cycles[pod.shape.scheduler_name]
         try:
             evaluation = cycle.evaluate(pod, nominations=using.queue.nominations())
@@ -189,11 +203,12 @@ class Attempts:
         make_room = not avoiding and pod.uid not in self.evictions
         if node_name is None:
             refusal = cycle.refuse(evaluation, start=self._start, advice=advice, make_room=make_room)
+            refusal = failures.with_hint(refusal, hints.brief(evaluation))
         if self.observers:
             attempt = Attempt(pod, evaluation, node_name, refusal, self._start, avoiding, advice, make_room)
             for observe in self.observers:
                 observe(attempt)
-        using.figures.algorithm_s.observe(using.clock.monotonic() - self._began[pod.uid])
+        using.figures.algorithm_s.observe(using.clock.monotonic() - self._began[pod.uid].at)
         if node_name is None:
             assert refusal is not None
             if using.panel and make_room and not refusal.error:
@@ -272,11 +287,10 @@ class Attempts:
         using, pod = self.using, taken.pod
         using.cache.finish_binding(pod.uid)
         self._tried.pop(pod.uid, None)
-        began = self._began.pop(pod.uid, now)
-        queued = using.queue.get(pod.uid)
-        if queued is not None:
-            using.figures.bound(queued.attempts, now - queued.first_queued_at)
-        using.figures.attempted(figures.SCHEDULED, pod.shape.scheduler_name, now - began)
+        # The watch may have been faster, so that the queue does not know the pod any more.
+        began = self._began.pop(pod.uid)
+        using.figures.bound(began.attempts, now - began.first_queued_at)
+        using.figures.attempted(figures.SCHEDULED, pod.shape.scheduler_name, now - began.at)
         message = f"Successfully assigned {pod.key} to {taken.node_name}"
         using.recorder.event(references.of_pod(pod), "Normal", "Scheduled", message, action="Binding")
 
@@ -289,10 +303,10 @@ class Attempts:
     def _fail(self, pod: PodInfo, refusal: Refusal) -> None:
         using = self.using
         now = using.clock.monotonic()
-        began = self._began.pop(pod.uid, now)
+        began = self._began.pop(pod.uid, _Begun(now, 1, now))
         self._tried.pop(pod.uid, None)
         result = figures.ERROR if refusal.error else figures.UNSCHEDULABLE
-        using.figures.attempted(result, pod.shape.scheduler_name, now - began)
+        using.figures.attempted(result, pod.shape.scheduler_name, now - began.at)
         queued = using.queue.requeue(pod.uid, now=now, rejectors=refusal.rejectors, pending=refusal.pending)
         if queued is None:
             return
@@ -301,7 +315,7 @@ class Attempts:
         nominated = self._make_room(queued.pod, refusal.room) if refusal.room is not None else None
         note = Note(condition=(refusal.reason, refusal.message), nominated=nominated)
         using.notes.write(queued.pod, note)
-        self._say_failed(queued.pod, refusal.message)
+        self._say_failed(queued.pod, f"{refusal.message} {refusal.hint}" if refusal.hint else refusal.message)
 
     def _make_room(self, pod: PodInfo, room: PostFilterResult) -> str | None:
         """Take note of where the pod is to come, and have the victims sent away; the pod's new nomination."""

@@ -16,6 +16,7 @@ from rota.scheduler.bindings import BindingQueue
 from rota.scheduler.cycle import Taken
 from rota.scheduler.extenders.contract import Surroundings
 from rota.scheduler.extenders.panel import Panel
+from rota.scheduler.figures import Figures
 from rota.scheduler.framework import binding
 from rota.scheduler.framework.points import ExtensionPoint
 from rota.scheduler.framework.status import SKIP, Code, Status
@@ -39,6 +40,7 @@ class BindingCycles:
         notes: NoteWriter,
         waiting: WaitingPods,
         clock: Clock,
+        figures: Figures,
         permitted: Callable[[Taken], None],
         ended: Callable[[Taken, Status], None],
     ) -> None:
@@ -47,6 +49,7 @@ class BindingCycles:
         self._notes: Final = notes
         self._waiting: Final = waiting
         self._clock: Final = clock
+        self._figures: Final = figures
         self._permitted: Final = permitted
         self._ended: Final = ended
         self._tasks: Final[dict[str, asyncio.Task[None]]] = {}
@@ -132,16 +135,18 @@ class BindingCycles:
         pod = taken.pod
         waiting = self._waiting.get(pod.uid)
         if waiting is not None:
+            began = self._clock.monotonic()
             try:
                 status = await waiting.verdict(self._clock)
             finally:
                 self._waiting.remove(pod.uid)
+            self._figures.permit_wait_s.labels(status.code.value).observe(self._clock.monotonic() - began)
             if not status.ok:
                 return status
         self._permitted(taken)
         self._revocable.add(pod.uid)
         preparing = binding.pre_bind(taken.framework, taken.state, pod, taken.node_name, run_together=_together)
-        status = await self._in_time(preparing, "PreBind")
+        status = await self._in_time(preparing, "PreBind", taken)
         self._revocable.discard(pod.uid)
         return status
 
@@ -153,13 +158,16 @@ class BindingCycles:
             status = await self.panel.bind(document, taken.node_name)
         if not status.skipped:
             return status
-        return await self._in_time(binding.bind(taken.framework, taken.state, pod, taken.node_name), "Bind")
+        return await self._in_time(binding.bind(taken.framework, taken.state, pod, taken.node_name), "Bind", taken)
 
-    async def _in_time(self, step: Coroutine[Any, Any, Status], point: str) -> Status:
+    async def _in_time(self, step: Coroutine[Any, Any, Status], point: str, taken: Taken) -> Status:
+        began = self._clock.monotonic()
         try:
-            return await self._clock.wait_for(step, LONGEST_S)
+            status = await self._clock.wait_for(step, LONGEST_S)
         except TimeoutError:
-            return Status(Code.ERROR, (f"{point} took longer than {LONGEST_S:g} s",))
+            status = Status(Code.ERROR, (f"{point} took longer than {LONGEST_S:g} s",))
+        self._figures.passed(point, status, taken.framework.profile_name, self._clock.monotonic() - began)
+        return status
 
     def _end(self, taken: Taken, status: Status) -> None:
         if not status.ok:

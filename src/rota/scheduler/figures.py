@@ -7,6 +7,7 @@ from typing import Final
 from prometheus_client import Counter, Histogram
 
 from rota.kit.metrics import Metrics
+from rota.scheduler.framework.status import Status
 from rota.scheduler.queue.entries import Place
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue
 
@@ -52,7 +53,7 @@ class Figures:
             buckets=_UNTIL_BOUND_S,
         )
         self.tries = metrics.histogram("pod_scheduling_attempts", "Attempts until a pod was bound.", buckets=_TRIES)
-        self.point_s = metrics.histogram(
+        self._point_s = metrics.histogram(
             "framework_extension_point_duration_seconds",
             "Time of an extension point, by status and profile.",
             ("extension_point", "status", "profile"),
@@ -66,6 +67,7 @@ class Figures:
         self.lost_races = metrics.counter(
             "lost_races_total", "Bindings that another scheduler was faster with, and that were tried on another node."
         )
+        self._points: Final[dict[tuple[str, str, str], Histogram]] = {}
         self._known: Final[dict[tuple[str, str], tuple[Counter, Histogram]]] = {}
 
     def attempted(self, result: str, profile: str, took_s: float) -> None:
@@ -78,6 +80,14 @@ class Figures:
             )
         pair[0].inc()
         pair[1].observe(took_s)
+
+    def passed(self, point: str, status: Status, profile: str, took_s: float) -> None:
+        """Count the run of an extension point."""
+        key = point, status.code.value, profile
+        known = self._points.get(key)
+        if known is None:
+            known = self._points[key] = self._point_s.labels(*key)
+        known.observe(took_s)
 
     def bound(self, attempts: int, waited_s: float) -> None:
         """Count a pod that was bound."""
@@ -95,6 +105,18 @@ class Figures:
             sizes.labels(name).set_function(partial(cache_size, name))
         events = self.metrics.gauge("inflight_events", "Events kept for pods that are being tried.")
         events.set_function(lambda: queue().inflight_events)
+        self.metrics.follow(
+            "queue_incoming_pods_total",
+            "Pods that entered a queue, by queue and event.",
+            ("queue", "event"),
+            lambda: {(str(place), event): number for (place, event), number in queue().incoming.items()},
+        )
+        self.metrics.follow(
+            "unschedulable_pods",
+            "Pods that wait because a plugin turned them away, by plugin and profile.",
+            ("plugin", "profile"),
+            lambda: dict(queue().turned_away),
+        )
 
 
 _QUEUES: Final = {

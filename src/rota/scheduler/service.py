@@ -117,6 +117,7 @@ class Scheduler:
             notes=self._notes,
             waiting=self.waiting,
             clock=clock,
+            figures=self._figures,
             permitted=self.attempts.permitted,
             ended=self.attempts.ended,
         )
