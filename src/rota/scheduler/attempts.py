@@ -21,7 +21,7 @@ from rota.scheduler.binding_cycles import BindingCycles
 from rota.scheduler.cache.scheduler_cache import SchedulerCache
 from rota.scheduler.cycle import Advice, Cycle, Taken
 from rota.scheduler.eviction import Evictions
-from rota.scheduler.explaining import hints
+from rota.scheduler.explaining.hints import Hints
 from rota.scheduler.extenders import offers
 from rota.scheduler.extenders.contract import Surroundings
 from rota.scheduler.extenders.panel import Panel
@@ -101,6 +101,7 @@ class Attempts:
         #: The attempts that have not ended, by pod.
         self._began: Final[dict[str, _Begun]] = {}
         self._flushed = 0.0
+        self._hints: Final = Hints()
         self.observers: Final[list[Callable[[Attempt], None]]] = []
         self.binding: BindingCycles
         self.evictions: Evictions
@@ -203,7 +204,7 @@ class Attempts:
         make_room = not avoiding and pod.uid not in self.evictions
         if node_name is None:
             refusal = cycle.refuse(evaluation, start=self._start, advice=advice, make_room=make_room)
-            refusal = failures.with_hint(refusal, hints.brief(evaluation))
+            refusal = failures.with_hint(refusal, self._hints.of(evaluation))
         if self.observers:
             attempt = Attempt(pod, evaluation, node_name, refusal, self._start, avoiding, advice, make_room)
             for observe in self.observers:

@@ -33,6 +33,8 @@ class Refusal:
     pending: frozenset[str] = frozenset()
     #: What PostFilter came up with.
     room: PostFilterResult | None = None
+    #: What would have to change, in a sentence; for people, behind what kube-scheduler says.
+    hint: str = ""
 
     @property
     def error(self) -> bool:
@@ -81,6 +83,11 @@ def of_evaluation(
         pending=frozenset(status.plugin for status in statuses if status.code is Code.PENDING),
         room=room,
     )
+
+
+def with_hint(refusal: Refusal, hint: str) -> Refusal:
+    """The same refusal with what would have to change."""
+    return replace(refusal, hint=hint) if hint else refusal
 
 
 def with_room(refusal: Refusal, room: PostFilterResult | None) -> Refusal:

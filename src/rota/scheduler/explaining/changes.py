@@ -6,10 +6,10 @@ told that equal matters on several nodes can be added up. Plugins without a desc
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from rota.api import resources
-from rota.columns import requirements, taints
+from rota.columns import objects, requirements, taints
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.explaining.report import Change
@@ -47,6 +47,18 @@ class _Tally:
 class _Found:
     matter: _Matter
     amounts: tuple[int, ...] = ()
+
+
+class Shortage(NamedTuple):
+    """What is lacking on nodes that lack the same resources and nothing else."""
+
+    names: tuple[str, ...]
+    #: The node where the least is lacking, and how much.
+    nearest: str
+    least: tuple[int, ...]
+    #: The most that is lacking of each on any node.
+    most: tuple[int, ...]
+    nodes: int
 
 
 Describer = Callable[[PodInfo, NodeInfo, Status], Iterable[_Found]]
@@ -87,7 +99,7 @@ def _change(plugin: str, matter: _Matter, tally: _Tally) -> Change:
     if matter.short_of:
         text = _shortage(matter.short_of, {name: tally.amounts[name] for name in tally.opened or tally.names})
     else:
-        text = matter.text.format(nodes=_counted(len(tally.names)))
+        text = matter.text.format(nodes=counted(len(tally.names)))
     if matter.beyond:
         most = max(amount for (amount,) in tally.amounts.values())
         text += f" {resources.shown(matter.beyond, most)} at most, even empty"
@@ -97,14 +109,18 @@ def _change(plugin: str, matter: _Matter, tally: _Tally) -> Change:
 
 
 def _shortage(names: tuple[str, ...], amounts: dict[str, tuple[int, ...]]) -> str:
-    """Say how much more is needed where; the nearest node first if they differ."""
     nearest = min(amounts, key=lambda node: (amounts[node], node))
-    least = amounts[nearest]
     most = tuple(max(column) for column in zip(*amounts.values(), strict=True))
-    anywhere = f"any of {len(amounts)} nodes"
-    if len(amounts) == 1 or least == most:
-        return f"needs {_more(names, least)} on {nearest if len(amounts) == 1 else anywhere}"
-    return f"needs {_more(names, least)} on {nearest}, or up to {_more(names, most)} on {anywhere}"
+    return shortage(Shortage(names, nearest, amounts[nearest], most, len(amounts)))
+
+
+def shortage(found: Shortage) -> str:
+    """Say how much more is needed where; the nearest node first if they differ."""
+    anywhere = f"any of {found.nodes} nodes"
+    least = _more(found.names, found.least)
+    if found.nodes == 1 or found.least == found.most:
+        return f"needs {least} on {found.nearest if found.nodes == 1 else anywhere}"
+    return f"needs {least} on {found.nearest}, or up to {_more(found.names, found.most)} on {anywhere}"
 
 
 def _more(names: tuple[str, ...], amounts: tuple[int, ...]) -> str:
@@ -115,7 +131,8 @@ def _more(names: tuple[str, ...], amounts: tuple[int, ...]) -> str:
     return " and ".join(told)
 
 
-def _counted(number: int) -> str:
+def counted(number: int) -> str:
+    """Say how many nodes."""
     return "1 node" if number == 1 else f"{number} nodes"
 
 
@@ -146,8 +163,12 @@ def _fit(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
 def _taints(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
     for taint in node.taints:
         if taint.effect != taints.PREFER_NO_SCHEDULE and not taints.tolerated(pod.shape.tolerations, taint):
-            value = f"={taint.value}" if taint.value else ""
-            yield _Found(_Matter(f"{{nodes}} excluded by taint {taint.key}{value}:{taint.effect}"))
+            yield _Found(_Matter(f"{{nodes}} excluded by taint {taint_name(taint)}"))
+
+
+def taint_name(taint: objects.Taint) -> str:
+    """Write a taint as kubectl does."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _cordoned(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:

@@ -5,21 +5,46 @@ so that a question holds the scheduler up for a fraction of a second at the most
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from rota.api import errors
 from rota.columns.objects import MalformedObjectError
 from rota.columns.pods import PodInfo
+from rota.scheduler.cache.scheduler_cache import SchedulerCache
 from rota.scheduler.explaining import analysis, asking, report
 from rota.scheduler.explaining.analysis import NO_OPINIONS, Opinions
+from rota.scheduler.extenders.panel import Panel
 from rota.scheduler.framework.runtime import Framework
-from rota.scheduler.service import Scheduler
+from rota.scheduler.queue.scheduling_queue import SchedulingQueue
+
+
+class Knowing(Protocol):
+    """What is asked of a scheduler; `service.Scheduler` has it."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether its picture of the cluster is complete."""
+
+    @property
+    def cache(self) -> SchedulerCache:
+        """The picture."""
+
+    @property
+    def queue(self) -> SchedulingQueue:
+        """Who waits."""
+
+    @property
+    def panel(self) -> Panel:
+        """Its extenders."""
+
+    def framework(self, scheduler_name: str, /) -> Framework | None:
+        """Its plugins for pods of this scheduler name."""
 
 
 class LiveExplainer:
     """Explains pods for whoever can reach the scheduler."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Knowing) -> None:
         self._scheduler: Final = scheduler
 
     async def explain(self, document: Mapping[str, Any], /, *, node: str, limit: int | None) -> dict[str, Any]:

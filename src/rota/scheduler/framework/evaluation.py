@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rota.columns.arrays import BoolArray, IndexArray, IntArray
+from rota.columns.arrays import BoolArray, CodeArray, IndexArray, IntArray
 from rota.columns.cluster import Cluster
 from rota.columns.journal import Changes
 from rota.columns.pods import PodInfo
@@ -178,6 +178,10 @@ class Evaluation:
         for refusal in (self._nominated.refusals if self._nominated else {}).values():
             found[refusal] = found.get(refusal, 0) + 1
         return found
+
+    def verdicts(self) -> dict[str, CodeArray]:
+        """Give every filter's codes for all rows: 0 where the pod may go, `UNKNOWN` where it was not asked."""
+        return {part.forms.name: part.codes for part in self._filters}
 
     def scores_of(self, row: int) -> dict[str, int]:
         """Give the weighted scores of a feasible node by plugin; plugins that were skipped are absent."""
