@@ -5,6 +5,7 @@ whose answer got lost can be repeated without starting anything twice.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -120,6 +121,14 @@ class Runtime(Protocol):
 
     async def stop(self, run: str, grace_s: float) -> None:
         """Ask a run to end, and end it with all that it started when the grace is over; its end is told as usual."""
+        ...
+
+    async def execute(self, launch: Launch, command: Sequence[str]) -> tuple[int, bytes]:
+        """Run a command beside a container, as the container; its exit code and the beginning of what it said."""
+        ...
+
+    def home(self, uid: str) -> Path:
+        """The folder in which a pod's containers find themselves, made if it is missing."""
         ...
 
     async def forget(self, run: str) -> None:

@@ -21,6 +21,7 @@ from rota.worker.runtimes.process.nursing import Nurse
 
 #: What a run whose end nobody could see is said to have ended with.
 _UNSEEN: Final = 137
+_MOST_OUTPUT: Final = 10 * 1024
 
 
 class ProcessRuntime:
@@ -110,6 +111,30 @@ class ProcessRuntime:
         if not ended.is_set():
             await self._nurse.ask("signal", id=run, signal=int(signal.SIGKILL))
 
+    async def execute(self, launch: Launch, command: Sequence[str]) -> tuple[int, bytes]:
+        """See `Runtime.execute`."""
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env=dict(launch.env),
+            cwd=launch.working_dir or str(self._home(launch.uid)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            user=launch.user,
+            group=launch.group,
+        )
+        assert process.stdout is not None
+        try:
+            output = await process.stdout.read(_MOST_OUTPUT)
+            return await process.wait(), output
+        finally:
+            if process.returncode is None:
+                # Whoever asked has lost patience; nothing of it stays.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+
     async def forget(self, run: str) -> None:
         """See `Runtime.forget`."""
         self._groups.remove(_group_name(run))
@@ -135,7 +160,7 @@ class ProcessRuntime:
         await self._nurse.close()
 
     def home(self, uid: str) -> Path:
-        """The folder in which a pod's containers find themselves, made if it is missing."""
+        """See `Runtime.home`."""
         folder = self._home(uid)
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         return folder

@@ -1,0 +1,381 @@
+"""The worker's shell: what the API and the runtime tell becomes events of the machine, and its instructions are done.
+
+Every event goes through one queue, so the machine sees one history. Instructions for one container are carried out in
+their order; different containers do not wait for each other.
+"""
+
+import asyncio
+import functools
+import shutil
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rota.api import codec, meta
+from rota.client.events.recorder import EventRecorder
+from rota.client.informers.cache import Key
+from rota.client.informers.informer import Informer
+from rota.client.informers.reflector import Source
+from rota.client.verbs import Client, Object, Selection
+from rota.kit import logs, tasks
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+from rota.worker import material, probing, volumes
+from rota.worker.journal import Journal
+from rota.worker.machine import contract
+from rota.worker.machine.contract import Event, FoundRun, Instruction
+from rota.worker.machine.machine import Machine
+from rota.worker.machines import Machine as Hardware
+from rota.worker.material import References
+from rota.worker.reporting import Reporter
+from rota.worker.runtimes.contract import Exit, Known, Launch, LaunchError, Runtime, parse_run_id, run_id
+
+log = logs.get(__name__)
+
+PODS: Final = ("", "v1", "pods")
+_PROBES: Final[Mapping[str, str]] = {
+    "startup": "startupProbe",
+    "liveness": "livenessProbe",
+    "readiness": "readinessProbe",
+}
+
+
+class Agent:
+    """Runs the pods of one node."""
+
+    def __init__(
+        self,
+        client: Client,
+        runtime: Runtime,
+        hardware: Hardware,
+        *,
+        folder: Path,
+        references: References,
+        recorder: EventRecorder,
+        clock: Clock,
+        chance: Chance,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._client: Final = client
+        self._runtime: Final = runtime
+        self._hardware: Final = hardware
+        self._references: Final = references
+        self._recorder: Final = recorder
+        self._clock: Final = clock
+        self._chance: Final = chance
+        self._journal: Final = Journal(folder / "journal")
+        self._volumes: Final = folder / "volumes"
+        self.machine: Final = Machine(allocatable=hardware.allocatable, address=hardware.address)
+        self._events: Final[asyncio.Queue[Event]] = asyncio.Queue()
+        #: The last thing under way for a container, which the next one waits for.
+        self._lanes: Final[dict[tuple[str, str], asyncio.Task[None]]] = {}
+        self._probes: Final[dict[tuple[str, str, int, str], asyncio.Task[None]]] = {}
+        self._launches: Final[dict[str, Launch]] = {}
+        #: Every run that something is kept of, by pod.
+        self._runs: Final[dict[str, set[str]]] = {}
+        self._background: Final[set[asyncio.Task[None]]] = set()
+        self._reporter: Final = Reporter(client, self._seen, clock=clock, chance=chance)
+        self._pods: Final = Informer[Object](
+            Source(client=client, target=PODS, selection=Selection(fields=f"spec.nodeName={hardware.node}")),
+            decode=codec.decode,
+            clock=clock,
+            chance=chance,
+            metrics=metrics or Metrics("worker"),
+        )
+        self._pods.add_handler(self._changed)
+
+    async def run(self) -> None:
+        """Work until cancelled; what runs goes on without us."""
+        known = await self._runtime.open(self._exited)
+        self._adopt(known)
+        async with tasks.Supervisor("worker", clock=self._clock, chance=self._chance) as running:
+            running.start("pods", self._pods.run)
+            running.start("sync", self._sync)
+            running.start("machine", self._loop)
+            running.start("statuses", self._reporter.run)
+            try:
+                await running.wait()
+            finally:
+                for task in tuple(self._background):
+                    task.cancel()
+
+    def launch_of(self, run: str) -> Launch | None:
+        """What a run was started with, if this agent started it."""
+        return self._launches.get(run)
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def _changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is not None:
+            self._happened(contract.PodSeen(now=self._clock.now(), pod=dict(new)))
+        elif old is not None:
+            self._happened(contract.PodGone(now=self._clock.now(), uid=meta.uid(old)))
+
+    def _exited(self, ended: Exit) -> None:
+        uid, container, run = parse_run_id(ended.id)
+        self._happened(
+            contract.Exited(
+                now=ended.finished_at or self._clock.now(),
+                uid=uid,
+                container=container,
+                run=run,
+                code=ended.code,
+                signal=ended.signal,
+                oom=ended.oom,
+            )
+        )
+
+    def _happened(self, event: Event) -> None:
+        self._events.put_nowait(event)
+
+    def _adopt(self, known: Sequence[Known]) -> None:
+        """Tell the machine what was found of pods that were begun before."""
+        runs: dict[str, list[FoundRun]] = {}
+        for one in known:
+            uid, container, run = parse_run_id(one.id)
+            ended = one.exit
+            found = FoundRun(
+                container=container,
+                run=run,
+                id=one.id,
+                started_at=one.started_at,
+                code=None if ended is None else ended.code,
+                signal=0 if ended is None else ended.signal,
+                oom=False if ended is None else ended.oom,
+                finished_at=0.0 if ended is None else ended.finished_at,
+            )
+            runs.setdefault(uid, []).append(found)
+            self._runs.setdefault(uid, set()).add(one.id)
+        for pod in self._journal.pods():
+            newest = {one.container: one for one in sorted(runs.get(meta.uid(pod), ()), key=lambda one: one.run)}
+            event = contract.Adopted(now=self._clock.now(), pod=pod, runs=tuple(newest.values()))
+            self._carry_out(self.machine.handle(event))
+
+    async def _sync(self) -> None:
+        await self._pods.wait_synced()
+        self._happened(contract.Synced(now=self._clock.now()))
+
+    async def _loop(self) -> None:
+        while True:
+            wake = self.machine.wake_at()
+            waiting = self._events.get()
+            try:
+                if wake is None:
+                    event = await waiting
+                else:
+                    event = await self._clock.wait_for(waiting, max(wake - self._clock.now(), 0.0))
+            except TimeoutError:
+                event = contract.Tick(now=self._clock.now())
+            self._carry_out(self.machine.handle(event))
+
+    # --- instructions -------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for one in instructions:
+            match one:
+                case contract.WriteStatus():
+                    self._reporter.tell(one.uid, one.status)
+                case contract.ConfirmDeletion():
+                    self._reporter.confirm(one.uid)
+                case contract.Tell():
+                    pod = self._seen(one.uid)
+                    if pod is not None:
+                        self._recorder.event(pod, one.type, one.reason, one.message)
+                case contract.PrepareVolumes():
+                    self._in_turn((one.uid, ""), functools.partial(self._prepare, one.uid))
+                case contract.CleanUp():
+                    self._in_turn((one.uid, ""), functools.partial(self._clean_up, one.uid, logs=one.logs))
+                case _:
+                    self._carry_out_for_container(one)
+
+    def _carry_out_for_container(
+        self, one: contract.Start | contract.Stop | contract.RunHook | contract.BeginProbe | contract.EndProbe
+    ) -> None:
+        match one:
+            case contract.Start():
+                self._in_turn((one.uid, one.container), functools.partial(self._start, one))
+            case contract.Stop():
+                # Not in turn: a sooner end must not wait for a later one.
+                self._spawn(self._runtime.stop(run_id(one.uid, one.container, one.run), one.grace_s))
+            case contract.RunHook():
+                self._spawn(self._hook(one))
+            case contract.BeginProbe():
+                self._begin_probe(one)
+            case contract.EndProbe():
+                self._end_probe(one.uid, one.container, one.run, one.kind)
+
+    def _in_turn(self, lane: tuple[str, str], work: Callable[[], Awaitable[None]]) -> None:
+        before = self._lanes.get(lane)
+
+        async def turn() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            await work()
+
+        task = self._lanes[lane] = self._spawn(turn())
+        task.add_done_callback(lambda ended: self._lanes.pop(lane, None) if self._lanes.get(lane) is ended else None)
+
+    def _spawn(self, work: Any) -> "asyncio.Task[None]":
+        async def logged() -> None:
+            try:
+                await work
+            except Exception as problem:  # one pod's trouble is not the others'
+                log.exception("an instruction failed", error=problem)
+
+        task = asyncio.create_task(logged())
+        # A task that nobody holds may vanish in the middle of its work.
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    async def _prepare(self, uid: str) -> None:
+        pod = self._seen(uid)
+        if pod is None:
+            return
+        self._journal.write(pod)
+        try:
+            self._runtime.home(uid)
+            await volumes.prepare(pod, self._volumes / uid, references=self._references, settings=self._hardware)
+        except volumes.VolumeError as problem:
+            self._happened(contract.VolumesFailed(now=self._clock.now(), uid=uid, message=str(problem)))
+        else:
+            self._happened(contract.VolumesReady(now=self._clock.now(), uid=uid))
+
+    async def _start(self, wanted: contract.Start) -> None:
+        fields = {"uid": wanted.uid, "container": wanted.container, "run": wanted.run}
+        try:
+            launch = await self._launch(wanted.uid, wanted.container, wanted.run)
+            if launch is None:
+                return
+            self._runs.setdefault(wanted.uid, set()).add(launch.id)
+            await self._runtime.start(launch)
+        except LaunchError as problem:
+            event = contract.StartFailed(
+                now=self._clock.now(),
+                reason=problem.reason,
+                message=problem.message,
+                **fields,  # type: ignore[arg-type]
+            )
+            self._happened(event)
+            return
+        self._launches[launch.id] = launch
+        self._happened(contract.Started(now=self._clock.now(), id=launch.id, **fields))  # type: ignore[arg-type]
+
+    async def _launch(self, uid: str, container: str, run: int) -> Launch | None:
+        pod = self._seen(uid)
+        if pod is None:
+            return None
+        folder = self._volumes / uid
+        home = str(self._runtime.home(uid))
+        return await material.launch(
+            pod,
+            container,
+            run,
+            references=self._references,
+            settings=self._hardware,
+            mounts=volumes.mounts(pod, container, folder, {}),
+            home=home,
+        )
+
+    async def _clean_up(self, uid: str, *, logs: bool) -> None:
+        for run in self._runs.get(uid, ()):
+            self._launches.pop(run, None)
+        if logs:
+            for run in self._runs.pop(uid, ()):
+                await self._runtime.forget(run)
+            self._journal.forget(uid)
+        await self._runtime.clean_up(uid, logs=logs)
+        await asyncio.to_thread(shutil.rmtree, self._volumes / uid, ignore_errors=True)
+
+    async def _hook(self, wanted: contract.RunHook) -> None:
+        pod = self._seen(wanted.uid)
+        launch = self._launches.get(run_id(wanted.uid, wanted.container, wanted.run))
+        if launch is None:
+            launch = await self._launch(wanted.uid, wanted.container, wanted.run)
+        if pod is None or launch is None:
+            return
+        container = _container(pod, wanted.container)
+        handler = (container.get("lifecycle") or {}).get(wanted.hook) or {}
+        try:
+            answer = await probing.handle(
+                handler,
+                execute=functools.partial(self._runtime.execute, launch),
+                ports=_ports(container),
+                address=self._hardware.address,
+            )
+        except Exception as problem:  # noqa: BLE001 - whatever goes wrong, the hook has ended
+            answer = probing.Answer(False, str(problem) or type(problem).__name__)
+        done = contract.HookDone(
+            now=self._clock.now(),
+            uid=wanted.uid,
+            container=wanted.container,
+            run=wanted.run,
+            hook=wanted.hook,
+            success=answer.success,
+            message=answer.message,
+        )
+        self._happened(done)
+
+    # --- probes -------------------------------------------------------------------------------------------------------
+
+    def _begin_probe(self, wanted: contract.BeginProbe) -> None:
+        key = (wanted.uid, wanted.container, wanted.run, wanted.kind)
+        if key not in self._probes:
+            task = self._probes[key] = self._spawn(self._probe(wanted))
+            task.add_done_callback(lambda _: self._probes.pop(key, None))
+
+    def _end_probe(self, uid: str, container: str, run: int, kind: str) -> None:
+        task = self._probes.pop((uid, container, run, kind), None)
+        if task is not None:
+            task.cancel()
+
+    async def _probe(self, wanted: contract.BeginProbe) -> None:
+        pod = self._seen(wanted.uid)
+        run = run_id(wanted.uid, wanted.container, wanted.run)
+        launch = self._launches.get(run) or await self._launch(wanted.uid, wanted.container, wanted.run)
+        if pod is None or launch is None:
+            return
+        container = _container(pod, wanted.container)
+
+        def tell(answer: probing.Answer) -> None:
+            state = self.machine.pod(wanted.uid)
+            if state is None or state.containers[wanted.container].run != wanted.run:
+                self._end_probe(wanted.uid, wanted.container, wanted.run, wanted.kind)
+                return
+            self._happened(
+                contract.Probed(
+                    now=self._clock.now(),
+                    uid=wanted.uid,
+                    container=wanted.container,
+                    run=wanted.run,
+                    kind=wanted.kind,
+                    success=answer.success,
+                    message=answer.message,
+                )
+            )
+
+        await probing.ask_again_and_again(
+            container[_PROBES[wanted.kind]],
+            tell,
+            execute=functools.partial(self._runtime.execute, launch),
+            ports=_ports(container),
+            address=self._hardware.address,
+            clock=self._clock,
+        )
+
+    def _seen(self, uid: str) -> dict[str, Any] | None:
+        """A pod as the API last had it."""
+        pod = self.machine.pod(uid)
+        return None if pod is None else dict(pod.seen)
+
+
+def _container(pod: Object, name: str) -> Mapping[str, Any]:
+    spec = pod["spec"]
+    every = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    found: Mapping[str, Any] = next(one for one in every if one["name"] == name)
+    return found
+
+
+def _ports(container: Mapping[str, Any]) -> dict[str, int]:
+    return {one["name"]: one["containerPort"] for one in container.get("ports") or () if one.get("name")}

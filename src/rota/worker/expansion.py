@@ -1,0 +1,28 @@
+"""`$(NAME)` in commands, arguments and values of variables: replaced where the name is known, left alone where not.
+
+`$$` stands for one dollar, so `$$(NAME)` is the text `$(NAME)`. Pure; the rules are upstream's.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+_REFERENCE: Final = re.compile(r"\$(?:(\$)|\(([^()$]*)\))")
+
+
+def expand(text: str, known: Mapping[str, str]) -> str:
+    """The text with everything replaced that is known."""
+    if "$" not in text:
+        return text
+
+    def replace(match: re.Match[str]) -> str:
+        if match.group(1):
+            return "$"
+        return known.get(match.group(2), match.group(0))
+
+    return _REFERENCE.sub(replace, text)
+
+
+def expand_all(texts: Iterable[str], known: Mapping[str, str]) -> list[str]:
+    """All of them."""
+    return [expand(text, known) for text in texts]

@@ -1,0 +1,96 @@
+"""What a machine has, and the part of it that pods may use."""
+
+import os
+import platform
+import shutil
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from rota.api import resources
+
+PODS: Final = 110
+#: Kept back for the machine itself, as a share, and at least.
+_RESERVED: Final = 0.05
+_LEAST_MEMORY: Final = 128 * 1024 * 1024
+_GPU: Final = "nvidia.com/gpu"
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine as its node tells of it."""
+
+    node: str
+    address: str
+    capacity: Mapping[str, int]
+    allocatable: Mapping[str, int]
+    #: Where software in pods finds the API: host and port.
+    api_server: tuple[str, str] = ("127.0.0.1", "6443")
+
+
+def measure(folder: Path, *, overrides: Mapping[str, int] | None = None) -> tuple[dict[str, int], dict[str, int]]:
+    """What this machine has, and what of it pods may have; whoever names amounts means both."""
+    capacity = {
+        resources.CPU: len(os.sched_getaffinity(0)) * 1000,
+        resources.MEMORY: _memory(),
+        resources.EPHEMERAL_STORAGE: shutil.disk_usage(folder).total,
+        resources.PODS: PODS,
+    }
+    gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    if gpus:
+        capacity[_GPU] = gpus
+    allocatable = dict(capacity)
+    allocatable[resources.MEMORY] -= max(int(capacity[resources.MEMORY] * _RESERVED), _LEAST_MEMORY)
+    allocatable[resources.EPHEMERAL_STORAGE] -= int(capacity[resources.EPHEMERAL_STORAGE] * _RESERVED)
+    return capacity | dict(overrides or {}), allocatable | dict(overrides or {})
+
+
+def own_address() -> str:
+    """An address by which others reach this machine; loopback where there is no network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Nothing is sent: connecting a datagram socket only chooses a way.
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        found: str = probe.getsockname()[0]
+        return found
+
+
+def system_info(incarnation: str) -> dict[str, Any]:
+    """The node's `nodeInfo`."""
+    system = platform.uname()
+    return {
+        "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(system.machine, system.machine),
+        "bootID": _text("/proc/sys/kernel/random/boot_id"),
+        "containerRuntimeVersion": "rota://process",
+        "kernelVersion": system.release,
+        "kubeProxyVersion": "",
+        "kubeletVersion": "v1.33.0-rota",
+        "machineID": _text("/etc/machine-id"),
+        "operatingSystem": system.system.lower(),
+        "osImage": _os_name(),
+        # Another one for each start of the agent: what a former one claimed is not this one's.
+        "systemUUID": incarnation,
+    }
+
+
+def _memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _os_name() -> str:
+    for line in _text("/etc/os-release").splitlines():
+        name, _, value = line.partition("=")
+        if name == "PRETTY_NAME":
+            return value.strip('"')
+    return platform.system()

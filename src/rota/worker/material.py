@@ -1,0 +1,271 @@
+"""What a container is made of: its pod's spec, and everything that the spec refers to.
+
+Variables come from values, fields of the pod, ConfigMaps and Secrets; `$(NAME)` is expanded as upstream does. What is
+missing and not optional keeps the container from starting, with a message that names it.
+"""
+
+import base64
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from rota.api import errors, meta, quantities
+from rota.client.verbs import Client, Object
+from rota.worker import expansion
+from rota.worker.runtimes.contract import Launch, LaunchError, Limits, Mount
+
+_MISSING: Final = "CreateContainerConfigError"
+_CONFIG_MAPS: Final = ("", "v1", "configmaps")
+_SECRETS: Final = ("", "v1", "secrets")
+#: What every process has, whatever its pod says.
+_INHERITED: Final = ("PATH", "LANG", "TZ")
+
+
+class References(Protocol):
+    """Looks up what pods refer to."""
+
+    async def config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        """The texts of a ConfigMap; None if there is none."""
+        ...
+
+    async def secret(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        """The values of a Secret in base 64; None if there is none."""
+        ...
+
+
+class ApiReferences:
+    """From the API."""
+
+    def __init__(self, client: Client) -> None:
+        self._client: Final = client
+
+    async def config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        """See `References.config_map`."""
+        found = await self._find(_CONFIG_MAPS, namespace, name)
+        return None if found is None else dict(found.get("data") or {})
+
+    async def secret(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        """See `References.secret`."""
+        found = await self._find(_SECRETS, namespace, name)
+        return None if found is None else dict(found.get("data") or {})
+
+    async def _find(self, target: tuple[str, str, str], namespace: str, name: str) -> Object | None:
+        try:
+            return await self._client.get(target, name, namespace=namespace)
+        except errors.NotFound:
+            return None
+
+
+class Settings(Protocol):
+    """What the machine contributes."""
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """The node's address, which pods share."""
+        ...
+
+    @property
+    def allocatable(self) -> Mapping[str, int]:
+        """What the node has, for those who do not limit themselves."""
+        ...
+
+    @property
+    def api_server(self) -> tuple[str, str]:
+        """Where software in pods finds the API: host and port."""
+        ...
+
+
+async def launch(
+    pod: Object, name: str, run: int, *, references: References, settings: Settings, mounts: Sequence[Mount], home: str
+) -> Launch:
+    """Everything about one run of a container; LaunchError if something that it needs is not there."""
+    spec = pod["spec"]
+    container = _container(spec, name)
+    environment = await variables(pod, container, references=references, settings=settings)
+    security = {**(spec.get("securityContext") or {}), **(container.get("securityContext") or {})}
+    user = security.get("runAsUser")
+    if user is None and security.get("runAsNonRoot") and os.geteuid() == 0:
+        raise LaunchError(_MISSING, "container has runAsNonRoot and image will run as root")
+    group = security.get("runAsGroup")
+    return Launch(
+        uid=meta.uid(pod),
+        namespace=meta.namespace(pod),
+        pod=meta.name(pod),
+        container=name,
+        run=run,
+        image=container.get("image") or "",
+        command=expansion.expand_all(container.get("command") or (), environment),
+        args=expansion.expand_all(container.get("args") or (), environment),
+        env={**_inherited(), "HOME": home, "HOSTNAME": meta.name(pod), **environment},
+        working_dir=container.get("workingDir") or "",
+        user=user,
+        group=group if group is not None else user,
+        groups=_groups(spec),
+        limits=_limits(container),
+        mounts=mounts,
+        tty=bool(container.get("tty")),
+    )
+
+
+async def variables(
+    pod: Object, container: Mapping[str, Any], *, references: References, settings: Settings
+) -> dict[str, str]:
+    """The variables that a container's spec asks for, and where it finds the API."""
+    host, port = settings.api_server
+    found = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, "KUBERNETES_SERVICE_PORT_HTTPS": port}
+    namespace = meta.namespace(pod)
+    for source in container.get("envFrom") or ():
+        found |= await _whole(source, namespace, references)
+    for one in container.get("env") or ():
+        name, origin = one["name"], one.get("valueFrom")
+        if origin:
+            value = await _from(origin, pod, container, references=references, settings=settings)
+            if value is not None:
+                found[name] = value
+        else:
+            found[name] = expansion.expand(one.get("value") or "", found)
+    return found
+
+
+async def _whole(source: Mapping[str, Any], namespace: str, references: References) -> dict[str, str]:
+    prefix = source.get("prefix") or ""
+    values: Mapping[str, str] | None = {}
+    if wanted := source.get("configMapRef"):
+        values = await references.config_map(namespace, wanted.get("name", ""))
+        if values is None and not wanted.get("optional"):
+            raise LaunchError(_MISSING, f'configmap "{wanted.get("name", "")}" not found')
+    elif wanted := source.get("secretRef"):
+        values = await _decoded(references, namespace, wanted.get("name", ""))
+        if values is None and not wanted.get("optional"):
+            raise LaunchError(_MISSING, f'secret "{wanted.get("name", "")}" not found')
+    return {f"{prefix}{name}": value for name, value in (values or {}).items()}
+
+
+async def _from(
+    origin: Mapping[str, Any],
+    pod: Object,
+    container: Mapping[str, Any],
+    *,
+    references: References,
+    settings: Settings,
+) -> str | None:
+    namespace = meta.namespace(pod)
+    if wanted := origin.get("fieldRef"):
+        return field(pod, wanted.get("fieldPath", ""), settings)
+    if wanted := origin.get("resourceFieldRef"):
+        return resource_field(pod, wanted, container, settings)
+    for kind, key, values in (
+        ("configmap", "configMapKeyRef", references.config_map),
+        ("secret", "secretKeyRef", None),
+    ):
+        wanted = origin.get(key)
+        if wanted:
+            name = wanted.get("name", "")
+            found = await (values(namespace, name) if values is not None else _decoded(references, namespace, name))
+            return _one(kind, namespace, wanted, found)
+    return None
+
+
+def _one(kind: str, namespace: str, wanted: Mapping[str, Any], values: Mapping[str, str] | None) -> str | None:
+    name, key = wanted.get("name", ""), wanted.get("key", "")
+    if values is None:
+        if wanted.get("optional"):
+            return None
+        raise LaunchError(_MISSING, f'{kind} "{name}" not found')
+    if key not in values:
+        if wanted.get("optional"):
+            return None
+        shown = "ConfigMap" if kind == "configmap" else "Secret"
+        raise LaunchError(_MISSING, f"couldn't find key {key} in {shown} {namespace}/{name}")
+    return values[key]
+
+
+async def _decoded(references: References, namespace: str, name: str) -> dict[str, str] | None:
+    found = await references.secret(namespace, name)
+    if found is None:
+        return None
+    return {key: base64.b64decode(value).decode("utf-8", "surrogateescape") for key, value in found.items()}
+
+
+def field(pod: Object, path: str, settings: Settings) -> str:
+    """A field of the pod, as the downward API shows it; LaunchError for one that it does not show."""
+    metadata, spec = meta.metadata(pod), pod.get("spec") or {}
+    for prefix, labels in (("metadata.labels[", meta.labels(pod)), ("metadata.annotations[", meta.annotations(pod))):
+        if path.startswith(prefix):
+            return labels.get(path[len(prefix) : -1].strip("'\""), "")
+    known: dict[str, str] = {
+        "metadata.name": metadata.get("name", ""),
+        "metadata.namespace": metadata.get("namespace", ""),
+        "metadata.uid": metadata.get("uid", ""),
+        "metadata.labels": _listed(meta.labels(pod)),
+        "metadata.annotations": _listed(meta.annotations(pod)),
+        "spec.nodeName": spec.get("nodeName") or settings.node,
+        "spec.serviceAccountName": spec.get("serviceAccountName") or "",
+        "status.hostIP": settings.address,
+        "status.hostIPs": settings.address,
+        "status.podIP": settings.address,
+        "status.podIPs": settings.address,
+    }
+    if path not in known:
+        raise LaunchError(_MISSING, f"unsupported field path: {path}")
+    return known[path]
+
+
+def resource_field(
+    pod: Object, wanted: Mapping[str, Any], container: Mapping[str, Any] | None, settings: Settings
+) -> str:
+    """How much of a resource a container asks for or may have, in units of a divisor."""
+    name = wanted.get("containerName")
+    if name:
+        container = _container(pod["spec"], name)
+    side, _, resource = wanted.get("resource", "").partition(".")
+    amounts = ((container or {}).get("resources") or {}).get(side) or {}
+    divisor = quantities.from_wire(wanted.get("divisor") or 1).nanos or 10**9
+    if resource in amounts:
+        nanos = quantities.from_wire(amounts[resource]).nanos
+    elif side == "limits":
+        held = settings.allocatable.get(resource, 0)
+        nanos = held * 10**6 if resource == "cpu" else held * 10**9
+    else:
+        nanos = 0
+    return str(math.ceil(nanos / divisor))
+
+
+def _listed(values: Mapping[str, str]) -> str:
+    """Labels as lines of the downward API: sorted, with quoted values."""
+    return "\n".join(f'{name}="{value}"' for name, value in sorted(values.items()))
+
+
+def _limits(container: Mapping[str, Any]) -> Limits:
+    wanted = container.get("resources") or {}
+    limits, requests = wanted.get("limits") or {}, wanted.get("requests") or {}
+    return Limits(
+        cpu_milli=quantities.milli(limits["cpu"]) if "cpu" in limits else None,
+        cpu_request_milli=quantities.milli(requests.get("cpu")),
+        memory_bytes=quantities.value(limits["memory"]) if "memory" in limits else None,
+    )
+
+
+def _groups(spec: Mapping[str, Any]) -> list[int]:
+    security = spec.get("securityContext") or {}
+    found = list(security.get("supplementalGroups") or ())
+    return [*found, security["fsGroup"]] if security.get("fsGroup") is not None else found
+
+
+def _inherited() -> dict[str, str]:
+    return {name: os.environ[name] for name in _INHERITED if name in os.environ}
+
+
+def _container(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    for kind in ("containers", "initContainers"):
+        for one in spec.get(kind) or ():
+            if one.get("name") == name:
+                found: Mapping[str, Any] = one
+                return found
+    raise LaunchError(_MISSING, f"there is no container {name}")

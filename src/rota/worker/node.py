@@ -1,0 +1,152 @@
+"""The worker as a Node: registers it, keeps its status true, and renews its Lease, which says that the worker lives."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from rota.api import errors, meta, resources, times
+from rota.client.transports.contract import TransportError
+from rota.client.verbs import Client, Object, PatchType
+from rota.kit import logs
+from rota.kit.clock import Clock
+from rota.worker.machines import Machine
+
+log = logs.get(__name__)
+
+NODES: Final = ("", "v1", "nodes")
+LEASES: Final = ("coordination.k8s.io", "v1", "leases")
+LEASE_NAMESPACE: Final = "kube-node-lease"
+LEASE_S: Final = 40
+RENEW_S: Final = 10.0
+#: How often a status in which nothing changes is told all the same.
+STATUS_S: Final = 300.0
+
+
+class NodeKeeper:
+    """Keeps one Node and its Lease."""
+
+    def __init__(
+        self,
+        client: Client,
+        machine: Machine,
+        *,
+        incarnation: str,
+        clock: Clock,
+        info: Mapping[str, Any],
+        labels: Mapping[str, str],
+        taints: Sequence[Mapping[str, str]],
+        conditions: Callable[[], Sequence[Mapping[str, Any]]],
+        port: int | None,
+    ) -> None:
+        self._client: Final = client
+        self._machine: Final = machine
+        self._incarnation: Final = incarnation
+        self._clock: Final = clock
+        self._info: Final = info
+        self._labels: Final = labels
+        self._taints: Final = taints
+        self._conditions: Final = conditions
+        self._port: Final = port
+
+    async def register(self) -> None:
+        """Make the node known as it is now; one of the same name is this machine's from an earlier time."""
+        name = self._machine.node
+        node = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": self._all_labels()},
+            "spec": {"taints": [dict(one) for one in self._taints]} if self._taints else {},
+            "status": self.status({}),
+        }
+        try:
+            await self._client.create(NODES, node)
+        except errors.AlreadyExists:
+            await self._client.patch(NODES, name, {"metadata": {"labels": self._all_labels()}}, type=PatchType.MERGE)
+        await self.tell()
+        await self.renew()
+
+    async def run(self) -> None:
+        """Renew and tell until cancelled."""
+        told = self._clock.monotonic()
+        while True:
+            await self._clock.sleep(RENEW_S)
+            try:
+                await self.renew()
+                if self._clock.monotonic() - told >= STATUS_S:
+                    await self.tell()
+                    told = self._clock.monotonic()
+            except (errors.ApiError, TransportError) as problem:
+                log.warning("the node could not be renewed", node=self._machine.node, error=problem)
+                if isinstance(problem, errors.NotFound):
+                    # Somebody removed the node while its worker lives.
+                    await self.register()
+
+    async def tell(self) -> None:
+        """Write the node's status."""
+        for _ in range(5):
+            node = await self._client.get(NODES, self._machine.node)
+            try:
+                await self._client.update(NODES, {**node, "status": self.status(node)}, subresource="status")
+            except errors.Conflict:
+                continue
+            return
+
+    async def renew(self) -> None:
+        """Say that the worker lives."""
+        name, now = self._machine.node, times.format_micro_time(self._clock.now())
+        spec = {"holderIdentity": name, "leaseDurationSeconds": LEASE_S, "renewTime": now}
+        try:
+            await self._client.patch(LEASES, name, {"spec": spec}, namespace=LEASE_NAMESPACE)
+        except errors.NotFound:
+            node = await self._client.get(NODES, name)
+            owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": meta.uid(node)}
+            metadata = {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
+            lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+            await self._client.create(LEASES, lease)
+
+    def status(self, node: Object) -> dict[str, Any]:
+        """The node's status as it is now."""
+        now = times.format_time(self._clock.now())
+        present: Sequence[Mapping[str, Any]] = list(meta.conditions(node))
+        for one in (*_GOOD, *self._conditions()):
+            present = meta.with_condition(present, one, now=now)
+        conditions = [{**one, "lastHeartbeatTime": now} for one in present]
+        machine = self._machine
+        status: dict[str, Any] = {
+            **(node.get("status") or {}),
+            "capacity": _shown(machine.capacity),
+            "allocatable": _shown(machine.allocatable),
+            "conditions": conditions,
+            "addresses": [
+                {"type": "InternalIP", "address": machine.address},
+                {"type": "Hostname", "address": machine.node},
+            ],
+            "nodeInfo": dict(self._info),
+        }
+        if self._port is not None:
+            status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self._port}}
+        return status
+
+    def _all_labels(self) -> dict[str, str]:
+        return {
+            "kubernetes.io/hostname": self._machine.node,
+            "kubernetes.io/os": str(self._info.get("operatingSystem", "")),
+            "kubernetes.io/arch": str(self._info.get("architecture", "")),
+            **self._labels,
+        }
+
+
+def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+#: What holds while the agent lives and nothing else is said.
+_GOOD: Final = (
+    _condition("MemoryPressure", "False", "WorkerHasSufficientMemory", "the worker has sufficient memory available"),
+    _condition("DiskPressure", "False", "WorkerHasNoDiskPressure", "the worker has no disk pressure"),
+    _condition("PIDPressure", "False", "WorkerHasSufficientPID", "the worker has sufficient PID available"),
+    _condition("Ready", "True", "WorkerReady", "the worker is posting ready status"),
+)
+
+
+def _shown(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {name: resources.shown(name, amount) for name, amount in amounts.items()}
