@@ -36,6 +36,6 @@ def test_the_page_works_as_written(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "restored 0 objects" in done.stdout
+    assert re.search(r"restored [1-9][0-9]* objects", done.stdout)
     assert (tmp_path / "copy.db").exists()
     assert (tmp_path / "today.backup").stat().st_mode & 0o077 == 0
