@@ -211,7 +211,11 @@ async def test_a_deleted_pod_is_ended_and_goes(client: Client, worker: Worker, t
     await client.delete(PODS, "p", namespace="default")
     await _gone(client)
     assert mark.read_text() == "bye\n"
-    assert not list((worker.folder / "journal").glob("*.json"))
+
+    async def forgotten() -> bool:
+        return not list((worker.folder / "journal").glob("*.json"))
+
+    await _until(forgotten)
 
 
 async def test_a_container_that_is_restarted_keeps_count(client: Client, worker: Worker, tmp_path: Path) -> None:

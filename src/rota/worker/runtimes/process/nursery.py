@@ -36,6 +36,8 @@ _CHUNK: Final = 64 * 1024
 #: Longer lines are kept in pieces.
 _LINE: Final = 16 * 1024
 _PR_SET_CHILD_SUBREAPER: Final = 36
+#: How long the program stays without an agent when it has nothing to look after.
+_IDLE_S: Final = 30.0
 _LOG_BYTES: Final = 10 * 1024 * 1024
 _LOG_FILES: Final = 5
 
@@ -146,7 +148,10 @@ class Nursery:
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         self._selector.register(wake, selectors.EVENT_READ, lambda _: self._reap(wake))
         while not self._done:
-            for key, _ in self._selector.select():
+            ready = self._selector.select(_IDLE_S)
+            # Nobody is here, and there is nothing to keep: what has ended stands on disk.
+            self._done = not ready and not self._agents and not self._children
+            for key, _ in ready:
                 # What came earlier in this round may have closed it.
                 present = self._selector.get_map().get(key.fd)
                 if present is not None and present.data is key.data:
