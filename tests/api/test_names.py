@@ -38,7 +38,7 @@ def test_a_label_with_dots_is_told_so() -> None:
     [
         ("", "pods", "a.b", True),
         ("", "namespaces", "a.b", False),
-        ("", "services", "0a", False),
+        ("", "services", "0a", True),
         ("", "services", "a0", True),
         ("rbac.authorization.k8s.io", "clusterroles", "system:node", True),
         ("rbac.authorization.k8s.io", "roles", "a/b", False),

@@ -207,7 +207,11 @@ _TABLES: Final[Mapping[GroupKind, _Table]] = {
     GroupKind("", "Service"): _table(
         {**_META, "spec.clusterIP": at("spec", "clusterIP"), "spec.type": at("spec", "type")}
     ),
-    GroupKind("apps", "ReplicaSet"): _table({**_META, "status.replicas": _count("status", "replicas")}),
+    GroupKind("apps", "ReplicaSet"): _Table(
+        {**_META, "status.replicas": _count("status", "replicas")},
+        {},
+        '{quoted} is not a known field selector: only "metadata.name", "metadata.namespace"',
+    ),
     GroupKind("batch", "Job"): _Table(
         {**_META, "status.successful": _count("status", "succeeded")},
         {},

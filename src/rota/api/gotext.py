@@ -40,7 +40,7 @@ def plain(value: bool | float) -> str:
 
 
 def literal(value: object) -> str:
-    """JSON, as Go shows lists, maps and structs; of structs of its own it would show the names that Go has for fields."""
+    """JSON, as Go shows lists, maps and structs."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
 
 

@@ -160,7 +160,7 @@ def annotations_bytes(annotations: Mapping[str, str]) -> int:
 #: Kinds whose names follow a rule of their own; all others are DNS-1123 subdomains.
 _CHECKS: Final[Mapping[tuple[str, str], Callable[[str], list[str]]]] = {
     ("", "namespaces"): check_dns1123_label,
-    ("", "services"): check_dns1035_label,
+    ("", "services"): check_dns1123_label,
     ("rbac.authorization.k8s.io", "roles"): check_path_segment,
     ("rbac.authorization.k8s.io", "rolebindings"): check_path_segment,
     ("rbac.authorization.k8s.io", "clusterroles"): check_path_segment,

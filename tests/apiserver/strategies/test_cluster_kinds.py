@@ -91,11 +91,11 @@ async def test_a_config_map_holds_a_mebibyte_at_most(api: ApiServer) -> None:
     assert _complaints(answer)[0][1] == "Too long: may not be more than 1048576 bytes"
 
 
-async def test_a_service_gets_defaults_and_no_address(api: ApiServer) -> None:
+async def test_a_service_gets_defaults_and_an_address(api: ApiServer) -> None:
     live = (await api.post(f"{_HERE}/services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})).json
     assert live["spec"]["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
     assert (live["spec"]["type"], live["spec"]["sessionAffinity"]) == ("ClusterIP", "None")
-    assert "clusterIP" not in live["spec"]
+    assert live["spec"]["clusterIPs"] == [live["spec"]["clusterIP"]]
     headless = {"metadata": {"name": "h"}, "spec": {"clusterIP": "None"}}
     assert (await api.post(f"{_HERE}/services", headless)).json["spec"]["clusterIPs"] == ["None"]
 
@@ -105,10 +105,10 @@ async def test_a_service_that_is_wrong_is_refused(api: ApiServer) -> None:
     assert _complaints(await api.post(f"{_HERE}/services", empty)) == [("spec.ports", "Required value")]
     two = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}, {"port": 81}]}}
     assert ("spec.ports[0].name", "Required value") in _complaints(await api.post(f"{_HERE}/services", two))
-    fixed = {"metadata": {"name": "s"}, "spec": {"clusterIP": "10.0.0.1", "ports": [{"port": 80}]}}
+    fixed = {"metadata": {"name": "s"}, "spec": {"clusterIP": "10.96.0.101", "ports": [{"port": 80}]}}
     await api.post(f"{_HERE}/services", fixed)
-    answer = await api.patch(f"{_HERE}/services/s", {"spec": {"clusterIP": "10.0.0.2", "clusterIPs": ["10.0.0.2"]}})
-    assert ("spec.clusterIPs[0]", 'Invalid value: "10.0.0.2": may not change once set') in _complaints(answer)
+    answer = await api.patch(f"{_HERE}/services/s", {"spec": {"clusterIP": "10.96.0.102", "clusterIPs": ["10.96.0.102"]}})
+    assert ("spec.clusterIPs[0]", 'Invalid value: "10.96.0.102": may not change once set') in _complaints(answer)
 
 
 async def test_a_budget_has_one_bound(api: ApiServer) -> None:

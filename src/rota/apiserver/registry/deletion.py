@@ -76,6 +76,8 @@ def plan(obj: Object, options: DeleteOptions, at: Attributes) -> Plan:
     """The step that a deletion asks for; `obj` is the planner's to change."""
     if at.resource.group_resource == _NAMESPACES:
         return _plan_namespace(obj, options, at)
+    if at.resource.plural == "events":
+        return Plan(Step.REMOVE, obj)  # nobody waits for what is only a report
     metadata = obj["metadata"]
     marked = metadata.get("deletionTimestamp")
     if at.resource.group_resource == _PODS:

@@ -42,6 +42,8 @@ class QuotaStrategy(GenericStrategy):
 class LimitRangeStrategy(GenericStrategy):
     """LimitRanges."""
 
+    demands_required_fields = False
+
     def default(self, obj: Object, /) -> None:
         """The default of a limit is the highest allowed, that of a request the limit or the lowest allowed."""
         for one in (obj.get("spec") or {}).get("limits") or ():
@@ -81,8 +83,10 @@ def _validate_range(spec: Object) -> list[fields.FieldError]:
     seen: set[str] = set()
     for position, one in enumerate(spec.get("limits") or ()):
         path, kind = SPEC.child("limits").index(position), one.get("type", "")
+        found += checks.label_key(kind, path.child("type"))
         if kind not in _TYPES and "/" not in kind:
-            found.append(fields.not_supported(path.child("type"), kind, _TYPES))
+            why = "must be a standard limit type or fully qualified"
+            found.append(fields.invalid(path.child("type"), kind, why))
         if kind in seen:
             found.append(fields.duplicate(path.child("type"), kind))
         seen.add(kind)

@@ -10,6 +10,7 @@ from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
 from rota.apiserver.contract import Strategy
 from rota.apiserver.strategies.access import RoleBindingStrategy, RoleStrategy
+from rota.apiserver.strategies.autoscalers import AutoscalerStrategy
 from rota.apiserver.strategies.batch import CronJobStrategy, JobStrategy
 from rota.apiserver.strategies.certificate_requests import CertificateRequestStrategy
 from rota.apiserver.strategies.config import ConfigMapStrategy, SecretStrategy
@@ -80,6 +81,7 @@ SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
     GroupResource("storage.k8s.io", "csidrivers"): DriverStrategy(),
     GroupResource("storage.k8s.io", "csinodes"): DriverNodeStrategy(),
     GroupResource("storage.k8s.io", "volumeattachments"): AttachmentStrategy(),
+    GroupResource("autoscaling", "horizontalpodautoscalers"): AutoscalerStrategy(),
     GroupResource(_ADMISSION, "mutatingwebhookconfigurations"): WebhookStrategy(mutating=True),
     GroupResource(_ADMISSION, "validatingwebhookconfigurations"): WebhookStrategy(mutating=False),
     GroupResource(_RBAC, "roles"): RoleStrategy(namespaced=True),

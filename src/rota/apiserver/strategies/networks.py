@@ -21,7 +21,6 @@ _INVALID_AT_ENDS: Final = ("/..", "/.")
 _ADDRESS_TYPES: Final = ("FQDN", "IPv4", "IPv6")
 _IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _CIDR: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-_DEPRECATED: Final = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
 
 
 class IngressStrategy(GenericStrategy):
@@ -94,12 +93,10 @@ class EndpointsStrategy(GenericStrategy):
 
     def validate_create(self, obj: Object, at: Attributes, /) -> Found:
         """Addresses and ports."""
-        at.warn(_DEPRECATED)
         return super().validate_create(obj, at) + _validate_subsets(obj.get("subsets") or ())
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> Found:
         """Addresses and ports."""
-        at.warn(_DEPRECATED)
         return super().validate_update(new, old, at) + _validate_subsets(new.get("subsets") or ())
 
 

@@ -59,9 +59,10 @@ class ClaimStrategy(GenericStrategy):
                 wanted.pop(name, None)
                 before.pop(name, None)
             found += _validate_growth(new, old)
+        found += _validate_claim(new["spec"])
         if wanted != before:
             found.append(fields.forbidden(SPEC, _CLAIM_FIXED))
-        return found + _validate_claim(new["spec"])
+        return found
 
 
 class VolumeStrategy(GenericStrategy):

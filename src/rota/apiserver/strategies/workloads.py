@@ -233,6 +233,15 @@ class DaemonSetStrategy(TemplateStrategy):
     kind = "daemonset"
     title = "DaemonSet"
 
+    def default(self, obj: Object, /) -> None:
+        """Those of the template, and a count that `prepare_create` and `prepare_update` keep."""
+        super().default(obj)
+        annotations = obj["metadata"].get("annotations") or {}
+        obj["metadata"]["annotations"] = {
+            **annotations,
+            _TEMPLATE_GENERATION: annotations.get(_TEMPLATE_GENERATION, "0"),
+        }
+
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
         """How often the template has changed stands in an annotation, for clients that are older than generations."""
         super().prepare_create(obj, at)

@@ -1,6 +1,6 @@
 """One routed request on its way through a verb, and the parameters that several verbs share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -110,19 +110,18 @@ class Call:
 
 
 def attributes(request: Request, route: Route, user: User, *, now: float) -> Attributes:
-    """The request as kinds see it; Invalid if the parameters that all writes share are wrong."""
+    """The request as kinds see it; Invalid if the parameters that all writes share are wrong.
+
+    Those of a patch are for the patch to check, which has more of them.
+    """
     dry_run, manager = False, ""
     if route.verb in _WRITES:
-        manager, wish = request.query.get("fieldManager", ""), request.query.get("dryRun", "")
-        wrong = _wrong_manager(manager) + wrong_dry_run([wish] if wish else [])
-        if route.verb in _WITH_BODY:
-            wrong += bodies.wrong_strictness(request.query.get("fieldValidation", ""))
-        if wrong:
-            if route.verb in _WITH_BODY and not _is_readable(request, route):
+        if route.verb != "patch" and (wrong := wrong_options(request.query, with_body=route.verb in _WITH_BODY)):
+            if route.verb in _WITH_BODY and bodies.media_type(request.header(b"content-type")) not in bodies.READ:
                 raise errors.unsupported_media_type(bodies.READ)
             raise errors.invalid(GroupKind("meta.k8s.io", _WRITES[route.verb]), "", wrong)
-        dry_run = wish == "All"
-        manager = manager or _from_user_agent(request.header(b"user-agent"))
+        dry_run = request.query.get("dryRun") == "All"
+        manager = request.query.get("fieldManager", "") or _from_user_agent(request.header(b"user-agent"))
     return Attributes(
         user=user,
         verb=route.verb,
@@ -143,7 +142,14 @@ _WRITES: Final = {
     "delete": "DeleteOptions",
     "deletecollection": "DeleteOptions",
 }
-_WITH_BODY: Final = frozenset({"create", "update", "patch"})
+_WITH_BODY: Final = frozenset({"create", "update"})
+
+
+def wrong_options(query: Mapping[str, str], *, with_body: bool) -> list[fields.FieldError]:
+    """What is wrong with the parameters that writes share, in upstream's order."""
+    wish = query.get("dryRun", "")
+    wrong = _wrong_manager(query.get("fieldManager", "")) + wrong_dry_run([wish] if wish else [])
+    return wrong + (bodies.wrong_strictness(query.get("fieldValidation", "")) if with_body else [])
 
 
 def wrong_dry_run(wishes: Sequence[str]) -> list[fields.FieldError]:
@@ -160,11 +166,6 @@ def _wrong_manager(manager: str) -> list[fields.FieldError]:
     if not manager.isprintable():
         return [fields.invalid(path, manager, "should only contain printable characters")]
     return []
-
-
-def _is_readable(request: Request, route: Route) -> bool:
-    """Whether the body has a type that is read at all; patches have types of their own and judge them later."""
-    return route.verb == "patch" or bodies.media_type(request.header(b"content-type")) in bodies.READ
 
 
 def _from_user_agent(agent: str) -> str:

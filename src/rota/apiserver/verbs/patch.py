@@ -19,7 +19,7 @@ from rota.apiserver.contract import Object
 from rota.apiserver.registry import ownership
 from rota.apiserver.registry.objects import Edit
 from rota.apiserver.verbs import update
-from rota.apiserver.verbs.calls import Call
+from rota.apiserver.verbs.calls import Call, wrong_options
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -154,6 +154,7 @@ def _check_options(call: Call, media_type: str) -> None:
             wrong.append(fields.required(fields.Path("fieldManager"), "is required for apply patch"))
     elif "force" in query:
         wrong.append(fields.forbidden(fields.Path("force"), "may not be specified for non-apply patch"))
+    wrong += wrong_options(query, with_body=True)
     if wrong:
         raise errors.invalid(_OPTIONS, "", wrong)
 

@@ -15,10 +15,24 @@ _PARSER: Final = re.compile(r"(json parse error: |error converting YAML to JSON:
 #: A patch that does not fit is quoted whole, as Go prints it.
 _PATCH: Final = re.compile(r"((?<=patch: )Invalid value: |^Invalid value: )\"?(map\[|\{|\[)(.|\n)*")
 _PORTS: Final = range(30_000, 32_768)
+#: Go shows its own form of an object, and a comparison of two after a line break.
+_OBJECT: Final = re.compile(r"Invalid value: [\[{][^\n]*[\]}]: ")
+_COMPARED: Final = re.compile(r"\n[ @](.|\n)*")
+#: Structs within structs have names in Go, which are no part of any path in JSON.
+_EMBEDDED: Final = re.compile(r"\b(ProbeHandler|LifecycleHandler|PersistentVolumeSource|VolumeSource|Rule)\.(?=[a-z])")
+_LIST: Final = re.compile(r"converting \(v1\.List\) to \([^)]*\): unknown conversion")
+_NO_PATCH: Final = re.compile(
+    r"^(error decoding patch: )?(a JSON patch is|json: cannot unmarshal object into Go value).*"
+)
 _SCHEME: Final = re.compile(r' in scheme "[^"]*"')
 _RECORD: Final = re.compile(r"in record \(\d+\)")
 _WORDS: Final = (
     (_SCHEME, ""),
+    (_OBJECT, "Invalid value: {...}: "),
+    (_COMPARED, ""),
+    (_EMBEDDED, ""),
+    (_LIST, 'no kind "List" is registered for version "v1"'),
+    (_NO_PATCH, "not a JSON patch"),
     (_RECORD, "in record (VERSION)"),
     (_UID, "UID"),
     (_TIME, "TIME"),
