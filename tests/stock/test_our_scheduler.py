@@ -1,4 +1,4 @@
-"""Our scheduler on the stock API server, with a stock scheduler's rights: it leads, places, preempts and says why not."""
+"""Our scheduler on the stock API server, with a stock scheduler's rights: it leads, places and preempts."""
 
 import asyncio
 import contextlib

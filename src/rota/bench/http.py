@@ -6,7 +6,10 @@ It speaks just enough HTTP/1.1: keep-alive connections, bodies with a length, an
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from typing import Self
+from typing import Final, Self
+
+#: The length of a body that comes in chunks.
+CHUNKED: Final = -1
 
 
 class Connection:
@@ -26,6 +29,8 @@ class Connection:
     async def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         """The status and the whole body of an answer."""
         code, length = await self._begin(method, path, body)
+        if length == CHUNKED:
+            return code, b"".join([chunk async for chunk in self._chunks()])
         return code, await self._reader.readexactly(length)
 
     async def lines(self, path: str) -> AsyncIterator[bytes]:
@@ -34,12 +39,16 @@ class Connection:
         if code != 200:
             raise RuntimeError(f"the stream was refused: {code}")
         rest = b""
-        while size := int(await self._reader.readline(), 16):
-            rest += await self._reader.readexactly(size)
-            await self._reader.readexactly(2)
-            *whole, rest = rest.split(b"\n")
+        async for chunk in self._chunks():
+            *whole, rest = (rest + chunk).split(b"\n")
             for line in whole:
                 yield line
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while size := int(await self._reader.readline(), 16):
+            yield await self._reader.readexactly(size)
+            await self._reader.readexactly(2)
+        await self._reader.readexactly(2)
 
     def close(self) -> None:
         """Hang up."""
@@ -50,6 +59,8 @@ class Connection:
         self._writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
         raw = await self._reader.readuntil(b"\r\n\r\n")
         lower = raw.lower()
+        if b"transfer-encoding: chunked" in lower:
+            return int(raw[9:12]), CHUNKED
         at = lower.find(b"content-length:")
         length = int(lower[at + 15 : lower.index(b"\r\n", at)]) if at >= 0 else 0
         return int(raw[9:12]), length

@@ -63,7 +63,7 @@ def measure(*, store_url: str, quick: bool) -> list[Result]:
 
 async def _on_our_own(case: Case, store_url: str) -> float:
     with _master(store_url) as master:
-        return await _Run(case, lambda: Connection.open("127.0.0.1", master.port)).measured()
+        return await _Run(case, lambda: Connection.open("127.0.0.1", master.port), keep=True).measured()
 
 
 async def _on_stock(case: Case, path: str) -> float:
@@ -80,10 +80,11 @@ async def _on_stock(case: Case, path: str) -> float:
 
 
 class _Run:
-    """A case at one API server; leaves nothing behind."""
+    """A case at one API server; leaves nothing behind, unless the server goes anyway (`keep`)."""
 
-    def __init__(self, case: Case, connect: Callable[[], Awaitable[Connection]]) -> None:
+    def __init__(self, case: Case, connect: Callable[[], Awaitable[Connection]], *, keep: bool = False) -> None:
         self._case = case
+        self._keep = keep
         self._connect = connect
         self._numbers = itertools.count()
         self._stem = f"p{secrets.token_hex(3)}"
@@ -91,6 +92,13 @@ class _Run:
 
     async def measured(self) -> float:
         """Pods per second, from the first creation to the last binding that the watcher sees."""
+        try:
+            return await self._measured()
+        finally:
+            if not self._keep:
+                await self._clean_up()
+
+    async def _measured(self) -> float:
         case = self._case
         await self._create("/api/v1/namespaces", [_named("Namespace", NAMESPACE)], may_exist=True)
         await self._create("/api/v1/nodes", [_encoded(workloads.node(number)) for number in range(case.nodes)])
@@ -113,6 +121,16 @@ class _Run:
         took = time.perf_counter() - begin
         watching.close()
         return took
+
+    async def _clean_up(self) -> None:
+        """Leave the server as it was found, for the next case."""
+        connection = await self._connect()
+        now = _encoded({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
+        for path in (self._pods, "/api/v1/nodes"):
+            code, answer = await connection.request("DELETE", path, now)
+            if code != 200:
+                raise RuntimeError(f"DELETE {path} was answered with {code}: {answer[:500].decode()}")
+        connection.close()
 
     async def _create(self, path: str, bodies: list[bytes], *, may_exist: bool = False) -> None:
         left = iter(bodies)
