@@ -45,7 +45,7 @@ def document(content: bytes) -> dict[str, Any]:
     }
     known = {"metadata": metadata, "spec": spec}
     if status is not None:
-        keys = ("containerStatuses", "initContainerStatuses", "conditions")
+        keys = ("containerStatuses", "initContainerStatuses", "allocatedResources", "resources", "conditions")
         known["status"] = dict(zip(keys, status, strict=True))
     return {section: _present(values) for section, values in known.items()}
 

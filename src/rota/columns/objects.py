@@ -242,6 +242,8 @@ class PodStatus(View, frozen=True):
     conditions: list[PodCondition] | None = None
     containerStatuses: list[ContainerStatus] | None = None
     initContainerStatuses: list[ContainerStatus] | None = None
+    allocatedResources: Amounts | None = None
+    resources: ResourceRequirements | None = None
 
 
 class Pod(View, frozen=True):

@@ -4,7 +4,7 @@ Reading a pod checks the types of all fields that placement reads, then looks up
 was never seen (or that nobody holds any more) is worked out. Interning is weak: what the last pod lets go of is gone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -31,10 +31,28 @@ class Vocabulary:
         self._shapes: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
         self._contents: WeakKeyDictionary[PodShape, bytes] = WeakKeyDictionary()
         self._encode = msgspec.msgpack.Encoder().encode
+        self._decode = msgspec.json.Decoder(objects.Pod).decode
 
     def pod(self, document: Mapping[str, Any], *, path: str = "pod", keep: bool = False) -> PodInfo:
         """Read a pod from plain JSON data; `keep` holds on to the data itself."""
         view = objects.read(document, objects.Pod, path=path)
+        return self._info(view, lambda: document, path, document if keep else None)
+
+    def pod_from_wire(self, raw: bytes, *, path: str = "pod", keep_waiting: bool = False) -> PodInfo:
+        """Read a pod from JSON, for whoever reads very many: most of them never become plain data.
+
+        `keep_waiting` holds on to the data of pods that have no node. What is no JSON is a `msgspec.DecodeError`.
+        """
+        try:
+            view = self._decode(raw)
+        except msgspec.ValidationError:
+            return self.pod(msgspec.json.decode(raw), path=path)  # which says better what is wrong
+        kept = msgspec.json.decode(raw) if keep_waiting and not view.spec.nodeName else None
+        return self._info(view, lambda: kept or msgspec.json.decode(raw), path, kept)
+
+    def _info(
+        self, view: objects.Pod, document: Callable[[], Mapping[str, Any]], path: str, kept: Mapping[str, Any] | None
+    ) -> PodInfo:
         meta, status = view.metadata, view.status
         shape = self._shape(document, view, path)
         return PodInfo(
@@ -44,20 +62,22 @@ class Vocabulary:
             node_name=view.spec.nodeName or "",
             nominated_node=status.nominatedNodeName or "",
             start_time=status.startTime or "",
-            preempted=any(
-                condition.type == "DisruptionTarget"
-                and condition.status == "True"
-                and condition.reason == "PreemptionByScheduler"
-                for condition in status.conditions or ()
-            ),
-            manifest=document if keep else None,
+            preempted=_is_preempted(status) if status.conditions else False,
+            manifest=kept,
         )
 
-    def _shape(self, document: Mapping[str, Any], view: objects.Pod, path: str) -> PodShape:
+    def _shape(self, document: Callable[[], Mapping[str, Any]], view: objects.Pod, path: str) -> PodShape:
         meta, spec, status = view.metadata, view.spec, view.status
-        volumes = tuple(volume for volume in spec.volumes or () if _EVERYWHERE.isdisjoint(volume))
-        images = [volume["image"].get("reference") or "" for volume in spec.volumes or () if volume.get("image")]
-        owner = next((each for each in meta.ownerReferences or () if each.controller), None)
+        volumes: tuple[Mapping[str, Any], ...] = ()
+        images: list[str] = []
+        if spec.volumes:
+            volumes = tuple([volume for volume in spec.volumes if _EVERYWHERE.isdisjoint(volume)])
+            images = [volume["image"].get("reference") or "" for volume in spec.volumes if volume.get("image")]
+        owner = None
+        for each in meta.ownerReferences or ():
+            if each.controller:
+                owner = each
+                break
         bound = bool(spec.nodeName)
         key = self._encode(  # `contents` takes it apart again
             (
@@ -65,12 +85,12 @@ class Vocabulary:
                 (spec.containers, spec.initContainers, spec.overhead, spec.resources, volumes, images),
                 (spec.nodeSelector, spec.affinity, spec.tolerations, spec.topologySpreadConstraints),
                 (spec.priority, spec.preemptionPolicy, spec.schedulerName, spec.schedulingGates),
-                (status.containerStatuses, status.initContainerStatuses, status.conditions) if bound else None,
+                _given(status) if bound else None,
             )
         )
         shape = self._shapes.get(key)
         if shape is None:
-            shape = self._shapes[key] = self._new_shape(document, view, owner, volumes, images, path)
+            shape = self._shapes[key] = self._new_shape(document(), view, owner, volumes, images, path)
             self._contents[shape] = key
         return shape
 
@@ -165,6 +185,21 @@ def normalized_image(name: str) -> str:
 def read_node(document: Mapping[str, Any], *, path: str = "node") -> objects.Node:
     """Read a node from plain JSON data."""
     return objects.read(document, objects.Node, path=path)
+
+
+def _given(status: objects.PodStatus) -> tuple[object, ...]:
+    """What a running pod was given, which counts while a resize is under way."""
+    parts, init_parts = status.containerStatuses, status.initContainerStatuses
+    return parts, init_parts, status.allocatedResources, status.resources, status.conditions
+
+
+def _is_preempted(status: objects.PodStatus) -> bool:
+    return any(
+        condition.type == "DisruptionTarget"
+        and condition.status == "True"
+        and condition.reason == "PreemptionByScheduler"
+        for condition in status.conditions or ()
+    )
 
 
 def _selector(selector: objects.LabelSelector | None, path: str) -> Selector:

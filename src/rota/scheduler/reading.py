@@ -53,13 +53,12 @@ def pods(vocabulary: Vocabulary) -> Callable[[bytes], PodInfo | Ended | Unreadab
     """Give a reader of pods; those that have no node keep their documents."""
 
     def read(raw: bytes) -> PodInfo | Ended | Unreadable:
-        document = msgspec.json.decode(raw)
-        if (_PHASES[0] in raw or _PHASES[1] in raw) and _has_ended(document):
+        if (_PHASES[0] in raw or _PHASES[1] in raw) and _has_ended(msgspec.json.decode(raw)):
             return ENDED
         try:
-            return vocabulary.pod(document, keep=not (document.get("spec") or {}).get("nodeName"))
+            return vocabulary.pod_from_wire(raw, keep_waiting=True)
         except (MalformedObjectError, ValueError) as error:
-            return _unreadable(document, "Pod", error)
+            return _unreadable(msgspec.json.decode(raw), "Pod", error)
 
     return read
 

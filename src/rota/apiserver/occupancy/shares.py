@@ -7,6 +7,7 @@ being deleted still runs, and counts. Requests and ports are those of `rota.api.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, Self
 
 import msgspec
@@ -14,7 +15,6 @@ import msgspec
 from rota.api import resources
 
 FINISHED: Final = frozenset({"Succeeded", "Failed"})
-_plain: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,28 +99,63 @@ def of_pod(pod: Mapping[str, Any]) -> Share:
     return Share(resources.pod_requests(pod, use_status=True), resources.host_ports(pod))
 
 
-class _Spec(msgspec.Struct, gc=False):
-    node: str = msgspec.field(name="nodeName", default="")
+# What of a stored pod decides its share. Amounts and ports stay what they are; who reads them checks them.
 
 
-class _Status(msgspec.Struct, gc=False):
-    phase: str = ""
+class _Part(msgspec.Struct, gc=False, omit_defaults=True):
+    """A container, or the status of one."""
+
+    name: str | None = None
+    ports: list[dict[str, Any]] | None = None
+    resources: dict[str, Any] | None = None
+    allocatedResources: dict[str, Any] | None = None  # noqa: N815 - the wire's name
+    restartPolicy: str | None = None  # noqa: N815 - the wire's name
 
 
-class _Pod(msgspec.Struct, gc=False):
+class _Condition(msgspec.Struct, gc=False, omit_defaults=True):
+    type: str | None = None
+    reason: str | None = None
+
+
+class _Spec(msgspec.Struct, gc=False, omit_defaults=True):
+    nodeName: str | None = None  # noqa: N815 - the wire's name
+    containers: list[_Part] | None = None
+    initContainers: list[_Part] | None = None  # noqa: N815 - the wire's name
+    overhead: dict[str, Any] | None = None
+    resources: dict[str, Any] | None = None
+
+
+class _Status(msgspec.Struct, gc=False, omit_defaults=True):
+    phase: str | None = None
+    conditions: list[_Condition] | None = None
+    containerStatuses: list[_Part] | None = None  # noqa: N815 - the wire's name
+    initContainerStatuses: list[_Part] | None = None  # noqa: N815 - the wire's name
+    allocatedResources: dict[str, Any] | None = None  # noqa: N815 - the wire's name
+    resources: dict[str, Any] | None = None
+
+
+class _Pod(msgspec.Struct, gc=False, omit_defaults=True):
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status | None = None
 
 
-_glance: Final = msgspec.json.Decoder(_Pod)
+_glance: Final = msgspec.json.Decoder(_Pod).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def of_stored(value: bytes) -> tuple[str, Share] | None:
-    """The node and the share of a stored pod; None if it takes nothing. Most of an unbound pod is not even decoded."""
-    pod = _glance.decode(value)
-    if not pod.spec.node or (pod.status is not None and pod.status.phase in FINISHED):
+    """The node and the share of a stored pod; None if it takes nothing. Pods of one template are worked out once."""
+    pod = _glance(value)
+    node = pod.spec.nodeName
+    if not node or (pod.status is not None and pod.status.phase in FINISHED):
         return None
-    return pod.spec.node, of_pod(_plain.decode(value))
+    pod.spec.nodeName = None
+    return node, _of_excerpt(_encode(pod))
+
+
+@lru_cache(maxsize=8192)
+def _of_excerpt(excerpt: bytes) -> Share:
+    return of_pod(msgspec.msgpack.decode(excerpt))
 
 
 def total(found: Iterable[Share]) -> Usage:
