@@ -88,7 +88,7 @@ async def test_a_role_that_is_not_there_can_only_be_bound_by_who_may_bind_it(api
     manager = await _manager(api)
     answer = await manager.post(_BINDINGS, binding("friend", "none"))
     assert answer.code == 404
-    assert answer.json["message"] == 'clusterrole.rbac.authorization.k8s.io "none" not found'
+    assert answer.json["message"] == 'rolebindings.rbac.authorization.k8s.io "none" not found'
     assert (await api.post(_BINDINGS, binding("friend", "none"))).code == 201
 
 

@@ -120,4 +120,7 @@ async def test_who_impersonates_gives_up_his_own_rights(api: ApiServer) -> None:
 async def test_groups_without_a_user_are_a_bad_request(api: ApiServer) -> None:
     answer = await api.request("GET", "/api/v1/pods", headers={"Impersonate-Group": "developers"})
     assert answer.code == 400
-    assert answer.json["message"] == "requested [{Group  developers    }] without impersonating a user"
+    assert answer.json["message"] == (
+        'requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"developers"}, '
+        "Extra:map[string][]string(nil)} without impersonating a user name"
+    )

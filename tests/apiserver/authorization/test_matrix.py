@@ -98,7 +98,10 @@ def _account(namespace: str, name: str) -> User:
 @functools.cache
 def _identities() -> dict[str, User]:
     subjects = [
-        subject for one in objects.all_defaults() if one["kind"] == "ClusterRoleBinding" for subject in one["subjects"]
+        subject
+        for one in objects.all_defaults()
+        if one["kind"] == "ClusterRoleBinding"
+        for subject in one.get("subjects", ())
     ]
     named = sorted({one["name"] for one in subjects if one["kind"] == "User"})
     accounts = sorted({one["name"] for one in subjects if one["kind"] == "ServiceAccount"})

@@ -278,8 +278,10 @@ async def test_a_node_asks_for_certificates_in_its_own_name_only(api: ApiServer)
 
 
 async def test_a_node_that_does_not_say_which_gets_nothing(api: ApiServer) -> None:
-    nobody = api.acting_as("worker", "system:nodes")
-    assert _refused(await nobody.get("/api/v1/services")).endswith(': unknown node for user "worker"')
+    nobody = api.acting_as("system:node:", "system:nodes")
+    assert _refused(await nobody.get("/api/v1/services")).endswith(': unknown node for user "system:node:"')
+    for name, groups in (("worker", ["system:nodes"]), ("system:node:one", [])):
+        assert _refused(await api.acting_as(name, *groups).get("/api/v1/services")).endswith("at the cluster scope")
 
 
 async def test_a_volumes_secrets_are_its_claims_nodes_to_read(api: ApiServer) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rota.api import errors, gotext, users
-from rota.api.identifiers import GroupResource
 from rota.apiserver.authorization import rbac, rules
 from rota.apiserver.authorization.chain import Authorization
 from rota.apiserver.authorization.rbac import RoleRef
@@ -63,7 +62,7 @@ class Escalation:
             return found
         if f"{role.kind.lower()}s" not in _ROLES:
             return ()  # no role at all, which validation says better
-        raise errors.not_found(GroupResource(rbac.GROUP, role.kind.lower()), role.name)
+        raise errors.not_found(at.resource.group_resource, role.name)
 
     async def _confirm(self, at: Attributes, new: Object, wanted: Sequence[Rule]) -> None:
         missing = await self._missing(at, wanted)

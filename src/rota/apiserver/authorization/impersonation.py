@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from rota.api import errors, users
+from rota.api import errors, gotext, users
 from rota.apiserver.authorization import asking
 from rota.apiserver.contract import Authorizer, Question, User
 
@@ -42,11 +42,6 @@ class _Wish(NamedTuple):
             name=self.name,
         )
 
-    def __str__(self) -> str:
-        version = f"{_AUTHENTICATION}/v1" if _RESOURCES[self.kind][1] else ""
-        # a Go struct: kind, namespace, name, uid, version, resource version, field path
-        return "{" + " ".join((self.kind, self.namespace, self.name, "", version, "", self.key)) + "}"
-
 
 _RESOURCES: Final = {
     "ServiceAccount": ("serviceaccounts", ""),
@@ -67,8 +62,7 @@ async def acting_user(
     if not wishes:
         return asker
     if not any(wish.kind in {"User", "ServiceAccount"} for wish in wishes):
-        told = " ".join(map(str, wishes))
-        raise errors.bad_request(f"requested [{told}] without impersonating a user")
+        raise errors.bad_request(f"requested {_as_go(wishes)} without impersonating a user name")
     for wish in wishes:
         question = wish.question(asker)
         verdict = await authorizer.authorize(question)
@@ -117,3 +111,22 @@ def _user(wishes: list[_Wish]) -> User:
     elif not {users.AUTHENTICATED, users.UNAUTHENTICATED} & set(groups):
         groups.append(users.AUTHENTICATED)
     return User(name=name, uid=uid, groups=tuple(groups), extra=extra)
+
+
+def _as_go(wishes: list[_Wish]) -> str:
+    """What was wished for without a user, as Go's `%#v` shows it."""
+    extra: dict[str, list[str]] = {}
+    for wish in wishes:
+        if wish.kind == "UserExtra":
+            extra.setdefault(wish.key, []).append(wish.name)
+    groups = [wish.name for wish in wishes if wish.kind == "Group"]
+    uid = next((wish.name for wish in wishes if wish.kind == "UID"), "")
+    told = ", ".join(f"{gotext.quote(key)}:{_slice(values)}" for key, values in sorted(extra.items()))
+    return (
+        f'&user.DefaultInfo{{Name:"", UID:{gotext.quote(uid)}, Groups:{_slice(groups)}, '
+        f"Extra:map[string][]string{f'{{{told}}}' if told else '(nil)'}}}"
+    )
+
+
+def _slice(words: list[str]) -> str:
+    return f"[]string{{{gotext.quote_all(words)}}}" if words else "[]string(nil)"

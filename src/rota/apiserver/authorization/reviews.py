@@ -86,18 +86,19 @@ class _LocalAccess(_Review):
     """About anybody, in one namespace."""
 
     def _validate(self, review: Object, spec: Object, namespace: str) -> list[fields.FieldError]:
+        if (review.get("metadata") or {}).get("namespace") not in {None, "", namespace}:
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
         found = super()._validate(review, spec, namespace)
-        home = (review.get("metadata") or {}).get("namespace") or ""
         attributes = spec.get("resourceAttributes")
-        if attributes is not None and (attributes.get("namespace") or "") != home:
+        if attributes is not None and (attributes.get("namespace") or "") != namespace:
             where = fields.Path("spec.resourceAttributes.namespace")
             found.append(fields.invalid(where, attributes.get("namespace") or "", "must match metadata.namespace"))
         if spec.get("nonResourceAttributes") is not None:
             where = fields.Path("spec.nonResourceAttributes")
             why = "disallowed on this kind of request"
-            found.append(fields.invalid(where, spec["nonResourceAttributes"], why))
-        if not found and home != namespace:
-            raise errors.bad_request(f"spec.resourceAttributes.namespace must match namespace: {namespace}")
+            found.append(fields.invalid(where, _as_go(spec["nonResourceAttributes"]), why))
         return found
 
 
@@ -181,11 +182,16 @@ def _validate_attributes(spec: Mapping[str, Any]) -> list[fields.FieldError]:
     resource, pages = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and pages is not None:
         why = "cannot be specified in combination with resourceAttributes"
-        return [fields.invalid(_SPEC.child("nonResourceAttributes"), pages, why)]
+        return [fields.invalid(_SPEC.child("nonResourceAttributes"), _as_go(pages), why)]
     if resource is None and pages is None:
         why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        return [fields.invalid(_SPEC.child("resourceAttributes"), None, why)]
+        return [fields.invalid(_SPEC.child("resourceAttributes"), fields.Literal("null"), why)]
     return []
+
+
+def _as_go(pages: Mapping[str, Any]) -> Object:
+    """Attributes of a path as upstream's own type has them, which its complaints show."""
+    return {"Path": pages.get("path") or "", "Verb": pages.get("verb") or ""}
 
 
 def _validate_selectors(spec: Mapping[str, Any]) -> list[fields.FieldError]:

@@ -10,6 +10,4 @@ PREFIX: Final = "system:node:"
 
 def node_of(user: User) -> str | None:
     """The node that a user is; empty if it is one and does not say which, None if it is none."""
-    if GROUP not in user.groups:
-        return None
-    return user.name.removeprefix(PREFIX) if user.name.startswith(PREFIX) else ""
+    return user.name.removeprefix(PREFIX) if GROUP in user.groups and user.name.startswith(PREFIX) else None

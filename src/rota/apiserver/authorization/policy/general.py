@@ -6,6 +6,9 @@ those of `system:aggregate-to-*`, and `objects` makes them.
 
 from typing import Final
 
+#: Has a binding to nobody, which operators of old may add to: what nodes may do is the node authorizer's business.
+UNBOUND: Final = "system:node"
+
 TABLE: Final = """
 cluster-admin: Group/system:masters
     *  *  *

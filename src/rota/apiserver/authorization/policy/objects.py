@@ -45,6 +45,7 @@ def _cluster_bindings() -> Iterator[Object]:
     for grant in _grants():
         if grant.subjects:
             yield _binding("ClusterRoleBinding", grant.name, "ClusterRole", grant.name, list(grant.subjects))
+    yield _binding("ClusterRoleBinding", general.UNBOUND, "ClusterRole", general.UNBOUND, [])
     for name, (role, who) in own.BINDINGS.items():
         yield _binding("ClusterRoleBinding", name, "ClusterRole", role, [notation.subject(who)])
 
@@ -76,7 +77,8 @@ def _binding(
     kind: str, name: str, role_kind: str, role: str, subjects: list[dict[str, str]], *, namespace: str = ""
 ) -> Object:
     reference = {"apiGroup": _GROUP, "kind": role_kind, "name": role}
-    return _object(kind, name, namespace=namespace, roleRef=reference, subjects=subjects)
+    content: Object = {"roleRef": reference} | ({"subjects": subjects} if subjects else {})
+    return _object(kind, name, namespace=namespace, **content)
 
 
 def _object(

@@ -43,7 +43,7 @@ def _aggregation(expected: Mapping[str, Any], existing: Mapping[str, Any]) -> Ob
 
 def _binding(expected: Object, existing: Object) -> Object:
     if existing.get("roleRef") != expected["roleRef"]:
-        return {"roleRef": expected["roleRef"], "subjects": expected["subjects"]}
+        return {"roleRef": expected["roleRef"], "subjects": expected.get("subjects") or []}
     present = existing.get("subjects") or []
-    missing = [one for one in expected["subjects"] if one not in present]
+    missing = [one for one in expected.get("subjects") or () if one not in present]
     return {"subjects": [*present, *missing]} if missing else {}
