@@ -26,7 +26,9 @@ SELF_REVIEWS = ("authentication.k8s.io", "v1", "selfsubjectreviews")
 
 def authenticator(clock: FakeClock) -> RequestAuthenticator:
     tokens = StaticTokens({"bobs": User(name="bob", groups=("ops",))}, audiences=AUDIENCES)
-    return RequestAuthenticator(CertificateHolders(clock), Tokens([tokens], clock=clock), audiences=AUDIENCES)
+    return RequestAuthenticator(
+        CertificateHolders(clock), Tokens([tokens], clock=clock), audiences=AUDIENCES, clock=clock
+    )
 
 
 def certificate(clock: FakeClock, subject: Subject) -> bytes:
@@ -97,6 +99,26 @@ async def test_a_token_that_nobody_knows_is_refused_and_not_anonymous(token: str
     credentials = Credentials(headers={b"authorization": f"Bearer {token}".encode("latin-1")})
     with pytest.raises(errors.Unauthorized, match=r"^Unauthorized$"):
         await authenticator(clock).authenticate(credentials)
+
+
+async def test_the_log_says_why_but_not_the_token_and_not_ten_thousand_times(
+    clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = authenticator(clock)
+    wrong = Credentials(headers={b"authorization": b"Bearer guess-me"}, address="192.0.2.7")
+    for _ in range(10_000):
+        with pytest.raises(errors.Unauthorized):
+            await asked.authenticate(wrong)
+    assert caplog.messages == ["credentials refused"]
+    await clock.advance(1)
+    with pytest.raises(errors.Unauthorized):
+        await asked.authenticate(wrong)
+    assert len(caplog.messages) == 2
+    shown = " ".join(str(record.__dict__) for record in caplog.records)
+    assert "192.0.2.7" in shown
+    assert "no origin knows the token" in shown
+    assert "9999" in shown
+    assert "guess-me" not in shown
 
 
 async def test_a_refusal_says_nothing_of_what_exists(entrance: Entrance) -> None:

@@ -12,29 +12,46 @@ from rota.apiserver.authentication.certificates import CertificateHolders
 from rota.apiserver.authentication.tokens import Rejected, Tokens
 from rota.apiserver.contract import Credentials, User
 from rota.kit import logs
+from rota.kit.clock import Clock
 
 log = logs.get(__name__)
 
 _BEARER: Final = "bearer"
+_TELL_EVERY_S: Final = 1.0
 
 
 class RequestAuthenticator:
     """Fills the server's `Authenticator`."""
 
-    def __init__(self, holders: CertificateHolders, tokens: Tokens, *, audiences: tuple[str, ...]) -> None:
+    def __init__(
+        self, holders: CertificateHolders, tokens: Tokens, *, audiences: tuple[str, ...], clock: Clock
+    ) -> None:
         """`audiences` are those that mean this server."""
         self._holders: Final = holders
         self._tokens: Final = tokens
         self._audiences: Final = audiences
+        self._clock: Final = clock
+        self._told_at: float | None = None
+        #: Refusals since the last one that the log was told of.
+        self._untold = 0
 
     async def authenticate(self, credentials: Credentials, /) -> User:
         """See `Authenticator.authenticate`."""
         try:
             user = await self._identified(credentials)
         except Rejected as reason:
-            log.info("credentials refused", why=str(reason), client=credentials.address)
+            self._tell(reason, credentials.address)
             raise errors.unauthorized() from None
         return users.ANONYMOUS if user is None else _authenticated(user)
+
+    def _tell(self, reason: Rejected, address: str) -> None:
+        """Log a refusal, unless one was logged a moment ago: nobody fills a disk by guessing."""
+        now = self._clock.monotonic()
+        if self._told_at is not None and now - self._told_at < _TELL_EVERY_S:
+            self._untold += 1
+            return
+        log.warning("credentials refused", why=str(reason), client=address, untold_before=self._untold)
+        self._told_at, self._untold = now, 0
 
     async def _identified(self, credentials: Credentials) -> User | None:
         flaw: Rejected | None = None

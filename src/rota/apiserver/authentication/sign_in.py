@@ -49,7 +49,7 @@ class SignIn:
         origins += (OidcTokens(one, audiences=audiences, clock=clock) for one in settings.providers)
         tokens = Tokens(origins, clock=clock)
         holders = CertificateHolders(clock)
-        self.authenticator: Final = RequestAuthenticator(holders, tokens, audiences=audiences)
+        self.authenticator: Final = RequestAuthenticator(holders, tokens, audiences=audiences, clock=clock)
         self.handlers: Final[Mapping[tuple[GroupResource, str], SubresourceHandler]] = {
             (ACCOUNTS, "token"): TokenRequests(signer, audiences=audiences),
             (TOKEN_REVIEWS, ""): TokenReviews(tokens, audiences=audiences),
