@@ -22,7 +22,9 @@ from rota.client import connecting
 from rota.client.endpoints import Endpoint
 from rota.client.verbs import Client
 from rota.kit import logs, system, tasks
+from rota.scheduler import debugging
 from rota.scheduler.loading import Loaded
+from rota.scheduler.recording import attaching
 from rota.scheduler.service import Scheduler
 from rota.store import archive, opening
 from rota.store.contract import Store
@@ -114,22 +116,33 @@ async def run_scheduler(
     *,
     reread: Callable[[], Loaded],
     elect: bool = True,
+    record: Path | None = None,
+    http_port: int | None = None,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Schedule at an API server until a signal asks to stop; SIGHUP has the configuration read again."""
+    """Schedule at an API server until a signal asks to stop; SIGHUP has the configuration read again.
+
+    Decisions are taken down in `record`; metrics and what else is told about a scheduler are served on `http_port`.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     clock, chance = system.SystemClock(), system.chance()
     async with (
         connecting.to_server(endpoint, clock=clock, chance=chance) as client,
         tasks.Supervisor("scheduler", clock=clock, chance=chance) as supervisor,
+        contextlib.AsyncExitStack() as parts,
     ):
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         scheduler = _scheduler(client, loaded, elect=elect)
         loop.add_signal_handler(signal.SIGHUP, lambda: _reload(scheduler, reread))
+        if record is not None:
+            supervisor.start("recording", attaching.attach(scheduler, record, clock=clock).run)
         supervisor.start("scheduler", scheduler.run)
         ready(f"Scheduling at {endpoint.server} for {', '.join(loaded.configuration.profiles)}. Ctrl-C stops it.")
+        if http_port is not None:
+            pages = debugging.serving(scheduler, client, clock=clock, port=http_port)
+            ready(f"Metrics and debugging at {await parts.enter_async_context(pages)}.")
         await stop.wait()
 
 

@@ -25,6 +25,7 @@ from rota.scheduler.loading import Loaded
             "with these profiles and plugins; SIGHUP reads the file again",
         ),
         ("rota scheduler --server http://127.0.0.1:8001 --no-elect", "beside others, without waiting for one's turn"),
+        ("rota scheduler --record decisions.rec", "take decisions down, for rota replay"),
     ],
 )
 @endpoints.server_options
@@ -36,8 +37,28 @@ from rota.scheduler.loading import Loaded
     help="A KubeSchedulerConfiguration.",
 )
 @click.option("--no-elect", is_flag=True, help="Schedule at once, even if another scheduler of this name does.")
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Take every decision down with all it was made from; FILE.1 is the file before, when that was full.",
+)
+@click.option(
+    "--http",
+    "http_port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve metrics, /configz, /healthz and /debug/{queue,cache,compare} on this loopback port.",
+)
 def command(
-    *, kubeconfig_file: Path | None, context: str, server: str | None, config_file: Path | None, no_elect: bool
+    *,
+    kubeconfig_file: Path | None,
+    context: str,
+    server: str | None,
+    config_file: Path | None,
+    no_elect: bool,
+    record: Path | None,
+    http_port: int | None,
 ) -> None:
     """Schedule the pods of a cluster and run until interrupted.
 
@@ -47,7 +68,17 @@ def command(
     logs.configure()
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
     read = _reader(config_file)
-    assembly.run(assembly.run_scheduler(endpoint, read(), reread=read, elect=not no_elect, ready=click.echo))
+    assembly.run(
+        assembly.run_scheduler(
+            endpoint,
+            read(),
+            reread=read,
+            elect=not no_elect,
+            record=record,
+            http_port=http_port,
+            ready=click.echo,
+        )
+    )
     click.echo("The scheduler has stopped.")
 
 

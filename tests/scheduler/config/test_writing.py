@@ -43,6 +43,13 @@ def test_what_is_written_reads_as_it_was() -> None:
     assert document["extenders"][0]["tlsConfig"]["caData"] == "Y2VydA=="
 
 
+def test_private_keys_are_not_written() -> None:
+    extender = {"urlPrefix": "https://gpu.example", "tlsConfig": {"keyData": "c2VjcmV0", "certData": "Y2VydA=="}}
+    (written,) = writing.to_document(resolution.read({**FULL, "extenders": [extender]}))["extenders"]
+    assert written["tlsConfig"]["certData"] == "Y2VydA=="
+    assert "keyData" not in written["tlsConfig"]
+
+
 @pytest.mark.parametrize(
     ("duration", "text"),
     [

@@ -75,8 +75,10 @@ def needed(pod: PodInfo, refused: Iterable[tuple[NodeInfo, Sequence[Status]]]) -
             tally.amounts[node.name] = each.amounts
             if len(found) == 1:
                 tally.opened.append(node.name)
-    changes = [_change(plugin, matter, tally) for (plugin, matter), tally in tallies.items()]
-    return tuple(sorted(changes, key=lambda each: (-each.opens, -each.nodes, each.plugin, each.text)))
+    told = [(matter.beyond, _change(plugin, matter, tally)) for (plugin, matter), tally in tallies.items()]
+    # Nodes that are too small even when empty are the last hope.
+    told.sort(key=lambda each: (bool(each[0]), -each[1].opens, -each[1].nodes, each[1].plugin, each[1].text))
+    return tuple(change for _, change in told)
 
 
 def sentence(changes: Sequence[Change], *, most: int = 3) -> str:

@@ -1,0 +1,125 @@
+"""What goes on inside of a scheduler, for people who look for a fault: a few pages on a loopback port.
+
+`/metrics`, `/configz`, `/healthz`, `/livez` and `/readyz` are kube-scheduler's; `/debug/queue` and `/debug/cache` show
+who waits and what is counted where; `/debug/compare` reads the cluster anew and says where the cache differs from it.
+Nobody from outside of the machine can ask, and nothing can be changed here.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import asdict
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from rota.client.pods import PODS
+from rota.client.verbs import Client, Selection
+from rota.kit.clock import Clock
+from rota.kit.errors import UserError
+from rota.scheduler import handlers
+from rota.scheduler.cache import comparing
+from rota.scheduler.cache import dumping as cache_dumping
+from rota.scheduler.cache.comparing import Difference, Truth
+from rota.scheduler.config import writing
+from rota.scheduler.queue import dumping as queue_dumping
+from rota.scheduler.service import NODES, Scheduler
+
+#: The name under which kube-scheduler shows its configuration.
+_CONFIG: Final = "componentconfig"
+_LIVING: Final = Selection(fields="status.phase!=Succeeded,status.phase!=Failed")
+#: What is different now and not any more after so long was on its way.
+_PAUSE_S: Final = 1.0
+
+Page = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class Pages:
+    """The pages of one scheduler."""
+
+    def __init__(self, scheduler: Scheduler, client: Client, *, clock: Clock) -> None:
+        self._scheduler: Final = scheduler
+        self._client: Final = client
+        self._clock: Final = clock
+
+    @property
+    def table(self) -> dict[str, Page]:
+        """All pages by path."""
+        return {
+            "/metrics": self._metrics,
+            "/configz": self._configz,
+            "/healthz": self._healthy,
+            "/livez": self._healthy,
+            "/readyz": self._ready,
+            "/debug/queue": self._queue,
+            "/debug/cache": self._cache,
+            "/debug/compare": self._compare,
+        }
+
+    async def differences(self) -> list[Difference]:
+        """Compare the cache with the cluster twice; what is different both times is a fault."""
+        first = await self._differences()
+        if not first:
+            return []
+        await self._clock.sleep(_PAUSE_S)
+        return sorted(set(first) & set(await self._differences()))
+
+    async def _differences(self) -> list[Difference]:
+        truth = Truth(
+            nodes=(await self._client.list(NODES)).items,
+            pods=(await self._client.list(PODS, selection=_LIVING)).items,
+            others={kind: (await self._client.list(target)).items for kind, (target, _) in handlers.KINDS.items()},
+        )
+        scheduler = self._scheduler
+        waiting = {queued.pod.uid for queued in scheduler.queue.entries()}
+        return comparing.compare(
+            scheduler.cache, truth, waiting=waiting, profiles=set(scheduler.configuration.profiles)
+        )
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        kind, body = self._scheduler.metrics.exposition(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": kind})
+
+    async def _configz(self, request: web.Request) -> web.Response:
+        return _json({_CONFIG: writing.to_document(self._scheduler.configuration.settings)})
+
+    async def _healthy(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _ready(self, request: web.Request) -> web.Response:
+        if self._scheduler.synced:
+            return web.Response(text="ok")
+        return web.Response(status=503, text="the cluster is not known yet")
+
+    async def _queue(self, request: web.Request) -> web.Response:
+        return _json(queue_dumping.dump(self._scheduler.queue, self._clock.monotonic()))
+
+    async def _cache(self, request: web.Request) -> web.Response:
+        return _json(cache_dumping.dump(self._scheduler.cache))
+
+    async def _compare(self, request: web.Request) -> web.Response:
+        found = await self.differences()
+        return _json({"equal": not found, "differences": [asdict(each) for each in found]})
+
+
+@contextlib.asynccontextmanager
+async def serving(scheduler: Scheduler, client: Client, *, clock: Clock, port: int) -> AsyncIterator[str]:
+    """Serve the pages on loopback; the address. 0 takes a free port."""
+    app = web.Application()
+    for path, page in Pages(scheduler, client, clock=clock).table.items():
+        app.router.add_get(path, page)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, "127.0.0.1", port).start()
+        except OSError as problem:
+            message = f"cannot listen on port {port}: {problem.strerror}"
+            raise UserError(message, "choose another, or 0 for a free one") from problem
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(body=msgspec.json.format(msgspec.json.encode(value)), content_type="application/json")
