@@ -42,6 +42,7 @@ from rota.controllers.resource_quotas import QuotaController
 from rota.controllers.role_aggregation import RoleAggregation
 from rota.controllers.service_accounts import ServiceAccountController
 from rota.controllers.terminations import TerminationController
+from rota.embedded import LocalWorkers
 from rota.kit import errors, system, tasks
 from rota.kit.metrics import Metrics
 from rota.kit.tasks import Supervisor
@@ -95,7 +96,7 @@ class Settings:
     http_port: int | None = None
     conflict_check: bool = True
     encryption_keys: Path | None = None
-    #: A folder with an authority of the operator's own: `ca.crt` and `ca.key`.
+    #: A folder with an authority of the operator's own: `ca.crt` and `ca.key`, perhaps `sa.key` for tokens.
     authority: Path | None = None
     token_file: Path | None = None
     providers: tuple[Provider, ...] = field(default_factory=tuple)
@@ -103,6 +104,8 @@ class Settings:
     #: Where to take down who asked for what; by upstream's rules of what is taken down, or else by `policy.default`.
     audit_log: Path | None = None
     audit_policy: Path | None = None
+    #: How many workers to run in this process.
+    workers: int = 0
 
 
 @contextlib.asynccontextmanager
@@ -112,9 +115,9 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
     async with contextlib.AsyncExitStack() as parts:
         await asyncio.to_thread(files.make_private_folder, settings.data)
         keys = await opening.open_keys(store, settings.encryption_keys or settings.data / ENCRYPTION_KEYS, clock)
-        provided = await trust.read_authority(settings.authority) if settings.authority is not None else None
+        provided = await trust.read_provided(settings.authority) if settings.authority is not None else None
         shared = await trust.ensure(EncryptedStore(store, keys), now=clock.now(), provided=provided)
-        metrics, explainer = Metrics("apiserver", process=True), Door()
+        metrics, explainer, workers = Metrics("apiserver", process=True), Door(), LocalWorkers()
         app = await parts.enter_async_context(
             assembling.server(
                 store,
@@ -127,6 +130,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                 limits=settings.limits,
                 auditor=await _auditor(parts, settings, keys, metrics),
                 explainer=explainer,
+                logs=workers,
             )
         )
         supervisor = await parts.enter_async_context(tasks.Supervisor("control plane", clock=clock, chance=chance))
@@ -136,6 +140,18 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         if settings.http_port is not None:
             facts["http"] = (await _serve_plainly(parts, app, settings.http_port)).url
         await _start_clients(parts, app, shared, explainer)
+        if settings.workers:
+            host, port = served.url.removeprefix("https://").rsplit(":", 1)
+            names = await parts.enter_async_context(
+                workers.running(
+                    app,
+                    count=settings.workers,
+                    folder=settings.data / "workers",
+                    prefix="worker-",
+                    api_server=(host, port),
+                )
+            )
+            facts["workers"] = ", ".join(names)
         yield facts
 
 

@@ -11,6 +11,7 @@ from rota.apiserver.encryption import keyfile, opening, rotation
 from rota.apiserver.encryption.keyfile import KeyFile
 from rota.apiserver.encryption.store import EncryptedStore
 from rota.kit import system
+from rota.pki import keys
 from rota.pki.authorities import Authority
 from rota.pki.keys import KeyMaterialError
 from rota.store import opening as stores
@@ -41,8 +42,8 @@ async def test_a_restart_changes_nothing(store: Store) -> None:
 
 async def test_keys_are_never_plain_in_the_database_and_move_to_a_new_key(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "keys.yaml"
-    keys = await opening.open_keys(store, path, FakeClock())
-    made = await trust.ensure(EncryptedStore(store, keys), now=NOW)
+    opened = await opening.open_keys(store, path, FakeClock())
+    made = await trust.ensure(EncryptedStore(store, opened), now=NOW)
     entry = await store.get(trust.KEY)
     assert entry is not None
     assert b"PRIVATE KEY" not in entry.value
@@ -56,17 +57,21 @@ async def test_an_operators_authority_takes_the_place_of_the_stores(store: Store
     own = Authority.create(now=NOW, name="example corporation")
     (tmp_path / "ca.crt").write_bytes(own.certificate_pem)
     (tmp_path / "ca.key").write_bytes(own.key_pem)
-    provided = await trust.read_authority(tmp_path)
+    provided = await trust.read_provided(tmp_path)
     shared = await trust.ensure(store, now=NOW, provided=provided)
     assert shared.authority.certificate_pem == own.certificate_pem
     plain = await trust.ensure(store, now=NOW)
     assert plain.authority.certificate_pem != own.certificate_pem
     assert plain.account_key.public_key() == shared.account_key.public_key()
+    own_key = keys.generate()
+    (tmp_path / "sa.key").write_bytes(keys.to_pem(own_key))
+    shared = await trust.ensure(store, now=NOW, provided=await trust.read_provided(tmp_path))
+    assert shared.account_key.public_key() == own_key.public_key()
 
 
 async def test_an_authority_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(KeyMaterialError, match=r"ca\.crt: No such file"):
-        await trust.read_authority(tmp_path)
+        await trust.read_provided(tmp_path)
 
 
 async def test_an_authority_that_ends_soon_is_reported(store: Store, caplog: pytest.LogCaptureFixture) -> None:

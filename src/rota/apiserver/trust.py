@@ -33,6 +33,15 @@ class Trust:
     account_key: PrivateKey = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provided:
+    """What an operator brings along."""
+
+    authority: Authority
+    #: Without one, the store's own is used.
+    account_key: PrivateKey | None = field(default=None, repr=False)
+
+
 class _Material(msgspec.Struct, frozen=True, rename="camel"):
     """As it lies in the store: PEM texts."""
 
@@ -41,34 +50,48 @@ class _Material(msgspec.Struct, frozen=True, rename="camel"):
     account_key: str
 
 
-async def ensure(store: Store, *, now: float, provided: Authority | None = None) -> Trust:
-    """What this store's servers share, made if there is none; `provided` takes the place of the store's authority."""
+async def ensure(store: Store, *, now: float, provided: Provided | None = None) -> Trust:
+    """What this store's servers share, made if there is none; what is `provided` takes the place of the store's."""
     entry = await store.get(KEY)
     if entry is None:
         await store.create(KEY, msgspec.json.encode(_make(now)))  # whoever else is faster wins
         entry = await store.get(KEY)
         assert entry is not None, "nobody deletes it"
     material = msgspec.json.decode(entry.value, type=_Material)
-    authority = provided or Authority(material.certificate.encode(), material.certificate_key.encode())
-    if authority.not_after - now < YEAR_S:
-        log.warning("the cluster's authority ends within a year: provide another one", not_after=authority.not_after)
-    account_key = keys.from_pem(material.account_key.encode(), source="the store's key for service account tokens")
-    return Trust(authority=authority, account_key=account_key)
+    own = keys.from_pem(material.account_key.encode(), source="the store's key for service account tokens")
+    if provided is not None:
+        shared = Trust(authority=provided.authority, account_key=provided.account_key or own)
+    else:
+        authority = Authority(material.certificate.encode(), material.certificate_key.encode())
+        shared = Trust(authority=authority, account_key=own)
+    if shared.authority.not_after - now < YEAR_S:
+        log.warning(
+            "the cluster's authority ends within a year: provide another one", not_after=shared.authority.not_after
+        )
+    return shared
 
 
-async def read_authority(folder: Path) -> Authority:
-    """An operator's own authority: `ca.crt` (further roots to trust may follow the first) and `ca.key`."""
-    return await asyncio.to_thread(_read_authority, folder)
+async def read_provided(folder: Path) -> Provided:
+    """An operator's own authority, `ca.crt` (further roots to trust may follow the first) and `ca.key`.
+
+    If there is a `sa.key` beside them, service account tokens are signed with it.
+    """
+    return await asyncio.to_thread(_read_provided, folder)
 
 
-def _read_authority(folder: Path) -> Authority:
+def _read_provided(folder: Path) -> Provided:
+    account_key = folder / "sa.key"
     try:
         certificate, key = (folder / "ca.crt").read_bytes(), (folder / "ca.key").read_bytes()
+        tokens = account_key.read_bytes() if account_key.exists() else None
     except OSError as error:
         raise KeyMaterialError(
             f"cannot read {error.filename}: {error.strerror}", "name a folder with ca.crt and ca.key"
         ) from None
-    return Authority(certificate, key, source=str(folder / "ca.crt"))
+    return Provided(
+        authority=Authority(certificate, key, source=str(folder / "ca.crt")),
+        account_key=None if tokens is None else keys.from_pem(tokens, source=str(account_key)),
+    )
 
 
 def _make(now: float) -> _Material:

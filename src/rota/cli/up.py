@@ -25,6 +25,14 @@ _PORT = click.IntRange(0, 65535)
     ],
 )
 @click.option(
+    "--workers",
+    type=click.IntRange(0, 64),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="How many workers share this machine.",
+)
+@click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
     default=options.data_folder,
@@ -69,12 +77,13 @@ _PORT = click.IntRange(0, 65535)
     "--authority",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Issue certificates by ca.crt and ca.key of this folder, instead of by an authority made at the first start.",
+    help="Use ca.crt and ca.key of this folder (and sa.key for tokens) instead of what the first start makes.",
 )
 @sign_in_options.sign_in_options
 @protection_options.protection_options
 def command(
     *,
+    workers: int,
     data: Path,
     store_url: str | None,
     port: int | None,
@@ -103,6 +112,7 @@ def command(
         store_url = options.sqlite_url(options.made_folder(folder) / "rota.db")
     settings = control_plane.Settings(
         data=folder,
+        workers=workers,
         port=port,
         http_port=http_port,
         conflict_check=conflict_check == "on",
