@@ -4,6 +4,7 @@ These are plain tuples, so they are cheap keys; what a kind *is* (scope, verbs, 
 The core group is the empty string everywhere, as on the wire.
 """
 
+import functools
 from typing import NamedTuple
 
 
@@ -74,6 +75,7 @@ class GroupVersionResource(NamedTuple):
         return f"{self.group}/{self.version}, Resource={self.resource}"
 
 
+@functools.lru_cache(maxsize=1024)  # every object says one of a few
 def parse_api_version(api_version: str) -> GroupVersion | None:
     """The group and version of an `apiVersion` field; None if it has more than one slash."""
     parts = api_version.split("/")

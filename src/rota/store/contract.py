@@ -185,6 +185,10 @@ class Store(Protocol):
         """The key as of the newest revision, or None."""
         ...
 
+    async def get_many(self, keys: Sequence[str]) -> list[Entry | None]:
+        """Several keys, in their order, each as of the newest revision; they need not all show the same one."""
+        ...
+
     async def list(self, prefix: str, *, limit: int = 0, after: str = "", revision: int = 0) -> Page:
         """Entries under `prefix` in key order, from behind the key `after`, at most `limit` (0: all).
 

@@ -37,6 +37,10 @@ class Engine(Protocol):
         """The key as it stands."""
         ...
 
+    async def get_many(self, keys: Sequence[str]) -> dict[str, Entry]:
+        """Those of the keys that exist, as they stand."""
+        ...
+
     async def scan(self, prefix: str, *, limit: int, after: str, revision: int) -> Page:
         """One page; see `contract.Store.list`."""
         ...

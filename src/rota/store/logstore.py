@@ -7,7 +7,7 @@ look every few seconds makes it sure.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Self, TypeVar
 
 from msgspec import Struct
@@ -88,6 +88,11 @@ class LogStore(contract.Verbs):
         """The key as of the newest revision, or None."""
         return await self._patiently(lambda: self._engine.get(key))
 
+    async def get_many(self, keys: Sequence[str]) -> list[Entry | None]:
+        """Several keys, as of one moment."""
+        found = await self._patiently(lambda: self._engine.get_many(keys))
+        return [found.get(key) for key in keys]
+
     async def list(self, prefix: str, *, limit: int = 0, after: str = "", revision: int = 0) -> Page:
         """Entries under `prefix`; see `contract.Store.list`."""
         contract.check_prefix(prefix)
@@ -152,14 +157,15 @@ class LogStore(contract.Verbs):
 
     async def _patiently(self, call: Callable[[], Awaitable[_T]]) -> _T:
         """Retry while the database does not answer, with growing pauses, as long as patience lasts."""
-        pause = backoff.Backoff(self._settings.retry, self._chance)
         deadline = self._time.monotonic() + self._settings.patience_s
+        pause: backoff.Backoff | None = None
         while True:
             if self._closed:
                 raise errors.Closed
             try:
                 return await call()
             except errors.Unavailable as problem:
+                pause = pause or backoff.Backoff(self._settings.retry, self._chance)
                 delay = pause.next()
                 if problem.uncertain or self._time.monotonic() + delay > deadline:
                     raise

@@ -105,6 +105,15 @@ class StoreContract:
         assert await store.get("/a/x") == Entry("/a/x", value, revision, revision)
         assert await store.get("/a/y") is None
 
+    async def test_several_keys_read_back_in_the_order_in_which_they_were_asked_for(self, store: Store) -> None:
+        keys = [f"/a/{number:03}" for number in range(300)]
+        await asyncio.gather(*(store.create(key, key.encode()) for key in keys[::2]))
+        found = await store.get_many([*reversed(keys), "/a/000", "/none"])
+        values = [entry and entry.value for entry in found]
+        expected = [key.encode() if number % 2 == 0 else None for number, key in enumerate(keys)]
+        assert values == [*reversed(expected), b"/a/000", None]
+        assert await store.get_many([]) == []
+
     async def test_an_update_keeps_the_creating_revision_and_moves_the_other(self, store: Store) -> None:
         created = revision_of(await store.create("/a/x", b"1"))
         updated = revision_of(await store.update("/a/x", b"2", expected=created))

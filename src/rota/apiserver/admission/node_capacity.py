@@ -10,7 +10,7 @@ from rota.api import resources
 from rota.apiserver.contract import Attributes, Object, Registry, Rider
 from rota.apiserver.occupancy import shares
 from rota.apiserver.occupancy.ledger import Ledger
-from rota.apiserver.subresources.binder import NODES, PODS, no_room
+from rota.apiserver.subresources.binder import NODES, PODS, Node, no_room
 from rota.store.contract import Guard
 
 MIRROR: Final = "kubernetes.io/config.mirror"
@@ -42,6 +42,13 @@ class NodeCapacity:
                     found = shares.collisions(share, allocatable, view.usage[name])
                     if found:
                         left = shares.free(allocatable, view.usage[name])
-                        raise no_room(PODS, new["metadata"].get("name", ""), node, found, left)
+                        known = Node(
+                            key=node.key,
+                            name=name,
+                            revision=node.revision,
+                            created=node.created,
+                            allocatable=allocatable,
+                        )
+                        raise no_room(PODS, new["metadata"].get("name", ""), known, found, left)
                     guards = (*view.guards((name,)), guards[-1])
         return Rider(writes=view.writes((name,)), guards=guards)

@@ -5,7 +5,7 @@ it (the log, backups, other servers' rings) ever holds a plain one. Values of ot
 them costs a comparison of the key's beginning, a watch of them is the inner store's own.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final, Protocol, Self
 
 import msgspec
@@ -60,6 +60,14 @@ class EncryptedStore(Verbs):
         if entry is None or not key.startswith(self._keys.vault.prefixes):
             return entry
         return self._opened(entry)
+
+    async def get_many(self, keys: Sequence[str]) -> list[Entry | None]:
+        """See `Store.get_many`; also raises what `sealing` raises."""
+        prefixes = self._keys.vault.prefixes
+        return [
+            self._opened(entry) if entry is not None and entry.key.startswith(prefixes) else entry
+            for entry in await self._inner.get_many(keys)
+        ]
 
     async def list(self, prefix: str, *, limit: int = 0, after: str = "", revision: int = 0) -> Page:
         """See `Store.list`; also raises what `sealing` raises."""

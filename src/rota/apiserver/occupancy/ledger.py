@@ -15,14 +15,15 @@ API groups.
 
 import asyncio
 import contextlib
+import functools
 import zlib
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rota.apiserver.occupancy import shares
 from rota.apiserver.occupancy.index import PodIndex, pods
-from rota.store.contract import Guard, Put, Store
+from rota.store.contract import Entry, Guard, Put, Store
 
 #: No API group can begin with a tilde.
 PREFIX: Final = "/~ledger/nodes/"
@@ -65,8 +66,14 @@ class Ledger:
 
     async def view(self, nodes: Collection[str], *, newest: bool = False) -> View:
         """What is bound on these nodes; with `newest`, all that was freed before this call is free."""
-        entries = {key: await self._store.get(key) for key in keys_of(nodes)}
-        revisions = {key: entry.revision if entry is not None else 0 for key, entry in entries.items()}
+        keys = keys_of(nodes)
+        return await self.view_at(nodes, keys, await self._store.get_many(keys), newest=newest)
+
+    async def view_at(
+        self, nodes: Collection[str], keys: Sequence[str], entries: Sequence[Entry | None], *, newest: bool = False
+    ) -> View:
+        """The same, for who has read the ledger keys of these nodes (`keys_of`) already."""
+        revisions = {key: entry.revision if entry else 0 for key, entry in zip(keys, entries, strict=True)}
         if newest:
             known = await self._index.reach((await self._store.extent()).revision)
         else:
@@ -93,4 +100,9 @@ class Ledger:
 
 def keys_of(nodes: Iterable[str]) -> list[str]:
     """The ledger keys of nodes, each once, in the order in which locks are taken."""
-    return sorted({f"{PREFIX}{zlib.crc32(node.encode()) % _KEYS:04}" for node in nodes})
+    return sorted({_key_of(node) for node in nodes})
+
+
+@functools.lru_cache(maxsize=16_384)
+def _key_of(node: str) -> str:
+    return f"{PREFIX}{zlib.crc32(node.encode()) % _KEYS:04}"

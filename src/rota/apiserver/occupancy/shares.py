@@ -153,6 +153,13 @@ def of_stored(value: bytes) -> tuple[str, Share] | None:
     return node, _of_excerpt(_encode(pod))
 
 
+def wanted(value: bytes) -> Share:
+    """The share that a stored pod takes wherever it goes."""
+    pod = _glance(value)
+    pod.spec.nodeName = None
+    return _of_excerpt(_encode(pod))
+
+
 @lru_cache(maxsize=8192)
 def _of_excerpt(excerpt: bytes) -> Share:
     return of_pod(msgspec.msgpack.decode(excerpt))

@@ -7,23 +7,25 @@ always one of the newest state. The check asks whether a pod fits, never whether
 Without a ledger (`conflict_check` off) only the pod itself is looked at, as a stock server does.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from rota.api import errors, gotext, resources, times
 from rota.api.identifiers import GroupResource
-from rota.apiserver.contract import Attributes, Object, Registry, Stored
+from rota.apiserver import stored_form
+from rota.apiserver.contract import Attributes, Object, Registry
 from rota.apiserver.occupancy import shares
 from rota.apiserver.occupancy.ledger import Ledger, View, keys_of
-from rota.store.contract import MOST_WRITES, Committed, Guard, Put, Transaction
+from rota.store.contract import MOST_WRITES, Committed, Entry, Guard, Put, Transaction
 
 PODS: Final = GroupResource("", "pods")
 NODES: Final = GroupResource("", "nodes")
 _BINDING: Final = GroupResource("", "pods/binding")
 #: How often a decision is made again because others were faster. Each time at least one of them got ahead.
 _TRIES: Final = 64
+#: How many nodes are remembered as they were last read.
+_MOST_NODES: Final = 16_384
 _IN_COMPANY: Final = "not bound because the batch is atomic and others of its pods cannot be bound"
 
 
@@ -46,6 +48,30 @@ class Wish:
 Verdict: TypeAlias = errors.ApiError | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What a binding has to know of a node."""
+
+    key: str
+    name: str
+    revision: int
+    #: The revision that created it, which tells incarnations apart.
+    created: int
+    allocatable: Mapping[str, int]
+
+    @classmethod
+    def of(cls, entry: Entry) -> "Node":
+        """A stored node."""
+        obj = stored_form.unpack(entry.value)
+        return cls(
+            key=entry.key,
+            name=obj["metadata"]["name"],
+            revision=entry.revision,
+            created=entry.created,
+            allocatable=resources.node_allocatable(obj),
+        )
+
+
 @dataclass(slots=True)
 class _Plan:
     """What one transaction would do."""
@@ -64,6 +90,7 @@ class Binder:
     def __init__(self, ledger: Ledger | None) -> None:
         """Without a ledger nodes are not looked at."""
         self._ledger: Final = ledger
+        self._nodes: Final[dict[str, Node]] = {}
 
     async def bind(
         self, at: Attributes, wishes: Sequence[Wish], registry: Registry, *, atomic: bool = False
@@ -110,38 +137,63 @@ class Binder:
         return [_refusal(wish, errors.OBJECT_MODIFIED) for wish in wishes]
 
     async def _plan(self, at: Attributes, wishes: Sequence[Wish], registry: Registry, *, newest: bool) -> _Plan:
-        pods = await asyncio.gather(
-            *(registry.find(registry.resource(PODS), wish.namespace, wish.name) for wish in wishes)
-        )
-        names = sorted({wish.node for wish in wishes})
-        nodes: dict[str, Stored | None] = {}
-        view: View | None = None
-        if self._ledger is not None:
-            found = await asyncio.gather(*(registry.find(registry.resource(NODES), "", name) for name in names))
-            nodes = dict(zip(names, found, strict=True))
-            view = await self._ledger.view(names, newest=newest)
+        entries, nodes, view = await self._look(wishes, registry, newest=newest)
+        resource = registry.resource(PODS)
         plan = _Plan()
         used: set[str] = set()
-        for wish, pod in zip(wishes, pods, strict=True):
+        for wish, entry in zip(wishes, entries, strict=True):
+            pod = None if entry is None else stored_form.decode(entry.value, entry.revision, resource)
             verdict = _refuse_pod(wish, pod)
             if verdict is None and view is not None:
-                assert pod is not None, "a pod that is not there is refused"
-                share = shares.of_pod(pod.object)
+                assert entry is not None, "a pod that is not there is refused"
+                share = shares.wanted(entry.value)
                 verdict = _refuse_node(wish, nodes[wish.node], share, view, plan)
                 if verdict is None:
                     view.usage[wish.node].add(share)
-                    plan.bound.append((pod.key, wish.node, share))
+                    plan.bound.append((entry.key, wish.node, share))
             plan.verdicts.append(verdict)
             if verdict is None:
                 assert pod is not None, "a pod that is not there is refused"
+                assert entry is not None, "nor is its entry there"
                 used.add(wish.node)
-                plan.writes.append(Put(pod.key, registry.encode(_bound(pod.object, wish, at.now))))
-                plan.guards.append(Guard(pod.key, revision=pod.revision))
+                plan.writes.append(Put(entry.key, registry.encode(_bound(pod, wish, at.now))))
+                plan.guards.append(Guard(entry.key, revision=entry.revision))
         if view is not None and used:
             plan.writes += view.writes(used)
             plan.guards += view.guards(used)
             plan.guards += [Guard(one.key, created=one.created) for name in used if (one := nodes[name]) is not None]
         return plan
+
+    async def _look(
+        self, wishes: Sequence[Wish], registry: Registry, *, newest: bool
+    ) -> tuple[list[Entry | None], dict[str, Node | None], View | None]:
+        """The pods, their nodes and what is bound there, with one question to the store."""
+        resource = registry.resource(PODS)
+        keys = [stored_form.key(resource, wish.namespace, wish.name) for wish in wishes]
+        names: list[str] = []
+        ledger_keys: list[str] = []
+        if self._ledger is not None:
+            names = sorted({wish.node for wish in wishes})
+            ledger_keys = keys_of(names)
+            node_resource = registry.resource(NODES)
+            keys += [stored_form.key(node_resource, "", name) for name in names]
+        found = await registry.store.get_many([*keys, *ledger_keys])
+        pods = found[: len(wishes)]
+        if self._ledger is None:
+            return pods, {}, None
+        there = zip(names, found[len(wishes) : len(keys)], strict=True)
+        nodes = {name: None if one is None else self._node(one) for name, one in there}
+        view = await self._ledger.view_at(names, ledger_keys, found[len(keys) :], newest=newest)
+        return pods, nodes, view
+
+    def _node(self, entry: Entry) -> Node:
+        """A node as it stands; it is read anew only when it has changed."""
+        known = self._nodes.get(entry.key)
+        if known is None or known.revision != entry.revision:
+            if len(self._nodes) >= _MOST_NODES:
+                self._nodes.clear()
+            known = self._nodes[entry.key] = Node.of(entry)
+        return known
 
 
 def most_keys(wishes: Sequence[Wish]) -> int:
@@ -169,10 +221,10 @@ def _chunks(wishes: Sequence[Wish]) -> Iterator[list[Wish]]:
         yield chunk
 
 
-def _refuse_pod(wish: Wish, pod: Stored | None) -> Verdict:
+def _refuse_pod(wish: Wish, pod: Object | None) -> Verdict:
     if pod is None:
         return errors.not_found(PODS, wish.name)
-    metadata, spec = pod.object["metadata"], pod.object.get("spec") or {}
+    metadata, spec = pod["metadata"], pod.get("spec") or {}
     for what, expected, actual in (
         ("UID", wish.uid, metadata["uid"]),
         ("ResourceVersion", wish.resource_version, metadata["resourceVersion"]),
@@ -189,34 +241,33 @@ def _refuse_pod(wish: Wish, pod: Stored | None) -> Verdict:
     return None
 
 
-def _refuse_node(wish: Wish, node: Stored | None, share: shares.Share, view: View, plan: _Plan) -> Verdict:
+def _refuse_node(wish: Wish, node: Node | None, share: shares.Share, view: View, plan: _Plan) -> Verdict:
     if node is None:
         cause = errors.Cause(type="NodeNotFound", message=wish.node)
         return _refusal(wish, f"node {gotext.quote(wish.node)} does not exist", (cause,))
-    allocatable, usage = resources.node_allocatable(node.object), view.usage[wish.node]
-    found = shares.collisions(share, allocatable, usage)
+    usage = view.usage[wish.node]
+    found = shares.collisions(share, node.allocatable, usage)
     if not found:
         return None
     plan.crowded = True
-    return no_room(_BINDING, wish.name, node, found, shares.free(allocatable, usage))
+    return no_room(_BINDING, wish.name, node, found, shares.free(node.allocatable, usage))
 
 
 def no_room(
-    what: GroupResource, name: str, node: Stored, collisions: Sequence[shares.Collision], free: Mapping[str, int]
+    what: GroupResource, name: str, node: Node, collisions: Sequence[shares.Collision], free: Mapping[str, int]
 ) -> errors.Conflict:
     """A 409 that says what collides, and all that a scheduler needs to choose again.
 
     The causes are one `InsufficientResource` or `PortConflict` for each collision (`field` names the resource or port),
     then the node's resourceVersion as `NodeResourceVersion`, then one `NodeFree` for each resource that it declares.
     """
-    node_name = node.object["metadata"]["name"]
     causes = [errors.Cause(type=one.kind, message=one.message, field=one.what) for one in collisions]
     causes.append(errors.Cause(type="NodeResourceVersion", message=str(node.revision)))
     causes += [
         errors.Cause(type="NodeFree", message=resources.shown(resource, amount), field=resource)
         for resource, amount in sorted(free.items())
     ]
-    why = f"node {gotext.quote(node_name)} has no room: {'; '.join(one.message for one in collisions)}"
+    why = f"node {gotext.quote(node.name)} has no room: {'; '.join(one.message for one in collisions)}"
     return _conflict(what, name, why, causes)
 
 

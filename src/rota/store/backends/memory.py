@@ -66,6 +66,11 @@ class MemoryEngine:
         row = self._db.rows.get(key)
         return row.entry if row else None
 
+    async def get_many(self, keys: Sequence[str]) -> dict[str, Entry]:
+        """Those of the keys that exist."""
+        rows = ((key, self._db.rows.get(key)) for key in keys)
+        return {key: row.entry for key, row in rows if row}
+
     async def scan(self, prefix: str, *, limit: int, after: str, revision: int) -> Page:
         """One page of entries."""
         extent = self._db.extent

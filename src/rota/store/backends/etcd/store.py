@@ -4,6 +4,7 @@ Reads are linearizable. Heartbeats are written like anything else: etcd's histor
 compaction alone. A compaction is etcd's as well: it concerns everybody's keys.
 """
 
+import asyncio
 import contextlib
 import math
 from collections.abc import Iterable, Sequence
@@ -132,6 +133,10 @@ class EtcdStore(contract.Verbs):
         answer = await self._etcd.call(methods.RANGE, pb.RangeRequest(key=self._space.key(key)))
         self._space.ours(answer.header.revision)
         return self._space.entry(answer.kvs[0]) if answer.kvs else None
+
+    async def get_many(self, keys: Sequence[str]) -> list[Entry | None]:
+        """Several keys, all asked for at once."""
+        return await asyncio.gather(*map(self.get, keys))
 
     async def list(self, prefix: str, *, limit: int = 0, after: str = "", revision: int = 0) -> Page:
         """Entries under `prefix`; see `contract.Store.list`."""

@@ -126,6 +126,11 @@ class PostgresEngine:
         rows = await self._run(f"SELECT {ENTRY} FROM rota_entries WHERE key = %s", [key])
         return Entry(*rows[0]) if rows else None
 
+    async def get_many(self, keys: Sequence[str]) -> dict[str, Entry]:
+        """Those of the keys that exist."""
+        rows = await self._run(f"SELECT {ENTRY} FROM rota_entries WHERE key = ANY(%s)", [list(keys)])
+        return {row[0]: Entry(*row) for row in rows}
+
     async def scan(self, prefix: str, *, limit: int, after: str, revision: int) -> Page:
         """One page of entries."""
         one_page, all_left = (_PAGE_AS_OF, _AS_OF) if revision else (_NEWEST_PAGE, _NEWEST)

@@ -32,6 +32,9 @@ _T = TypeVar("_T")
 # ruff: noqa: S608 - what is spliced into queries here are constants and whole numbers, never a caller's text
 
 _ENTRY = "SELECT key, value, revision, created, lease FROM entries"
+_BY_KEY = f"{_ENTRY} WHERE key = ?"
+#: How many keys one query asks for.
+_AT_ONCE = 256
 _EVENT = f"SELECT key, id >> {schema.PLACE_BITS}, value, created, previous, previous_revision FROM log"
 
 #: What a list at a past revision returns: what has not changed since, and what the one change that spans the revision
@@ -155,9 +158,23 @@ class SqliteEngine:
 
     async def get(self, key: str) -> Entry | None:
         """The key as it stands."""
-        with translated(self._path):
-            found = self._connection().execute(f"{_ENTRY} WHERE key = ?", (key,)).fetchone()
+        # Not by way of `translated`: on this path a context manager costs a fifth of the whole.
+        try:
+            found = self._connection().execute(_BY_KEY, (key,)).fetchone()
+        except Exception:
+            with translated(self._path):
+                raise
         return Entry(*found) if found else None
+
+    async def get_many(self, keys: Sequence[str]) -> dict[str, Entry]:
+        """Those of the keys that exist; a few at a time, so that nobody waits long."""
+        found: dict[str, Entry] = {}
+        with translated(self._path):
+            for start in range(0, len(keys), _AT_ONCE):
+                wanted = keys[start : start + _AT_ONCE]
+                query = f"{_ENTRY} WHERE key IN ({','.join('?' * len(wanted))})"
+                found.update((row[0], Entry(*row)) for row in self._connection().execute(query, wanted))
+        return found
 
     async def scan(self, prefix: str, *, limit: int, after: str, revision: int) -> Page:
         """One page of entries."""
