@@ -56,15 +56,15 @@ test: install system ## run every test
 	$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
 check: install ## format, lint, types, layers, fast tests: about a minute
-	$(BIN)/ruff format --check src tests scripts
-	$(BIN)/ruff check src tests scripts
+	$(BIN)/ruff format --check src tests scripts benchmarks
+	$(BIN)/ruff check src tests scripts benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not postgres and not etcd and not stock" -q $(ARGS)
 
 format: install ## rewrite the code in the house format
-	$(BIN)/ruff format src tests scripts
-	$(BIN)/ruff check --fix src tests scripts
+	$(BIN)/ruff format src tests scripts benchmarks
+	$(BIN)/ruff check --fix src tests scripts benchmarks
 
 bench: install system ## measure; figures as ratios from one run
 	$(BIN)/python scripts/bench $(ARGS)
