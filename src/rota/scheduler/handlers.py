@@ -153,7 +153,8 @@ class Handlers:
         return handle
 
     def _move(self, event: ClusterEvent, old: Any, new: Any, *, up_to_priority: int | None = None) -> None:
-        if self.queue.move(event, old, new, now=self._clock.monotonic(), up_to_priority=up_to_priority):
+        # Without pods that wait or are being tried nobody can be helped; so it is at the start, with very many events.
+        if self.queue and self.queue.move(event, old, new, now=self._clock.monotonic(), up_to_priority=up_to_priority):
             self._wake()
 
 
