@@ -62,7 +62,7 @@ class Vocabulary:
             node_name=view.spec.nodeName or "",
             nominated_node=status.nominatedNodeName or "",
             start_time=status.startTime or "",
-            preempted=_is_preempted(status) if status.conditions else False,
+            preempted=_is_preempted(status),
             manifest=kept,
         )
 
@@ -194,12 +194,10 @@ def _given(status: objects.PodStatus) -> tuple[object, ...]:
 
 
 def _is_preempted(status: objects.PodStatus) -> bool:
-    return any(
-        condition.type == "DisruptionTarget"
-        and condition.status == "True"
-        and condition.reason == "PreemptionByScheduler"
-        for condition in status.conditions or ()
-    )
+    for condition in status.conditions or ():
+        if condition.type == "DisruptionTarget":
+            return condition.status == "True" and condition.reason == "PreemptionByScheduler"
+    return False
 
 
 def _selector(selector: objects.LabelSelector | None, path: str) -> Selector:
