@@ -22,10 +22,11 @@ from rota.client import connecting
 from rota.client.endpoints import Endpoint
 from rota.client.verbs import Client
 from rota.kit import logs, system, tasks
-from rota.scheduler import debugging
+from rota.scheduler import debugging, tracing
 from rota.scheduler.loading import Loaded
 from rota.scheduler.recording import attaching
 from rota.scheduler.service import Scheduler
+from rota.scheduler.tracing import Tracer
 from rota.store import archive, opening
 from rota.store.contract import Store
 from rota.store.upkeep import Compactor
@@ -118,6 +119,7 @@ async def run_scheduler(
     elect: bool = True,
     record: Path | None = None,
     http_port: int | None = None,
+    trace: bool = False,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Schedule at an API server until a signal asks to stop; SIGHUP has the configuration read again.
@@ -134,7 +136,7 @@ async def run_scheduler(
     ):
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
-        scheduler = _scheduler(client, loaded, elect=elect)
+        scheduler = _scheduler(client, loaded, elect=elect, tracer=tracing.installed() if trace else None)
         loop.add_signal_handler(signal.SIGHUP, lambda: _reload(scheduler, reread))
         if record is not None:
             supervisor.start("recording", attaching.attach(scheduler, record, clock=clock).run)
@@ -146,10 +148,10 @@ async def run_scheduler(
         await stop.wait()
 
 
-def _scheduler(client: Client, loaded: Loaded, *, elect: bool = True) -> Scheduler:
+def _scheduler(client: Client, loaded: Loaded, *, elect: bool = True, tracer: Tracer | None = None) -> Scheduler:
     identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
     clock, chance = system.SystemClock(), system.chance()
-    return Scheduler(client, loaded, clock=clock, chance=chance, identity=identity, elect=elect)
+    return Scheduler(client, loaded, clock=clock, chance=chance, identity=identity, elect=elect, tracer=tracer)
 
 
 def _reload(scheduler: Scheduler, reread: Callable[[], Loaded]) -> None:

@@ -50,6 +50,7 @@ from rota.scheduler.loading import Loaded
     metavar="PORT",
     help="Serve metrics, /configz, /healthz and /debug/{queue,cache,compare} on this loopback port.",
 )
+@click.option("--trace", is_flag=True, help="Send spans by OpenTelemetry, as its variables say; needs rota[tracing].")
 def command(
     *,
     kubeconfig_file: Path | None,
@@ -59,6 +60,7 @@ def command(
     no_elect: bool,
     record: Path | None,
     http_port: int | None,
+    trace: bool,
 ) -> None:
     """Schedule the pods of a cluster and run until interrupted.
 
@@ -76,6 +78,7 @@ def command(
             elect=not no_elect,
             record=record,
             http_port=http_port,
+            trace=trace,
             ready=click.echo,
         )
     )

@@ -16,7 +16,7 @@ from rota.client.events.recorder import EventRecorder
 from rota.columns.pods import PodInfo
 from rota.kit import logs
 from rota.kit.clock import Clock
-from rota.scheduler import bindings, failures, figures, preemption, references
+from rota.scheduler import bindings, failures, figures, preemption, references, tracing
 from rota.scheduler.binding_cycles import BindingCycles
 from rota.scheduler.cache.scheduler_cache import SchedulerCache
 from rota.scheduler.cycle import Advice, Cycle, Taken
@@ -34,6 +34,7 @@ from rota.scheduler.framework.status import SUCCESS, Status
 from rota.scheduler.handlers import ASSIGNED_DELETE
 from rota.scheduler.notes import NoteWriter
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue
+from rota.scheduler.tracing import Tracer
 
 log = logs.get(__name__)
 
@@ -102,6 +103,7 @@ class Attempts:
         self._began: Final[dict[str, _Begun]] = {}
         self._flushed = 0.0
         self._hints: Final = Hints()
+        self.tracer: Tracer | None = None
         self.observers: Final[list[Callable[[Attempt], None]]] = []
         self.binding: BindingCycles
         self.evictions: Evictions
@@ -182,6 +184,14 @@ class Attempts:
             using.queue.done(pod.uid)
             return
         self._began[pod.uid] = _Begun(now, queued.attempts, queued.first_queued_at)
+        if self.tracer is None:
+            await self._try(pod, avoiding)
+        else:
+            with tracing.attempt(self.tracer, pod):
+                await self._try(pod, avoiding)
+
+    async def _try(self, pod: PodInfo, avoiding: frozenset[str]) -> None:
+        using = self.using
         cycle = using.cycles[pod.shape.scheduler_name]
         try:
             evaluation = cycle.evaluate(pod, nominations=using.queue.nominations())

@@ -30,7 +30,7 @@ from rota.kit.buckets import TokenBucket
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 from rota.kit.tasks import Supervisor
-from rota.scheduler import failures, handlers, reading, references
+from rota.scheduler import failures, handlers, reading, references, tracing
 from rota.scheduler.attempts import Attempts, Collaborators
 from rota.scheduler.binding_cycles import BindingCycles
 from rota.scheduler.bindings import BindingQueue
@@ -49,6 +49,7 @@ from rota.scheduler.notes import NoteWriter
 from rota.scheduler.queue.resting import Rests
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue, Timings
 from rota.scheduler.reading import Document, NodeRecord, Unreadable
+from rota.scheduler.tracing import Tracer
 from rota.scheduler.volume_binding import ApiVolumeBinder
 from rota.scheduler.waiting import WaitingPods
 from rota.scheduler.watchdog import LIMIT_S, Watchdog
@@ -77,11 +78,14 @@ class Scheduler:
         elect: bool = True,
         metrics: Metrics | None = None,
         limit_s: float = LIMIT_S,
+        tracer: Tracer | None = None,
     ) -> None:
         """`identity` tells this process from all others; plugins that take longer than `limit_s` are cut off.
 
-        Without `elect` it schedules at once, whatever the configuration says about leader election.
+        Without `elect` it schedules at once, whatever the configuration says about leader election. A `tracer` gets a
+        span for every attempt and for every call of a plugin.
         """
+        self._tracer: Final = tracer
         self._elect: Final = elect
         self._client: Final = client
         self._clock: Final = clock
@@ -112,6 +116,7 @@ class Scheduler:
             clock=clock,
         )
         self.attempts: Final = Attempts(self._using, start=int(chance.random() * 65_536))
+        self.attempts.tracer = tracer
         self.attempts.binding = BindingCycles(
             bindings=self.bindings,
             notes=self._notes,
@@ -141,6 +146,7 @@ class Scheduler:
         #: By what they follow; made when it is known what kind of server it is.
         self._informers: Final[dict[str, Informer[Any]]] = {}
         self._synced: Final = asyncio.Event()
+        self._retiring: Final[set[asyncio.Task[None]]] = set()
         self.leading = False
 
     # --- life -------------------------------------------------------------------------------------------------------
@@ -179,6 +185,7 @@ class Scheduler:
                 await supervisor.wait()
             finally:
                 await self._using.panel.close()
+                await asyncio.gather(*self._retiring)
 
     async def _discover(self) -> None:
         pauses = Backoff(_DISCOVERY, self._chance)
@@ -252,25 +259,35 @@ class Scheduler:
                 queue.add(pod, self._clock.monotonic())
         self.configuration = loaded.configuration
         self.queue = self._using.queue = self._handlers.queue = queue
+        self._retire(self._using.panel)
         self._using.cycles, self._using.panel = cycles, panel
         self.attempts.binding.panel = panel
         self.attempts.wake()
         log.info("configuration loaded", profiles=list(cycles))
 
+    def _retire(self, panel: Panel) -> None:
+        """Let go of extenders that nobody will ask any more."""
+        if panel:
+            closing = asyncio.get_running_loop().create_task(panel.close())
+            self._retiring.add(closing)
+            closing.add_done_callback(self._retiring.discard)
+
     def _make_cycles(self, loaded: Loaded) -> Mapping[str, Cycle]:
-        return {
-            name: Cycle(
-                Framework(
-                    profile,
-                    loaded.registry,
-                    binder=self.bindings,
-                    volume_binder=self._volumes,
-                    waiting_pods=self.waiting,
-                ),
-                self.cache.cluster,
-                guard=self._watchdog,
+        frameworks = {
+            name: Framework(
+                profile,
+                loaded.registry,
+                binder=self.bindings,
+                volume_binder=self._volumes,
+                waiting_pods=self.waiting,
             )
             for name, profile in loaded.configuration.profiles.items()
+        }
+        if self._tracer is not None:
+            for framework in frameworks.values():
+                tracing.trace(framework, self._tracer)
+        return {
+            name: Cycle(framework, self.cache.cluster, guard=self._watchdog) for name, framework in frameworks.items()
         }
 
     def _make_queue(self, loaded: Loaded, cycles: Mapping[str, Cycle]) -> SchedulingQueue:

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import json
 import random
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -13,6 +15,8 @@ from rota.client import connecting
 from rota.client.pods import PODS, Binding, bind
 from rota.client.verbs import Client
 from rota.kit.system import SystemClock
+from rota.scheduler.extenders.extender import ExchangeError, WireExtender
+from rota.scheduler.extenders.process import ProcessExchange
 from rota.scheduler.service import NODES, Scheduler
 from rota.testing import schedulers
 from rota.testing.api import ApiServer
@@ -210,3 +214,25 @@ async def test_scores_of_extenders_decide_between_nodes_that_plugins_like_alike(
     names = {node["metadata"]["name"] for node in server.requests[0][1]["Nodes"]["items"]}
     assert names == {"n1", "n2", "n3"}
     assert server.requests[0][1]["Pod"]["metadata"]["name"] == "web-0"
+
+
+@pytest.mark.slow
+async def test_a_new_configuration_lets_go_of_the_extenders_before(cluster: Cluster) -> None:
+    script = "import sys\nfor line in sys.stdin: print(line.replace('body', 'was').replace('verb', 'body'), flush=True)"
+    config = f"extenders: [{{command: [{sys.executable}, -S, -c, {json.dumps(script)}], bindVerb: '{{}}'}}]"
+    await cluster.add_node("n1")
+    async with cluster.scheduling(config) as scheduler:
+        (extender,) = scheduler.panel.extenders
+        assert isinstance(extender, WireExtender)
+        exchange = extender._exchange
+        assert isinstance(exchange, ProcessExchange)
+        with contextlib.suppress(ExchangeError):
+            await exchange.ask("hello", b"{}")
+        assert exchange.pid is not None
+        scheduler.load(schedulers.configured())
+
+        async def ended() -> bool:
+            return exchange.pid is None
+
+        await cluster.until(ended)
+        assert not scheduler.panel
