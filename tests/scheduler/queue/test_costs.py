@@ -1,4 +1,4 @@
-"""What waking costs: an event asks about kinds of pods, not about pods, and never about those whom nobody listens for."""
+"""What waking costs: an event asks about kinds of pods, not about pods, and never where nobody listens for it."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar

@@ -1,12 +1,12 @@
 """Whose turn it is: order, rests after failures, and time that wakes what nothing else wakes."""
 
 import pytest
-from tests.scheduler.queue.conftest import NODE_ADDED, POD_DELETED, Waiting
+from tests.scheduler.queue.conftest import NODE_ADDED, POD_DELETED, Waiting, framework
 
 from rota.scheduler.queue import dumping
 from rota.scheduler.queue.entries import Place
 from rota.scheduler.queue.resting import Rests
-from rota.scheduler.queue.scheduling_queue import Timings
+from rota.scheduler.queue.scheduling_queue import SchedulingQueue, Timings
 
 
 def test_higher_priorities_go_first_and_equals_in_order_of_arrival() -> None:
@@ -250,3 +250,29 @@ def test_counters_tell_who_came_where_and_why() -> None:
     }
     waiting.pop()
     assert sum(waiting.queue.turned_away.values()) == 0
+
+
+def test_a_queue_with_other_plugins_goes_on_where_the_former_stopped() -> None:
+    waiting = Waiting(profiles=("default-scheduler", "old"))
+    waiting.refuse("refused", "Deaf", nominated="n1")
+    waiting.add("abandoned", schedulerName="old")
+    waiting.add("tried", "bound", priority=5)
+    assert [waiting.pop(), waiting.pop()] == ["tried", "bound"]
+    waiting.queue.done("uid-bound")
+    waiting.add("gated", gates=["g"])
+    fresh = SchedulingQueue({"default-scheduler": framework()})
+    fresh.take_over(waiting.queue, waiting.now)
+    waiting.queue = fresh
+    assert {name: waiting.place(name) for name in ("refused", "abandoned", "tried", "bound", "gated")} == {
+        "refused": Place.ACTIVE,
+        "abandoned": None,
+        "tried": Place.IN_FLIGHT,
+        "bound": Place.BINDING,
+        "gated": Place.GATED,
+    }
+    assert waiting.get("refused").attempts == 1
+    assert waiting.queue.nominated_node("uid-refused") == "n1"
+    waiting.move(POD_DELETED)
+    assert waiting.fail("tried", "Easy") is Place.BACKOFF
+    assert waiting.fail("bound") is Place.ERROR_BACKOFF
+    assert waiting.queue.incoming[Place.UNSCHEDULABLE, "ScheduleAttemptFailure"] == 1

@@ -268,6 +268,28 @@ class SchedulingQueue:
             moments.append(self._looked_at + _LOOK_EVERY_S)
         return min(moments, default=None)
 
+    def take_over(self, former: "SchedulingQueue", now: float) -> None:
+        """Go on where another queue stopped: its pods, with their history, and its figures. It must not be used again.
+
+        The plugins here may be others. So who waited is sorted anew and tried again; who is being tried or bound is not
+        disturbed. Pods of profiles that are no more are left behind.
+        """
+        self.incoming.update(former.incoming)
+        for queued in former.entries():
+            uid = queued.pod.uid
+            if queued.pod.shape.scheduler_name not in self._entrances:
+                continue
+            self._pods[uid] = queued
+            self._nominator.put(queued.pod, former.nominated_node(uid))
+            if queued.place is _IN_FLIGHT:
+                self._flights.take_off(uid)
+                self._settle(queued, _IN_FLIGHT)
+            elif queued.place is _BINDING:
+                self._settle(queued, _BINDING)
+            else:
+                queued.rejectors = queued.pending = frozenset()
+                self._enter(queued, Worth.AT_ONCE, _FORCED, now)
+
     # --- nominations ------------------------------------------------------------------------------------------------
 
     def nominate(self, pod: PodInfo, node: str) -> None:
