@@ -34,9 +34,11 @@ from rota.client import connecting, kubeconfig
 from rota.client.elections.elector import Election, LeaderElector
 from rota.client.endpoints import Endpoint
 from rota.client.verbs import Client
+from rota.controllers.account_secrets import AccountSecretController
 from rota.controllers.certificates import CertificateController
 from rota.controllers.event_expiry import EventExpiry
 from rota.controllers.garbage import GarbageCollector
+from rota.controllers.join_tokens import JoinTokenController
 from rota.controllers.namespaces import NamespaceController
 from rota.controllers.resource_quotas import QuotaController
 from rota.controllers.role_aggregation import RoleAggregation
@@ -64,9 +66,11 @@ KUBECONFIG: Final = "kubeconfig"
 ENCRYPTION_KEYS: Final = "encryption-keys.yaml"
 #: Each is the user `rota:controller:<name>`.
 _CONTROLLERS: Final = (
+    "account-secrets",
     "certificates",
     "event-expiry",
     "garbage",
+    "join-tokens",
     "namespaces",
     "resource-quotas",
     "role-aggregation",
@@ -104,8 +108,9 @@ class Settings:
     #: Where to take down who asked for what; by upstream's rules of what is taken down, or else by `policy.default`.
     audit_log: Path | None = None
     audit_policy: Path | None = None
-    #: How many workers to run in this process.
+    #: How many workers to run in this process, and what their names begin with; no two masters' may be the same.
     workers: int = 0
+    worker_prefix: str = "worker-"
 
 
 @contextlib.asynccontextmanager
@@ -147,7 +152,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                     app,
                     count=settings.workers,
                     folder=settings.data / "workers",
-                    prefix="worker-",
+                    prefix=settings.worker_prefix,
                     api_server=(host, port),
                 )
             )
@@ -253,9 +258,13 @@ async def _run_controllers(clients: Mapping[str, Client], authority: Authority) 
     clock, chance = system.SystemClock(), system.chance()
     bundle = authority.certificate_pem.decode()
     made: dict[str, _Controller] = {
+        "account-secrets": AccountSecretController(
+            clients["account-secrets"], clock=clock, chance=chance, bundle=bundle
+        ),
         "certificates": CertificateController(clients["certificates"], authority, clock=clock, chance=chance),
         "event-expiry": EventExpiry(clients["event-expiry"], clock=clock),
         "garbage": GarbageCollector(clients["garbage"], clock=clock, chance=chance),
+        "join-tokens": JoinTokenController(clients["join-tokens"], clock=clock, chance=chance),
         "namespaces": NamespaceController(clients["namespaces"], clock=clock, chance=chance),
         "resource-quotas": QuotaController(clients["resource-quotas"], clock=clock, chance=chance),
         "role-aggregation": RoleAggregation(clients["role-aggregation"], clock=clock, chance=chance),

@@ -57,12 +57,18 @@ class Reconciler(Generic[K]):
         self.queue: Final = WorkQueue[K](clock=clock, chance=chance, name=name)
 
     def follow(
-        self, target: Target, changed: Changed, *, metadata_only: bool = False, selection: Selection = EVERYTHING
+        self,
+        target: Target,
+        changed: Changed,
+        *,
+        namespace: str = "",
+        metadata_only: bool = False,
+        selection: Selection = EVERYTHING,
     ) -> Informer[Object]:
-        """Have the changes of a collection told while the controller runs; before it does."""
+        """Have the changes of a collection (or of one namespace's) told while the controller runs; before it does."""
         client = self._client.with_settings(metadata_only=True) if metadata_only else self._client
         informer = Informer[Object](
-            Source(client=client, target=target, selection=selection),
+            Source(client=client, target=target, namespace=namespace, selection=selection),
             decode=codec.decode,
             clock=self._clock,
             chance=self._chance,

@@ -23,6 +23,8 @@ kube-system/system:controller:cloud-provider: ServiceAccount/kube-system/cloud-p
 kube-system/system:controller:token-cleaner: ServiceAccount/kube-system/token-cleaner
     read,delete  core  secrets
     record-events
+kube-system/rota:controller:join-tokens: User/rota:controller:join-tokens
+    read,delete  core  secrets
 kube-system/rota:leader-election-controllers: User/rota:controllers
     create  coordination.k8s.io  leases
     get,update,patch  coordination.k8s.io  leases  rota-controllers

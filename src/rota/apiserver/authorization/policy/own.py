@@ -24,6 +24,10 @@ rota:scheduler: User/rota:scheduler
     create,delete,patch,update  resource.k8s.io  resourceclaims
     patch,update  resource.k8s.io  resourceclaims/binding,resourceclaims/status
     update  core  pods/finalizers
+rota:controller:account-secrets: User/rota:controller:account-secrets
+    read  core  serviceaccounts
+    read,delete,update  core  secrets
+    create  core  serviceaccounts/token
 rota:controller:certificates: User/rota:controller:certificates
     read,delete  certificates.k8s.io  certificatesigningrequests
     patch,update  certificates.k8s.io  certificatesigningrequests/approval,certificatesigningrequests/status
@@ -46,7 +50,8 @@ rota:controller:role-aggregation: User/rota:controller:role-aggregation
 rota:controller:service-accounts: User/rota:controller:service-accounts
     read  core  namespaces
     read,create  core  serviceaccounts
-    read,create,update  core  configmaps
+    create  core  configmaps
+    read,update  core  configmaps  kube-root-ca.crt
 rota:controller:terminations: User/rota:controller:terminations
     read,delete  core  pods
 """
