@@ -252,9 +252,11 @@ class Scheduler:
         panel = building.panel(
             loaded.configuration.extenders, surroundings=self, clock=self._clock, chance=self._chance
         )
+        queue.take_over(self.queue, self._clock.monotonic())
         known = self._informers["pods"].cache.values() if self._informers else ()
         for pod in known:
-            # Those that are on their way to a node are recognised by that, as soon as it is their turn.
+            # A profile that is new may have pods that wait for it. One that is on its way to a node, by a profile that
+            # is no more, is recognised by that as soon as it is its turn.
             if isinstance(pod, PodInfo) and not pod.node_name:
                 queue.add(pod, self._clock.monotonic())
         self.configuration = loaded.configuration
