@@ -30,6 +30,7 @@ from rota.scheduler.figures import Figures
 from rota.scheduler.framework import status as statuses
 from rota.scheduler.framework.evaluation import Evaluation
 from rota.scheduler.framework.points import ExtensionPoint, PostFilterResult
+from rota.scheduler.framework.state import PODS_TO_ACTIVATE
 from rota.scheduler.framework.status import SUCCESS, Status
 from rota.scheduler.handlers import ASSIGNED_DELETE
 from rota.scheduler.notes import NoteWriter
@@ -231,6 +232,7 @@ class Attempts:
             self._fail(pod, taken)
             return
         using.queue.withdraw(pod.uid)
+        self._activate(taken)
         self.binding.start(taken)
 
     async def _advice(self, cycle: Cycle, evaluation: Evaluation, pod: PodInfo) -> Advice | Refusal | None:
@@ -279,6 +281,7 @@ class Attempts:
         """A binding succeeded or failed."""
         using, pod = self.using, taken.pod
         now = using.clock.monotonic()
+        self._activate(taken)
         if status.ok:
             self._bound(taken, now)
         else:
@@ -293,6 +296,13 @@ class Attempts:
             else:
                 self._fail(pod, failures.of_status(status))
         self.wake()
+
+    def _activate(self, taken: Taken) -> None:
+        """Have the pods tried that plugins have asked for."""
+        uids = taken.state.find(PODS_TO_ACTIVATE, set)
+        if uids:
+            self.using.queue.activate(uids, now=self.using.clock.monotonic())
+            uids.clear()
 
     def _bound(self, taken: Taken, now: float) -> None:
         using, pod = self.using, taken.pod

@@ -4,9 +4,10 @@ from rota.client import pods as pod_calls
 from rota.client.pods import PODS, Binding
 from rota.client.transports.contract import Call, Interrupted, TimedOut
 from rota.columns.pods import PodInfo
+from rota.scheduler.framework.events import Subscription
 from rota.scheduler.framework.points import PermitResult
 from rota.scheduler.framework.registry import Handle, NoArgs
-from rota.scheduler.framework.state import CycleState
+from rota.scheduler.framework.state import PODS_TO_ACTIVATE, CycleState
 from rota.scheduler.framework.status import Code, Status
 from rota.testing.schedulers import SchedulingCluster
 
@@ -201,3 +202,38 @@ async def test_a_server_without_batches_gets_single_bindings(cluster: Scheduling
     paths = [call.path for call in transport.calls if "binding" in call.path and call.method == "POST"]
     assert len(paths) == 5
     assert all(path.endswith("/binding") for path in paths)
+
+
+class Calling:
+    """Has the pod named `called` tried again as soon as the pod named `caller` has a node."""
+
+    name: ClassVar[str] = "Calling"
+    Args = NoArgs
+    open: ClassVar[bool]
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        self._waiting: set[str] = set()
+
+    def events_to_register(self) -> tuple[Subscription, ...]:
+        return ()
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> PermitResult:
+        if pod.name == "called" and not self.open:
+            self._waiting.add(pod.uid)
+            return PermitResult(Status(Code.UNSCHEDULABLE, ("not without the other",)))
+        if pod.name == "caller":
+            type(self).open = True
+            state.write(PODS_TO_ACTIVATE, self._waiting)
+        return PermitResult()
+
+
+async def test_a_plugin_can_have_another_pod_tried_at_once(cluster: SchedulingCluster) -> None:
+    Calling.open = False
+    await cluster.add_node("n1")
+    async with cluster.scheduling(profile("Calling"), plugins=(Calling,)):
+        await cluster.add_pod("called")
+        assert (await cluster.refused("called"))["message"] == "not without the other"
+        await cluster.clock.advance(20)
+        assert await cluster.node_of("called") == ""
+        await cluster.add_pod("caller")
+        await cluster.bound("called", "n1")

@@ -6,12 +6,15 @@ The state of pods that no plugin can tell apart is kept from one attempt to the 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar, cast, runtime_checkable
+from typing import Final, Protocol, TypeVar, cast, runtime_checkable
 
 from rota.columns.cluster import Cluster
 from rota.columns.pods import PodInfo
 
 T = TypeVar("T")
+
+#: Where a Reserve, Permit or later plugin leaves the uids of pods (a set) that are to be tried at once when it is done.
+PODS_TO_ACTIVATE: Final = "kubernetes.io/pods-to-activate"
 
 
 @runtime_checkable
