@@ -319,6 +319,7 @@ class Attempts:
         """A pod needs no node any more."""
         self.using.notes.forget(uid)
         self._tried.pop(uid, None)
+        self.evictions.forget(uid)
         self.binding.revoke_waiting(uid)
 
     def _fail(self, pod: PodInfo, refusal: Refusal) -> None:

@@ -17,6 +17,7 @@ from rota.client.events.recorder import EventRecorder
 from rota.client.pods import PODS
 from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client, PatchType
+from rota.columns.cluster import Cluster
 from rota.columns.pods import PodInfo
 from rota.kit import logs
 from rota.kit.clock import Clock
@@ -25,6 +26,8 @@ from rota.scheduler import references
 log = logs.get(__name__)
 
 REASON: Final = "PreemptionByScheduler"
+#: How long the watch may take to show that victims are leaving.
+_UNSEEN_S: Final = 10.0
 
 
 class Evictions:
@@ -34,6 +37,7 @@ class Evictions:
         self,
         client: Client,
         recorder: EventRecorder,
+        cluster: Cluster,
         *,
         clock: Clock,
         revoke: Callable[[str, str], bool],
@@ -42,14 +46,31 @@ class Evictions:
         """`revoke(uid, why)` takes a placement back that is not bound yet; `failed` hears of pods that got no room."""
         self._client: Final = client
         self._recorder: Final = recorder
+        self._cluster: Final = cluster
         self._clock: Final = clock
         self._revoke: Final = revoke
         self._failed: Final = failed
         self._under_way: Final[dict[str, asyncio.Task[None]]] = {}
+        #: The victims of each pod that were sent away, and when that was done.
+        self._sent: Final[dict[str, tuple[Sequence[PodInfo], float]]] = {}
 
-    def __contains__(self, uid: object) -> bool:
-        """Whether room is being made for a pod: no second one is looked for meanwhile."""
-        return uid in self._under_way
+    def __contains__(self, uid: str) -> bool:
+        """Whether room is being made for a pod: no second one is looked for until the first has been seen."""
+        if uid in self._under_way:
+            return True
+        victims, at = self._sent.get(uid, ((), 0.0))
+        if any(map(self._stays, victims)) and self._clock.monotonic() - at < _UNSEEN_S:
+            return True
+        self._sent.pop(uid, None)
+        return False
+
+    def forget(self, uid: str) -> None:
+        """A pod needs no room any more."""
+        self._sent.pop(uid, None)
+
+    def _stays(self, victim: PodInfo) -> bool:
+        known = self._cluster.pods.get(victim.uid)
+        return known is not None and not known.terminating
 
     def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
         """Send the victims away."""
@@ -73,6 +94,8 @@ class Evictions:
         except (errors.ApiError, TransportError) as error:
             log.warning("preemption failed", pod=preemptor.key, node=node_name, error=error)
             self._failed(preemptor)
+        else:
+            self._sent[preemptor.uid] = left, self._clock.monotonic()
 
     def _revoked(self, victim: PodInfo, why: str) -> bool:
         if not self._revoke(victim.uid, why):

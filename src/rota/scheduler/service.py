@@ -130,6 +130,7 @@ class Scheduler:
         self.attempts.evictions = Evictions(
             client,
             self._recorder,
+            self.cache.cluster,
             clock=clock,
             revoke=self.attempts.binding.revoke,
             failed=self.attempts.room_failed,
