@@ -60,7 +60,10 @@ class Authorization:
         return verdict
 
     async def catch_up(self, user: users.User) -> bool:
-        """Know all that the store knows now and that matters for a user; whether there was something to learn."""
+        """Know all that the store knows now and that matters for a user; whether there was something to learn.
+
+        ServiceUnavailable if the copies do not get there: a refusal would be a guess.
+        """
         revision = (await self._store.extent()).revision
         learned = await self._live.catch_up(revision)
         if identity.node_of(user) is not None:

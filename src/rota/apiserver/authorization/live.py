@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from rota.api import meta
+from rota.api import errors, meta
 from rota.api.identifiers import GroupResource
 from rota.api.scheme import Scheme
 from rota.apiserver.authorization import rbac
@@ -16,6 +16,8 @@ from rota.store.contract import Store
 
 _ROLES: Final = ("clusterroles", "roles")
 _BINDINGS: Final = ("clusterrolebindings", "rolebindings")
+#: Nobody is refused by rights of the past.
+STALE: Final = "this server does not know the latest rights yet; try again"
 
 
 class LivePolicy:
@@ -41,10 +43,10 @@ class LivePolicy:
             await followed.ready()
 
     async def catch_up(self, revision: int) -> bool:
-        """Know everything up to a revision; whether there was something to learn."""
+        """Know everything up to a revision; whether there was something to learn. ServiceUnavailable if that fails."""
         behind = [one for one in self._followed.values() if one.revision < revision]
-        if behind:
-            await asyncio.gather(*(one.reach(revision) for one in behind))
+        if not all(await asyncio.gather(*(one.reach(revision) for one in behind))):
+            raise errors.service_unavailable(STALE)
         return bool(behind)
 
 

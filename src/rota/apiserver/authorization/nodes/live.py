@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from rota.api import keys, meta
+from rota.api import errors, keys, meta
 from rota.api.identifiers import GroupResource
 from rota.api.scheme import Scheme
 from rota.apiserver import stored_form
+from rota.apiserver.authorization.live import STALE
 from rota.apiserver.authorization.nodes import references, relations
 from rota.apiserver.authorization.nodes.relations import Relations
 from rota.apiserver.contract import Object
@@ -65,11 +66,11 @@ class LiveRelations:
             await one.ready()
 
     async def catch_up(self, revision: int) -> bool:
-        """Know everything up to a revision; whether there was something to learn."""
+        """Know everything up to a revision; whether there was something to learn. ServiceUnavailable if that fails."""
         followers: tuple[Follower | Followed, ...] = (self._pods, *self._others)
         behind = [one for one in followers if one.revision < revision]
-        if behind:
-            await asyncio.gather(*(one.reach(revision) for one in behind))
+        if not all(await asyncio.gather(*(one.reach(revision) for one in behind))):
+            raise errors.service_unavailable(STALE)
         return bool(behind)
 
     def _volume_changed(self, old: Object | None, new: Object | None) -> None:

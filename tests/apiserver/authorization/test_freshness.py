@@ -1,0 +1,51 @@
+"""Rights count everywhere as soon as they are granted, and nobody is refused by what is out of date."""
+
+from pathlib import Path
+
+import pytest
+
+from rota.testing import access
+from rota.testing.access import rule
+from rota.testing.api import ApiServer
+
+_PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.mark.slow
+async def test_a_right_granted_at_one_server_counts_at_the_next_at_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    async with ApiServer(store_url=url) as one, ApiServer(store_url=url, seed=1) as two:
+        for number in range(10):
+            user = f"user{number}"
+            await access.grant(one, user, rule("list", "pods"), namespace="default")
+            answer = await two.acting_as(user).get(_PODS)
+            assert answer.code == 200, answer
+            elsewhere = await two.acting_as(user).get("/api/v1/pods")
+            assert elsewhere.code == 403
+
+
+@pytest.mark.slow
+async def test_a_pod_bound_at_one_server_gives_its_node_what_it_needs_at_the_next(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    node = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "20"}}}
+    async with ApiServer(store_url=url) as one, ApiServer(store_url=url, seed=1) as two:
+        assert (await one.post("/api/v1/nodes", node)).code == 201
+        worker = two.acting_as("system:node:n", "system:nodes")
+        for number in range(5):
+            name = f"secret{number}"
+            assert (await one.post("/api/v1/namespaces/default/secrets", {"metadata": {"name": name}})).code == 201
+            secret = f"/api/v1/namespaces/default/secrets/{name}"
+            assert (await worker.get(secret)).code == 403
+            volume = {"name": "v", "secret": {"secretName": name}}
+            spec = {"containers": [{"name": "c", "image": "x"}], "nodeName": "n", "volumes": [volume]}
+            answer = await one.post(_PODS, {"metadata": {"name": f"p{number}"}, "spec": spec})
+            assert answer.code == 201, answer
+            assert (await worker.get(secret)).code == 200
+
+
+async def test_what_is_allowed_is_served_and_what_is_not_is_unsure_once_the_store_is_gone(api: ApiServer) -> None:
+    anonymous = api.acting_as("x")
+    assert (await anonymous.get("/metrics")).code == 403
+    await api.store.close()
+    assert (await anonymous.get("/livez")).code == 200
+    assert (await anonymous.get("/metrics")).code == 503
