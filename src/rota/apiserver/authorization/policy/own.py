@@ -3,6 +3,7 @@
 The scheduler is the user `rota:scheduler`, a controller `rota:controller:` and its name, and `rota:controllers` who
 campaigns for all of them; leases are in kube-system (`namespaced`). Workers are nodes: what they may do is the node
 authorizer's business. A newcomer with a join token may ask for a worker's certificate, and a worker for its next one.
+`rota:explain` is for people, and bound to nobody: why a pod is where it is tells about all nodes and others' pods.
 """
 
 from typing import Final
@@ -24,6 +25,8 @@ rota:scheduler: User/rota:scheduler
     create,delete,patch,update  resource.k8s.io  resourceclaims
     patch,update  resource.k8s.io  resourceclaims/binding,resourceclaims/status
     update  core  pods/finalizers
+rota:explain
+    get  core  pods/explain
 rota:controller:account-secrets: User/rota:controller:account-secrets
     read  core  serviceaccounts
     read,delete,update  core  secrets
