@@ -213,7 +213,7 @@ def _store_refusal(error: store_errors.StoreError) -> errors.ApiError:
             return errors.timeout("the store did not say whether the write happened", retry_after_seconds=1)
         case store_errors.Unavailable() | store_errors.Closed():
             return errors.service_unavailable("the store does not answer; try again")
-        case KeyMissing() | Unopenable():
+        case KeyMissing() | Unopenable() | store_errors.NoSpace() | store_errors.ReadOnly():
             return errors.internal_error(error.message)
         case _:
             return errors.internal_error(f"the store cannot do this: {type(error).__name__}")
