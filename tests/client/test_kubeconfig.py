@@ -47,6 +47,19 @@ async def test_a_context_names_server_namespace_and_token(tmp_path: Path, clock:
     assert "secret" not in repr(endpoint)
 
 
+def test_what_is_written_leads_to_the_same_server(tmp_path: Path, clock: FakeClock) -> None:
+    endpoint = Endpoint(
+        server="https://127.0.0.1:6443",
+        certificate_authority=b"authority",
+        client_certificate=b"certificate",
+        client_key=b"key",
+    )
+    path = tmp_path / "written"
+    path.write_bytes(kubeconfig.render(endpoint))
+    assert kubeconfig.load(path, clock=clock) == endpoint
+    assert kubeconfig.load(path, clock=clock, context="rota") == endpoint
+
+
 async def test_files_count_from_the_configs_folder_and_data_wins(tmp_path: Path, clock: FakeClock) -> None:
     (tmp_path / "ca.pem").write_bytes(b"from the file")
     (tmp_path / "token").write_text("first\n")

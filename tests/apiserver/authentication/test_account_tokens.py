@@ -9,10 +9,13 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.apiserver.authentication.harness import Entrance
 
-from rota.apiserver.authentication import account_tokens
+from rota.apiserver.authentication import account_tokens, jwts
 from rota.apiserver.authentication.account_tokens import DEFAULT_ISSUER, Signer
+from rota.apiserver.authentication.tokens import Rejected
 from rota.pki import keys
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
@@ -290,6 +293,26 @@ async def test_others_can_check_signatures_by_the_published_key(entrance: Entran
     options: Any = {"verify_exp": False, "verify_iat": False, "verify_nbf": False, "verify_aud": False}
     said = jwt.decode(token, jwt.PyJWK(published), algorithms=["ES256"], options=options)
     assert said["sub"] == "system:serviceaccount:default:robot"
+
+
+SIGNER = Signer(keys.generate())
+TOKEN = SIGNER.sign({"iss": DEFAULT_ISSUER, "sub": "system:serviceaccount:default:robot", "exp": 2_000_000_000})
+
+
+@given(at=st.integers(0, len(TOKEN) - 1), letter=st.characters(max_codepoint=255))
+def test_a_token_with_a_wrong_letter_is_refused_or_says_the_same(at: int, letter: str) -> None:
+    try:
+        said = SIGNER.verified(TOKEN[:at] + letter + TOKEN[at + 1 :])
+    except Rejected:
+        return
+    assert said == SIGNER.verified(TOKEN)
+
+
+@given(st.text(max_size=200))
+def test_garbage_is_no_token(garbage: str) -> None:
+    assert jwts.unverified_issuer(garbage) is None
+    with pytest.raises(Rejected):
+        SIGNER.verified(garbage)
 
 
 def _encoded(value: Any) -> str:
