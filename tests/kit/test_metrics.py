@@ -51,3 +51,25 @@ def test_a_scraper_may_ask_for_openmetrics() -> None:
 
 def test_a_process_tells_its_memory_if_asked() -> None:
     assert b"process_resident_memory_bytes" in Metrics("api", process=True).exposition()[1]
+
+
+def test_a_distribution_reads_as_a_histogram_does() -> None:
+    metrics = Metrics("part")
+    quick = metrics.distribution("quick_seconds", "Durations.", ("how",), buckets=(0.1, 1.0))
+    slow = metrics.histogram("slow_seconds", "Durations.", ("how",), buckets=(0.1, 1.0))
+    for value in (0.05, 0.1, 0.5, 7.0):
+        quick.labels("well").observe(value)
+        slow.labels("well").observe(value)
+    lines = metrics.exposition()[1].decode().splitlines()
+    told = [line for line in lines if line.startswith("rota_part_quick") and "_created" not in line]
+    same = [line for line in lines if line.startswith("rota_part_slow") and "_created" not in line]
+    assert told == [line.replace("slow", "quick") for line in same]
+    assert metrics.distribution("quick_seconds", "Durations.", ("how",), buckets=(0.1, 1.0)) is quick
+
+
+def test_figures_kept_elsewhere_are_read_when_asked_for() -> None:
+    metrics = Metrics("part")
+    kept: dict[tuple[str, ...], float] = {("a",): 1.0}
+    metrics.follow("things", "Things.", ("kind",), lambda: kept)
+    kept["b",] = 2.0
+    assert metrics.value("things", kind="b") == 2.0

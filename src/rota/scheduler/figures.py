@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter
 
-from rota.kit.metrics import Metrics
+from rota.kit.metrics import Distribution, Metrics
 from rota.scheduler.framework.status import Status
 from rota.scheduler.queue.entries import Place
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue
@@ -37,38 +37,38 @@ class Figures:
         self._attempts = metrics.counter(
             "schedule_attempts_total", "Attempts to place a pod, by result and profile.", ("result", "profile")
         )
-        self._attempt_s = metrics.histogram(
+        self._attempt_s = metrics.distribution(
             "scheduling_attempt_duration_seconds",
             "Attempt with its binding, by result and profile.",
             ("result", "profile"),
             buckets=_ATTEMPTS_S,
         )
-        self.algorithm_s = metrics.histogram(
+        self.algorithm_s = metrics.distribution(
             "scheduling_algorithm_duration_seconds", "Time to decide.", buckets=_ATTEMPTS_S
         )
-        self._until_bound_s = metrics.histogram(
+        self._until_bound_s = metrics.distribution(
             "pod_scheduling_sli_duration_seconds",
             "From the first time in the queue to the binding, by number of attempts.",
             ("attempts",),
             buckets=_UNTIL_BOUND_S,
         )
-        self.tries = metrics.histogram("pod_scheduling_attempts", "Attempts until a pod was bound.", buckets=_TRIES)
-        self._point_s = metrics.histogram(
+        self.tries = metrics.distribution("pod_scheduling_attempts", "Attempts until a pod was bound.", buckets=_TRIES)
+        self._point_s = metrics.distribution(
             "framework_extension_point_duration_seconds",
             "Time of an extension point, by status and profile.",
             ("extension_point", "status", "profile"),
             buckets=_POINTS_S,
         )
-        self.permit_wait_s = metrics.histogram(
+        self.permit_wait_s = metrics.distribution(
             "permit_wait_duration_seconds", "Time on hold by Permit, by result.", ("result",), buckets=_ATTEMPTS_S
         )
         self.preemptions = metrics.counter("preemption_attempts_total", "Times that room was made.")
-        self.victims = metrics.histogram("preemption_victims", "Pods evicted at once.", buckets=_VICTIMS)
+        self.victims = metrics.distribution("preemption_victims", "Pods evicted at once.", buckets=_VICTIMS)
         self.lost_races = metrics.counter(
             "lost_races_total", "Bindings that another scheduler was faster with, and that were tried on another node."
         )
-        self._points: Final[dict[tuple[str, str, str], Histogram]] = {}
-        self._known: Final[dict[tuple[str, str], tuple[Counter, Histogram]]] = {}
+        self._points: Final[dict[tuple[str, str, str], Distribution]] = {}
+        self._known: Final[dict[tuple[str, str], tuple[Counter, Distribution]]] = {}
 
     def attempted(self, result: str, profile: str, took_s: float) -> None:
         """Count an attempt."""
@@ -115,7 +115,7 @@ class Figures:
             "unschedulable_pods",
             "Pods that wait because a plugin turned them away, by plugin and profile.",
             ("plugin", "profile"),
-            lambda: dict(queue().turned_away),
+            lambda: {labels: number for labels, number in queue().turned_away.items()},  # noqa: C416 - another type
         )
 
 

@@ -51,6 +51,7 @@ class EventRecorder:
         self._counted: Final = (metrics or Metrics("client")).counter(
             "recorder_events_total", "Reports, by what became of them.", ("outcome",)
         )
+        self._overflow: Final = self._counted.labels("overflow")
 
     def event(
         self,
@@ -62,6 +63,9 @@ class EventRecorder:
         action: str = "",
     ) -> None:
         """Report something about an object, which must carry its apiVersion and kind."""
+        if self._reports.full():
+            self._overflow.inc()
+            return
         about = Reference(
             api_version=str(obj.get("apiVersion") or ""),
             kind=str(obj.get("kind") or ""),
@@ -70,10 +74,7 @@ class EventRecorder:
             uid=meta.uid(obj),
         )
         report = Report(about=about, type=type, reason=reason, message=message, action=action)
-        try:
-            self._reports.put_nowait(report)
-        except asyncio.QueueFull:
-            self._count("overflow")
+        self._reports.put_nowait(report)
 
     async def run(self) -> None:
         """Write events until cancelled."""
