@@ -161,3 +161,23 @@ async def test_masters_may_do_everything_whatever_the_roles_say(api: ApiServer) 
     assert (await master.delete(f"{access.PATH}/clusterrolebindings/cluster-admin")).code == 200
     assert (await master.get("/api/v1/nodes")).code == 200
     assert (await master.get("/metrics")).code == 200
+
+
+async def test_an_update_that_creates_needs_the_right_to_create(api: ApiServer) -> None:
+    group, leases = "coordination.k8s.io", "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    await access.grant(api, "x", access.rule("get,update,patch", "leases", group), namespace="default")
+    x = api.acting_as("x")
+    lease = {"apiVersion": f"{group}/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {"holderIdentity": "x"}}
+    message = (
+        'leases.coordination.k8s.io "l" is forbidden: User "x" cannot create resource "leases" '
+        'in API group "coordination.k8s.io" in the namespace "default"'
+    )
+    assert _refused(await x.put(f"{leases}/l", lease)) == message
+    assert _refused(await x.patch(f"{leases}/l", lease, kind="apply", fieldManager="m")) == message
+    assert (await x.patch(f"{leases}/l", lease)).code == 404
+    made = await api.post(leases, lease)
+    assert (await x.put(f"{leases}/l", made.json)).code == 200
+    assert (await x.patch(f"{leases}/l", lease, kind="apply", fieldManager="m", force=True)).code == 200
+    await access.bind(api, "x", "edit", namespace="default")
+    other = {**lease, "metadata": {"name": "m"}}
+    assert (await x.put(f"{leases}/m", other)).code == 201
