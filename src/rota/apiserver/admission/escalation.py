@@ -33,6 +33,8 @@ class Escalation:
             return
         if old is not None and _without_care(new) == _without_care(old):
             return
+        # judged by what holds now: not by rights that are gone, nor by a role as it was before it grew
+        await self._authorization.catch_up(at.user)
         if at.resource.plural in _ROLES:
             await self._check_role(at, new, old)
         elif at.resource.plural in _BINDINGS:
@@ -41,9 +43,9 @@ class Escalation:
     async def _check_role(self, at: Attributes, new: Object, old: Object | None) -> None:
         if await self._may(at.user, "escalate", at.resource.plural, at.name, at.namespace):
             return
-        await self._confirm(at, new, rules.from_role(new))
+        self._confirm(at, new, rules.from_role(new))
         aggregates = [one for one in (new, old or {}) if (one.get("aggregationRule") or {}).get("clusterRoleSelectors")]
-        if aggregates and await self._missing(at, rules.EVERYTHING):
+        if aggregates and self._missing(at, rules.EVERYTHING):
             raise _forbidden(at, new, _AGGREGATION)
 
     async def _check_binding(self, at: Attributes, new: Object) -> None:
@@ -51,21 +53,18 @@ class Escalation:
         plural = f"{role.kind.lower()}s"
         if plural in _ROLES and await self._may(at.user, "bind", plural, role.name, at.namespace):
             return
-        await self._confirm(at, new, await self._rules_of(role, at))
+        self._confirm(at, new, self._rules_of(role, at))
 
-    async def _rules_of(self, role: RoleRef, at: Attributes) -> Sequence[Rule]:
-        policy = self._authorization.policy
-        found = policy.rules_of(role, at.namespace)
-        if found is None and await self._authorization.catch_up(at.user):
-            found = policy.rules_of(role, at.namespace)
+    def _rules_of(self, role: RoleRef, at: Attributes) -> Sequence[Rule]:
+        found = self._authorization.policy.rules_of(role, at.namespace)
         if found is not None:
             return found
         if f"{role.kind.lower()}s" not in _ROLES:
             return ()  # no role at all, which validation says better
         raise errors.not_found(at.resource.group_resource, role.name)
 
-    async def _confirm(self, at: Attributes, new: Object, wanted: Sequence[Rule]) -> None:
-        missing = await self._missing(at, wanted)
+    def _confirm(self, at: Attributes, new: Object, wanted: Sequence[Rule]) -> None:
+        missing = self._missing(at, wanted)
         if not missing:
             return
         user = at.user
@@ -79,12 +78,9 @@ class Escalation:
             why += f"; resolution errors: [{', '.join(problems)}]"
         raise _forbidden(at, new, why)
 
-    async def _missing(self, at: Attributes, wanted: Sequence[Rule]) -> list[Rule]:
-        policy = self._authorization.policy
-        missing = rules.uncovered(policy.rules_for(at.user, at.namespace)[0], wanted)
-        if missing and await self._authorization.catch_up(at.user):
-            missing = rules.uncovered(policy.rules_for(at.user, at.namespace)[0], wanted)
-        return missing
+    def _missing(self, at: Attributes, wanted: Sequence[Rule]) -> list[Rule]:
+        owned, _ = self._authorization.policy.rules_for(at.user, at.namespace)
+        return rules.uncovered(owned, wanted)
 
     async def _may(self, user: User, verb: str, plural: str, name: str, namespace: str) -> bool:
         question = Question(user=user, verb=verb, group=rbac.GROUP, resource=plural, name=name, namespace=namespace)
