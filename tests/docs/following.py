@@ -1,0 +1,78 @@
+"""A page of docs/howto, followed word for word: files saved, commands run in one shell, output compared.
+
+Blocks are ```sh (commands), ```text (what the commands before print) and ```yaml NAME (a file to save). Commands that
+end in `&` run until the page is done.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+HOWTO = Path(__file__).parents[2] / "docs" / "howto"
+_MARK = "@@@"
+_UP = "timeout 60 sh -c \"until grep -q 'Rota is up' {log}; do sleep 0.1; done\""
+_SCHEDULING = "timeout 60 sh -c \"until grep -q 'cluster known' {log}; do sleep 0.1; done\""
+
+
+class Block(NamedTuple):
+    language: str
+    file: str
+    text: str
+
+
+class Followed(NamedTuple):
+    """What the page says that commands print, and what they printed."""
+
+    promised: str
+    printed: str
+
+
+def blocks(page: str) -> Iterator[Block]:
+    for info, text in re.findall(r"```(\S+(?: \S+)?)\n(.*?)```", (HOWTO / page).read_text(), re.DOTALL):
+        language, _, file = info.partition(" ")
+        yield Block(language, file, text)
+
+
+def follow(page: str, folder: Path) -> list[Followed]:
+    """Follow a page; fails if a command does."""
+    lines = ["set -eu", "pids=", "trap 'kill $pids 2>/dev/null || :; wait' EXIT"]
+    promises: dict[int, str] = {}
+    last = -1
+    for number, block in enumerate(blocks(page)):
+        if block.file:
+            (folder / block.file).write_text(block.text)
+        elif block.language == "sh":
+            lines += [f"echo '{_MARK} {number}'", *_commands(block.text, folder / f"{number}.log")]
+            last = number
+        else:
+            assert block.language == "text"
+            promises[last] = block.text
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "HOME": str(folder), "NO_COLOR": "1"}
+    done = subprocess.run(
+        ["sh", "-c", "\n".join(lines)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=110,
+    )
+    said = "\n".join(log.read_text() for log in sorted(folder.glob("*.log")))
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{said}"
+    printed = dict(re.findall(rf"^{_MARK} (\d+)\n(.*?)(?=^{_MARK}|\Z)", done.stdout, re.DOTALL | re.MULTILINE))
+    return [Followed(promise.rstrip("\n"), printed[str(number)].rstrip("\n")) for number, promise in promises.items()]
+
+
+def _commands(text: str, log: Path) -> Iterator[str]:
+    command = text.strip()
+    if not command.endswith("&"):
+        yield command
+        return
+    yield f'{command[:-1]} > {log} 2>&1 & pids="$pids $!"'
+    # The page's reader sees that it is up before typing on.
+    yield (_UP if "rota up" in command else _SCHEDULING).format(log=log)

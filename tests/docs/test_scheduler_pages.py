@@ -1,0 +1,41 @@
+"""The pages about explaining, replaying and extending, followed word for word."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.docs import following
+
+from rota.scheduler import builtin, loading
+from rota.scheduler.framework.points import ExtensionPoint
+
+PAGES = {"explain-a-pod.md": 5, "replay-decisions.md": 2, "extend-the-scheduler.md": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.kubectl
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_works_as_written(page: str, tmp_path: Path) -> None:
+    followed = following.follow(page, tmp_path)
+    assert len(followed) == PAGES[page]
+    for promised, printed in followed:
+        assert printed == promised
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_of_the_page_is_named_in_the_sentence_before_it(page: str) -> None:
+    text = (following.HOWTO / page).read_text()
+    for block in following.blocks(page):
+        if block.file:
+            before = text[: text.index(f"```{block.language} {block.file}")].rstrip().rpartition("\n\n")[2]
+            assert f"`{block.file}`" in before
+
+
+def test_the_profile_that_leaves_everything_to_an_extender_has_no_plugin_at_these_points() -> None:
+    (text,) = (block.text for block in following.blocks("extend-the-scheduler.md") if block.file == "takeover.yaml")
+    configuration = loading.load(text, builtin.registry()).configuration
+    for point in ("filter", "score", "postFilter"):
+        assert configuration.first.points.get(ExtensionPoint(point), ()) == ()
+    (extender,) = configuration.extenders
+    assert all((extender.filter_verb, extender.prioritize_verb, extender.preempt_verb, extender.bind_verb))
+    assert yaml.safe_load(text)["extenders"][0]["command"] == list(extender.command)
