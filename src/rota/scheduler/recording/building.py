@@ -68,16 +68,6 @@ class Rebuilt:
         nominations = {node: [self._pod(pod) for pod in pods] for node, pods in entry.nominations.items()}
         return self._pod(entry.pod, manifest=entry.manifest), nominations
 
-    def advice(self, advised: Advised | None, evaluated: frozenset[str]) -> Advice | None:
-        """Give what extenders said; nodes that they were not asked about count as allowed."""
-        if advised is None:
-            return None
-        refusals = {
-            name: Status(Code(refused.code), tuple(refused.reasons), _EXTENDER)
-            for name, refused in advised.refusals.items()
-        }
-        return Advice(allowed=evaluated - refusals.keys(), refusals=refusals, scores=advised.scores)
-
     def name_of(self, uid: str) -> str:
         """Give namespace/name of a pod that has a node; the uid if it has none."""
         pod = self.cluster.pods.get(uid)
@@ -94,6 +84,15 @@ class Rebuilt:
             preempted=pod.preempted,
             manifest=manifest,
         )
+
+
+def advice(advised: Advised, evaluated: frozenset[str]) -> Advice:
+    """Give what extenders said; nodes that they were not asked about count as allowed."""
+    refusals = {
+        name: Status(Code(refused.code), tuple(refused.reasons), _EXTENDER)
+        for name, refused in advised.refusals.items()
+    }
+    return Advice(allowed=evaluated - refusals.keys(), refusals=refusals, scores=advised.scores)
 
 
 def _placeholder(row: int) -> str:

@@ -23,7 +23,7 @@ from rota.scheduler.framework.registry import Registry
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.loading import Loaded
-from rota.scheduler.recording import taking
+from rota.scheduler.recording import building, taking
 from rota.scheduler.recording.building import Rebuilt
 from rota.scheduler.recording.entries import Beginning, Decided, Outcome, PodGone, PodRestated
 from rota.scheduler.recording.files import NotARecording, Reader
@@ -120,7 +120,9 @@ class Replay:
         cycle = self._cycle(cycles, entry.profile)
         pod, nominations = rebuilt.decided(entry)
         evaluation = cycle.evaluate(pod, nominations=nominations)
-        advice = rebuilt.advice(entry.advice, frozenset(cycle.feasible_names(evaluation)))
+        advice = None
+        if entry.advice is not None:
+            advice = building.advice(entry.advice, frozenset(cycle.feasible_names(evaluation)))
         node = cycle.choose(evaluation, start=entry.start, avoiding=entry.avoiding, advice=advice)
         refusal = None
         if node is None:
