@@ -15,16 +15,18 @@ CHUNKED: Final = -1
 class Connection:
     """One keep-alive connection; one request at a time."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, authorization: str = "") -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, headers: str) -> None:
+        """`headers` go with every request, each with its line's end."""
         self._reader = reader
         self._writer = writer
-        self._credentials = f"Authorization: {authorization}\r\n" if authorization else ""
+        self._headers = headers
 
     @classmethod
     async def open(cls, host: str, port: int, *, tls: ssl.SSLContext | None = None, authorization: str = "") -> Self:
         """Connect; `authorization` goes with every request."""
         reader, writer = await asyncio.open_connection(host, port, limit=64 * 1024 * 1024, ssl=tls)
-        return cls(reader, writer, authorization=authorization)
+        headers = f"Host: {host}:{port}\r\n" + (f"Authorization: {authorization}\r\n" if authorization else "")
+        return cls(reader, writer, headers=headers)
 
     async def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         """The status and the whole body of an answer."""
@@ -55,7 +57,7 @@ class Connection:
         self._writer.close()
 
     async def _begin(self, method: str, path: str, body: bytes) -> tuple[int, int]:
-        head = f"{method} {path} HTTP/1.1\r\nHost: rota\r\nContent-Length: {len(body)}\r\n{self._credentials}"
+        head = f"{method} {path} HTTP/1.1\r\n{self._headers}Content-Length: {len(body)}\r\n"
         self._writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
         raw = await self._reader.readuntil(b"\r\n\r\n")
         lower = raw.lower()
