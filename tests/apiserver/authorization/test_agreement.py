@@ -9,6 +9,8 @@ import pytest
 from rota.api import scheme
 from rota.api.kinds import ResourceType
 from rota.api.users import ANONYMOUS, User
+from rota.apiserver import routing
+from rota.apiserver.authorization import asking
 from rota.testing import access
 from rota.testing.api import PATCHES, ApiServer
 
@@ -94,6 +96,21 @@ async def _refused(api: ApiServer, attempt: _Try) -> bool:
     if answer.code != 403:
         return False
     return f'User "{api.user.name if api.user else ""}" cannot {attempt.verb} ' in answer.json["message"]
+
+
+def test_what_is_going_to_be_done_is_what_the_path_says_it_is() -> None:
+    known = scheme.builtin()
+    for attempt in _tries():
+        queries = [{"watch": "true"} if attempt.verb == "watch" else {}]
+        if attempt.verb in {"list", "watch", "deletecollection"}:
+            queries.append({**queries[0], "fieldSelector": "metadata.name=a,spec.nodeName=n"})
+        for query in queries:
+            method = _METHODS[attempt.verb]
+            route = routing.match(known, method, attempt.path, watch="watch" in query)
+            assert route is not None, attempt.path
+            done = asking.about_route(route, ANONYMOUS, query)
+            assert done == asking.about_path(method, attempt.path, ANONYMOUS, query)
+            assert done.verb == attempt.verb
 
 
 @pytest.mark.slow
