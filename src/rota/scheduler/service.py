@@ -345,10 +345,10 @@ class Scheduler:
 
     # --- what extenders ask for -------------------------------------------------------------------------------------
 
-    def node(self, name: str) -> Document | None:
+    def node(self, name: str) -> msgspec.Raw | None:
         """See `Surroundings.node`."""
         record = self._informers["nodes"].cache.get(name) if self._informers else None
-        return msgspec.json.decode(record.raw) if isinstance(record, NodeRecord) else None
+        return msgspec.Raw(record.raw) if isinstance(record, NodeRecord) else None
 
     def pod(self, uid: str) -> Document | None:
         """See `Surroundings.pod`; of pods that have a node, what is kept of them."""

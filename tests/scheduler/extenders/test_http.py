@@ -3,10 +3,12 @@
 import asyncio
 import datetime as dt
 import ipaddress
+import json
 import ssl
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 from cryptography import x509
@@ -48,6 +50,17 @@ async def test_whole_nodes_are_sent_to_an_extender_without_a_cache(
         "Nodes": {"metadata": {}, "items": list(farm.nodes.values())},
         "NodeNames": None,
     }
+
+
+async def test_nodes_may_be_given_as_they_came(server: HttpExtender, connect: Connect, farm: Farm) -> None:
+    def raw(name: str) -> msgspec.Raw:
+        return msgspec.Raw(json.dumps({"metadata": {"name": name}, "odd": [1, {"a": None}]}).encode())
+
+    farm.node = raw  # type: ignore[assignment,method-assign]
+    server.answers["filter"] = lambda asked: {"Nodes": asked["Nodes"]}
+    verdict = await connect(filter_verb="filter").filter(POD, ["n1", "n2"])
+    assert verdict.feasible == ("n1", "n2")
+    assert server.requests[0][1]["Nodes"]["items"][1] == {"metadata": {"name": "n2"}, "odd": [1, {"a": None}]}
 
 
 async def test_only_names_are_sent_to_an_extender_with_a_cache(server: HttpExtender, connect: Connect) -> None:
@@ -235,6 +248,35 @@ async def test_tls_is_checked_against_the_given_authority(tmp_path: Path) -> Non
             await ask()
         with pytest.raises(ExchangeError, match="certificate"):
             await ask(tls_config=ExtenderTLSConfig(ca_file=str(certificate), server_name="elsewhere.example"))
+
+
+@pytest.mark.slow
+async def test_a_client_certificate_is_shown_to_those_who_ask_for_one(tmp_path: Path) -> None:
+    certificate, key = _certificate(tmp_path)
+    server = HttpExtender()
+    server.answers["bind"] = lambda asked: {}
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    context.load_verify_locations(certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+    files = ExtenderTLSConfig(ca_file=str(certificate), cert_file=str(certificate), key_file=str(key))
+    data = ExtenderTLSConfig(
+        ca_data=certificate.read_bytes(), cert_data=certificate.read_bytes(), key_data=key.read_bytes()
+    )
+    async with server.serving(context):
+        for tls, known in ((files, True), (data, True), (ExtenderTLSConfig(ca_file=str(certificate)), False)):
+            settings = Settings(
+                url_prefix=server.url, enable_https=True, tls_config=tls, http_timeout=Duration(seconds=5)
+            )
+            exchange = HttpExchange(settings)
+            try:
+                if known:
+                    assert await exchange.ask("bind", b"{}") == b"{}"
+                else:
+                    with pytest.raises(ExchangeError):
+                        await exchange.ask("bind", b"{}")
+            finally:
+                await exchange.close()
 
 
 def test_tls_material_that_cannot_be_read_is_named() -> None:

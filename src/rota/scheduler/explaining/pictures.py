@@ -43,10 +43,10 @@ class Picture:
     left_out: list[str] = field(default_factory=list)
     _raw_nodes: dict[str, bytes] = field(default_factory=dict)
 
-    def node(self, name: str) -> Document | None:
+    def node(self, name: str) -> msgspec.Raw | None:
         """See `Surroundings.node`."""
         raw = self._raw_nodes.get(name)
-        return None if raw is None else msgspec.json.decode(raw)
+        return None if raw is None else msgspec.Raw(raw)
 
     def pod(self, uid: str) -> Document | None:
         """See `Surroundings.pod`; explaining asks no extender about victims, so a name will do."""

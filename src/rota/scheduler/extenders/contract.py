@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from rota.columns.pods import PodInfo
 from rota.scheduler.preemption import Candidate
 
@@ -48,8 +50,8 @@ class FilterVerdict:
 class Surroundings(Protocol):
     """Where extenders get whole objects, since most keep no cache of their own; None where there is no such object."""
 
-    def node(self, name: str) -> Document | None:
-        """Give a node as the API has it."""
+    def node(self, name: str) -> Document | msgspec.Raw | None:
+        """Give a node as the API has it, or its JSON as it came, which saves reading and writing thousands of them."""
 
     def pod(self, uid: str) -> Document | None:
         """Give a pod as the API has it."""

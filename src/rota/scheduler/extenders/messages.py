@@ -52,7 +52,7 @@ def args_with_names(pod: Document, names: Sequence[str]) -> bytes:
     return _encode({"Pod": pod, "Nodes": None, "NodeNames": list(names)})
 
 
-def args_with_nodes(pod: Document, nodes: Iterable[Document]) -> bytes:
+def args_with_nodes(pod: Document, nodes: Iterable[Document | msgspec.Raw]) -> bytes:
     """Write ExtenderArgs with whole nodes."""
     return _encode({"Pod": pod, "Nodes": {"metadata": {}, "items": list(nodes)}, "NodeNames": None})
 
