@@ -86,6 +86,11 @@ class LogStore(contract.Verbs):
 
     async def get(self, key: str) -> Entry | None:
         """The key as of the newest revision, or None."""
+        if not self._closed:
+            try:
+                return await self._engine.get(key)
+            except errors.Unavailable:
+                pass  # as rare as it is slow
         return await self._patiently(lambda: self._engine.get(key))
 
     async def get_many(self, keys: Sequence[str]) -> list[Entry | None]:

@@ -2,8 +2,9 @@
 
 One thread writes, holding a file lock that our processes queue on: SQLite alone makes a second writer poll with
 growing sleeps, and in the end tell the user that the database is locked. Point reads run on the event loop, since
-in WAL mode they neither wait for the writer nor for each other and take a tenth of what a hop to a thread would;
-lists and history, which may be long, run in reader threads with connections of their own.
+in WAL mode they neither wait for the writer nor for each other and take a tenth of what a hop to a thread would; what
+was read or written lately and has not changed since is not even asked for (`recent`). Lists and history, which may be
+long, run in reader threads with connections of their own.
 """
 
 import asyncio
@@ -12,9 +13,10 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Self, TypeVar
 
 from rota.kit import clock, lanes
@@ -22,6 +24,7 @@ from rota.store import contract, errors, ledger
 from rota.store.backends.sqlite import schema
 from rota.store.backends.sqlite.faults import translated
 from rota.store.backends.sqlite.peers import Peers
+from rota.store.backends.sqlite.recent import KNOWN, Generation, Recent
 from rota.store.contract import Entry, Event, Extent, Page
 from rota.store.engine import Applied, check_revision
 from rota.store.ledger import Lease, Record, Row, Work
@@ -33,6 +36,8 @@ _T = TypeVar("_T")
 
 _ENTRY = "SELECT key, value, revision, created, lease FROM entries"
 _BY_KEY = f"{_ENTRY} WHERE key = ?"
+#: Of transactions that change no entries.
+_NOTHING: Mapping[str, Row | None] = MappingProxyType({})
 #: How many keys one query asks for.
 _AT_ONCE = 256
 _EVENT = f"SELECT key, id >> {schema.PLACE_BITS}, value, created, previous, previous_revision FROM log"
@@ -79,6 +84,9 @@ class SqliteEngine:
         #: Every connection ever made, to close them all at the end, from another thread than their own.
         self._connections: list[sqlite3.Connection] = []
         self._lock_file = -1
+        self._generation: Generation | None = None
+        #: Made when the file is opened.
+        self._recent: Recent
         #: How large the write-ahead log may grow before the next attempt to begin it anew.
         self._wal_bytes = schema.WAL_BYTES
 
@@ -106,6 +114,8 @@ class SqliteEngine:
                 raise errors.ReadOnly(f"{place} is read-only", "make the file and its folder writable")
         lock = self._path.with_name(self._path.name + ".lock")
         self._lock_file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._generation = Generation(self._lock_file)
+        self._recent = Recent(self._generation)
         with self._locked():
             if not is_ours:
                 # It holds every secret of the cluster: it is for its owner's eyes, and so are the files that SQLite
@@ -140,6 +150,9 @@ class SqliteEngine:
         for connection in self._connections:
             connection.close()
         self._connections.clear()
+        if self._generation is not None:
+            self._generation.close()
+            self._generation = None
         if self._lock_file >= 0:
             os.close(self._lock_file)
             self._lock_file = -1
@@ -158,23 +171,27 @@ class SqliteEngine:
 
     async def get(self, key: str) -> Entry | None:
         """The key as it stands."""
-        # Not by way of `translated`: on this path a context manager costs a fifth of the whole.
-        try:
+        entry, generation = self._recent.get(key)
+        if generation == KNOWN:
+            return entry
+        with translated(self._path):
             found = self._connection().execute(_BY_KEY, (key,)).fetchone()
-        except Exception:
-            with translated(self._path):
-                raise
-        return Entry(*found) if found else None
+        entry = Entry(*found) if found else None
+        self._recent.learn(((key, entry),), generation)
+        return entry
 
     async def get_many(self, keys: Sequence[str]) -> dict[str, Entry]:
-        """Those of the keys that exist; a few at a time, so that nobody waits long."""
-        found: dict[str, Entry] = {}
+        """Those of the keys that exist."""
+        known, generation = self._recent.find(keys)
+        missing = [key for key in keys if key not in known]
+        read: dict[str, Entry] = {}
         with translated(self._path):
-            for start in range(0, len(keys), _AT_ONCE):
-                wanted = keys[start : start + _AT_ONCE]
+            for start in range(0, len(missing), _AT_ONCE):
+                wanted = missing[start : start + _AT_ONCE]
                 query = f"{_ENTRY} WHERE key IN ({','.join('?' * len(wanted))})"
-                found.update((row[0], Entry(*row)) for row in self._connection().execute(query, wanted))
-        return found
+                read.update((row[0], Entry(*row)) for row in self._connection().execute(query, wanted))
+        self._recent.learn(((key, read.get(key)) for key in missing), generation)
+        return read | {key: entry for key, entry in known.items() if entry is not None}
 
     async def scan(self, prefix: str, *, limit: int, after: str, revision: int) -> Page:
         """One page of entries."""
@@ -248,9 +265,11 @@ class SqliteEngine:
             plan = ledger.plan(work, rows, leases, head=extent.revision, floor=extent.floor)
             if plan.records or plan.ended:
                 _carry_out(connection, plan)
+                changed.update(plan.rows)
             return Applied(plan.verdicts, plan.events, extent.revision, plan.revision)
 
-        return await self._write(lambda: self._transact(apply))
+        changed: dict[str, Row | None] = {}
+        return await self._write(lambda: self._transact(apply, changed))
 
     async def raise_floor(self, floor: int) -> None:
         """Declare history up to `floor` gone."""
@@ -319,7 +338,7 @@ class SqliteEngine:
             connection.execute("UPDATE meta SET revision = ?, floor = ?", (head, head))
             return Extent(head, head)
 
-        return await self._write(lambda: self._transact(load))
+        return await self._write(lambda: self._transact(load, None))
 
     # Threads, connections, locks
 
@@ -359,15 +378,20 @@ class SqliteEngine:
 
         return await self._writer.run(run)
 
-    def _transact(self, write: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Run `write` in a transaction, alone among our processes, and tell the others."""
+    def _transact(
+        self, write: Callable[[sqlite3.Connection], _T], changed: Mapping[str, Row | None] | None = _NOTHING
+    ) -> _T:
+        """Run `write` in a transaction, alone among our processes, and tell the others.
+
+        `changed` holds the entries that it changed, once it has run; None if that is not known.
+        """
         connection = self._connection()
         with self._locked():
             self._bound_wal(connection)
             connection.execute("BEGIN IMMEDIATE")
             try:
                 result = write(connection)
-                connection.execute("COMMIT")
+                self._commit(connection, changed)
             except BaseException:
                 # SQLite has rolled back by itself where the disk is full.
                 if connection.in_transaction:
@@ -375,6 +399,16 @@ class SqliteEngine:
                 raise
         self._peers.announce()
         return result
+
+    def _commit(self, connection: sqlite3.Connection, changed: Mapping[str, Row | None] | None) -> None:
+        assert self._generation is not None
+        before = self._generation.begin()
+        try:
+            connection.execute("COMMIT")
+            if changed is not None:
+                self._recent.wrote(before, changed)
+        finally:
+            self._generation.end()
 
     def _bound_wal(self, connection: sqlite3.Connection) -> None:
         """Begin the write-ahead log anew when it has grown large.
