@@ -110,11 +110,11 @@ class Informer(Generic[T]):
 
     def staged(self, raw: bytes, identity: Identity) -> None:
         """See `Sink.staged`; what did not change is not decoded again, and stays the same object."""
-        known = self._cache.entry(identity.key)
-        if known is not None and known.uid == identity.uid and known.version == identity.version:
-            self._staged[identity.key] = known
-        else:
-            self._staged[self._key(identity)] = Entry(self._decode(raw), identity.uid, identity.version)
+        key, version = self._key(identity), identity.version
+        entry = self._cache.entry(key)
+        if entry is None or entry.uid != identity.uid or entry.version != version:
+            entry = Entry(self._decode(raw), identity.uid, version)
+        self._staged[key] = entry
 
     async def listed(self, reason: Reason) -> None:
         """See `Sink.listed`."""

@@ -5,10 +5,12 @@ nothing is missed and nothing is asked for twice. Only when the server no longer
 listed again, after a pause that spreads those who were told so together.
 """
 
+import asyncio
+import contextlib
 import enum
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -17,7 +19,7 @@ from rota.client.informers.cache import Key, parse_version
 from rota.client.paths import Target
 from rota.client.transports.contract import TransportError
 from rota.client.verbs import EVERYTHING, PAGE_SIZE, Client, Selection
-from rota.client.wire import EventType
+from rota.client.wire import EventType, Page
 from rota.kit import backoff, logs
 from rota.kit.backoff import Backoff, Chance
 from rota.kit.clock import Clock
@@ -138,17 +140,19 @@ class Reflector:
         source, sink = self._source, self._sink
         sink.begin()
         version = ""
-        async for page in source.client.pages(
+        pages = source.client.pages(
             source.target, namespace=source.namespace, selection=source.selection, limit=source.page_size
-        ):
-            if page is None:
-                sink.begin()
-                continue
-            for raw in page.items:
-                sink.staged(raw, _decoder.decode(raw).metadata)
-            version = page.resource_version
-            # A page takes milliseconds; others get their turn between two.
-            await self._clock.sleep(0)
+        )
+        async with contextlib.aclosing(_ahead(pages)) as fetched:
+            async for page in fetched:
+                if page is None:
+                    sink.begin()
+                    continue
+                for raw in page.items:
+                    sink.staged(raw, _decoder.decode(raw).metadata)
+                version = page.resource_version
+                # A page takes milliseconds; others get their turn between two.
+                await self._clock.sleep(0)
         self._version = version
 
     async def _follow(self) -> Reason:
@@ -199,3 +203,22 @@ class Reflector:
         delay = max(self._backoff.next(), float(asked))
         self._log.info(what, error=error, retry_in_s=round(delay, 3))
         await self._clock.sleep(delay)
+
+
+async def _ahead(pages: AsyncIterator[Page | None]) -> AsyncGenerator[Page | None, None]:
+    """The pages of a list, each asked for while the one before it is being worked on."""
+    coming = asyncio.ensure_future(_next(pages))
+    try:
+        while (found := await coming) is not _END:
+            coming = asyncio.ensure_future(_next(pages))
+            yield found
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+
+
+async def _next(pages: AsyncIterator[Page | None]) -> Any:
+    return await anext(pages, _END)
+
+
+_END: Final = object()
