@@ -19,7 +19,7 @@ from rota.store import archive, errors
 from rota.store.contract import Entry, Store
 from rota.testing.api import ApiServer
 from rota.testing.databases import FreshDatabase
-from rota.testing.store_contract import StoreContract, gather_events, opened, revision_of
+from rota.testing.store_contract import StoreContract, gather_events, gather_to, opened, revision_of
 
 CLOCK = system.SystemClock()
 SECRETS = "/api/v1/namespaces/default/secrets"
@@ -215,6 +215,28 @@ class TestServer:
         assert b"/core/secrets/default/s" in content
         for form in (needle.encode(), base64.b64encode(needle.encode())):
             assert form not in content
+
+    async def test_neither_what_stands_nor_history_of_any_database_holds_a_secret(
+        self, database: FreshDatabase, keys: KeyFile
+    ) -> None:
+        needle = base64.b64encode(random.Random(6).randbytes(24)).decode()
+        async with opened(database.url) as raw_store:
+            start = (await raw_store.extent()).revision
+            async with ApiServer(store_url=database.url, encryption=keys) as api:
+                await api.post(SECRETS, {"metadata": {"name": "s"}, "data": {"a": needle}})
+                await api.patch(f"{SECRETS}/s", {"data": {"b": needle}})
+                assert (await api.delete(f"{SECRETS}/s")).code == 200
+                await api.post(SECRETS, {"metadata": {"name": "t"}, "data": {"a": needle}})
+                assert needle in (await api.get(f"{SECRETS}/t")).body.decode()
+            last = await raw(raw_store, "/core/secrets/default/t")
+            async with raw_store.watch("", after=start) as watch:
+                history = await gather_to(watch, last.revision)
+            standing = (await raw_store.list("")).entries
+        told = [event for event in history if event.key.startswith("/core/secrets/default/")]
+        assert [event.key[-1] for event in told] == ["s", "s", "s", "t"]
+        everything = [part for event in history for part in (event.value, event.previous) if part is not None]
+        everything += [entry.value for entry in standing]
+        assert not [value for value in everything if needle.encode() in value]
 
     async def test_a_missing_key_is_one_clear_answer(self, path: Path, tmp_path: Path) -> None:
         url = f"sqlite:///{tmp_path}/store.db"
