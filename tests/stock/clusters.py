@@ -98,12 +98,14 @@ async def cluster(config: Path, nodes: Sequence[Mapping[str, Any]]) -> AsyncIter
         namespace = f"stock-{secrets.token_hex(4)}"
         await client.create(NAMESPACES, {"metadata": {"name": namespace}})
         simulated = SimulatedNodes(client, nodes, clock=clock, chance=chance)
-        await simulated.register()
-        # Schedulers hear of nodes and of pods through watches of their own, in no order; nobody tells when they have.
-        await asyncio.sleep(_SETTLING_S)
-        async with tasks.Supervisor("test", clock=clock, chance=chance) as parts:
-            parts.start("nodes", simulated.run)
-            yield Cluster(client, simulated, namespace)
-        await client.delete(NAMESPACES, namespace)
-        await client.delete_collection(PODS, namespace=namespace, grace_period_s=0)
-        await client.delete_collection(NODES)
+        try:
+            await simulated.register()
+            # Schedulers hear of nodes and pods through watches of their own, in no order; nobody tells when they have.
+            await asyncio.sleep(_SETTLING_S)
+            async with tasks.Supervisor("test", clock=clock, chance=chance) as parts:
+                parts.start("nodes", simulated.run)
+                yield Cluster(client, simulated, namespace)
+        finally:
+            await client.delete(NAMESPACES, namespace)
+            await client.delete_collection(PODS, namespace=namespace, grace_period_s=0)
+            await client.delete_collection(NODES)

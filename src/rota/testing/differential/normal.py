@@ -24,6 +24,7 @@ _LIST: Final = re.compile(r"converting \(v1\.List\) to \([^)]*\): unknown conver
 _NO_PATCH: Final = re.compile(
     r"^(error decoding patch: )?(a JSON patch is|json: cannot unmarshal object into Go value).*"
 )
+_AGE: Final = re.compile(r"\d+s")
 _SCHEME: Final = re.compile(r' in scheme "[^"]*"')
 _RECORD: Final = re.compile(r"in record \(\d+\)")
 _WORDS: Final = (
@@ -66,6 +67,8 @@ def form(value: Any, *, namespace: str, key: str = "") -> Any:
     if isinstance(value, str):
         if value and key in {"resourceVersion", "continue"} and not value.startswith("$"):
             return key.upper()
+        if key == "cells" and _AGE.fullmatch(value):
+            return "AGE"
         return text(value, namespace=namespace)
     if key == "nodePort" and value in _PORTS:
         return "PORT"

@@ -103,6 +103,7 @@ class Server(abc.ABC):
     def stop(self) -> None:
         """Stop in an orderly way; the data stays. A server that does not run is already stopped."""
         if not self.running:
+            self._release()  # it may have ended by itself
             return
         self.resume()
         os.kill(self._pid, self.stop_signal)

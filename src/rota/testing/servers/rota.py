@@ -19,7 +19,7 @@ from rota.testing.servers.processes import Server, free_port
 
 
 class RotaServer(Server):
-    """One `rota up` with its own store, or on the store at `store_url`, that serves over TLS on loopback."""
+    """One `rota up` without workers, on a store of its own or at `store_url`, that serves over TLS on loopback."""
 
     def __init__(self, *options: str, store_url: str = "") -> None:
         """Further options of `rota up`."""
@@ -62,7 +62,7 @@ class RotaServer(Server):
     def command(self) -> list[str]:
         """See `Server.command`."""
         rota = Path(sys.executable).with_name("rota")
-        where = ("--data", str(self.folder / "data"), "--port", str(self.port))
+        where = ("--data", str(self.folder / "data"), "--port", str(self.port), "--workers", "0")
         tokens = ("--token-auth-file", str(self.folder / "tokens.csv"))
         return [str(rota), "up", *where, *tokens, *self._options]
 

@@ -1,0 +1,75 @@
+"""The same requests to the stock kube-apiserver and to ours, as they are generated, and the record held against it."""
+
+import random
+import secrets
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tests.stock import answers, generation
+
+from rota.client import kubeconfig
+from rota.client.transports.contract import Interrupted, Transport
+from rota.client.transports.http import HttpTransport
+from rota.client.transports.in_process import InProcessTransport
+from rota.kit import system
+from rota.testing.api import ApiServer
+from rota.testing.differential import allowances, cases, normal
+from rota.testing.differential.cases import Request
+from rota.testing.servers.kubernetes import StockApiServer
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+CASES = answers.read()
+#: On these the servers agree whatever chance comes up with; scripts/compare-with-stock goes through all of them.
+SETTLED = ("ConfigMap", "Secret", "ServiceAccount", "Namespace", "Lease")
+EXAMPLES = [one for one in generation.examples() if one.kind in SETTLED]
+
+
+@pytest.fixture
+async def stock(stock_server: StockApiServer) -> AsyncIterator[Transport]:
+    transport = HttpTransport(kubeconfig.load(stock_server.kubeconfig(), clock=system.SystemClock()))
+    yield transport
+    await transport.close()
+
+
+@pytest.mark.parametrize("kind", sorted(CASES))
+async def test_the_record_says_what_the_stock_server_says(stock: Transport, kind: str) -> None:
+    wrong = []
+    for case in CASES[kind]:
+        replies = await _asked(stock, case.requests)
+        for request, now, then in zip(case.requests, replies, case.replies, strict=True):
+            wrong += [f"{case.name}: {request}: {line}" for line in normal.differences(now.body, then.body)]
+            assert now.code == then.code, (case.name, str(request))
+    assert not wrong, "\n".join(wrong)
+
+
+@settings(
+    max_examples=150,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    phases=[Phase.generate, Phase.shrink],
+)
+@given(chance=st.randoms(use_true_random=False))
+async def test_generated_requests_get_the_same_answers(stock: Transport, chance: random.Random) -> None:
+    requests = generation.case(chance, EXAMPLES)
+    async with ApiServer() as api:
+        ours = InProcessTransport(api.app, clock=api.clock)
+        await _compare(ours, stock, requests)
+        await ours.close()
+
+
+async def _compare(ours: Transport, stock: Transport, requests: Sequence[Request]) -> None:
+    mine, other = await _asked(ours, requests), await _asked(stock, requests)
+    for request, here, there in zip(requests, mine, other, strict=True):
+        lines = allowances.differences(request, here, there)
+        assert not lines, f"{request} {request.body}:\n" + "\n".join(lines)
+
+
+async def _asked(transport: Transport, requests: Sequence[Request]) -> list[cases.Reply]:
+    """The replies in a namespace of their own; once more if the server closed the connection under a request."""
+    try:
+        return await cases.replies(transport, requests, namespace=f"case-{secrets.token_hex(4)}")
+    except Interrupted:
+        return await cases.replies(transport, requests, namespace=f"case-{secrets.token_hex(4)}")
