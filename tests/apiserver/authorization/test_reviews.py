@@ -103,3 +103,33 @@ async def test_a_nodes_rules_are_not_all_told(api: ApiServer) -> None:
     status = (await node.post(f"{_PATH}/selfsubjectrulesreviews", {"spec": {"namespace": "default"}})).json["status"]
     assert status["incomplete"] is True
     assert status["evaluationError"] == "node authorizer does not support user rule resolution"
+
+
+@pytest.mark.parametrize(
+    ("selector", "allowed"),
+    [
+        ({"rawSelector": "spec.nodeName=n"}, True),
+        ({"rawSelector": "spec.nodeName=n,status.phase=Running"}, True),
+        ({"rawSelector": "spec.nodeName=m"}, False),
+        ({"rawSelector": "spec.nodeName!=n"}, False),
+        ({"rawSelector": "no selector"}, False),
+        ({"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n"]}]}, True),
+        ({"requirements": [{"key": "spec.nodeName", "operator": "NotIn", "values": ["n"]}]}, False),
+        ({"requirements": [{"key": "spec.nodeName", "operator": "In", "values": ["n", "m"]}]}, False),
+    ],
+)
+async def test_a_review_minds_what_a_list_is_limited_to(
+    api: ApiServer, selector: dict[str, Any], allowed: bool
+) -> None:
+    asked = {"verb": "list", "resource": "pods", "fieldSelector": selector}
+    spec = {"user": "system:node:n", "groups": ["system:nodes"], "resourceAttributes": asked}
+    answer = await api.post(_ANYBODY, {"spec": spec})
+    assert answer.code == 201, answer
+    assert answer.json["status"]["allowed"] is allowed
+
+
+async def test_a_review_is_kept_nowhere(api: ApiServer) -> None:
+    before = (await api.store.extent()).revision
+    assert (await api.post(_SELF, {"spec": _resource("get", "pods")})).code == 201
+    assert (await api.get(_SELF)).code == 405
+    assert (await api.store.extent()).revision == before
