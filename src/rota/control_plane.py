@@ -108,9 +108,9 @@ class Settings:
     #: Where to take down who asked for what; by upstream's rules of what is taken down, or else by `policy.default`.
     audit_log: Path | None = None
     audit_policy: Path | None = None
-    #: How many workers to run in this process, and what their names begin with; no two masters' may be the same.
+    #: How many workers to run in this process, and what their names begin with; None for what no other master has.
     workers: int = 0
-    worker_prefix: str = "worker-"
+    worker_prefix: str | None = None
 
 
 @contextlib.asynccontextmanager

@@ -24,7 +24,19 @@ pytestmark = pytest.mark.slow
 
 @contextlib.contextmanager
 def master(store: Path, data: Path, *options: str) -> Iterator[str]:
-    command = [ROTA, "up", "--store", f"sqlite:///{store}", "--data", str(data), "--port", "0", *options]
+    command = [
+        ROTA,
+        "up",
+        "--workers",
+        "0",
+        "--store",
+        f"sqlite:///{store}",
+        "--data",
+        str(data),
+        "--port",
+        "0",
+        *options,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
@@ -74,7 +86,18 @@ def test_certificates_and_tokens_of_one_master_are_good_at_the_other(tmp_path: P
 def test_a_master_without_the_clusters_key_file_does_not_start(tmp_path: Path) -> None:
     store = tmp_path / "rota.db"
     with master(store, tmp_path / "first"):
-        command = [ROTA, "up", "--store", f"sqlite:///{store}", "--data", str(tmp_path / "second"), "--port", "0"]
+        command = [
+            ROTA,
+            "up",
+            "--workers",
+            "0",
+            "--store",
+            f"sqlite:///{store}",
+            "--data",
+            str(tmp_path / "second"),
+            "--port",
+            "0",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
     assert done.stdout == ""

@@ -69,6 +69,7 @@ def test_up_starts_says_so_and_stops_on_a_signal(home: Path, number: signal.Sign
         "kubeconfig",
         "rota.db",
         "rota.db.lock",
+        "workers",
     ]
     assert home.stat().st_mode & 0o077 == 0
     assert (home / "kubeconfig").stat().st_mode & 0o077 == 0
@@ -77,7 +78,7 @@ def test_up_starts_says_so_and_stops_on_a_signal(home: Path, number: signal.Sign
 def test_a_backup_taken_while_up_runs_restores_elsewhere(home: Path, tmp_path: Path) -> None:
     home.mkdir()
     fill(home / "rota.db", 5)
-    with subprocess.Popen([ROTA, "up"], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([ROTA, "up", "--workers", "0"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert any("Rota is up" in line for line in iter(process.stdout.readline, ""))
         done = rota("backup", str(tmp_path / "b"), "--json")
@@ -104,7 +105,7 @@ def one_line_error(done: subprocess.CompletedProcess[str]) -> str:
 def test_up_and_the_other_verbs_mean_the_same_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path / "elsewhere.db", 3)
     monkeypatch.setenv("ROTA_STORE", f"sqlite:///{tmp_path}/elsewhere.db")
-    with subprocess.Popen([ROTA, "up"], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([ROTA, "up", "--workers", "0"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert "elsewhere.db" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
@@ -116,7 +117,9 @@ def test_up_and_the_other_verbs_mean_the_same_store(tmp_path: Path, monkeypatch:
 def test_who_waits_for_a_silent_server_may_give_up_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://rota@127.0.0.1:{silent.getsockname()[1]}/rota"
-        with subprocess.Popen([ROTA, "up", "--store", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        with subprocess.Popen(
+            [ROTA, "up", "--workers", "0", "--store", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
             connection, _ = silent.accept()
             process.send_signal(signal.SIGINT)
             assert process.wait(5) == 130
@@ -214,7 +217,7 @@ def test_up_serves_the_api_to_kubectl_and_keeps_its_promises(tmp_path: Path) -> 
     """What an object owns goes with it, and a namespace goes with all that is in it."""
     kubectl = shutil.which("kubectl")
     assert kubectl is not None
-    with subprocess.Popen([ROTA, "up", "--http", "0"], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([ROTA, "up", "--workers", "0", "--http", "0"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             url = next(
@@ -253,7 +256,7 @@ def test_a_port_in_use_gets_one_line() -> None:
 def test_up_sells_no_node_twice_unless_told_to_behave_as_stock(check: str, code: int) -> None:
     """A pod that does not fit the node is bound only where nobody checks."""
     with subprocess.Popen(
-        [ROTA, "up", "--http", "0", "--conflict-check", check], stdout=subprocess.PIPE, text=True
+        [ROTA, "up", "--workers", "0", "--http", "0", "--conflict-check", check], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         try:

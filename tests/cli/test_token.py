@@ -21,7 +21,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The data folder of a cluster that runs."""
     folder = tmp_path_factory.mktemp("rota")
     with subprocess.Popen(
-        [ROTA, "up", "--data", str(folder), "--store", "memory://", "--port", "0"], stdout=subprocess.PIPE, text=True
+        [ROTA, "up", "--workers", "0", "--data", str(folder), "--store", "memory://", "--port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         assert any("Rota is up" in line for line in iter(process.stdout.readline, ""))

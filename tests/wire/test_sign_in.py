@@ -72,7 +72,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     (folder / "ca.crt").write_bytes(authority.certificate_pem)
     (folder / "ca.key").write_bytes(authority.key_pem)
     (folder / "tokens.csv").write_text('bobs-token,bob,1,"dev,ops"\n')
-    command = [ROTA, "up", "--data", str(folder / "data"), "--store", "memory://", "--port", "0"]
+    command = [ROTA, "up", "--workers", "0", "--data", str(folder / "data"), "--store", "memory://", "--port", "0"]
     command += ["--authority", str(folder), "--token-auth-file", str(folder / "tokens.csv")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

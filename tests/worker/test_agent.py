@@ -7,20 +7,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from rota.api import errors
 from rota.client import connecting
-from rota.client.events.correlation import Source
-from rota.client.events.recorder import EventRecorder
 from rota.client.verbs import Client
 from rota.kit import system
+from rota.kit.errors import UserError
 from rota.testing.api import ApiServer
-from rota.worker import machines
-from rota.worker.agent import PODS, Agent
-from rota.worker.machines import Machine
-from rota.worker.material import ApiReferences
-from rota.worker.node import NODES, NodeKeeper
+from rota.worker import running
+from rota.worker.agent import PODS
+from rota.worker.node import NODES, NodeTaken
 from rota.worker.runtimes.contract import LogOptions
 from rota.worker.runtimes.process.runtime import ProcessRuntime
 
@@ -35,38 +33,29 @@ class Worker:
         self.client = client
         self.folder = folder
         self.clock = system.SystemClock()
-        self.chance = random.Random(0)
-        capacity, allocatable = machines.measure(Path("/"), overrides={"cpu": 8000, "pods": 50})
-        self.machine = Machine(node="w1", address="127.0.0.1", capacity=capacity, allocatable=allocatable)
+        self.settings = running.Settings(
+            node="w1",
+            folder=folder,
+            labels={"zone": "z"},
+            resources={"cpu": 8000, "pods": 50},
+            address="127.0.0.1",
+        )
+        self._parts = contextlib.AsyncExitStack()
         self.runtime: ProcessRuntime
-        self.agent: Agent
-        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        self.runtime = ProcessRuntime(self.folder / "runtime", node="w1", clock=self.clock)
-        recorder = EventRecorder(
-            self.client, Source(component="rota-worker", host="w1"), clock=self.clock, chance=self.chance
-        )
-        self.agent = Agent(
-            self.client, self.runtime, self.machine, folder=self.folder, references=ApiReferences(self.client),
-            recorder=recorder, clock=self.clock, chance=self.chance,
-        )  # fmt: skip
-        keeper = NodeKeeper(
-            self.client, self.machine, incarnation="i1", clock=self.clock, info=machines.system_info("i1"),
-            labels={"zone": "z"}, taints=(), conditions=lambda: self.runtime.conditions, port=None,
-        )  # fmt: skip
-        await keeper.register()
-        self._tasks = [asyncio.create_task(self.agent.run()), asyncio.create_task(recorder.run())]
+        context = running.worker(self.client, self.settings, clock=self.clock, chance=random.Random(0))
+        made = await self._parts.enter_async_context(context)
+        assert isinstance(made.runtime, ProcessRuntime)
+        self.runtime = made.runtime
 
     async def stop(self) -> None:
         """The agent goes away; what runs goes on."""
-        await self._end_agent()
-        await self.runtime.close()
+        await self._parts.aclose()
 
     async def close(self) -> None:
         """End everything."""
-        await self._end_agent()
-        await self.runtime.close()
+        await self.stop()
         last = ProcessRuntime(self.folder / "runtime", node="w1", clock=self.clock)
         await last.open(lambda _: None)
         for run in list(last._running):
@@ -76,14 +65,8 @@ class Worker:
             return not last._running
 
         await _until(ended)
-        await last._nurse.ask("end")
         await last.close()
         last._groups.close()
-
-    async def _end_agent(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
 
 
 @pytest.fixture
@@ -272,6 +255,15 @@ async def test_what_was_deleted_while_the_agent_was_away_is_ended(client: Client
         return not Path(f"/proc/{record['pid']}").exists()
 
     await _until(ended)
+
+
+async def test_nobody_else_can_be_the_same_worker(client: Client, worker: Worker, tmp_path: Path) -> None:
+    again = running.worker(client, worker.settings, clock=worker.clock, chance=random.Random(0))
+    with pytest.raises(UserError, match="a worker runs in"):
+        await again.__aenter__()
+    twin = msgspec.structs.replace(worker.settings, folder=tmp_path / "twin")
+    with pytest.raises(NodeTaken, match="another worker runs as w1"):
+        await running.worker(client, twin, clock=worker.clock, chance=random.Random(0)).__aenter__()
 
 
 async def test_many_short_tasks_all_end(client: Client, worker: Worker) -> None:

@@ -108,11 +108,14 @@ def command(
     if audit_policy is not None and audit_log is None:
         raise click.UsageError("--audit-policy goes with --audit-log")
     folder = data.absolute()
+    # A store that others may use as well: their workers must not have the same names.
+    prefix = None if store_url else "worker-"
     if not store_url:
         store_url = options.sqlite_url(options.made_folder(folder) / "rota.db")
     settings = control_plane.Settings(
         data=folder,
         workers=workers,
+        worker_prefix=prefix,
         port=port,
         http_port=http_port,
         conflict_check=conflict_check == "on",

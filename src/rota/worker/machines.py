@@ -30,8 +30,13 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     api_server: tuple[str, str] = ("127.0.0.1", "6443")
 
 
-def measure(folder: Path, *, overrides: Mapping[str, int] | None = None) -> tuple[dict[str, int], dict[str, int]]:
-    """What this machine has, and what of it pods may have; whoever names amounts means both."""
+def measure(
+    folder: Path, *, share: float = 1.0, overrides: Mapping[str, int] | None = None
+) -> tuple[dict[str, int], dict[str, int]]:
+    """What this machine has, and what of it pods may have; whoever names amounts means both.
+
+    `share` is the part of the machine that is meant, where several workers have it together.
+    """
     capacity = {
         resources.CPU: len(os.sched_getaffinity(0)) * 1000,
         resources.MEMORY: _memory(),
@@ -41,6 +46,7 @@ def measure(folder: Path, *, overrides: Mapping[str, int] | None = None) -> tupl
     gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
     if gpus:
         capacity[_GPU] = gpus
+    capacity = {name: amount if name == resources.PODS else int(amount * share) for name, amount in capacity.items()}
     allocatable = dict(capacity)
     allocatable[resources.MEMORY] -= max(int(capacity[resources.MEMORY] * _RESERVED), _LEAST_MEMORY)
     allocatable[resources.EPHEMERAL_STORAGE] -= int(capacity[resources.EPHEMERAL_STORAGE] * _RESERVED)

@@ -8,6 +8,7 @@ from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client, Object, PatchType
 from rota.kit import logs
 from rota.kit.clock import Clock
+from rota.kit.errors import UserError
 from rota.worker.machines import Machine
 
 log = logs.get(__name__)
@@ -21,6 +22,10 @@ RENEW_S: Final = 10.0
 STATUS_S: Final = 300.0
 
 
+class NodeTaken(UserError):
+    """Another worker has this one's name."""
+
+
 class NodeKeeper:
     """Keeps one Node and its Lease."""
 
@@ -30,6 +35,7 @@ class NodeKeeper:
         machine: Machine,
         *,
         incarnation: str,
+        predecessor: str,
         clock: Clock,
         info: Mapping[str, Any],
         labels: Mapping[str, str],
@@ -39,7 +45,8 @@ class NodeKeeper:
     ) -> None:
         self._client: Final = client
         self._machine: Final = machine
-        self._incarnation: Final = incarnation
+        self._identity: Final = f"{machine.node}_{incarnation}"
+        self._predecessor: Final = f"{machine.node}_{predecessor}"
         self._clock: Final = clock
         self._info: Final = info
         self._labels: Final = labels
@@ -48,8 +55,9 @@ class NodeKeeper:
         self._port: Final = port
 
     async def register(self) -> None:
-        """Make the node known as it is now; one of the same name is this machine's from an earlier time."""
+        """Make the node known as it is now; NodeTaken if another worker lives under its name."""
         name = self._machine.node
+        await self._check_taken()
         node = {
             "apiVersion": "v1",
             "kind": "Node",
@@ -93,7 +101,7 @@ class NodeKeeper:
     async def renew(self) -> None:
         """Say that the worker lives."""
         name, now = self._machine.node, times.format_micro_time(self._clock.now())
-        spec = {"holderIdentity": name, "leaseDurationSeconds": LEASE_S, "renewTime": now}
+        spec = {"holderIdentity": self._identity, "leaseDurationSeconds": LEASE_S, "renewTime": now}
         try:
             await self._client.patch(LEASES, name, {"spec": spec}, namespace=LEASE_NAMESPACE)
         except errors.NotFound:
@@ -102,6 +110,21 @@ class NodeKeeper:
             metadata = {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
             lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
             await self._client.create(LEASES, lease)
+
+    async def _check_taken(self) -> None:
+        """Two workers under one name would run everything twice."""
+        name = self._machine.node
+        try:
+            lease = await self._client.get(LEASES, name, namespace=LEASE_NAMESPACE)
+        except errors.NotFound:
+            return
+        spec = lease.get("spec") or {}
+        left_s = times.parse(spec["renewTime"]) + LEASE_S - self._clock.now() if spec.get("renewTime") else 0.0
+        if left_s > 0 and spec.get("holderIdentity") not in {self._identity, self._predecessor}:
+            raise NodeTaken(
+                f"another worker runs as {name}",
+                f"give this one another name, or wait {left_s:.0f} s if that one is gone for good",
+            )
 
     def status(self, node: Object) -> dict[str, Any]:
         """The node's status as it is now."""

@@ -95,3 +95,18 @@ def test_a_pod_that_had_finished_stays_finished() -> None:
     assert stage.see(finished) == []
     out = stage.see(deleted(finished, at=stage.now, grace=0))
     assert out == [contract.ConfirmDeletion(uid=stage.uid)]
+
+
+def test_an_end_that_the_api_knows_is_not_disputed() -> None:
+    stage = Stage()
+    stage.send(contract.Adopted, pod=pod(restartPolicy="Never"), runs=())
+    assert stage.see(pod(restartPolicy="Never", status={"phase": "Failed"})) == [
+        contract.CleanUp(uid=stage.uid, logs=False)
+    ]
+    other = Stage()
+    other.send(contract.Adopted, pod=pod(), runs=(_found(),))
+    other.running[other.uid, "c"] = 0
+    out = other.see(pod(status={"phase": "Failed", "reason": "NodeLost"}))
+    assert [type(one) for one in out if not isinstance(one, contract.Tell)] == [contract.Stop]
+    out = other.exited(code=143)
+    assert not [one for one in out if isinstance(one, contract.WriteStatus)]

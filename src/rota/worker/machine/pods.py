@@ -110,6 +110,11 @@ class Pod:
         """The pod as the API has it now."""
         self.seen = pod
         self.confirmed_here = True
+        status = pod.get("status") or {}
+        if status.get("phase") in statuses.FINISHED and not self._over and self._told != status:
+            # Somebody has given it up, or a former agent had told its end: nothing is said against that any more.
+            self._told = dict(status)
+            self._wind(Winding(deadline=now + self.spec.grace_s, phase=status["phase"]), now)
         if not meta.is_deleting(pod):
             return
         metadata = meta.metadata(pod)
@@ -430,7 +435,7 @@ class Pod:
 
     def status(self, now: float) -> dict[str, Any]:
         """The pod's status as the API should have it."""
-        if self._over and self._told is not None and self._told.get("phase") in statuses.FINISHED:
+        if self._told is not None and self._told.get("phase") in statuses.FINISHED:
             return self._told
         winding = self.winding
         phase = statuses.phase(self._main, initialized=self._initialized)

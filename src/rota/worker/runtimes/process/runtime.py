@@ -17,7 +17,7 @@ from rota.kit.clock import Clock
 from rota.worker.runtimes.contract import Exit, Known, Launch, LaunchError, LogOptions, OnExit, run_id
 from rota.worker.runtimes.process import log_files
 from rota.worker.runtimes.process.cgroups import NO_GROUP, ControlGroups
-from rota.worker.runtimes.process.nursing import Nurse
+from rota.worker.runtimes.process.nursing import Nurse, NurseryGone
 
 #: What a run whose end nobody could see is said to have ended with.
 _UNSEEN: Final = 137
@@ -157,6 +157,9 @@ class ProcessRuntime:
         """See `Runtime.close`."""
         for task in self._tasks:
             task.cancel()
+        with contextlib.suppress(NurseryGone):
+            # It ends only if nothing runs.
+            await self._nurse.ask("end")
         await self._nurse.close()
 
     def home(self, uid: str) -> Path:

@@ -1,0 +1,103 @@
+"""Workers in the same process as their API server, for one machine that is a whole cluster.
+
+They are ordinary workers with the rights of ordinary nodes; only the way is shorter: they call the API without a
+socket, and the API server asks them for logs without one.
+"""
+
+import contextlib
+import re
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from rota.api import errors, times, users
+from rota.api.users import User
+from rota.apiserver.app import App
+from rota.apiserver.subresources.logs import LogRequest
+from rota.client import connecting
+from rota.kit import system
+from rota.worker import running
+from rota.worker.running import Worker
+from rota.worker.runtimes.contract import LogOptions
+
+_NODES: Final = "system:nodes"
+
+
+class LocalWorkers:
+    """The workers of this process; a `LogSource`."""
+
+    def __init__(self) -> None:
+        self._workers: Final[dict[str, Worker]] = {}
+
+    async def stream(self, request: LogRequest, /) -> AsyncIterator[bytes]:
+        """See `LogSource.stream`."""
+        worker = self._workers.get(request.node)
+        if worker is None:
+            raise errors.InternalError(f"no worker of node {request.node} runs here")
+        pod = worker.agent.machine.pod(request.uid)
+        container = pod.containers.get(request.container) if pod is not None else None
+        if container is None:
+            raise errors.NotFound(f"{request.node} has nothing of pod {request.pod}")
+        run = container.run if container.live else container.run - 1
+        if request.previous:
+            run -= 1
+            if run < 0:
+                what = f'previous terminated container "{request.container}" in pod "{request.pod}" not found'
+                raise errors.BadRequest(what)
+        options = LogOptions(
+            follow=request.follow,
+            timestamps=request.timestamps,
+            since=_since(request),
+            tail_lines=request.tail_lines,
+            limit_bytes=request.limit_bytes,
+        )
+        try:
+            async for chunk in worker.runtime.logs(request.uid, request.container, max(run, 0), options):
+                yield chunk
+        except FileNotFoundError:
+            state = f'container "{request.container}" in pod "{request.pod}" is waiting to start: {container.reason}'
+            raise errors.BadRequest(state) from None
+
+    @contextlib.asynccontextmanager
+    async def running(
+        self, app: App, *, count: int, folder: Path, prefix: str | None, api_server: tuple[str, str]
+    ) -> AsyncIterator[list[str]]:
+        """So many workers, each with its share of the machine; their names."""
+        clock, chance = system.SystemClock(), system.chance()
+        beginning = prefix if prefix is not None else _kept_name(folder)
+        names = [f"{beginning}{number}" for number in range(1, count + 1)]
+        async with contextlib.AsyncExitStack() as parts:
+            for name in names:
+                user = User(name=f"system:node:{name}", groups=(_NODES, users.AUTHENTICATED))
+                client = await parts.enter_async_context(
+                    connecting.to_application(app, clock=clock, chance=chance, user=user)
+                )
+                settings = running.Settings(
+                    node=name,
+                    folder=folder / name,
+                    share=1 / count,
+                    address="127.0.0.1",
+                    api_server=api_server,
+                )
+                self._workers[name] = await parts.enter_async_context(
+                    running.worker(client, settings, clock=clock, chance=chance)
+                )
+            yield names
+
+
+def _kept_name(folder: Path) -> str:
+    """What the names of this folder's workers begin with: the machine's name, and what no other folder has."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / "prefix"
+    if not path.exists():
+        host = re.sub(r"[^a-z0-9-]", "-", socket.gethostname().lower()).strip("-")[:40] or "worker"
+        path.write_text(f"{host}-{secrets.token_hex(2)}-")
+    return path.read_text().strip()
+
+
+def _since(request: LogRequest) -> float | None:
+    if request.since_seconds is not None:
+        return system.SystemClock().now() - request.since_seconds
+    return times.parse(request.since_time) if request.since_time else None

@@ -1,0 +1,116 @@
+"""One worker, put together: its machine, its runtime, its agent and its node.
+
+    async with running.worker(client, settings, clock=clock, chance=chance) as worker:
+        ...
+
+A worker has a folder of its own, in which everything is that must outlive it. Its name is the node's; each start is an
+incarnation of its own.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from rota.client.events.correlation import Source
+from rota.client.events.recorder import EventRecorder
+from rota.client.verbs import Client
+from rota.kit import tasks
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.worker import folders, machines
+from rota.worker.agent import Agent
+from rota.worker.folders import Incarnation
+from rota.worker.machines import Machine
+from rota.worker.material import ApiReferences
+from rota.worker.node import NodeKeeper
+from rota.worker.runtimes.contract import Runtime
+from rota.worker.runtimes.process.runtime import ProcessRuntime
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator decides about a worker."""
+
+    node: str
+    folder: Path
+    labels: Mapping[str, str] = {}
+    taints: Sequence[Mapping[str, str]] = ()
+    #: Amounts that the node declares instead of what the machine has, as `rota.api.resources` counts them.
+    resources: Mapping[str, int] = {}
+    #: The part of the machine that this worker is given, for those who run several.
+    share: float = 1.0
+    address: str = ""
+    api_server: tuple[str, str] = ("127.0.0.1", "6443")
+    #: Where its endpoint listens, if it has one.
+    port: int | None = None
+
+
+class Worker:
+    """A running worker."""
+
+    def __init__(self, machine: Machine, runtime: Runtime, agent: Agent) -> None:
+        self.machine: Final = machine
+        self.runtime: Final = runtime
+        self.agent: Final = agent
+
+
+@contextlib.asynccontextmanager
+async def worker(client: Client, settings: Settings, *, clock: Clock, chance: Chance) -> AsyncIterator[Worker]:
+    """A worker for as long as the context lasts; its tasks go on after that, until the next one finds them."""
+    with folders.held(settings.folder) as incarnation:
+        async with _worker(client, settings, incarnation, clock=clock, chance=chance) as made:
+            yield made
+
+
+@contextlib.asynccontextmanager
+async def _worker(
+    client: Client, settings: Settings, incarnation: Incarnation, *, clock: Clock, chance: Chance
+) -> AsyncIterator[Worker]:
+    machine = await asyncio.to_thread(_measured, settings)
+    runtime = ProcessRuntime(settings.folder / "runtime", node=settings.node, clock=clock)
+    recorder = EventRecorder(client, Source(component="rota-worker", host=settings.node), clock=clock, chance=chance)
+    agent = Agent(
+        client,
+        runtime,
+        machine,
+        folder=settings.folder,
+        references=ApiReferences(client),
+        recorder=recorder,
+        clock=clock,
+        chance=chance,
+    )
+    keeper = NodeKeeper(
+        client,
+        machine,
+        incarnation=incarnation.name,
+        predecessor=incarnation.predecessor,
+        clock=clock,
+        info=machines.system_info(incarnation.name),
+        labels=settings.labels,
+        taints=settings.taints,
+        conditions=lambda: runtime.conditions,
+        port=settings.port,
+    )
+    try:
+        async with tasks.Supervisor(f"worker {settings.node}", clock=clock, chance=chance) as supervisor:
+            await keeper.register()
+            supervisor.start("events", recorder.run)
+            supervisor.start("node", keeper.run)
+            supervisor.start("agent", agent.run)
+            yield Worker(machine, runtime, agent)
+    finally:
+        await runtime.close()
+
+
+def _measured(settings: Settings) -> Machine:
+    capacity, allocatable = machines.measure(settings.folder, share=settings.share, overrides=settings.resources)
+    return Machine(
+        node=settings.node,
+        address=settings.address or machines.own_address(),
+        capacity=capacity,
+        allocatable=allocatable,
+        api_server=settings.api_server,
+    )
