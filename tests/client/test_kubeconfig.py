@@ -53,6 +53,7 @@ def test_what_is_written_leads_to_the_same_server(tmp_path: Path, clock: FakeClo
         certificate_authority=b"authority",
         client_certificate=b"certificate",
         client_key=b"key",
+        fallbacks=("https://127.0.0.1:6444", "https://127.0.0.1:6445"),
     )
     path = tmp_path / "written"
     path.write_bytes(kubeconfig.render(endpoint))
@@ -85,6 +86,11 @@ async def test_files_count_from_the_configs_folder_and_data_wins(tmp_path: Path,
         ({"server": "https://h"}, {"client-key-data": "aGk="}, r"user\.client-certificate is missing"),
         ({"server": "https://h"}, {"exec": {"args": []}}, r"users\[u\]\.user\.exec\.command is not set"),
         ({"server": "https://h"}, {"auth-provider": {}}, "auth-provider is not supported"),
+        (
+            {"server": "https://h", "extensions": [{"name": "rota.dev/servers", "extension": "https://i"}]},
+            {},
+            r"extensions\[rota.dev/servers\]\.extension must be a list of strings",
+        ),
     ],
 )
 def test_a_broken_config_is_answered_with_file_and_field(

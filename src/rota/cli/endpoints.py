@@ -20,7 +20,11 @@ def server_options(command: _F, *, default: str = "$KUBECONFIG, or ~/.kube/confi
     `default` says for people where a kubeconfig is looked for.
     """
     for option in (
-        click.option("--server", metavar="URL", help="An API server that asks for no credentials, by its address."),
+        click.option(
+            "--server",
+            metavar="URL[,URL...]",
+            help="An API server that asks for no credentials, by its address, and others to go on with.",
+        ),
         click.option("--context", metavar="NAME", default="", help="The context of the kubeconfig to use."),
         click.option(
             "--kubeconfig",
@@ -39,7 +43,8 @@ def chosen(*, kubeconfig_file: Path | None, context: str, server: str | None) ->
     if server and kubeconfig_file is not None:
         raise click.UsageError("give either --server or --kubeconfig")
     if server:
-        return Endpoint(server=server)
+        first, *others = server.split(",")
+        return Endpoint(server=first, fallbacks=tuple(others))
     clock = system.SystemClock()
     if kubeconfig_file is None and "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ:
         return kubeconfig.in_cluster(os.environ, clock=clock)

@@ -20,6 +20,8 @@ from rota.kit import errors
 from rota.kit.clock import Clock
 
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+#: The extension of a cluster that lists its further servers.
+SERVERS: Final = "rota.dev/servers"
 _REFUSED: Final = {"clusters": ("proxy-url",), "users": ("auth-provider",)}
 
 
@@ -34,8 +36,8 @@ def load(path: Path, *, clock: Clock, context: str = "") -> Endpoint:
 
 def render(endpoint: Endpoint, *, name: str = "rota") -> bytes:
     """A file that leads to an endpoint by its certificates; everything is in it, so it can be copied elsewhere."""
-    cluster: dict[str, str] = {"server": endpoint.server}
-    user: dict[str, str] = {}
+    cluster: dict[str, Any] = {"server": endpoint.server}
+    user: dict[str, Any] = {}
     for section, field, material in (
         (cluster, "certificate-authority-data", endpoint.certificate_authority),
         (user, "client-certificate-data", endpoint.client_certificate),
@@ -43,6 +45,8 @@ def render(endpoint: Endpoint, *, name: str = "rota") -> bytes:
     ):
         if material is not None:
             section[field] = base64.b64encode(material).decode()
+    if endpoint.fallbacks:
+        cluster["extensions"] = [{"name": SERVERS, "extension": list(endpoint.fallbacks)}]
     content = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -118,6 +122,7 @@ class _File:
             raise user.wrong(missing, "is missing: certificate and key go together")
         return Endpoint(
             server=cluster.required("server"),
+            fallbacks=cluster.extension(SERVERS),
             certificate_authority=authority,
             client_certificate=certificate,
             client_key=key,
@@ -168,6 +173,16 @@ class _Section:
         if not isinstance(value, bool):
             raise self.wrong(field, "must be true or false")
         return value
+
+    def extension(self, name: str) -> tuple[str, ...]:
+        """The strings of an extension, which other programs leave alone."""
+        for one in self.values.get("extensions") or []:
+            if isinstance(one, dict) and one.get("name") == name:
+                listed = one.get("extension")
+                if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
+                    raise self.wrong(f"extensions[{name}].extension", "must be a list of strings")
+                return tuple(listed)
+        return ()
 
     def path(self, field: str) -> Path | None:
         value = self.text(field)
