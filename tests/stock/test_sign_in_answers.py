@@ -65,29 +65,27 @@ def conditions(*types: str, status: str = "True", **more: Any) -> dict[str, Any]
     return {"status": {"conditions": [{"type": one, "status": status} for one in types], **more}}
 
 
+FLAWED: list[dict[str, Any]] = [
+    {"request": ""},
+    {"request": "AAAA"},
+    {"request": base64.b64encode(b"-----BEGIN FOO-----\nAAAA\n-----END FOO-----\n").decode()},
+    {"request": MASTERS},
+    {"signerName": ""},
+    {"signerName": "nodomain"},
+    {"signerName": "kubernetes.io/legacy-unknown"},
+    {"signerName": "example.com/UPPER"},
+    {"signerName": "EXAMPLE.com/x"},
+    {"signerName": "example.com/a/b"},
+    {"usages": []},
+    {"usages": ["flying"]},
+    {"usages": ["client auth", "client auth"]},
+    {"expirationSeconds": 599},
+    {"expirationSeconds": -1},
+]
 #: Method, path, body; a PATCH here is a GET, the body laid over what came, and a PUT.
-CERTIFICATES = [
-    *(
-        ("POST", REQUESTS, certificate_request(**spec))
-        for spec in (
-            {"request": ""},
-            {"request": "AAAA"},
-            {"request": base64.b64encode(b"-----BEGIN FOO-----\nAAAA\n-----END FOO-----\n").decode()},
-            {"request": MASTERS},
-            {"signerName": ""},
-            {"signerName": "nodomain"},
-            {"signerName": "kubernetes.io/legacy-unknown"},
-            {"signerName": "example.com/UPPER"},
-            {"signerName": "EXAMPLE.com/x"},
-            {"signerName": "example.com/a/b"},
-            {"usages": []},
-            {"usages": ["flying"]},
-            {"usages": ["client auth", "client auth"]},
-            {"expirationSeconds": 599},
-            {"expirationSeconds": -1},
-            {"username": "eve", "uid": "1", "groups": ["x"], "extra": {"a": ["b"]}},
-        )
-    ),
+CERTIFICATES: list[tuple[str, str, Any]] = [
+    *(("POST", REQUESTS, certificate_request(**spec)) for spec in FLAWED),
+    ("POST", REQUESTS, certificate_request(username="eve", uid="1", groups=["x"], extra={"a": ["b"]})),
     ("GET", f"{REQUESTS}/r", None),
     ("PATCH", f"{REQUESTS}/r", {"spec": certificate_request(signerName="example.com/x")["spec"]}),
     ("PATCH", f"{REQUESTS}/r", conditions("Approved")),
@@ -106,7 +104,7 @@ CERTIFICATES = [
     ("PATCH", f"{REQUESTS}/r/status", conditions("Approved", "Failed")),
     ("DELETE", f"{REQUESTS}/r", None),
 ]
-TOKENS = [
+TOKENS: list[tuple[str, str, Any]] = [
     ("POST", ACCOUNTS, {"metadata": {"name": "robot"}}),
     ("POST", ACCOUNTS, {"metadata": {"name": "other"}}),
     (
@@ -141,6 +139,9 @@ TOKENS = [
     ("POST", TOKEN_REVIEWS, token_review(token=TOKEN)),
     ("POST", SELF_REVIEWS, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}),
     ("POST", SELF_REVIEWS, {"metadata": {"name": "x", "labels": {"a": "b"}}}),
+    ("DELETE", f"{ACCOUNTS}/robot", None),
+    ("DELETE", f"{ACCOUNTS}/other", None),
+    ("DELETE", "/api/v1/namespaces/default/secrets/s", None),
 ]
 
 

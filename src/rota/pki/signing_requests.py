@@ -11,6 +11,7 @@ from rota.pki import certificates, keys
 from rota.pki.certificates import Names, Subject
 from rota.pki.keys import PrivateKey, PublicKey
 
+_BEGIN: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
 #: What the parser may say to bytes that are no request, or one that it does not understand.
 _UNREADABLE: Final = (
     ValueError,
@@ -47,6 +48,8 @@ def make(key: PrivateKey, subject: Subject, *, names: Names | None = None) -> by
 
 def read(pem: bytes) -> Request:
     """What a request (PEM) asks for; NotARequest says why it cannot be granted."""
+    if _BEGIN not in pem:
+        raise NotARequest("PEM block type must be CERTIFICATE REQUEST")
     try:
         request = x509.load_pem_x509_csr(pem)
         proved = request.is_signature_valid

@@ -200,9 +200,10 @@ async def test_an_account_that_does_not_exist_gets_no_token(entrance: Entrance) 
     assert (answer.code, answer.json["message"]) == (404, 'serviceaccounts "nobody" not found')
 
 
-async def test_a_dry_run_hands_out_nothing(entrance: Entrance, robot: Any) -> None:
+async def test_a_dry_run_is_answered_as_any_other_request(entrance: Entrance, robot: Any) -> None:
+    """As upstream: nothing is written for a token, so there is nothing that a dry run could leave out."""
     made = await entrance.create(f"{ACCOUNTS}/robot/token?dryRun=All", {"spec": {}})
-    assert made["status"]["token"] == ""
+    assert not await entrance.refuses(made["status"]["token"])
 
 
 # Forgeries

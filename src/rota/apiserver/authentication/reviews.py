@@ -40,7 +40,8 @@ class TokenReviews:
             groups = (*found.user.groups, "system:authenticated")
             user = {**user_info(found.user), "groups": list(dict.fromkeys(groups))}
             status = {"authenticated": True, "user": user, "audiences": list(found.audiences)}
-        return Reply(object={**body, "status": status}, code=201)
+        metadata = {name: value for name, value in (body.get("metadata") or {}).items() if name != "namespace"}
+        return Reply(object={**body, "metadata": metadata, "status": status}, code=201)
 
 
 class SelfReviews:
@@ -49,7 +50,7 @@ class SelfReviews:
     async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Reply:
         """See `SubresourceHandler.handle`."""
         assert request.body is not None, "reviews are posted"
-        metadata = {**(request.body.get("metadata") or {}), "creationTimestamp": times.format_time(request.at.now)}
+        metadata = {"creationTimestamp": times.format_time(request.at.now)}
         status = {"userInfo": user_info(request.at.user)}
         return Reply(object={**request.body, "metadata": metadata, "status": status}, code=201)
 

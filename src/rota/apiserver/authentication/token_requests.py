@@ -3,11 +3,12 @@
 The checks come in upstream's order (`pkg/registry/core/serviceaccount/storage/token.go`, 1.33).
 """
 
+import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
 from rota.api import errors, fields, gotext, times
-from rota.api.identifiers import GroupKind
+from rota.api.identifiers import GroupKind, GroupResource
 from rota.apiserver.authentication import account_tokens
 from rota.apiserver.authentication.account_tokens import ACCOUNTS, BINDABLE, Reference, Signer
 from rota.apiserver.contract import Object, Registry, Reply, SubresourceRequest
@@ -32,10 +33,14 @@ class TokenRequests:
         body, at = request.body, request.at
         assert body is not None, "token requests are posted"
         account = await registry.read(registry.resource(ACCOUNTS), at.namespace, at.name)
-        metadata = {**(body.get("metadata") or {})}
+        metadata = body.get("metadata") or {}
+        if metadata.get("namespace") not in {None, "", at.namespace}:
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
         spec: dict[str, Any] = body.get("spec") or {}
         seconds = spec.get("expirationSeconds", _DEFAULT_S)
-        _check(metadata, at.namespace, at.name, seconds)
+        _check(metadata, at.name, seconds)
         audiences = tuple(spec.get("audiences") or self._audiences)
         bound = await _bound(spec.get("boundObjectRef"), account.object, registry)
         said = account_tokens.claims(
@@ -46,17 +51,17 @@ class TokenRequests:
             lifetime_s=seconds,
             bound=bound,
         )
-        token = "" if at.dry_run else self._signer.sign(said)
         answer = {
             **body,
             "metadata": {
                 **metadata,
                 "name": at.name,
                 "namespace": at.namespace,
+                "uid": str(uuid.uuid4()),
                 "creationTimestamp": times.format_time(at.now),
             },
             "spec": {**spec, "audiences": list(audiences), "expirationSeconds": seconds},
-            "status": {"token": token, "expirationTimestamp": times.format_time(said["exp"])},
+            "status": {"token": self._signer.sign(said), "expirationTimestamp": times.format_time(said["exp"])},
         }
         answer["spec"].setdefault("boundObjectRef", None)
         return Reply(object=answer, code=201)
@@ -64,13 +69,15 @@ class TokenRequests:
 
 async def _bound(wanted: Mapping[str, Any] | None, account: Object, registry: Registry) -> dict[str, Reference]:
     """The objects that the token is bound to; a pod brings its node along."""
-    if not wanted:
+    if wanted is None:
         return {}
     kind, name = wanted.get("kind", ""), wanted.get("name", "")
     version = wanted.get("apiVersion", "")
     if kind not in _BOUND_KINDS or version != "v1":
         group_version = version if "/" in version else f"/{version}"
         raise errors.bad_request(f"cannot bind token to object of type {group_version}, Kind={kind}")
+    if not name:
+        raise errors.bad_request("Name parameter required.")
     claim = _BOUND_KINDS[kind]
     which = BINDABLE[claim]
     place = "" if claim == "node" else account["metadata"]["namespace"]
@@ -81,7 +88,7 @@ async def _bound(wanted: Mapping[str, Any] | None, account: Object, registry: Re
             f"the UID in the bound object reference ({wanted['uid']}) does not match the UID in record. "
             "The object might have been deleted and then recreated"
         )
-        raise errors.conflict(which, name, why)
+        raise errors.conflict(GroupResource("", kind), name, why)
     bound = {claim: reference}
     if claim == "pod":
         _check_account(found, account)
@@ -105,16 +112,15 @@ async def _node(pod: Object, registry: Registry) -> Reference | None:
     return None if node is None else Reference.to(node.object)
 
 
-def _check(metadata: Mapping[str, Any], namespace: str, name: str, seconds: int) -> None:
-    found = []
-    for key, wanted in (("name", name), ("namespace", namespace)):
-        if metadata.get(key) not in {None, "", wanted}:
-            path = fields.Path("metadata").child(key)
-            found.append(fields.invalid(path, metadata[key], f"must match the service account {key} if specified"))
+def _check(metadata: Mapping[str, Any], name: str, seconds: int) -> None:
+    if metadata.get("name") not in {None, "", name}:
+        path = fields.Path("metadata").child("name")
+        why = "must match the service account name if specified"
+        raise errors.invalid(KIND, name, [fields.invalid(path, metadata["name"], why)])
     path = fields.Path("spec").child("expirationSeconds")
     if seconds < _LEAST_S:
-        found.append(fields.invalid(path, seconds, "may not specify a duration less than 10 minutes"))
+        why = "may not specify a duration less than 10 minutes"
+        raise errors.invalid(KIND, "", [fields.invalid(path, seconds, why)])
     if seconds > _MOST_S:
-        found.append(fields.invalid(path, seconds, "may not specify a duration larger than 2^32 seconds"))
-    if found:
-        raise errors.invalid(KIND, "", found)
+        why = "may not specify a duration larger than 2^32 seconds"
+        raise errors.invalid(KIND, "", [fields.invalid(path, seconds, why)])

@@ -6,6 +6,7 @@ Through the front door only metadata changes after creation. `approval` adds the
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ _USAGES: Final = (
     "signing",
     "timestamping",
 )
+_BLOCKS: Final = re.compile(rb"-----BEGIN ([^-\n]+)-----")
 _LEAST_S: Final = 600
 _APPROVALS: Final = ("Approved", "Denied")
 _LASTING: Final = ("Approved", "Denied", "Failed")
@@ -57,7 +59,7 @@ class CertificateRequestStrategy(GenericStrategy):
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
         """Nobody asks in another's name."""
-        super().prepare_create(obj, at)
+        obj["status"] = {}
         spec = obj.setdefault("spec", {})
         for name in ("username", "uid", "groups", "extra"):
             spec.pop(name, None)
@@ -104,7 +106,7 @@ def decoded(value: str) -> bytes:
 
 
 def _validate_spec(spec: Mapping[str, Any]) -> list[fields.FieldError]:
-    found = _validate_request(spec.get("request") or "")
+    found = _validate_request(spec.get("request"))
     found += _validate_usages(spec.get("usages") or ())
     found += _validate_signer(spec.get("signerName") or "")
     seconds = spec.get("expirationSeconds")
@@ -114,14 +116,11 @@ def _validate_spec(spec: Mapping[str, Any]) -> list[fields.FieldError]:
     return found
 
 
-def _validate_request(request: str) -> list[fields.FieldError]:
-    path = _SPEC.child("request")
-    if not request:
-        return [fields.required(path)]
+def _validate_request(request: str | None) -> list[fields.FieldError]:
     try:
-        signing_requests.read(decoded(request))
+        signing_requests.read(decoded(request or ""))
     except signing_requests.NotARequest as error:
-        return [fields.invalid(path, request, str(error))]
+        return [fields.invalid(_SPEC.child("request"), request, str(error))]
     return []
 
 
@@ -147,8 +146,17 @@ def _validate_signer(name: str) -> list[fields.FieldError]:
     domain, slash, rest = name.partition("/")
     if not slash or not rest or "." not in domain or "/" in rest:
         return [fields.invalid(path, name, _SIGNER_FORM)]
-    found = checks.messages(names.check_dns1123_subdomain(domain), domain, path)
-    return found + checks.messages(names.check_dns1123_subdomain(rest), rest, path)
+    found: list[fields.FieldError] = []
+    for label in domain.split("."):
+        found += _validate_label(label, names.check_dns1123_label(label), domain, path)
+    for label in rest.split("."):
+        found += _validate_label(label, names.check_dns1123_subdomain(label), rest, path)
+    return found
+
+
+def _validate_label(label: str, complaints: Sequence[str], whole: str, path: fields.Path) -> list[fields.FieldError]:
+    told = [f"validating label {gotext.quote(label)}: {complaint}" for complaint in complaints]
+    return checks.messages(told, whole, path)
 
 
 def _validate_conditions(conditions: Sequence[Mapping[str, Any]]) -> list[fields.FieldError]:
@@ -161,11 +169,11 @@ def _validate_conditions(conditions: Sequence[Mapping[str, Any]]) -> list[fields
         elif kind in seen:
             found.append(fields.duplicate(path.child("type"), kind))
         seen.add(kind)
-        allowed = ("True",) if kind in _LASTING else ("True", "False", "Unknown")
+        allowed = ("True",) if kind in _LASTING else ("False", "True", "Unknown")
         found += checks.one_of(condition.get("status"), allowed, path.child("status"))
     if seen.issuperset(_APPROVALS):
-        why = "Approved and Denied conditions are mutually exclusive"
-        found.append(fields.invalid(_CONDITIONS, sorted(seen), why))
+        last = [one.get("type") for one in conditions if one.get("type") in _APPROVALS][-1]
+        found.append(fields.invalid(_CONDITIONS, last, "Approved and Denied conditions are mutually exclusive"))
     return found
 
 
@@ -186,12 +194,21 @@ def _validate_steps(status: Mapping[str, Any], before: Mapping[str, Any], *, app
 
 
 def _validate_certificate(value: str) -> list[fields.FieldError]:
-    path = _STATUS.child("certificate")
-    try:
-        certificates.read_pem(decoded(value), source="the value")
-    except keys.KeyMaterialError as error:
-        return [fields.invalid(path, value, str(error))]
-    return []
+    path, pem = _STATUS.child("certificate"), decoded(value)
+    kinds = [kind.decode(errors="replace") for kind in _BLOCKS.findall(pem)]
+    others = [kind for kind in kinds if kind != "CERTIFICATE"]
+    if others:
+        why = f"only CERTIFICATE PEM blocks are allowed, found {gotext.quote(others[0])}"
+    elif not kinds:
+        why = "must contain at least one CERTIFICATE PEM block"
+    else:
+        try:
+            certificates.read_pem(pem, source="it")
+        except keys.KeyMaterialError as error:
+            why = error.message
+        else:
+            return []
+    return [fields.invalid(path, "<certificate data>", why)]
 
 
 def _types(status: Mapping[str, Any]) -> set[str]:
