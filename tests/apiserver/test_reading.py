@@ -248,3 +248,31 @@ async def test_every_description_can_be_had(api: ApiServer) -> None:
         first = await api.get(path)
         again = await api.request("GET", path, headers={"if-none-match": first.headers["etag"]})
         assert (first.code, again.code, again.body) == (200, 304, b"")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/namespaces/default/configmaps/plain",
+        "/api/v1/namespaces/default",
+        "/apis/events.k8s.io/v1/namespaces/default/events/told",
+        "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers/scaled",
+    ],
+)
+async def test_the_short_way_to_an_object_leads_to_the_same_as_the_long_one(api: ApiServer, path: str) -> None:
+    await api.post("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "plain"}, "data": {"a": "b"}})
+    event = {"metadata": {"name": "told"}, "involvedObject": {"kind": "Pod", "namespace": "default"}, "reason": "Why"}
+    await api.post("/api/v1/namespaces/default/events", event)
+    scaled = {"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "maxReplicas": 3}
+    scalers = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+    assert (await api.post(scalers, {"metadata": {"name": "scaled"}, "spec": scaled})).code == 201
+    short, long = await api.get(path), await api.get(path, pretty="false")
+    assert (short.code, short.body) == (200, long.body)
+    assert short.headers == long.headers
+    assert (await api.get(path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")).json["kind"] == "Table"
+    assert (await api.get(path, accept="application/yaml")).headers["content-type"] == "application/yaml"
+    assert (await api.get(path, accept="image/png")).code == 406
+    by_hand = await api.request("GET", path, headers={"user-agent": "curl/8"})
+    assert by_hand.body.startswith(b"{\n")
+    assert by_hand.json == short.json
+    assert (await api.get(f"{path}-not")).code == 404

@@ -7,5 +7,7 @@ from typing import Final
 
 #: The `users.User` on whose behalf a part of this process calls; there is nothing to be proved then.
 ACTING_AS: Final = "rota.acting_as"
+#: Sends a whole answer (status, headers, body) at once, which ASGI has no message for; like `send`, it may wait.
+ANSWER: Final = "rota.answer"
 #: The client's certificate as DER bytes, which TLS has verified.
 PEER_CERTIFICATE: Final = "rota.peer_certificate"

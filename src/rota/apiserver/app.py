@@ -23,6 +23,7 @@ from rota.apiserver.limits.seats import State
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.requests import ClientGone, Receive, Request, Scope, Send
 from rota.apiserver.traffic import Seen, Traffic
+from rota.apiserver.verbs import get
 from rota.apiserver.verbs.calls import Call, attributes
 from rota.kit import logs
 from rota.store import errors as store_errors
@@ -164,6 +165,9 @@ class App:
             self._gate.leave(ticket)
 
     async def _resource(self, request: Request, route: routing.Route, user: User) -> responses.Answer:
+        at_once = await get.express(request, route, self.registry)
+        if at_once is not None:
+            return at_once
         accepted = negotiation.accepted(request.header(b"accept"), listing=route.verb in _LISTS)
         accepted = negotiation.for_people(
             accepted, parameter=request.query.get("pretty"), agent=request.header(b"user-agent")

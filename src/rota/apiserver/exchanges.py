@@ -10,6 +10,7 @@ import http
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
+from rota.api import scopes
 from rota.kit import logs
 
 log = logs.get(__name__)
@@ -81,6 +82,7 @@ class Exchange:
         expects_continue: bool,
     ) -> None:
         self._scope: Final = scope
+        scope[scopes.ANSWER] = self.answer
         self._transport: Final = transport
         self._flow: Final = flow
         #: Headers of every answer.
@@ -177,6 +179,14 @@ class Exchange:
         else:
             self._write(message["body"], more=message.get("more_body", False))
 
+    async def answer(self, code: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """Send a whole answer; see `scopes.ANSWER`."""
+        if self._flow.write_paused and not self.disconnected:
+            await self._flow.drain()
+        if not self.disconnected:
+            self._begin(code, headers)
+            self._write(body, more=False)
+
     def _begin(self, code: int, headers: list[tuple[bytes, bytes]]) -> None:
         self._continue = False
         lines = [_STATUS[code]]
@@ -213,7 +223,7 @@ class Exchange:
             self._transport.write(chunk)
         else:
             self._left -= len(body)
-            if self._left < 0 or (self._left and not more):
+            if not self._bodiless and (self._left < 0 or (self._left and not more)):
                 raise ValueError("the answer is not as long as it said")
             self._transport.write(self._head + body if self._head else body)
             self._head = b""

@@ -96,6 +96,16 @@ def accepted(accept: str, *, listing: bool = False) -> Accepted:
     raise errors.not_acceptable(PRODUCED)
 
 
+@functools.lru_cache(maxsize=512)
+def is_plain(accept: bytes, agent: bytes) -> bool:
+    """Whether a client without further wishes takes stored bytes as they are; False also where nothing can be told."""
+    try:
+        found = accepted(accept.decode("latin-1"))
+    except errors.ApiError:
+        return False
+    return for_people(found, parameter=None, agent=agent.decode("latin-1")).plain
+
+
 def for_people(found: Accepted, *, parameter: str | None, agent: str) -> Accepted:
     """The same, indented if the `pretty` parameter says so or the client is a tool that people use by hand."""
     wanted = agent.startswith(_BY_HAND) if parameter is None else parameter in {"", "1", "true"}

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from rota.api import errors
+from rota.api import errors, scopes
 from rota.apiserver.requests import Request, Send
 from rota.kit.clock import Clock
 
@@ -94,7 +94,11 @@ async def send(answer: Answer, request: Request, transmit: Send, *, clock: Clock
         # a list of ten thousand objects takes tens of milliseconds, which other requests should not wait for
         body = await asyncio.to_thread(gzip.compress, body, _COMPRESS_LEVEL, mtime=0)
         headers += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
-    headers.append((b"content-length", str(len(body)).encode()))
+    headers.append((b"content-length", b"%d" % len(body)))
+    at_once = request.scope.get(scopes.ANSWER)
+    if at_once is not None:
+        await at_once(answer.code, headers, body)
+        return
     await transmit({"type": "http.response.start", "status": answer.code, "headers": headers})
     await transmit({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
 

@@ -1,10 +1,34 @@
-"""GET of one object."""
+"""GET of one object.
+
+What is handed out is what the store holds at the moment of asking, without a detour: a GET that wants nothing but the
+object as it is stored is most of what programs ask for, and goes from its path to the stored bytes.
+"""
 
 from rota.api import errors
-from rota.apiserver import responses, stored_form
+from rota.apiserver import negotiation, responses, stored_form
 from rota.apiserver.registry import freshness, revisions
+from rota.apiserver.registry.objects import ObjectRegistry
+from rota.apiserver.requests import Request
+from rota.apiserver.routing import Route
 from rota.apiserver.verbs import rendering
 from rota.apiserver.verbs.calls import Call
+
+
+async def express(request: Request, route: Route, registry: ObjectRegistry) -> responses.Response | None:
+    """The answer to a plain wish that can be had at once; None if it has to be looked at more closely."""
+    resource = route.resource
+    if (
+        route.verb != "get"
+        or route.subresource
+        or request.raw_query
+        # a version of a custom kind may come with a warning
+        or resource.custom
+        or (resource.group_resource, "") in registry.kinds.handlers
+        or not negotiation.is_plain(request.headers.get(b"accept", b""), request.headers.get(b"user-agent", b""))
+    ):
+        return None
+    entry = await registry.store.get(stored_form.key(resource, route.namespace, route.name))
+    return None if entry is None else responses.Response(200, stored_form.wire(entry.value, entry.revision, resource))
 
 
 async def get(call: Call) -> responses.Response:
