@@ -1,0 +1,127 @@
+"""`rota scheduler` and `rota describe`: what they do at a server, and what bad input gets."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.cli.main import main
+from rota.kit import system
+from rota.testing.clusters import make_node, make_pod
+from rota.testing.live import LiveServer
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[LiveServer]:
+    with LiveServer() as server:
+        yield server
+
+
+def add_pod(live: LiveServer, name: str, **about: Any) -> None:
+    pod = make_pod(name, **about)
+    del pod["metadata"]["uid"]
+    live.create("/api/v1/namespaces/default/pods", {"apiVersion": "v1", **pod})
+
+
+@pytest.mark.parametrize(
+    ("config", "fault"),
+    [
+        ("profiles: [{plugins: {score: {enabled: [{name: Unheard}]}}}]", "profiles[0].plugins.score.enabled[0].name"),
+        ("podInitialBackoffSeconds: soon", "podInitialBackoffSeconds"),
+        ("colour: green", "colour"),
+    ],
+)
+def test_a_broken_configuration_stops_the_start_with_the_path_of_the_fault(
+    config: str, fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "broken.yaml"
+    file.write_text(HEAD + config)
+    assert main(["scheduler", "--server", "http://127.0.0.1:1", "--config", str(file)]) == 2
+    assert fault in capsys.readouterr().err
+
+
+def test_a_missing_kubeconfig_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert main(["scheduler", "--kubeconfig", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.startswith(f"rota: there is no kubeconfig at {tmp_path / 'none'}")
+
+
+@pytest.mark.slow
+def test_a_node_is_described_with_what_its_pods_take(live: LiveServer, capsys: pytest.CaptureFixture[str]) -> None:
+    live.create("/api/v1/nodes", {"apiVersion": "v1", **make_node("sold")})
+    add_pod(live, "one", cpu="1500m", on="sold")
+    add_pod(live, "two", cpu="500m", on="sold")
+    assert main(["describe", "node", "sold", "--server", live.url, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    (cpu,) = [each for each in facts["resources"] if each["resource"] == "cpu"]
+    assert cpu == {"resource": "cpu", "allocatable": "4", "requested": "2", "free": "2", "percent": 50}
+    assert [(pod["name"], pod["cpu"]) for pod in facts["pods"]] == [("one", "1500m"), ("two", "500m")]
+    assert main(["describe", "node", "sold", "--server", live.url]) == 0
+    assert "cpu                 4          2        2   50%" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_node_that_is_not_there_is_one_line(live: LiveServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["describe", "node", "nowhere", "--server", live.url]) == 2
+    assert capsys.readouterr().err == "rota: there is no node 'nowhere'; see `kubectl get nodes`\n"
+
+
+@pytest.mark.slow
+def test_the_process_schedules_and_keeps_its_configuration_when_the_new_one_is_broken(
+    live: LiveServer, tmp_path: Path
+) -> None:
+    live.create("/api/v1/nodes", {"apiVersion": "v1", **make_node("here")})
+    file = tmp_path / "mine.yaml"
+    file.write_text(HEAD + "profiles: [{schedulerName: mine}]")
+    command = [str(Path(sys.executable).with_name("rota")), "scheduler", "--server", live.url, "--config", str(file)]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env={**os.environ, "HOME": str(tmp_path)}
+    )
+    lines: list[str] = []
+    assert process.stderr is not None
+    reading = threading.Thread(target=lambda: lines.extend(process.stderr or ()))
+    reading.start()
+    try:
+        add_pod(live, "first", schedulerName="mine")
+        until_bound(live, "first")
+        file.write_text(HEAD + "profiles: [{schedulerName: 5}]")
+        process.send_signal(signal.SIGHUP)
+        until_said(lines, "the old one stays")
+        add_pod(live, "second", schedulerName="mine")
+        until_bound(live, "second")
+        file.write_text(HEAD + "profiles: [{schedulerName: other}]")
+        process.send_signal(signal.SIGHUP)
+        add_pod(live, "third", schedulerName="other")
+        until_bound(live, "third")
+    finally:
+        process.terminate()
+        assert process.wait(20) == 0
+        reading.join()
+        process.stderr.close()
+
+
+def until_bound(live: LiveServer, name: str) -> None:
+    until(lambda: bool(live.request("GET", f"/api/v1/namespaces/default/pods/{name}")[1]["spec"].get("nodeName")))
+
+
+def until_said(lines: list[str], what: str) -> None:
+    until(lambda: any(what in line for line in lines))
+
+
+def until(holds: Callable[[], bool]) -> None:
+    clock = system.SystemClock()
+    deadline = clock.monotonic() + 40
+    while not holds():
+        assert clock.monotonic() < deadline, "it did not come true"
+        clock.block(0.05)
