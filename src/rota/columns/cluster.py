@@ -267,23 +267,23 @@ class Cluster:
         if self._undo is not None:
             self._undo.append((pod, None))
         info.add_pod(pod)
-        self._tally(pod, info.row, 1)
+        self._tally(pod, info, 1)
 
     def _displace(self, pod: PodInfo, info: NodeInfo) -> None:
         if self._undo is not None:
             self._undo.append((pod, tuple(info.pods)))
         info.remove_pod(pod)
-        self._tally(pod, info.row, -1)
+        self._tally(pod, info, -1)
 
-    def _tally(self, pod: PodInfo, row: int, sign: int) -> None:
-        shape, known = pod.shape, self.resources
-        for name, amount in shape.requests.items():
+    def _tally(self, pod: PodInfo, info: NodeInfo, sign: int) -> None:
+        """Bring the columns up to date after a pod was counted in or out; the node has the sums."""
+        shape, row, known, sums = pod.shape, info.row, self.resources, info.requested
+        for name in shape.requests:
             index = known[name] if name in known else self.resource_index(name)  # first: it may replace the columns
-            self.requested[index, row] += sign * amount
-        cpu, memory = shape.nonzero_requests
-        self.nonzero_requested[0, row] += sign * cpu
-        self.nonzero_requested[1, row] += sign * memory
-        self.pod_count[row] += sign
+            self.requested[index, row] = sums[name]
+        self.nonzero_requested[0, row] = info.nonzero_cpu
+        self.nonzero_requested[1, row] = info.nonzero_memory
+        self.pod_count[row] = len(info.pods)
         self._unsynced.add(row)
         if sign > 0:
             self.pod_counts.add(shape.group, row)
