@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from rota.cli import options
 from rota.client import kubeconfig
 from rota.client.endpoints import Endpoint
 from rota.kit import errors, system
@@ -52,3 +53,17 @@ def chosen(*, kubeconfig_file: Path | None, context: str, server: str | None) ->
     if not path.exists():
         raise errors.UserError(f"there is no kubeconfig at {path}", "name one with --kubeconfig, or a --server")
     return kubeconfig.load(path, clock=clock, context=context)
+
+
+def own_cluster(*, kubeconfig_file: Path | None, context: str, server: str | None) -> Endpoint:
+    """The server that the options or $KUBECONFIG name, or else that of `rota up` on this machine.
+
+    Never the user's ~/.kube/config: what is meant for this machine must not end up in a cluster that nobody named.
+    """
+    if kubeconfig_file is None and not server and "KUBECONFIG" not in os.environ:
+        kubeconfig_file = options.data_folder() / "kubeconfig"
+        if not kubeconfig_file.exists():
+            raise errors.UserError(
+                f"there is no cluster of this user: no {kubeconfig_file}", "run 'rota up', or set KUBECONFIG"
+            )
+    return chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)

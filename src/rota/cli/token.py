@@ -2,17 +2,15 @@
 
 import asyncio
 import functools
-import os
 import re
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
 from rota.api import errors as api_errors
 from rota.api import times
-from rota.cli import endpoints, options, output
+from rota.cli import endpoints, output
 from rota.cli.commands import Command, Family
 from rota.client import connecting, join_tokens
 from rota.client.join_tokens import JoinToken
@@ -159,14 +157,7 @@ def _told(token: JoinToken) -> dict[str, Any]:
 
 def _at_server(server: dict[str, Any], work: Callable[[Client], Awaitable[_T]]) -> _T:
     """Have something done at the cluster that is meant."""
-    own = options.data_folder() / "kubeconfig"
-    chosen: Path | None = server["kubeconfig_file"]
-    # Never the user's ~/.kube/config: a token for newcomers must not end up in a cluster that nobody named.
-    if chosen is None and not server["server"] and "KUBECONFIG" not in os.environ:
-        if not own.exists():
-            raise errors.UserError(f"there is no cluster of this user: no {own}", "run 'rota up', or set KUBECONFIG")
-        server = {**server, "kubeconfig_file": own}
-    endpoint = endpoints.chosen(**server)
+    endpoint = endpoints.own_cluster(**server)
 
     async def ask() -> _T:
         clock, chance = system.SystemClock(), system.chance()

@@ -29,6 +29,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("up", "Start Rota on this machine"),
         Verb("token", "Make, list and take back the tokens that workers join with"),
     ),
+    "Tasks": (Verb("run", "Run a command where there is room, and show what it says"),),
     "Scheduling": (
         Verb("decide", "Say where a pod would go, and why, without a cluster"),
         Verb("describe", "Show what a node offers and what its pods take of it"),
