@@ -224,7 +224,7 @@ class Attempts:
         if node_name is None:
             assert refusal is not None
             if using.panel and make_room and not refusal.error:
-                refusal = await self._reconsidered(pod, evaluation, refusal)
+                refusal = await self._reconsidered(pod, evaluation, refusal, advice)
             self._fail(pod, refusal)
             return
         taken = cycle.take(using.cache, evaluation, pod, node_name)
@@ -250,7 +250,9 @@ class Attempts:
         evaluation.refresh(pod)
         return Advice(allowed=frozenset(narrowed.feasible), refusals=narrowed.refusals, scores=scores)
 
-    async def _reconsidered(self, pod: PodInfo, evaluation: Evaluation, refusal: Refusal) -> Refusal:
+    async def _reconsidered(
+        self, pod: PodInfo, evaluation: Evaluation, refusal: Refusal, advice: Advice | None
+    ) -> Refusal:
         """Let extenders have their say about who is evicted; where no plugin looks for victims, they choose alone."""
         panel, document = self.using.panel, self.using.surroundings.pod(pod.uid)
         if document is None or not panel.preempts(document):
@@ -260,7 +262,7 @@ class Attempts:
         if room is not None and room.nominated_node and room.victims:
             candidates = room.candidates or (preemption.Candidate(room.nominated_node, room.victims, 0),)
         elif not evaluation.framework.at(ExtensionPoint.POST_FILTER):
-            candidates = offers.everything(evaluation)
+            candidates = offers.everything(evaluation, advice.refusals if advice is not None else None)
         if not candidates:
             return refusal
         left = await panel.preempt(document, candidates)

@@ -138,7 +138,8 @@ class Cycle:
         room = None
         if make_room:
             with self._guard:
-                decision = self.decider.make_room(evaluation, start=start)
+                verdicts = _Advised(evaluation, advice.refusals) if advice is not None else None
+                decision = self.decider.make_room(evaluation, start=start, verdicts=verdicts)
             if decision.status.code is Code.ERROR:
                 return failures.of_status(decision.status)
             room = decision.post_filter
@@ -158,6 +159,26 @@ class Cycle:
                 if name in rows and totals[rows[name].row] != INFEASIBLE:
                     totals[rows[name].row] += score
         return totals
+
+
+class _Advised:
+    """Why nodes were refused, by plugins or by extenders; see `NodeStatuses`.
+
+    Plugins would take a node that only extenders refused, so they cannot tell whose eviction would help there.
+    """
+
+    def __init__(self, evaluation: Evaluation, refusals: Mapping[str, Status]) -> None:
+        by_name = evaluation.cluster.by_name
+        self._evaluation: Final = evaluation
+        self._refusals: Final = {by_name[name].row: refusal for name, refusal in refusals.items() if name in by_name}
+
+    def status_of(self, row: int) -> Status:
+        return self._refusals.get(row) or self._evaluation.status_of(row)
+
+    def unresolvable(self) -> BoolArray:
+        found = self._evaluation.unresolvable().copy()
+        found[list(self._refusals)] = True
+        return found
 
 
 def _ahead_of(pod: PodInfo, nominations: Nominations) -> Nominations | None:

@@ -13,7 +13,7 @@ from rota.columns.pods import PodInfo, PodShape
 from rota.scheduler.framework import status as statuses
 from rota.scheduler.framework.evaluation import Evaluation
 from rota.scheduler.framework.nominations import Nominations
-from rota.scheduler.framework.points import ExtensionPoint, PostFilterResult
+from rota.scheduler.framework.points import ExtensionPoint, NodeStatuses, PostFilterResult
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.framework.status import SUCCESS, Code, Status, unschedulable
 
@@ -89,8 +89,11 @@ class Decider:
             return Decision(evaluation, -1, NO_NODES, None)
         return self.make_room(evaluation, start=start)
 
-    def make_room(self, evaluation: Evaluation, *, start: int = 0) -> Decision:
-        """Ask PostFilter for a way where no node was feasible; the attempt ends without a node whatever the answer."""
+    def make_room(self, evaluation: Evaluation, *, start: int = 0, verdicts: NodeStatuses | None = None) -> Decision:
+        """Ask PostFilter for a way where no node was feasible; the attempt ends without a node whatever the answer.
+
+        `verdicts` tells why, where others than plugins have refused nodes, too.
+        """
         refusal = evaluation.pre_filter_status
         if refusal.ok:
             refusal = unschedulable(f"0/{len(self.cluster.by_name)} nodes are available")
@@ -99,7 +102,7 @@ class Decider:
         for plugin in self.framework.at(ExtensionPoint.POST_FILTER):
             try:
                 result: PostFilterResult = plugin.post_filter(
-                    evaluation.state, evaluation.pod, self.cluster, evaluation
+                    evaluation.state, evaluation.pod, self.cluster, evaluation if verdicts is None else verdicts
                 )
                 answer = result.status.by(plugin.name)
             except Exception as error:  # noqa: BLE001 - plugins are other people's code

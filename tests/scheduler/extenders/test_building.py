@@ -14,6 +14,7 @@ from rota.scheduler.config.faults import ConfigurationError
 from rota.scheduler.decide import Decider
 from rota.scheduler.extenders import building, offers
 from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.framework.status import Code, Status
 from rota.testing import clusters
 
 CONFIG = """
@@ -102,5 +103,7 @@ def test_an_extender_that_takes_preemption_over_is_offered_all_that_may_be_evict
     assert [(each.node_name, [pod.name for pod in each.victims], each.violations) for each in offered] == [
         ("full", ["mid", "low"], 1)
     ]
+    beyond = {"full": Status(Code.UNRESOLVABLE, ("wrong site",), "Extender")}
+    assert offers.everything(decider.evaluate(vocabulary.pod(clusters.make_pod("web", cpu="3", **spec))), beyond) == []
     never = vocabulary.pod(clusters.make_pod("web", cpu="3", preemptionPolicy="Never", **spec))
     assert offers.everything(decider.evaluate(never)) == []

@@ -176,6 +176,30 @@ async def test_a_failing_extender_is_named_on_the_pod_and_an_ignorable_one_is_le
 
 
 @pytest.mark.slow
+async def test_nodes_that_only_extenders_refuse_are_no_place_for_evictions(
+    cluster: Cluster, server: HttpExtender
+) -> None:
+    server.answers["filter"] = lambda asked: {"Nodes": {"items": []}, "FailedNodes": {"n1": "sold out"}}
+    config = f"extenders: [{{urlPrefix: '{server.url}', filterVerb: filter, managedResources: [{{name: a.b/c}}]}}]"
+    await cluster.add_node("n1", **{"a.b/c": "5"})
+    async with cluster.scheduling(config):
+        await cluster.add_pod("small")
+        await cluster.bound("small", "n1")
+        wants = [{"name": "c", "image": "app", "resources": {"limits": {"a.b/c": "1"}}}]
+        urgent = {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "urgent"},
+            "value": 1000,
+        }
+        await cluster.client.create(("scheduling.k8s.io", "v1", "priorityclasses"), urgent)
+        await cluster.add_pod("urgent", containers=wants, priorityClassName="urgent")
+        await cluster.told("urgent", "0/1 nodes are available: 1 sold out. preemption: 0/1 nodes are available: ")
+        (condition,) = (await cluster.pod("urgent"))["status"]["conditions"]
+        assert condition["reason"] == "Unschedulable"
+
+
+@pytest.mark.slow
 async def test_a_slow_extender_holds_up_its_own_pods_only_until_its_deadline(
     cluster: Cluster, server: HttpExtender
 ) -> None:

@@ -4,15 +4,22 @@ In a profile without a PostFilter plugin nobody works out victims. An extender w
 where evictions can help, with all pods of lower priority as victims, and answers with those that are to go.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from rota.scheduler import preemption
 from rota.scheduler.framework.evaluation import Evaluation
+from rota.scheduler.framework.status import Code, Status
 from rota.scheduler.preemption import Candidate
 
 
-def everything(evaluation: Evaluation) -> list[Candidate]:
-    """Offer all pods of lower priority on all nodes where evictions can help, the most important pods first."""
+def everything(evaluation: Evaluation, refusals: Mapping[str, Status] | None = None) -> list[Candidate]:
+    """Offer all pods of lower priority on all nodes where evictions can help, the most important pods first.
+
+    `refusals` are those of extenders, by node, some of which may be beyond remedy.
+    """
+    beyond = {name for name, status in (refusals or {}).items() if status.code is Code.UNRESOLVABLE}
     pod, cluster = evaluation.pod, evaluation.cluster
     if pod.shape.preemption_policy == "Never":
         return []
@@ -21,7 +28,7 @@ def everything(evaluation: Evaluation) -> list[Candidate]:
     for row in np.flatnonzero(~evaluation.unresolvable()).tolist():
         node = cluster.nodes[row]
         lower = [other for other in node.pods.values() if other.priority < pod.priority] if node is not None else []
-        if node is not None and lower:
+        if node is not None and lower and node.name not in beyond:
             lower.sort(key=preemption.importance)
             breaking, _ = preemption.split(lower, limits)
             offers.append(Candidate(node.name, tuple(lower), len(breaking)))
