@@ -1,5 +1,6 @@
 """`rota describe`: an object with what it means; so far nodes, with what of them is sold."""
 
+import contextlib
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,12 @@ from rota.client.endpoints import Endpoint
 from rota.client.pods import PODS
 from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client, Selection
+from rota.columns import vocabulary
+from rota.columns.objects import MalformedObjectError
 from rota.kit import errors, system
+from rota.scheduler.cache import accounting
+from rota.scheduler.cache.accounting import Account, Share
+from rota.scheduler.cache.scheduler_cache import SchedulerCache
 
 NODES: Final = ("", "v1", "nodes")
 
@@ -72,47 +78,44 @@ async def _describe(endpoint: Endpoint, name: str) -> dict[str, Any]:
 
 
 async def facts_about(client: Client, name: str) -> dict[str, Any]:
-    """What a node offers, what the pods that are bound to it take, and who they are."""
-    node = await client.get(NODES, name)
+    """What a node offers, what the pods that are bound to it take, and who they are; by the scheduler's own account."""
+    cache = SchedulerCache()
+    cache.set_node(vocabulary.read_node(await client.get(NODES, name)))
     living = f"spec.nodeName={name},status.phase!=Succeeded,status.phase!=Failed"
-    bound = (await client.list(PODS, selection=Selection(fields=living))).items
-    offered = resources.node_allocatable(node)
-    taken: dict[str, int] = {resources.PODS: len(bound)}
-    pods = []
-    for pod in bound:
-        requests = resources.pod_requests(pod, use_status=True)
-        for resource, amount in requests.items():
-            taken[resource] = taken.get(resource, 0) + amount
-        pods.append(
-            {
-                "namespace": pod["metadata"]["namespace"],
-                "name": pod["metadata"]["name"],
-                "cpu": _shown(resources.CPU, requests.get(resources.CPU, 0)),
-                "memory": _shown(resources.MEMORY, requests.get(resources.MEMORY, 0)),
-                "phase": (pod.get("status") or {}).get("phase") or "Pending",
-            }
-        )
+    phases: dict[str, str] = {}
+    for pod in (await client.list(PODS, selection=Selection(fields=living))).items:
+        # What cannot be read is not counted by the scheduler either.
+        with contextlib.suppress(MalformedObjectError):
+            cache.see(cache.vocabulary.pod(pod))
+            phases[pod["metadata"]["uid"]] = (pod.get("status") or {}).get("phase") or "Pending"
+    account = accounting.account(cache.cluster.by_name[name])
+    pods = [_share(share, phases[share.uid]) for share in account.shares]
     return {
         "name": name,
-        "unschedulable": bool((node.get("spec") or {}).get("unschedulable")),
-        "resources": [_account(resource, offered[resource], taken.get(resource, 0)) for resource in sorted(offered)],
+        "unschedulable": account.unschedulable,
+        "resources": [_resource(account, resource) for resource in sorted(account.free)],
         "pods": sorted(pods, key=lambda each: (each["namespace"], each["name"])),
     }
 
 
-def _account(resource: str, offered: int, taken: int) -> dict[str, Any]:
+def _share(share: Share, phase: str) -> dict[str, Any]:
+    namespace, _, name = share.pod.partition("/")
+    cpu, memory = (share.requests.get(resource, 0) for resource in (resources.CPU, resources.MEMORY))
     return {
-        "resource": resource,
-        "allocatable": _shown(resource, offered),
-        "requested": _shown(resource, taken),
-        "free": _shown(resource, offered - taken),
-        "percent": 100 * taken // offered if offered else 0,
+        "namespace": namespace,
+        "name": name,
+        "cpu": resources.shown(resources.CPU, cpu),
+        "memory": resources.shown(resources.MEMORY, memory),
+        "phase": phase,
     }
 
 
-def _shown(resource: str, amount: int) -> str:
-    if resource == resources.CPU:
-        return f"{amount}m" if amount % 1000 else str(amount // 1000)
-    if resource in {resources.MEMORY, resources.EPHEMERAL_STORAGE} and amount and amount % (1 << 20) == 0:
-        return f"{amount >> 20}Mi"
-    return str(amount)
+def _resource(account: Account, resource: str) -> dict[str, Any]:
+    offered, taken = account.allocatable.get(resource, 0), account.requested.get(resource, 0)
+    return {
+        "resource": resource,
+        "allocatable": resources.shown(resource, offered),
+        "requested": resources.shown(resource, taken),
+        "free": resources.shown(resource, account.free[resource]),
+        "percent": 100 * taken // offered if offered else 0,
+    }
