@@ -24,8 +24,8 @@ def test_bad_subdomains_are_refused_in_upstreams_words(name: str) -> None:
 
 
 def test_long_names_are_said_to_be_long() -> None:
-    assert names.check_dns1123_subdomain("a" * 254) == ["must be no more than 253 bytes"]
-    assert names.check_dns1123_label("a" * 64) == ["must be no more than 63 bytes"]
+    assert names.check_dns1123_subdomain("a" * 254) == ["must be no more than 253 characters"]
+    assert names.check_dns1123_label("a" * 64) == ["must be no more than 63 characters"]
 
 
 def test_a_label_with_dots_is_told_so() -> None:

@@ -65,7 +65,7 @@ def test_what_is_no_resource_path_has_no_route(path: str) -> None:
         "/api/v1/namespaces/a/pods/b/nope",
         "/api/v1/namespaces/a/pods/b/status/c",
         "/api/v1/namespaces//pods",
-        "/api/v1/namespaces/a/pods/",
+        "/api/v1/namespaces/a/pods//",
         "/api/v1/namespaces/a/pods/b%2Fc",
     ],
 )

@@ -115,7 +115,7 @@ def check_label_key(value: str) -> list[str]:
         messages.extend("prefix part " + message for message in check_dns1123_subdomain(prefix))
     if not name:
         messages.append("name part must be non-empty")
-    messages.extend("name part " + message for message in _too_long(name, MAX_LABEL_LENGTH))
+    messages.extend("name part " + message for message in _too_long(name, MAX_LABEL_LENGTH, "bytes"))
     if not _match_label_key(name):
         rule = _breaks(_LABEL_KEY_RULE, _LABEL_KEY, "MyName", "my.name", "123-abc")
         messages.append("name part " + rule)
@@ -124,7 +124,7 @@ def check_label_key(value: str) -> list[str]:
 
 def check_label_value(value: str) -> list[str]:
     """The value of a label; it may be empty."""
-    messages = _too_long(value, MAX_LABEL_LENGTH)
+    messages = _too_long(value, MAX_LABEL_LENGTH, "bytes")
     if not _match_label_value(value):
         rule = (
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
@@ -197,8 +197,9 @@ def _check_path_segment_prefix(value: str) -> list[str]:
     return [f"may not contain '{character}'" for character in "/%" if character in value]
 
 
-def _too_long(value: str, limit: int) -> list[str]:
-    return [f"must be no more than {limit} bytes"] if len(value.encode()) > limit else []
+def _too_long(value: str, limit: int, unit: str = "characters") -> list[str]:
+    """Bytes are counted in either case; upstream calls them so for labels only."""
+    return [f"must be no more than {limit} {unit}"] if len(value.encode()) > limit else []
 
 
 def _breaks(rule: str, expression: str, *examples: str) -> str:

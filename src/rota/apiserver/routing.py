@@ -39,6 +39,8 @@ def match(scheme: Scheme, method: str, path: str, *, watch: bool = False) -> Rou
     `watch` is whether the query asks for one.
     """
     segments = path.split("/")
+    if len(segments) > 4 and not segments[-1]:
+        segments.pop()  # a slash at the end says nothing
     if segments[1] == "api" and len(segments) > 3:
         group, version, rest = "", segments[2], segments[3:]
     elif segments[1] == "apis" and len(segments) > 4:

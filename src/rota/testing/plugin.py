@@ -136,7 +136,9 @@ def stock_programs() -> None:
 @pytest.fixture(scope="session")
 def stock_server() -> "Iterator[StockApiServer]":
     """The session's stock kube-apiserver, which allows everybody everything. Tests share it: do not stop it."""
-    from rota.testing.servers.kubernetes import StockApiServer  # noqa: PLC0415  # only when asked for, like the others
+    from rota.testing.differential import allowances  # noqa: PLC0415  # only when asked for, like the others
+    from rota.testing.servers.kubernetes import StockApiServer  # noqa: PLC0415
 
-    with StockApiServer(authorization="AlwaysAllow") as server:
+    left_out = allowances.STOCK_ADMISSION_WITHOUT_CONTROLLERS
+    with StockApiServer(authorization="AlwaysAllow", disable_admission_plugins=left_out) as server:
         yield server
