@@ -53,7 +53,7 @@ class Followed:
     @property
     def following(self) -> bool:
         """Whether what is known is up to date but for moments; otherwise what is missing here may be long there."""
-        return self._follower.revision >= 0
+        return self._follower.following
 
     @property
     def revision(self) -> int:

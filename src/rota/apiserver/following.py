@@ -72,6 +72,11 @@ class Follower:
             self._sink.lost()
 
     @property
+    def following(self) -> bool:
+        """Whether what is in the sink is up to date but for moments."""
+        return self._watch is not None
+
+    @property
     def revision(self) -> int:
         """Everything up to this revision is in the sink; -1 while nobody follows."""
         return max(self._taken, self._watch.revision) if self._watch is not None else self._taken

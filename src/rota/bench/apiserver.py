@@ -325,7 +325,7 @@ def _serve_api(store_url: str, pipe: Pipe) -> None:
         finally:
             await store.close()
 
-    uvloop.run(_serve(app, pipe))
+    assembly.run(_serve(app, pipe))
 
 
 def _serve_hello(_: str, pipe: Pipe) -> None:

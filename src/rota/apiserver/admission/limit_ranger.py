@@ -43,6 +43,8 @@ class LimitRanger:
     async def _ranges(self, at: Attributes) -> list[Object]:
         """In the order of their names, which decides whose default counts."""
         if self._copy.following:
+            if not self._copy.any(at.namespace):
+                return []
             return sorted(self._copy.all(at.namespace), key=lambda one: str(one["metadata"]["name"]))
         return [one.object for one in await self._registry.list(self._registry.resource(RANGES), at.namespace)]
 

@@ -17,6 +17,9 @@ class Priority:
     def __init__(self, registry: Registry, copy: Followed) -> None:
         self._registry: Final = registry
         self._copy: Final = copy
+        #: Classes that are marked as the default, by name: hardly ever one, and looked for by pods without a class.
+        self._defaults: Final[dict[str, Object]] = {}
+        copy.subscribe(self._note)
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
         """Set a new pod's priority; Forbidden if there is no such class, or if a pod brings another number."""
@@ -62,18 +65,25 @@ class Priority:
         found = await self._registry.find(self._registry.resource(CLASSES), "", name)
         return None if found is None else found.object
 
-    async def _default(self) -> Object | None:
-        """The default class; if two came to be at once, the lower one."""
-        classes = self._copy.all()
-        if not self._copy.following:
-            classes = [one.object for one in await self._registry.list(self._registry.resource(CLASSES))]
-        defaults = [one for one in classes if one.get("globalDefault")]
+    async def _default(self, *, newest: bool = False) -> Object | None:
+        """The default class, with `newest` as the store has it; if two came to be at once, the lower one."""
+        if self._copy.following and not newest:
+            defaults = list(self._defaults.values())
+        else:
+            classes = await self._registry.list(self._registry.resource(CLASSES))
+            defaults = [one.object for one in classes if one.object.get("globalDefault")]
         return min(defaults, key=lambda one: int(one.get("value", 0)), default=None)
+
+    def _note(self, old: Object | None, new: Object | None) -> None:
+        if old is not None:
+            self._defaults.pop(old["metadata"]["name"], None)
+        if new is not None and new.get("globalDefault"):
+            self._defaults[new["metadata"]["name"]] = new
 
     async def _check_default(self, new: Object) -> None:
         if not new.get("globalDefault"):
             return
-        present, name = await self._default(), new["metadata"].get("name", "")
+        present, name = await self._default(newest=True), new["metadata"].get("name", "")
         if present is not None and present["metadata"]["name"] != name:
             other = present["metadata"]["name"]
             why = f"PriorityClass {other} is already marked as default. Only one default can exist"

@@ -4,6 +4,7 @@ Mirrors `k8s.io/apimachinery/pkg/api/validation/objectmeta.go` (1.37). System fi
 are set by the registry and only compared here.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,6 +12,10 @@ from rota.api import fields, gotext, names
 from rota.api.kinds import ResourceType
 
 _META: Final = fields.Path("metadata")
+_LABELS: Final = _META.child("labels")
+_ANNOTATIONS: Final = _META.child("annotations")
+_OWNERS: Final = _META.child("ownerReferences")
+_FINALIZERS: Final = _META.child("finalizers")
 #: Finalizers without a domain that predate the rule that they need one.
 STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _IMMUTABLE: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -25,9 +30,9 @@ def validate(metadata: Mapping[str, Any], resource: ResourceType) -> list[fields
     found += _validate_names(metadata, resource)
     if metadata.get("generation", 0) < 0:
         found.append(fields.invalid(_META.child("generation"), metadata["generation"], _NEGATIVE))
-    found += validate_labels(metadata.get("labels") or {}, _META.child("labels"))
-    found += validate_annotations(metadata.get("annotations") or {}, _META.child("annotations"))
-    found += _validate_owners(metadata.get("ownerReferences") or [], _META.child("ownerReferences"))
+    found += validate_labels(metadata.get("labels") or {}, _LABELS)
+    found += validate_annotations(metadata.get("annotations") or {}, _ANNOTATIONS)
+    found += _validate_owners(metadata.get("ownerReferences") or [], _OWNERS)
     found += _validate_finalizers(metadata.get("finalizers") or [], resource)
     return found
 
@@ -42,9 +47,9 @@ def validate_update(new: Mapping[str, Any], old: Mapping[str, Any], resource: Re
         for name in _IMMUTABLE
         if new.get(name) != old.get(name)
     ]
-    found += validate_labels(new.get("labels") or {}, _META.child("labels"))
-    found += validate_annotations(new.get("annotations") or {}, _META.child("annotations"))
-    found += _validate_owners(new.get("ownerReferences") or [], _META.child("ownerReferences"))
+    found += validate_labels(new.get("labels") or {}, _LABELS)
+    found += validate_annotations(new.get("annotations") or {}, _ANNOTATIONS)
+    found += _validate_owners(new.get("ownerReferences") or [], _OWNERS)
     found += _validate_finalizers_update(new, old, resource)
     return found
 
@@ -53,9 +58,16 @@ def validate_labels(labels: Mapping[str, str], path: fields.Path) -> list[fields
     """Label keys and values."""
     found = []
     for key, value in labels.items():
-        found += [fields.invalid(path, key, message) for message in names.check_label_key(key)]
-        found += [fields.invalid(path, value, message) for message in names.check_label_value(value)]
+        # most objects carry the labels of their template
+        if not _is_good_label(key, value):
+            found += [fields.invalid(path, key, message) for message in names.check_label_key(key)]
+            found += [fields.invalid(path, value, message) for message in names.check_label_value(value)]
     return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_good_label(key: str, value: str) -> bool:
+    return not names.check_label_key(key) and not names.check_label_value(value)
 
 
 def validate_annotations(annotations: Mapping[str, str], path: fields.Path) -> list[fields.FieldError]:
@@ -118,7 +130,9 @@ def _validate_owners(owners: list[dict[str, Any]], path: fields.Path) -> list[fi
 
 
 def _validate_finalizers(finalizers: list[str], resource: ResourceType) -> list[fields.FieldError]:
-    path = _META.child("finalizers")
+    if not finalizers:
+        return []
+    path = _FINALIZERS
     found = []
     # kinds that came by extension predate the rule that a finalizer names a domain and a path
     qualified = not resource.custom and resource.group != "apiextensions.k8s.io"

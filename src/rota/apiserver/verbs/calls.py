@@ -1,5 +1,6 @@
 """One routed request on its way through a verb, and the parameters that several verbs share."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -116,12 +117,13 @@ def attributes(request: Request, route: Route, user: User, *, now: float) -> Att
     """
     dry_run, manager = False, ""
     if route.verb in _WRITES:
-        if route.verb != "patch" and (wrong := wrong_options(request.query, with_body=route.verb in _WITH_BODY)):
+        query = request.query
+        if query and route.verb != "patch" and (wrong := wrong_options(query, with_body=route.verb in _WITH_BODY)):
             if route.verb in _WITH_BODY and bodies.media_type(request.header(b"content-type")) not in bodies.READ:
                 raise errors.unsupported_media_type(bodies.READ)
             raise errors.invalid(GroupKind("meta.k8s.io", _WRITES[route.verb]), "", wrong)
-        dry_run = request.query.get("dryRun") == "All"
-        manager = request.query.get("fieldManager", "") or _from_user_agent(request.header(b"user-agent"))
+        dry_run = query.get("dryRun") == "All"
+        manager = query.get("fieldManager", "") or _from_user_agent(request.header(b"user-agent"))
     return Attributes(
         user=user,
         verb=route.verb,
@@ -168,6 +170,7 @@ def _wrong_manager(manager: str) -> list[fields.FieldError]:
     return []
 
 
+@functools.lru_cache(maxsize=512)
 def _from_user_agent(agent: str) -> str:
     """A client that does not name itself is known by the program that it says it is."""
     program = agent.partition("/")[0]
