@@ -36,6 +36,7 @@ from rota.scheduler.binding_cycles import BindingCycles
 from rota.scheduler.bindings import BindingQueue
 from rota.scheduler.cache.scheduler_cache import SchedulerCache
 from rota.scheduler.config.resolution import Configuration
+from rota.scheduler.config.wire import DEFAULT_SCHEDULER_NAME
 from rota.scheduler.cycle import Cycle
 from rota.scheduler.eviction import Evictions
 from rota.scheduler.extenders import building
@@ -283,6 +284,7 @@ class Scheduler:
                 binder=self.bindings,
                 volume_binder=self._volumes,
                 waiting_pods=self.waiting,
+                guard=self._watchdog,
             )
             for name, profile in loaded.configuration.profiles.items()
         }
@@ -335,7 +337,7 @@ class Scheduler:
     def _report_unreadable(self, pod: Unreadable) -> None:
         """A pod that cannot be understood is told so, and otherwise left alone."""
         log.warning("pod cannot be scheduled", problem=pod.problem, pod=pod.reference["metadata"].get("name"))
-        if pod.node_name or pod.scheduler_name not in self._using.cycles:
+        if pod.node_name or (pod.scheduler_name or DEFAULT_SCHEDULER_NAME) not in self._using.cycles:
             return
         self._recorder.event(
             pod.reference, "Warning", "FailedScheduling", failures.shortened(pod.problem), action="Scheduling"

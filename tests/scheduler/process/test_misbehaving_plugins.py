@@ -1,11 +1,15 @@
 import asyncio
+import contextlib
+import json
 import random
+from collections.abc import AsyncIterator
 from typing import ClassVar
 
 import pytest
 
 from rota.client import connecting
 from rota.client.pods import PODS
+from rota.client.verbs import Client
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.kit import system
@@ -13,6 +17,7 @@ from rota.scheduler.framework.registry import Handle, NoArgs
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import Status
 from rota.scheduler.service import NODES, Scheduler
+from rota.store.contract import Put, Transaction
 from rota.testing import schedulers
 from rota.testing.api import ApiServer
 from rota.testing.clusters import make_node, make_pod
@@ -46,6 +51,12 @@ class Hanging:
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         pass
 
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        if pod.name == "at-the-gate":
+            while True:
+                pass
+        return None
+
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         if pod.name == "busy":
             while True:
@@ -67,27 +78,70 @@ async def test_a_plugin_that_raises_fails_the_attempt_by_name_and_others_go_on(c
         assert await cluster.said("cursed", "FailedScheduling") == condition["message"]
 
 
+@contextlib.asynccontextmanager
+async def at_work(config: str, *plugins: type) -> AsyncIterator[tuple[Client, Scheduler]]:
+    """A scheduler in real time with one node, which cuts plugins off after a moment."""
+    clock, chance = system.SystemClock(), random.Random(0)
+    async with ApiServer() as server, connecting.to_application(server.app, clock=clock, chance=chance) as client:
+        await client.create(NODES, {"apiVersion": "v1", **make_node("n1")})
+        loaded = schedulers.configured(config, *plugins)
+        scheduler = Scheduler(client, loaded, clock=clock, chance=chance, identity="x", elect=False, limit_s=0.3)
+        running = asyncio.ensure_future(scheduler.run())
+        await scheduler.wait_synced()
+        yield client, scheduler
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def add_pods(client: Client, *names: str) -> None:
+    for name in names:
+        pod = {"apiVersion": "v1", **make_pod(name)}
+        del pod["metadata"]["uid"]
+        await client.create(PODS, pod)
+
+
+async def bound(client: Client, name: str) -> bool:
+    return bool((await client.get(PODS, name, namespace="default"))["spec"].get("nodeName"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["busy", "asleep"])
 async def test_a_plugin_that_hangs_is_cut_off_and_named_and_others_go_on(name: str) -> None:
-    clock, chance = system.SystemClock(), random.Random(0)
-    async with ApiServer() as server, connecting.to_application(server.app, clock=clock, chance=chance) as client:
-        node = {"apiVersion": "v1", **make_node("n1")}
-        await client.create(NODES, node)
-        loaded = schedulers.configured(CONFIG % "Hanging", Hanging)
-        scheduler = Scheduler(client, loaded, clock=clock, chance=chance, identity="x", elect=False, limit_s=0.3)
-        running = asyncio.ensure_future(scheduler.run())
-        for each in (name, "other"):
-            pod = {"apiVersion": "v1", **make_pod(each)}
-            del pod["metadata"]["uid"]
-            await client.create(PODS, pod)
+    async with at_work(CONFIG % "Hanging", Hanging) as (client, _):
+        await add_pods(client, name, "other")
         async with asyncio.timeout(20):
             while True:
-                found = {pod["metadata"]["name"]: pod for pod in (await client.list(PODS)).items}
-                conditions = found[name]["status"].get("conditions") or [{}]
-                if found["other"]["spec"].get("nodeName") and conditions[0].get("message"):
+                told = (await client.get(PODS, name, namespace="default"))["status"].get("conditions")
+                if told and await bound(client, "other"):
                     break
                 await asyncio.sleep(0.05)
-        assert conditions[0]["message"] == "plugin Hanging failed: Overrun: cut off after 0.3 s"
-        running.cancel()
-        await asyncio.wait([running])
+        assert told[0]["message"] == "plugin Hanging failed: Overrun: cut off after 0.3 s"
+
+
+@pytest.mark.slow
+async def test_a_plugin_that_hangs_at_the_gate_of_the_queue_holds_up_that_pod_only() -> None:
+    async with at_work(CONFIG % "Hanging", Hanging) as (client, scheduler):
+        await add_pods(client, "at-the-gate", "other")
+        async with asyncio.timeout(20):
+            while not await bound(client, "other"):  # noqa: ASYNC110 - nothing else tells
+                await asyncio.sleep(0.05)
+        (held,) = scheduler.queue.entries()
+        assert (held.pod.name, held.gate) == ("at-the-gate", "Hanging")
+        assert held.held.reasons == ("Overrun: cut off after 0.3 s",)
+
+
+async def test_a_pod_that_makes_no_sense_is_told_so_and_holds_up_nobody(cluster: SchedulingCluster) -> None:
+    await cluster.add_node("n1")
+    made = await cluster.add_pod("odd", schedulerName="nobody")
+    async with cluster.scheduling():
+        made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "a lot"}}
+        made["spec"]["schedulerName"] = "default-scheduler"
+        del made["metadata"]["resourceVersion"]
+        # Past the server, which would not take it.
+        await cluster.server.store.commit(
+            Transaction((Put("/core/pods/default/odd", json.dumps(made, separators=(",", ":")).encode()),))
+        )
+        await cluster.add_pod("sound")
+        await cluster.bound("sound")
+        assert (await cluster.said("odd", "FailedScheduling")).startswith("pod.spec: quantities must match")
+        assert await cluster.node_of("odd") == ""

@@ -25,17 +25,19 @@ REJECTING = (
 def admit(framework: Framework, pod: PodInfo, *, first: str = "") -> Status:
     """Ask PreEnqueue whether a pod may wait for an attempt; the plugin that last held it back is asked first."""
     gates = framework.at(ExtensionPoint.PRE_ENQUEUE)
-    for plugin in sorted(gates, key=lambda plugin: plugin.name != first) if first else gates:
-        answer = guarded(plugin.name, plugin.pre_enqueue, pod)
-        if not answer.ok:
-            return answer
+    with framework.guard:
+        for plugin in sorted(gates, key=lambda plugin: plugin.name != first) if first else gates:
+            answer = guarded(plugin.name, plugin.pre_enqueue, pod)
+            if not answer.ok:
+                return answer
     return SUCCESS
 
 
 def sort_key(framework: Framework, pod: PodInfo, queued_at: float) -> Any:
     """Give the value that orders waiting pods, by the profile's one QueueSort plugin."""
     (plugin,) = framework.at(ExtensionPoint.QUEUE_SORT)
-    return plugin.sort_key(pod, queued_at)
+    with framework.guard:
+        return plugin.sort_key(pod, queued_at)
 
 
 class WakeUps:
@@ -47,6 +49,7 @@ class WakeUps:
             plugin.name: plugin.events_to_register() if hasattr(plugin, "events_to_register") else EVERYTHING
             for plugin in plugins
         }
+        self._guard = framework.guard
         #: What each plugin says to an event, worked out when the event first happens.
         self._heard: dict[ClusterEvent, dict[str, tuple[Subscription, ...]]] = {}
 
@@ -74,7 +77,10 @@ class WakeUps:
 
         A plugin that is not known any more, and a hint that raises, count as hope: better one attempt too many.
         """
-        return [name for name in rejectors if any(_helps(each, pod, old, new) for each in self.listening(name, event))]
+        with self._guard:
+            return [
+                name for name in rejectors if any(_helps(each, pod, old, new) for each in self.listening(name, event))
+            ]
 
 
 def _helps(subscription: Subscription, pod: PodInfo, old: Any, new: Any) -> bool:

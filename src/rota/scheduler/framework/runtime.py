@@ -6,6 +6,7 @@ scores are run over all nodes, and kept between equal pods, is in `evaluation`.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -53,7 +54,10 @@ class Framework:
         binder: Binder | None = None,
         volume_binder: VolumeBinder | None = None,
         waiting_pods: WaitingPods | None = None,
+        guard: AbstractContextManager[None] | None = None,
     ) -> None:
+        """`guard` is entered around questions that the queue asks; around attempts, their maker does that."""
+        self.guard = guard or nullcontext()
         self.profile = profile
         self._binder = binder
         self._volume_binder = volume_binder
