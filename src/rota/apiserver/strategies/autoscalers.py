@@ -20,8 +20,12 @@ class AutoscalerStrategy(GenericStrategy):
     demands_required_fields = False
 
     def default(self, obj: Object, /) -> None:
-        """Not below one."""
-        obj.setdefault("spec", {}).setdefault("minReplicas", 1)
+        """Not below one, and by the load of processors if nothing else is said."""
+        spec = obj.setdefault("spec", {})
+        spec.setdefault("minReplicas", 1)
+        if obj.get("apiVersion") == "autoscaling/v2" and not spec.get("metrics"):
+            target = {"type": "Utilization", "averageUtilization": 80}
+            spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
 
     def validate_create(self, obj: Object, at: Attributes, /) -> Found:
         """Bounds, target and metrics."""
