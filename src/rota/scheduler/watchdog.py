@@ -21,7 +21,7 @@ log = logs.get(__name__)
 
 #: Far above what any attempt takes, below the time in which a leader must renew its lease.
 LIMIT_S: Final = 5.0
-#: Nobody else in this program uses it, and its default would end the process only if the handler were gone.
+#: Nobody else in this program uses it. By default it would end the process, so it is never given back to that.
 _SIGNAL: Final = signal.SIGVTALRM
 
 
@@ -39,7 +39,6 @@ class Watchdog:
         self._stopping: Final = threading.Event()
         self._thread: threading.Thread | None = None
         self._watched = 0
-        self._former: object = None
         self._interrupts = False
         #: How many runs had to be interrupted.
         self.overruns = 0
@@ -49,7 +48,7 @@ class Watchdog:
         self._watched = threading.get_ident()
         self._interrupts = threading.current_thread() is threading.main_thread()
         if self._interrupts:
-            self._former = signal.signal(_SIGNAL, self._interrupt)
+            signal.signal(_SIGNAL, self._interrupt)
         self._stopping.clear()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._thread.start()
@@ -60,8 +59,9 @@ class Watchdog:
             self._stopping.set()
             self._thread.join()
             self._thread = None
-            if self._interrupts:
-                signal.signal(_SIGNAL, self._former or signal.SIG_DFL)  # type: ignore[arg-type]  # what signal gave
+            if self._interrupts and signal.getsignal(_SIGNAL) == self._interrupt:
+                # A second one in this process may have taken over; then it is not ours any more.
+                signal.signal(_SIGNAL, signal.SIG_IGN)
 
     def __enter__(self) -> None:
         self._began = self._clock.monotonic()
