@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from rota.client import kubeconfig
+from rota.kit import system
+from rota.pki import pinning
+
 ROTA = str(Path(sys.executable).with_name("rota"))
 
 pytestmark = pytest.mark.slow
@@ -61,6 +65,9 @@ def test_programs_get_json(home: Path) -> None:
     made = json.loads(rota(home, "create", "--ttl", "0", "--json").stdout)
     assert made["expires"] is None
     assert made["token"].startswith(f"{made['id']}.")
+    endpoint = kubeconfig.load(home / "kubeconfig", clock=system.SystemClock())
+    assert endpoint.certificate_authority is not None
+    assert (made["server"], made["ca_hash"]) == (endpoint.server, pinning.pin(endpoint.certificate_authority))
     (listed,) = [one for one in json.loads(rota(home, "list", "--json").stdout) if one["id"] == made["id"]]
     assert "token" not in listed
     deleted = json.loads(rota(home, "delete", made["id"], "--json").stdout)

@@ -21,7 +21,7 @@ from rota.api import errors
 from rota.client import connecting, credentials, kubeconfig
 from rota.client.endpoints import Endpoint
 from rota.kit import system
-from rota.pki import keys, signing_requests
+from rota.pki import keys, pinning, signing_requests
 from rota.pki.authorities import DAY_S, Authority, Purpose
 from rota.pki.certificates import Identity, Subject
 from rota.testing.kubectl import Kubectl, documents
@@ -284,7 +284,8 @@ def join_token(cluster: Running) -> str:
 async def test_a_newcomer_joins_with_a_token_and_gets_its_own_certificate(cluster: Running, join_token: str) -> None:
     """The way of a worker: a join token, a request, a certificate, and then its own node and no other."""
     clock, chance = system.SystemClock(), system.chance()
-    authority = cluster.authority.certificate_pem
+    # all that it is told: where the server is, the hash of its authority, and the token
+    authority = await pinning.authority_of("127.0.0.1", cluster.port, pinning.pin(cluster.authority.certificate_pem))
     joining = Endpoint(server=cluster.url, certificate_authority=authority, credentials=credentials.bearer(join_token))
     key = keys.generate()
     pem = signing_requests.make(key, Subject(common_name="system:node:w1", organizations=("system:nodes",)))

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from typing import Final
 
 from rota.apiserver import serving
@@ -44,7 +45,9 @@ async def serve(
 
     def issue() -> Identity:
         subject = Subject(common_name="rota-apiserver")
-        return authority.issue(subject, purpose=Purpose.SERVER, now=clock.now(), lifetime_s=LIFETIME_S, names=names)
+        made = authority.issue(subject, purpose=Purpose.SERVER, now=clock.now(), lifetime_s=LIFETIME_S, names=names)
+        # with its root, so that a newcomer who knows the root's hash finds it (see `pki.pinning`)
+        return replace(made, certificate=made.certificate + authority.signing_pem)
 
     first = issue()
     context = contexts.server(first, client_authorities=authority.certificate_pem)

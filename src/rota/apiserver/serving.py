@@ -76,6 +76,9 @@ def _on_behalf_of(user: User, app: App) -> Application:
     async def call(scope: Any, receive: Any, send: Any) -> None:
         # A page in a browser on this machine can call a loopback address under a name of its own; it is not the user.
         if not _names_loopback(dict(scope.get("headers", ())).get(b"host", b"")):
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+                return
             await send({"type": "http.response.start", "status": 403, "headers": [(b"content-length", b"0")]})
             await send({"type": "http.response.body", "body": b""})
             return

@@ -13,10 +13,12 @@ from rota.api import times
 from rota.cli import endpoints, output
 from rota.cli.commands import Command, Family
 from rota.client import connecting, join_tokens
+from rota.client.endpoints import Endpoint
 from rota.client.join_tokens import JoinToken
 from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client
 from rota.kit import errors, logs, system
+from rota.pki import pinning
 
 _T = TypeVar("_T")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -78,9 +80,11 @@ def create(*, ttl: float, description: str, as_json: bool, **server: Any) -> Non
     async def work(client: Client) -> None:
         await join_tokens.create(client, token)
 
-    _at_server(server, work)
+    endpoint, _ = _at_server(server, work)
     if as_json:
-        output.document({"token": token.text, **_told(token)})
+        authority = endpoint.certificate_authority
+        where = {"server": endpoint.server, "ca_hash": None if authority is None else pinning.pin(authority)}
+        output.document({"token": token.text, **_told(token), **where})
     else:
         click.echo(token.text)
 
@@ -91,7 +95,7 @@ def create(*, ttl: float, description: str, as_json: bool, **server: Any) -> Non
 def list_(*, as_json: bool, **server: Any) -> None:
     """List tokens, without their secret halves."""
     logs.configure(level="warning")
-    tokens = _at_server(server, join_tokens.list_tokens)
+    _, tokens = _at_server(server, join_tokens.list_tokens)
     if as_json:
         output.document([_told(one) for one in tokens])
         return
@@ -119,7 +123,7 @@ def delete(*, tokens: tuple[str, ...], as_json: bool, **server: Any) -> None:
     async def work(client: Client) -> list[str]:
         return [one for one in identifiers if not await join_tokens.delete(client, one)]
 
-    missing = _at_server(server, work)
+    _, missing = _at_server(server, work)
     gone = [one for one in identifiers if one not in missing]
     if as_json:
         output.document({"deleted": gone, "missing": missing})
@@ -155,8 +159,8 @@ def _told(token: JoinToken) -> dict[str, Any]:
     }
 
 
-def _at_server(server: dict[str, Any], work: Callable[[Client], Awaitable[_T]]) -> _T:
-    """Have something done at the cluster that is meant."""
+def _at_server(server: dict[str, Any], work: Callable[[Client], Awaitable[_T]]) -> tuple[Endpoint, _T]:
+    """Have something done at the cluster that is meant; which one that is, and what came of it."""
     endpoint = endpoints.own_cluster(**server)
 
     async def ask() -> _T:
@@ -165,6 +169,6 @@ def _at_server(server: dict[str, Any], work: Callable[[Client], Awaitable[_T]]) 
             return await work(client)
 
     try:
-        return asyncio.run(ask())
+        return endpoint, asyncio.run(ask())
     except (api_errors.ApiError, TransportError) as error:
         raise errors.UserError(f"{endpoint.server}: {error}", "is it running, and may you do this?") from error

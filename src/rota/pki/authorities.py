@@ -65,6 +65,11 @@ class Authority:
         return cls(certificates.to_pem(certificate), keys.to_pem(key))
 
     @property
+    def signing_pem(self) -> bytes:
+        """The certificate that signs, without others that are trusted beside it."""
+        return certificates.to_pem(self._certificate)
+
+    @property
     def not_after(self) -> float:
         """When it ends."""
         return self._certificate.not_valid_after_utc.timestamp()
