@@ -69,7 +69,7 @@ class Workshop:
             yield
         finally:
             task.cancel()
-            await asyncio.wait([task])
+            await asyncio.gather(task, return_exceptions=True)
 
     def node(self, document: Document) -> None:
         self.cluster.set_node(read_node(document))
@@ -217,6 +217,19 @@ async def test_what_is_no_recording_is_said_to_be_none(tmp_path: Path) -> None:
     file.write_bytes(b"rota recording 1\n")
     with pytest.raises(NotARecording, match="ends before the first decision"):
         replay(file)
+
+
+async def test_after_a_crash_a_new_file_begins_that_is_whole(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path / "a.rec")
+    shop.node(make_node("n1"))
+    async with shop.recording():
+        shop.decide(make_pod("a"))
+        shop.cluster._tell("juggle", "n1")  # an account of something that no recording knows
+        await _until(shop, lambda: not shop.recorder.recording)
+        assert shop.decide(make_pod("unseen")) == "n1"
+    async with shop.recording():
+        shop.decide(make_pod("b"))
+    assert [(each.pod, each.same) for each in replay(tmp_path / "a.rec")] == [("default/b", True)]
 
 
 async def test_a_disk_that_fails_ends_the_recording_and_nothing_else(tmp_path: Path) -> None:

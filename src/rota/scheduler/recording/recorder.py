@@ -118,7 +118,12 @@ class Recorder:
         )
 
     async def run(self) -> None:
-        """Write until cancelled; what was taken down by then is written before this returns."""
+        """Write until cancelled; what was taken down by then is written before this returns.
+
+        Begins a new file: after a crash of this task, what was taken down last may be missing from the one before.
+        """
+        self._waiting.clear()
+        self._writer.close()
         try:
             await self._flush()
             while self.recording:
@@ -127,11 +132,14 @@ class Recorder:
         finally:
             if self._writing is not None:
                 await asyncio.wait([self._writing])
-            if self.recording:
+            if self.recording and self._written_well():
                 with contextlib.suppress(OSError):
-                    self._write(*self._due())
+                    self._write(self._taken(), self._changes(), None)
                     self._writer.close()
-                self._log = None
+            self._log = None
+
+    def _written_well(self) -> bool:
+        return self._writing is None or self._writing.exception() is None
 
     async def _flush(self) -> None:
         due = self._due()
@@ -143,8 +151,7 @@ class Recorder:
 
     def _due(self) -> tuple[list[_Taken], list[Delta], _Snapshot | None]:
         """Give what waits, and, where a new file is due, the cluster as it is behind that."""
-        taken, self._waiting = self._waiting, []
-        changes = self._changes()
+        taken, changes = self._taken(), self._changes()
         if not self._writer.full and self._configuration() is self._told:
             return taken, changes, None
         self._told = self._configuration()
@@ -164,6 +171,10 @@ class Recorder:
         # In the order of each node's pods, which decides between equal victims.
         pods = {uid: pod for node in cluster.node_infos() for uid, pod in node.pods.items()}
         return _Snapshot(beginning, list((pods | cluster.pods).values()), list(cluster.catalog.everything()))
+
+    def _taken(self) -> list[_Taken]:
+        taken, self._waiting = self._waiting, []
+        return taken
 
     def _changes(self) -> list[Delta]:
         if self._log is None:
