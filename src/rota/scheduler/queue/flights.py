@@ -66,11 +66,18 @@ class Flights:
 
     def land(self, uid: str) -> Iterator[Happening] | None:
         """Give the events since a pod took off, and forget it; None if there were more than could be kept."""
-        since = self._since.pop(uid)
-        own = self._own.pop(uid, [])
+        since = self._since[uid]
+        own = self._own.get(uid, [])
         events = None if since < self._first else self._events[since - self._first :]
-        self._prune()
+        self.forget(uid)
         return None if events is None else iter((*own, *events))
+
+    def forget(self, uid: str) -> None:
+        """A pod needs to hear of nothing any more."""
+        del self._since[uid]
+        self._own.pop(uid, None)
+        if self._events:
+            self._prune()
 
     def _prune(self) -> None:
         oldest = next(iter(self._since.values()), None)

@@ -170,13 +170,13 @@ class SchedulingQueue:
         """
         self._end_rests(now)
         if self._active:
-            uid, _ = self._active.peek()
+            uid, _ = self._active.pop()
         elif self._backoff:
-            uid, _ = self._backoff.peek()
+            uid, _ = self._backoff.pop()
         else:
             return None
         queued = self._pods[uid]
-        self._leave(queued)
+        self._counts[queued.place] -= 1
         self._forgive(queued)
         queued.rejectors = queued.pending = frozenset()
         queued.attempts += 1
@@ -349,13 +349,14 @@ class SchedulingQueue:
         elif place in _POOLED:
             self._pool.remove(uid)
         elif place is _IN_FLIGHT:
-            self._flights.land(uid)
+            self._flights.forget(uid)
         elif place is _BACKOFF:
             self._backoff.remove(uid)
         elif place is _ERROR_BACKOFF:
             self._error_backoff.remove(uid)
 
     def _forgive(self, queued: QueuedPod) -> None:
+        """Let the plugins that turned a pod away count one less."""
         for plugin in queued.rejectors:
             self.turned_away[plugin, queued.pod.shape.scheduler_name] -= 1
 
@@ -396,16 +397,22 @@ class SchedulingQueue:
         return best
 
     def _end_rests(self, now: float) -> int:
+        if not self._backoff and not self._error_backoff:
+            return 0
         before = len(self._active)
-        bound = resting.window(now)
-        for heap in (self._backoff, self._error_backoff):
-            while heap and self._pods[heap.peek()[0]].backoff_until < bound:
-                queued = self._pods[heap.peek()[0]]
-                self._leave(queued)
-                self._settle(queued, _ACTIVE)
-                self.incoming[_ACTIVE, _RESTED] += 1
-                self._active.push(queued.pod.uid, queued.sort_key)
+        over = resting.window(now)
+        while self._backoff and self._backoff.peek()[1][0] < over:
+            self._rested(self._backoff.pop()[0])
+        while self._error_backoff and self._error_backoff.peek()[1] < over:
+            self._rested(self._error_backoff.pop()[0])
         return len(self._active) - before
+
+    def _rested(self, uid: str) -> None:
+        queued = self._pods[uid]
+        self._counts[queued.place] -= 1
+        self._settle(queued, _ACTIVE)
+        self.incoming[_ACTIVE, _RESTED] += 1
+        self._active.push(uid, queued.sort_key)
 
     def _end_waits(self, now: float) -> int:
         if self._looked_at is None or now < self._looked_at + _LOOK_EVERY_S:
