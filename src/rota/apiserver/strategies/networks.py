@@ -113,6 +113,13 @@ class EndpointSliceStrategy(GenericStrategy):
         for port in ports:
             port.setdefault("name", "")
 
+    def prepare_update(self, new: Object, old: Object, at: Attributes, /) -> None:
+        """Labels are part of what is wanted here: they say which service the slice is of."""
+        super().prepare_update(new, old, at)
+        before = old["metadata"].get("generation", 0)
+        if new["metadata"].get("labels") != old["metadata"].get("labels"):
+            new["metadata"]["generation"] = before + 1
+
     def validate_create(self, obj: Object, at: Attributes, /) -> Found:
         """Addresses of one type, and ports."""
         return super().validate_create(obj, at) + _validate_slice(obj)

@@ -105,6 +105,6 @@ def _check_watch(options: ListOptions) -> list[fields.FieldError]:
     elif not options.match:
         why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         wrong.append(fields.forbidden(_MATCH, why))
-    elif options.match != NOT_OLDER_THAN:
+    if options.match and options.match != NOT_OLDER_THAN:
         wrong.append(fields.not_supported(_MATCH, options.match, [NOT_OLDER_THAN]))
     return wrong

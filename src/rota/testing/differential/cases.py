@@ -6,6 +6,7 @@ request, and `$rv0`, `$uid0`, `$continue0` are the resource version, the uid and
 whoever gave them and whenever.
 """
 
+import http
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -122,7 +123,7 @@ def _filled(text: str, before: Sequence[Any], namespace: str) -> str:
 
 
 def _reply(answer: Answer, text: bytes, request: Request, namespace: str) -> Reply:
-    document = _parsed(text, watch=request.query.get("watch") in {"true", "1"})
+    document = _parsed(text, watch=request.query.get("watch") in {"true", "1"} and answer.code == http.HTTPStatus.OK)
     return Reply(
         code=answer.code,
         body=normal.form(document, namespace=namespace),
