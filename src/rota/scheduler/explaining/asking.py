@@ -42,8 +42,9 @@ async def of_server(client: Client, name: str, *, namespace: str, node: str = ""
     """Ask the server; None if it has nobody who explains."""
     query = [("limit", str(most)), *([("node", node)] if node else [])]
     path = paths.item(PODS, name, namespace=namespace, subresource=SUBRESOURCE)
+    once = client.with_settings(retry=False)  # "not here" is an answer, and there is another way
     try:
-        answer = wire.decode_object(await client.request("GET", path, query=query))
+        answer = wire.decode_object(await once.request("GET", path, query=query))
         return report.from_wire(answer)
     except (errors.NotFound, errors.MethodNotAllowed, errors.ServiceUnavailable, errors.Forbidden):
         return None
