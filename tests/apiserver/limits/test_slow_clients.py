@@ -31,7 +31,8 @@ async def test_a_body_that_drips_in_is_cut_off(served: serving.Served, monkeypat
             with contextlib.suppress(ConnectionError):
                 writer.write(b" ")
             await asyncio.sleep(0.02)
-    assert await ended == b""
+    # closed, or reset because of what was still on its way
+    assert isinstance(ended.exception(), ConnectionError) or ended.result() == b""
     writer.close()
 
 
