@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import pytest
 from tests.scheduler.queue.conftest import NODE_ADDED, POD_DELETED, Sorter
 
+from rota.bench import queue as bench
 from rota.columns.pods import PodInfo
 from rota.columns.vocabulary import Vocabulary
 from rota.scheduler.framework.events import Hint, Subscription
@@ -84,3 +86,11 @@ def test_pods_that_have_left_are_not_asked_about() -> None:
     Counting.asked.clear()
     queue.move(NODE_ADDED, None, "nothing", now=1.0)
     assert (Counting.asked, len(queue)) == ([], 0)
+
+
+@pytest.mark.slow
+def test_the_benchmark_measures_every_step_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "PODS", 200)
+    results = bench.measure(quick=True)
+    assert len(results) == 6
+    assert all(result.value > 0 and result.ratio for result in results)
