@@ -140,6 +140,17 @@ async def test_a_silent_child_is_cut_off_and_replaced(run: Run, clock: StandingC
     assert exchange.pid != stuck
 
 
+@pytest.mark.slow
+async def test_what_a_stuck_child_has_started_goes_with_it(run: Run, tmp_path: Path) -> None:
+    exchange = run("sh", "-c", f"sleep 300 & echo $! > {tmp_path}/pid; wait", timeout_s=1.0)
+    with pytest.raises(ExchangeError, match="no answer within 1 s"):
+        await exchange.ask("v", b"1")
+    state = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat")
+    async with asyncio.timeout(10):
+        while state.exists() and state.read_text().split()[2] != "Z":  # noqa: ASYNC110 - the kernel tells nobody
+            await asyncio.sleep(0.01)
+
+
 async def test_a_line_that_is_no_answer_fails_those_who_wait_and_is_shown(run: Run) -> None:
     exchange = run(*python("print('debug: here', flush=True); answer = 1"))
     with pytest.raises(ExchangeError, match=r"malformed answer: .*debug: here"):

@@ -8,7 +8,9 @@ without having said a word since it was asked is taken for stuck, and ended. A c
 
 import asyncio
 import contextlib
+import os
 import shlex
+import signal
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -163,26 +165,30 @@ class _Child:
         if not self.ending:
             self.ending = why
             log.warning("extender ended", command=self._name, why=why)
-        with contextlib.suppress(ProcessLookupError):
-            self.process.kill()
+        self._signal(signal.SIGKILL)
         self._refuse(why)
 
     async def leave(self, clock: Clock) -> None:
         """Ask it to leave, then make it."""
         self.ending = self.ending or "the extender was closed"
         self._input.close()
-        for insist in (self.process.terminate, self.process.kill):
+        for insistence in (signal.SIGTERM, signal.SIGKILL):
             try:
                 await clock.wait_for(self.process.wait(), _PATIENCE_S)
                 break
             except TimeoutError:
-                with contextlib.suppress(ProcessLookupError):
-                    insist()
+                self._signal(insistence)
         await self.process.wait()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._refuse(self.ending)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Send a signal to the child and to what it has started; it leads a group of its own."""
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
 
     async def _read(self) -> None:
         output = self.process.stdout
