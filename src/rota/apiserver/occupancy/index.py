@@ -35,8 +35,11 @@ class _State:
             if not self.usage[node].pods:
                 del self.usage[node]
         if held is not None:
-            self.pods[key] = held
-            self.usage.setdefault(held[0], shares.Usage()).add(held[1])
+            node, share = self.pods[key] = held
+            usage = self.usage.get(node)
+            if usage is None:
+                usage = self.usage[node] = shares.Usage()
+            usage.add(share)
 
     def take(self, batch: Batch) -> None:
         for event in batch.events:
