@@ -36,13 +36,16 @@ from rota.client.endpoints import Endpoint
 from rota.client.verbs import Client
 from rota.controllers.account_secrets import AccountSecretController
 from rota.controllers.certificates import CertificateController
+from rota.controllers.disruption import DisruptionController
 from rota.controllers.event_expiry import EventExpiry
 from rota.controllers.garbage import GarbageCollector
 from rota.controllers.join_tokens import JoinTokenController
 from rota.controllers.namespaces import NamespaceController
+from rota.controllers.node_lifecycle import NodeLifecycle
 from rota.controllers.resource_quotas import QuotaController
 from rota.controllers.role_aggregation import RoleAggregation
 from rota.controllers.service_accounts import ServiceAccountController
+from rota.controllers.taint_eviction import TaintEviction
 from rota.controllers.terminations import TerminationController
 from rota.embedded import LocalWorkers
 from rota.kit import errors, system, tasks
@@ -68,13 +71,16 @@ ENCRYPTION_KEYS: Final = "encryption-keys.yaml"
 _CONTROLLERS: Final = (
     "account-secrets",
     "certificates",
+    "disruption",
     "event-expiry",
     "garbage",
     "join-tokens",
     "namespaces",
+    "node-lifecycle",
     "resource-quotas",
     "role-aggregation",
     "service-accounts",
+    "taint-eviction",
     "terminations",
 )
 
@@ -262,15 +268,18 @@ async def _run_controllers(clients: Mapping[str, Client], authority: Authority) 
             clients["account-secrets"], clock=clock, chance=chance, bundle=bundle
         ),
         "certificates": CertificateController(clients["certificates"], authority, clock=clock, chance=chance),
+        "disruption": DisruptionController(clients["disruption"], clock=clock, chance=chance),
         "event-expiry": EventExpiry(clients["event-expiry"], clock=clock),
         "garbage": GarbageCollector(clients["garbage"], clock=clock, chance=chance),
         "join-tokens": JoinTokenController(clients["join-tokens"], clock=clock, chance=chance),
         "namespaces": NamespaceController(clients["namespaces"], clock=clock, chance=chance),
+        "node-lifecycle": NodeLifecycle(clients["node-lifecycle"], clock=clock, chance=chance),
         "resource-quotas": QuotaController(clients["resource-quotas"], clock=clock, chance=chance),
         "role-aggregation": RoleAggregation(clients["role-aggregation"], clock=clock, chance=chance),
         "service-accounts": ServiceAccountController(
             clients["service-accounts"], clock=clock, chance=chance, bundle=lambda: bundle
         ),
+        "taint-eviction": TaintEviction(clients["taint-eviction"], clock=clock, chance=chance),
         "terminations": TerminationController(clients["terminations"], clock=clock, chance=chance),
     }
     async with tasks.Supervisor("controllers", clock=clock, chance=chance) as supervisor:

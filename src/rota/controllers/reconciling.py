@@ -10,11 +10,11 @@ A key is worked on by one worker at a time, and not before every informer knows 
 decides from a cache would take what it has not heard of for absent.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from rota.api import codec
-from rota.client.informers.cache import Key
+from rota.client.informers.cache import Indexer, Key
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
 from rota.client.paths import Target
@@ -64,6 +64,7 @@ class Reconciler(Generic[K]):
         namespace: str = "",
         metadata_only: bool = False,
         selection: Selection = EVERYTHING,
+        indexers: Mapping[str, Indexer[Object]] | None = None,
     ) -> Informer[Object]:
         """Have the changes of a collection (or of one namespace's) told while the controller runs; before it does."""
         client = self._client.with_settings(metadata_only=True) if metadata_only else self._client
@@ -72,6 +73,7 @@ class Reconciler(Generic[K]):
             decode=codec.decode,
             clock=self._clock,
             chance=self._chance,
+            indexers=indexers,
             metrics=self._metrics,
         )
         informer.add_handler(changed)

@@ -79,7 +79,7 @@ class NodeKeeper:
             await self._clock.sleep(RENEW_S)
             try:
                 await self.renew()
-                if self._clock.monotonic() - told >= STATUS_S:
+                if self._clock.monotonic() - told >= STATUS_S or not await self._is_believed():
                     await self.tell()
                     told = self._clock.monotonic()
             except (errors.ApiError, TransportError) as problem:
@@ -110,6 +110,10 @@ class NodeKeeper:
             metadata = {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
             lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
             await self._client.create(LEASES, lease)
+
+    async def _is_believed(self) -> bool:
+        """Whether the masters take this worker for alive; while it was cut off they may have come to another view."""
+        return meta.is_condition_true(await self._client.get(NODES, self._machine.node), "Ready")
 
     async def _check_taken(self) -> None:
         """Two workers under one name would run everything twice."""

@@ -38,6 +38,11 @@ rota:controller:certificates: User/rota:controller:certificates
     sign  certificates.k8s.io  signers
         kubernetes.io/kube-apiserver-client,kubernetes.io/kube-apiserver-client-kubelet,kubernetes.io/kubelet-serving
     create  authorization.k8s.io  subjectaccessreviews
+rota:controller:disruption: User/rota:controller:disruption
+    read  policy  poddisruptionbudgets
+    update  policy  poddisruptionbudgets/status
+    read  core  pods,replicationcontrollers
+    read  apps  deployments,replicasets,statefulsets
 rota:controller:event-expiry: User/rota:controller:event-expiry
     read,delete  core,events.k8s.io  events
 rota:controller:garbage: User/rota:controller:garbage
@@ -45,6 +50,12 @@ rota:controller:garbage: User/rota:controller:garbage
 rota:controller:namespaces: User/rota:controller:namespaces
     read,delete,deletecollection  *  *
     update  core  namespaces/finalize,namespaces/status
+rota:controller:node-lifecycle: User/rota:controller:node-lifecycle
+    read,update  core  nodes
+    update  core  nodes/status
+    read  core  pods
+    patch  core  pods/status
+    read  coordination.k8s.io  leases
 rota:controller:resource-quotas: User/rota:controller:resource-quotas
     list,watch  *  *
     update  core  resourcequotas/status
@@ -55,6 +66,10 @@ rota:controller:service-accounts: User/rota:controller:service-accounts
     read,create  core  serviceaccounts
     create  core  configmaps
     read,update  core  configmaps  kube-root-ca.crt
+rota:controller:taint-eviction: User/rota:controller:taint-eviction
+    read  core  nodes
+    read,delete  core  pods
+    patch  core  pods/status
 rota:controller:terminations: User/rota:controller:terminations
     read,delete  core  pods
 """

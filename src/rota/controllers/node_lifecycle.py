@@ -1,0 +1,227 @@
+"""Notices workers that are gone or unwell, and marks their nodes: nothing is put there, and what is there may leave.
+
+A worker lives as long as its Lease is renewed; when that was is judged by this process's own clock, from when a change
+of the Lease was seen. After forty seconds without one the node's condition Ready becomes Unknown. A node that is not
+Ready is tainted: NoSchedule at once, NoExecute at a bounded rate for each zone, because when many nodes fall silent
+together it is rather the network than the nodes. Where all zones are dark nothing is driven out at all. Rules and
+figures are upstream's (`pkg/controller/nodelifecycle`, 1.37).
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rota.api import errors, meta, times
+from rota.client.informers.cache import Key
+from rota.client.verbs import Client, Object, PatchType, Selection
+from rota.controllers.reconciling import Reconciler
+from rota.kit import logs
+from rota.kit.backoff import Chance
+from rota.kit.buckets import TokenBucket
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+log = logs.get(__name__)
+
+NODES: Final = ("", "v1", "nodes")
+PODS: Final = ("", "v1", "pods")
+LEASES: Final = ("coordination.k8s.io", "v1", "leases")
+LEASE_NAMESPACE: Final = "kube-node-lease"
+GRACE_S: Final = 40.0
+#: How long a node that was never heard of is given.
+STARTUP_GRACE_S: Final = 60.0
+_LOOK_S: Final = 5.0
+#: NoExecute taints per second in a zone that is well, and in a large one where most nodes are not.
+RATE: Final = 0.1
+SECONDARY_RATE: Final = 0.01
+#: Zones up to this size stop altogether when most of their nodes are unwell.
+LARGE: Final = 50
+UNHEALTHY_SHARE: Final = 0.55
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+_KEYS: Final = frozenset({NOT_READY, UNREACHABLE})
+_REPORTED: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+_REGION: Final = "topology.kubernetes.io/region"
+_ZONE: Final = "topology.kubernetes.io/zone"
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What was last heard of a worker, and when by our own clock."""
+
+    renewed: str
+    at: float
+    #: Whether anything was heard at all, or the node is only known to exist.
+    ever: bool
+
+
+def condition_taint(node: Object) -> str:
+    """The taint that a node's Ready condition calls for; empty if it is Ready."""
+    ready = meta.condition(node, "Ready")
+    status = "Unknown" if ready is None else ready.get("status")
+    return {"True": "", "False": NOT_READY}.get(str(status), UNREACHABLE)
+
+
+def zone_of(node: Object) -> str:
+    """Which nodes are likely to fall silent together."""
+    labels = meta.labels(node)
+    return f"{labels.get(_REGION, '')}:{labels.get(_ZONE, '')}"
+
+
+def zone_rate(ready: int, unready: int, *, all_dark: bool) -> float:
+    """How many nodes of a zone may be cleared in a second."""
+    total = ready + unready
+    if not unready or all_dark:
+        return 0.0 if all_dark else RATE
+    if unready > 2 and unready / total >= UNHEALTHY_SHARE:
+        if not ready:
+            return RATE  # this zone alone is dark: its pods are wanted elsewhere
+        return SECONDARY_RATE if total > LARGE else 0.0
+    return RATE
+
+
+class NodeLifecycle:
+    """Watches over all nodes."""
+
+    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+        self._client: Final = client
+        self._clock: Final = clock
+        self._heard: Final[dict[str, _Heard]] = {}
+        self._buckets: Final[dict[str, tuple[float, TokenBucket]]] = {}
+        self._frame: Final = Reconciler[str](
+            client, "node lifecycle", self._process, clock=clock, chance=chance, workers=1, metrics=metrics
+        )
+        self._nodes: Final = self._frame.follow(NODES, self._node_changed)
+        self._frame.follow(LEASES, self._lease_changed, namespace=LEASE_NAMESPACE)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        await self._frame.run()
+
+    def _node_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None:
+            self._heard.pop(key.name, None)
+            self._frame.queue.add(key.name)
+            return
+        if key.name not in self._heard:
+            self._heard[key.name] = _Heard("", self._clock.monotonic(), ever=False)
+        if old is None or condition_taint(old) != condition_taint(new) or _taints(old) != _taints(new):
+            self._frame.queue.add(key.name)
+
+    def _lease_changed(self, key: Key, _: Object | None, new: Object | None) -> None:
+        if new is None:
+            return
+        renewed = str((new.get("spec") or {}).get("renewTime") or "")
+        known = self._heard.get(key.name)
+        if known is None or known.renewed != renewed:
+            self._heard[key.name] = _Heard(renewed, self._clock.monotonic(), ever=True)
+
+    async def _process(self, name: str) -> float | None:
+        node = self._nodes.cache.get(name)
+        if node is None:
+            return None
+        try:
+            silent_s = self._silence(name)
+            if silent_s > 0 and condition_taint(node) != UNREACHABLE:
+                log.warning("nothing is heard of a node", node=name, since_s=round(silent_s))
+                node = await self._mark_unknown(node)
+            if condition_taint(node):
+                await self._mark_pods(name)
+            return await self._taint(node)
+        except errors.NotFound:
+            return None
+        except errors.Conflict:
+            return 0.1
+
+    def _silence(self, name: str) -> float:
+        """For how long a worker has been silent beyond what it may."""
+        heard = self._heard.get(name)
+        if heard is None:
+            return 0.0
+        return self._clock.monotonic() - heard.at - (GRACE_S if heard.ever else STARTUP_GRACE_S)
+
+    async def _mark_unknown(self, node: Object) -> Object:
+        now = times.format_time(self._clock.now())
+        conditions: Sequence[Mapping[str, Any]] = list(meta.conditions(node))
+        for kind in _REPORTED:
+            there = meta.condition(node, kind) is not None
+            unknown = {
+                "type": kind,
+                "status": "Unknown",
+                "reason": "NodeStatusUnknown" if there else "NodeStatusNeverUpdated",
+                "message": "Kubelet stopped posting node status." if there else "Kubelet never posted node status.",
+            }
+            conditions = meta.with_condition(conditions, unknown, now=now)
+        status = {**(node.get("status") or {}), "conditions": conditions}
+        return await self._client.update(NODES, {**node, "status": status}, subresource="status")
+
+    async def _mark_pods(self, name: str) -> None:
+        """What is on a node that is not ready is not ready either, whatever it last said of itself."""
+        found = await self._client.list(PODS, selection=Selection(fields=f"spec.nodeName={name}"))
+        now = times.format_time(self._clock.now())
+        for pod in found.items:
+            if meta.is_condition_true(pod, "Ready"):
+                unready = {"type": "Ready", "status": "False", "reason": "NodeNotReady", "lastTransitionTime": now}
+                patch = {"metadata": {"uid": meta.uid(pod)}, "status": {"conditions": [unready]}}
+                try:
+                    await self._client.patch(
+                        PODS, meta.name(pod), patch, type=PatchType.STRATEGIC, namespace=meta.namespace(pod),
+                        subresource="status",
+                    )  # fmt: skip
+                except (errors.NotFound, errors.Conflict):
+                    continue
+
+    async def _taint(self, node: Object) -> float:
+        """Give a node the taints of its condition; when to look again."""
+        wanted = condition_taint(node)
+        present = _taints(node)
+        kept = [one for one in present if one.get("key") not in _KEYS or one.get("key") == wanted]
+        again = _LOOK_S
+        if wanted:
+            kept = _with(kept, wanted, "NoSchedule", self._clock.now())
+            if not any(one.get("key") == wanted and one.get("effect") == "NoExecute" for one in kept):
+                wait_s = self._turn(node)
+                if wait_s == 0:
+                    kept = _with(kept, wanted, "NoExecute", self._clock.now())
+                elif wait_s is not None:
+                    again = min(again, wait_s)
+        if kept != present:
+            await self._client.update(NODES, {**node, "spec": {**(node.get("spec") or {}), "taints": kept}})
+        return again
+
+    def _turn(self, node: Object) -> float | None:
+        """How long a node has to wait until it may be cleared: 0 for now, None for not while things are as they are."""
+        rates = self._rates()
+        zone = zone_of(node)
+        rate = rates.get(zone, RATE)
+        if rate <= 0:
+            return None
+        now = self._clock.monotonic()
+        known = self._buckets.get(zone)
+        if known is None or known[0] != rate:
+            known = self._buckets[zone] = rate, TokenBucket(rate=rate, burst=1, now=now)
+        return 0.0 if known[1].take(now) else 1 / rate / 2
+
+    def _rates(self) -> dict[str, float]:
+        ready: Counter[str] = Counter()
+        unready: Counter[str] = Counter()
+        for node in self._nodes.cache.values():
+            # Who has fallen silent counts before that is written down: those who fall silent together do so one by one.
+            unwell = condition_taint(node) or self._silence(meta.name(node)) > 0
+            (unready if unwell else ready)[zone_of(node)] += 1
+        zones = {*ready, *unready}
+        all_dark = bool(zones) and all(not ready[zone] for zone in zones)
+        # One node alone that falls silent is a node, not a network.
+        all_dark = all_dark and sum(unready.values()) > 1
+        return {zone: zone_rate(ready[zone], unready[zone], all_dark=all_dark) for zone in zones}
+
+
+def _taints(node: Object) -> list[dict[str, Any]]:
+    return [dict(one) for one in (node.get("spec") or {}).get("taints") or ()]
+
+
+def _with(taints: list[dict[str, Any]], key: str, effect: str, now: float) -> list[dict[str, Any]]:
+    if any(one.get("key") == key and one.get("effect") == effect for one in taints):
+        return taints
+    return [*taints, {"key": key, "effect": effect, "timeAdded": times.format_time(now)}]
