@@ -53,16 +53,18 @@ def etcd() -> Path | None:
 def kubectls() -> tuple[Path, ...]:
     """Every usable kubectl, the oldest first: the one on the PATH, or those named `kubectl.<version>` beside it.
 
-    Where there are such, the one on the PATH only chooses among them by the server's version.
+    Where there are such, the one on the PATH only chooses among them by the server's version. The one that belongs to
+    the stock programs counts too.
     """
-    found = shutil.which("kubectl")
-    if found is None:
-        return ()
-    siblings = {}
-    for path in Path(found).resolve().parent.glob("kubectl.*"):
-        if (named := _SIBLING.fullmatch(path.name)) and os.access(path, os.X_OK):
-            siblings[int(named[1]), int(named[2])] = path
-    versions = siblings or {_kubectl_version(found): Path(found)}
+    versions: dict[tuple[int, int], Path] = {}
+    if built := kubernetes("kubectl"):
+        versions[_kubectl_version(str(built))] = built
+    if found := shutil.which("kubectl"):
+        siblings = {}
+        for path in Path(found).resolve().parent.glob("kubectl.*"):
+            if (named := _SIBLING.fullmatch(path.name)) and os.access(path, os.X_OK):
+                siblings[int(named[1]), int(named[2])] = path
+        versions |= siblings or {_kubectl_version(found): Path(found)}
     return tuple(path for version, path in sorted(versions.items()) if version >= OLDEST_KUBECTL)
 
 
