@@ -19,6 +19,8 @@ _STATUS: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".e
 _BODILESS: Final = frozenset({204, 304})
 #: A body that is larger than this is read from the client as the application takes it in.
 _READ_AHEAD: Final = 64 * 1024
+#: An answer below this size leaves in one piece with its head; a larger one is not copied for that.
+_TOGETHER: Final = 64 * 1024
 _DISCONNECT: Final = {"type": "http.disconnect"}
 _FAILED: Final = (
     b"HTTP/1.1 500 Internal Server Error\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 21\r\n"
@@ -225,8 +227,12 @@ class Exchange:
             self._left -= len(body)
             if not self._bodiless and (self._left < 0 or (self._left and not more)):
                 raise ValueError("the answer is not as long as it said")
-            self._transport.write(self._head + body if self._head else body)
+            if self._head and len(body) < _TOGETHER:
+                body = self._head + body
+            elif self._head:
+                self._transport.write(self._head)
             self._head = b""
+            self._transport.write(body)
         if not more:
             self.response_complete = True
             self.wake()
