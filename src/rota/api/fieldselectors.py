@@ -231,6 +231,11 @@ _TABLES: Final[Mapping[GroupKind, _Table]] = {
             "spec.nodeName": at("spec", "nodeName"),
         }
     ),
+    GroupKind("resource.k8s.io", "ResourceSlice"): _Table(
+        {**_NAME, "spec.nodeName": at("spec", "nodeName"), "spec.driver": at("spec", "driver")},
+        {},
+        "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {field}",
+    ),
 }
 
 

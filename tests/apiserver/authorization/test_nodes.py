@@ -95,6 +95,8 @@ async def test_a_node_tells_about_its_own_pods_only(api: ApiServer) -> None:
     )
     labelled = {"metadata": {"labels": {"a": "b"}}}
     assert "cannot update labels through pod status" in _refused(await one.patch(f"{_PODS}/p/status", labelled))
+    claims = {"status": {"resourceClaimStatuses": [{"name": "x", "resourceClaimName": "y"}]}}
+    assert "cannot update resource claim statues" in _refused(await one.patch(f"{_PODS}/p/status", claims))
     assert " cannot patch resource" in _refused(await one.patch(f"{_PODS}/p", labelled))
     evict = {"metadata": {"name": "p"}}
     assert "can only evict pods with spec.nodeName set to itself" in _refused(
@@ -127,6 +129,10 @@ def _unowned(pod: dict[str, Any]) -> None:
     del pod["metadata"]["ownerReferences"]
 
 
+def _blocking(pod: dict[str, Any]) -> None:
+    pod["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = True
+
+
 def _foreign_uid(pod: dict[str, Any]) -> None:
     pod["metadata"]["ownerReferences"][0]["uid"] = "other"
 
@@ -149,6 +155,7 @@ def _with_claim(pod: dict[str, Any]) -> None:
         (_without_annotation, 'pod does not have "kubernetes.io/config.mirror" annotation'),
         (_elsewhere, 'node "one" can only create pods with spec.nodeName set to itself'),
         (_unowned, 'node "one" can only create pods with an owner reference set to itself'),
+        (_blocking, 'node "one" must not set blockOwnerDeletion on an owner reference'),
         (_foreign_uid, "node one UID mismatch: expected other got "),
         (_with_secret, 'node "one" can not create pods that reference secrets'),
         (_with_account, 'node "one" can not create pods that reference a service account'),
@@ -203,6 +210,8 @@ async def test_a_node_registers_itself_and_changes_no_other(api: ApiServer) -> N
     assert (await one.patch("/api/v1/nodes/one", {"metadata": {"annotations": {"a": "b"}}})).code == 200
     taints = {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}
     assert 'node "one" is not allowed to modify taints' in _refused(await one.patch("/api/v1/nodes/one", taints))
+    owner = {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]}}
+    assert "is not allowed to modify ownerReferences" in _refused(await one.patch("/api/v1/nodes/one", owner))
     _refused(await one.delete("/api/v1/nodes/one"))
     _refused(await two.delete("/api/v1/nodes/one"))
 
@@ -252,6 +261,14 @@ async def test_a_node_asks_for_tokens_of_its_own_pods_only(api: ApiServer) -> No
     assert "does not match the UID in record" in _refused(await one.post(path, request(uid="other")))
     assert 'audience "elsewhere" not found in pod spec volume' in _refused(
         await one.post(path, request(audiences=["elsewhere"]))
+    )
+    assert "node may only request 0 or 1 audiences" in _refused(
+        await one.post(path, request(audiences=["vault", "elsewhere"]))
+    )
+    there = await _made(api, _PODS, _pod("q", "two", serviceAccountName="robot", volumes=[token]))
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": "q", "uid": there["metadata"]["uid"]}
+    assert "bound to a pod scheduled on a different node" in _refused(
+        await one.post(path, request(boundObjectRef=bound))
     )
     assert (await one.post(path, request())).code != 403
     await _made(api, account, {"metadata": {"name": "other"}})
@@ -312,6 +329,34 @@ async def test_a_volumes_secrets_are_its_claims_nodes_to_read(api: ApiServer) ->
         assert (await one.get(path)).code == 200, path
         _refused(await two.get(path))
     _refused(await one.get(f"{secrets}/publish"))
+    status = f"{here}/persistentvolumeclaims/claim/status"
+    assert (await one.patch(status, {"status": {"capacity": {"storage": "2Gi"}}})).code == 200
+    assert "fields other than status.quantity and status.conditions" in _refused(
+        await one.patch(status, {"status": {"phase": "Lost"}})
+    )
+    assert "fields other than" in _refused(await one.patch(status, {"metadata": {"labels": {"a": "b"}}}))
+    _refused(await two.patch(status, {"status": {"capacity": {"storage": "3Gi"}}}))
+
+
+async def test_a_node_publishes_its_own_devices_only(api: ApiServer) -> None:
+    one, two = await _node(api, "one"), await _node(api, "two")
+    path = "/apis/resource.k8s.io/v1/resourceslices"
+
+    def devices(node: str) -> dict[str, Any]:
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+        return {
+            "metadata": {"name": f"{node}-gpus"},
+            "spec": {"driver": "gpu.example.com", "nodeName": node, "pool": pool},
+        }
+
+    assert "can only create ResourceSlice with the same NodeName" in _refused(await one.post(path, devices("two")))
+    assert (await one.post(path, devices("one"))).code == 201
+    assert (await one.get(f"{path}/one-gpus")).code == 200
+    assert (await one.get(path, fieldSelector="spec.nodeName=one")).code == 200
+    for refused in (two.get(f"{path}/one-gpus"), two.delete(f"{path}/one-gpus"), one.get(path)):
+        _refused(await refused)
+    _refused(await two.get(path, fieldSelector="spec.nodeName=one"))
+    assert (await one.delete(f"{path}/one-gpus")).code == 200
 
 
 def test_references_are_found_wherever_a_pod_may_have_them() -> None:

@@ -57,6 +57,13 @@ def test_a_service_account_without_a_namespace_is_of_the_bindings_namespace() ->
     assert policy.decide(
         _ask("get", "pods", user=User(name="system:serviceaccount:ci:builder"), namespace="ci")
     ).allowed
+    guest = _reading(("ServiceAccount", "builder", "other"), namespace="ci")
+    assert guest.decide(
+        _ask("get", "pods", user=User(name="system:serviceaccount:other:builder"), namespace="ci")
+    ).allowed
+    assert not guest.decide(
+        _ask("get", "pods", user=User(name="system:serviceaccount:ci:builder"), namespace="ci")
+    ).allowed
     cluster_wide = _reading(("ServiceAccount", "builder"))
     assert not cluster_wide.decide(_ask("get", "pods", user=User(name="system:serviceaccount::builder"))).allowed
 

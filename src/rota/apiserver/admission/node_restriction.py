@@ -26,7 +26,6 @@ from rota.pki import signing_requests
 
 PODS: Final = GroupResource("", "pods")
 NODES: Final = GroupResource("", "nodes")
-_RESTRICTED: Final = "node-restriction.kubernetes.io"
 #: Labels of Kubernetes' own that a node may set on itself.
 _OWN_LABELS: Final = frozenset({
     "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os",
@@ -224,8 +223,7 @@ def _foreign_labels(new: Mapping[str, str], old: Mapping[str, str]) -> list[str]
 
 def _may_set(label: str) -> bool:
     domain = label.partition("/")[0] if "/" in label else ""
-    if _in_domain(domain, _RESTRICTED):
-        return False
+    # among those of Kubernetes is node-restriction.kubernetes.io, by which administrators keep pods off other nodes
     of_kubernetes = _in_domain(domain, "kubernetes.io") or _in_domain(domain, "k8s.io")
     return not of_kubernetes or label in _OWN_LABELS or any(_in_domain(domain, own) for own in _OWN_DOMAINS)
 
