@@ -101,6 +101,7 @@ async def _with_store(url: str, work: Callable[[Store], Coroutine[Any, Any, _T]]
 
 async def run_local(url: str, settings: control_plane.Settings, *, ready: Callable[[dict[str, str]], None]) -> None:
     """Run all parts on the store at `url` until a signal asks to stop; `ready` is told what runs where."""
+    system.allow_many_files()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     clock, chance = system.SystemClock(), system.chance()

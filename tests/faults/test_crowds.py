@@ -152,6 +152,32 @@ async def test_clients_that_read_a_byte_a_second_slow_nobody_down_and_pile_nothi
     assert beside < 3 * alone + 0.005
 
 
+@asynccontextmanager
+async def connected(master: Master, count: int) -> AsyncIterator[int]:
+    """So many connections that say nothing; how many of them the server keeps."""
+    made = [await asyncio.open_connection(*master.http) for _ in range(count)]
+    await asyncio.sleep(0.5)
+    yield sum(not reader.at_eof() for reader, _ in made)
+    for _, writer in made:
+        writer.transport.abort()
+
+
+async def test_more_connections_than_there_can_be_files_leave_the_store_its_own(
+    start: Callable[..., Master], tmp_path: Path
+) -> None:
+    master = start(f"sqlite:///{tmp_path}/store.db", files=(300, 500))
+    async with session(master) as http:
+        await create(http, "before")
+        async with connected(master, 600) as kept:
+            assert 300 < kept < 500, "the limit was raised, and holds"
+            async with http.get(f"{MAPS}/before") as answer:
+                assert answer.status == 200
+            await create(http, "meanwhile")
+        await create(http, "after")
+        async with session(master) as another, another.get("/readyz") as answer:
+            assert answer.status == 200
+
+
 def broken(chance: random.Random) -> bytes:
     """A request that nobody should send."""
     methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "BREW", "G\0T"]

@@ -11,6 +11,7 @@ It takes the place of uvicorn's own protocol, which does the same for twice the 
 """
 
 import asyncio
+import resource
 import ssl
 import urllib.parse
 from collections import deque
@@ -35,6 +36,8 @@ _BODY_S: Final = 65.0
 #: How slowly a client may take what piles up here for it.
 _LOOK_EVERY_S: Final = 30.0
 _SLOWEST_BYTES: Final = 32 * 1024
+#: Open files that the store and the process itself may need; connections beyond the rest are not taken in.
+_RESERVED_FILES: Final = 128
 #: So many requests a client may send ahead of their turn. Reading goes on while fewer wait: the end of the connection
 #: is only noticed by who reads.
 _MOST_AHEAD: Final = 8
@@ -92,6 +95,9 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self._flow = FlowControl(transport)
         self._state.connections.add(self)  # type: ignore[arg-type]  # a protocol of our own
+        if len(self._state.connections) > resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _RESERVED_FILES:
+            transport.abort()
+            return
         secured: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         self._common = {
             "type": "http",

@@ -4,7 +4,9 @@ Built where parts are assembled (`rota.assembly`, the command line, benchmarks) 
 """
 
 import asyncio
+import contextlib
 import random
+import resource
 import time
 from collections.abc import Awaitable
 from typing import TypeVar
@@ -38,6 +40,19 @@ class SystemClock:
         # Not asyncio.wait_for: before Python 3.12 it can swallow a cancellation that races with the result.
         async with asyncio.timeout(timeout):
             return await awaitable
+
+
+def allow_many_files() -> int:
+    """Raise this process's limit on open files as far as it may by itself; the limit.
+
+    The usual one is kept low for the sake of programs that cannot count further (`select`); a server with a connection
+    for every watch needs more.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def chance() -> random.Random:

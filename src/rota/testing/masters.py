@@ -9,6 +9,7 @@ Masters on one store share a key file and, through the store, an authority, so a
 """
 
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -28,8 +29,19 @@ _READY: Final = "Rota is up."
 class Master:
     """A process that serves the API over TLS, and on loopback without."""
 
-    def __init__(self, folder: Path, *, store_url: str, keys: Path, options: tuple[str, ...] = ()) -> None:
-        """`folder` is this master's own; `keys` all masters of a store have in common."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        store_url: str,
+        keys: Path,
+        options: tuple[str, ...] = (),
+        files: tuple[int, int] | None = None,
+    ) -> None:
+        """`folder` is this master's own; `keys` all masters of a store have in common.
+
+        `files` are the soft and the hard limit on its open files.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self._folder: Final = folder
         self._log: Final = folder / "output.log"
@@ -38,6 +50,7 @@ class Master:
             *(sys.executable, "-m", "rota", "up", "--data", str(folder), "--store", store_url),
             *("--port", "0", "--http", "0", "--workers", "0", "--encryption-keys", str(keys), *options),
         )
+        self._files: Final = files
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -54,6 +67,9 @@ class Master:
         """Start, and return once it serves; AssertionError with its words if it does not."""
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(self._command, stdout=output, stderr=subprocess.STDOUT)
+        if self._files is not None:
+            # before it has come as far as to look at them
+            resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, self._files)
         clock = system.SystemClock()
         deadline = clock.monotonic() + _START_S
         while _READY not in self.output:
