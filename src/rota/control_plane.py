@@ -65,6 +65,8 @@ DEFAULT_PORT: Final = 6443
 _PORTS: Final = 100
 _ADMINISTRATOR: Final = Subject(common_name="rota-admin", organizations=(users.MASTERS,))
 _ADMINISTRATOR_S: Final = YEAR_S
+#: How long controllers let the scheduler read the cluster before they do.
+_SCHEDULER_FIRST_S: Final = 30.0
 KUBECONFIG: Final = "kubeconfig"
 ENCRYPTION_KEYS: Final = "encryption-keys.yaml"
 #: Each is the user `rota:controller:<name>`.
@@ -244,6 +246,9 @@ async def _start_clients(parts: contextlib.AsyncExitStack, app: App, shared: Tru
     clients = {name: await client(f"controller:{name}") for name in _CONTROLLERS}
 
     async def lead(_: object) -> None:
+        # Pods wait for the scheduler, nobody for controllers: where there is very much to read, it goes first.
+        with contextlib.suppress(TimeoutError):
+            await clock.wait_for(scheduler.wait_synced(), _SCHEDULER_FIRST_S)
         await _run_controllers(clients, shared.authority)
 
     identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"

@@ -12,7 +12,6 @@ import json
 import multiprocessing
 import os
 import secrets
-import tempfile
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
@@ -23,13 +22,16 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from rota import assembly, control_plane
+from rota import assembly
+from rota.apiserver import assembling, serving
 from rota.bench import workloads
 from rota.bench.http import Connection
 from rota.bench.report import Result, duration, rate
 from rota.bench.workloads import NAMESPACE, Case
-from rota.client import kubeconfig
+from rota.client import connecting, kubeconfig
 from rota.kit import system
+from rota.scheduler import builtin, loading
+from rota.scheduler.service import Scheduler
 from rota.store.contract import MOST_WRITES, Put, Transaction
 
 STOCK: Final = "ROTA_BENCH_STOCK"
@@ -246,19 +248,24 @@ def _serve(store_url: str, pipe: Pipe) -> None:
 
 
 async def _run_master(store_url: str, pipe: Pipe) -> None:
-    """All parts as `rota up` runs them, and the API without TLS besides, as this bench is about something else."""
+    """API server and scheduler; no controllers, as none run beside the stock scheduler either."""
     closed = asyncio.Event()
     asyncio.get_running_loop().add_reader(pipe.fileno(), closed.set)
-    with tempfile.TemporaryDirectory(prefix="rota-bench-") as folder:
+    clock, chance = system.SystemClock(), system.chance()
+    async with contextlib.AsyncExitStack() as parts:
         store = await assembly.open_store(store_url)
-        try:
-            settings = control_plane.Settings(data=Path(folder) / "master", port=0, http_port=0)
-            async with control_plane.running(store, settings) as facts:
-                pipe.send(urlsplit(facts["http"]).port)
-                await closed.wait()
-                asyncio.get_running_loop().remove_reader(pipe.fileno())
-        finally:
-            await store.close()
+        parts.push_async_callback(store.close)
+        app = await parts.enter_async_context(assembling.server(store, clock=clock, chance=chance))
+        served = await parts.enter_async_context(serving.serve(app))
+        client = await parts.enter_async_context(connecting.to_application(app, clock=clock, chance=chance))
+        loaded = loading.default(builtin.registry())
+        scheduler = Scheduler(client, loaded, clock=clock, chance=chance, identity=secrets.token_hex(8))
+        running = asyncio.ensure_future(scheduler.run())
+        pipe.send(served.port)
+        await closed.wait()
+        asyncio.get_running_loop().remove_reader(pipe.fileno())
+        running.cancel()
+        await asyncio.wait([running])
 
 
 def _encoded(document: workloads.Document) -> bytes:
