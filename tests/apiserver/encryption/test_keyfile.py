@@ -1,5 +1,6 @@
 """The key file: what it may hold, who may read it, and how a new key gets into a running server."""
 
+import asyncio
 import base64
 import stat
 from pathlib import Path
@@ -122,6 +123,17 @@ def test_a_changed_file_is_taken_in_while_running(path: Path) -> None:
     assert keys.look()
     assert keys.vault.rings["/core/secrets/"].primary == name
     assert not keys.look()
+
+
+async def test_a_running_server_finds_a_new_key_by_itself(path: Path) -> None:
+    clock = FakeClock()
+    keys = KeyFile(path, clock)
+    following = asyncio.create_task(keys.run())
+    name = keyfile.add_key(path, now=0.0)
+    await clock.advance(10.0)
+    assert keys.vault.rings["/core/secrets/"].primary == name
+    following.cancel()
+    await asyncio.wait([following])
 
 
 def test_a_file_that_went_wrong_leaves_the_known_keys_in_use(path: Path, caplog: pytest.LogCaptureFixture) -> None:

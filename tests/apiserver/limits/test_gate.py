@@ -83,9 +83,11 @@ async def test_who_gives_up_makes_room_in_the_line() -> None:
 
 async def test_a_full_line_refuses_with_upstreams_words() -> None:
     here = Fixture()
-    here.fill()
+    taken = here.fill()
     for user in (ANN, ANN, ANN, BOB):
         assert here.gate.enter(user, None).state is State.WAITING
+    assert here.metrics.value("requests_waiting", level="others") == 4
+    assert here.metrics.value("requests_seated", level="others") == len(taken)
     with pytest.raises(Overloaded) as caught:
         here.gate.enter(BOB, None)
     answer = caught.value.answer

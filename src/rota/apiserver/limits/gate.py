@@ -5,6 +5,7 @@ request that need not wait nothing is awaited.
 """
 
 import asyncio
+import functools
 from typing import Final
 
 from rota.apiserver import responses
@@ -52,6 +53,12 @@ class Gate:
         self._streams: Final[dict[str, int]] = {}
         self._streams_in_all = 0
         self._refused: Final = metrics.counter("requests_refused_total", "Requests refused with 429.", ("level", "why"))
+        seated = metrics.gauge("requests_seated", "Seats that requests hold now.", ("level",))
+        waiting = metrics.gauge("requests_waiting", "Requests that wait for a seat now.", ("level",))
+        for level in levels.SHARES:
+            # asked when somebody looks, so that counting costs requests nothing
+            seated.labels(level.label).set_function(functools.partial(self._seats.held, level))
+            waiting.labels(level.label).set_function(functools.partial(self._seats.waiting, level))
         self._waited: Final = metrics.histogram("request_wait_seconds", "Time that requests waited here.", ("level",))
 
     def enter(self, user: User, route: Route | None, path: str = "") -> Ticket:
