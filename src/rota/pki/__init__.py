@@ -1,4 +1,4 @@
 """Keys and certificates: the authority of a cluster, what it issues, and how that stays fresh.
 
-Nothing here knows the API, the store or a socket. Times come in as seconds since 1970; PEM and DER go in and out.
+Nothing here knows the API or the store. Times come in as seconds since 1970; PEM and DER go in and out.
 """

@@ -167,6 +167,8 @@ async def test_a_token_ends_with_what_it_is_bound_to(kind: str, entrance: Entran
         ({"expirationSeconds": 599}, 422, "may not specify a duration less than 10 minutes"),
         ({"expirationSeconds": 1 << 33}, 422, "may not specify a duration larger than 2^32 seconds"),
         ({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "gone"}}, 404, 'pods "gone" not found'),
+        ({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "../p"}}, 404, 'pods "../p" not found'),
+        ({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1"}}, 400, "Name parameter required."),
         (
             {"boundObjectRef": {"kind": "ConfigMap", "apiVersion": "v1", "name": "x"}},
             400,

@@ -60,10 +60,9 @@ class TokenRequests:
                 "uid": str(uuid.uuid4()),
                 "creationTimestamp": times.format_time(at.now),
             },
-            "spec": {**spec, "audiences": list(audiences), "expirationSeconds": seconds},
+            "spec": {"boundObjectRef": None, **spec, "audiences": list(audiences), "expirationSeconds": seconds},
             "status": {"token": self._signer.sign(said), "expirationTimestamp": times.format_time(said["exp"])},
         }
-        answer["spec"].setdefault("boundObjectRef", None)
         return Reply(object=answer, code=201)
 
 
@@ -80,6 +79,8 @@ async def _bound(wanted: Mapping[str, Any] | None, account: Object, registry: Re
         raise errors.bad_request("Name parameter required.")
     claim = _BOUND_KINDS[kind]
     which = BINDABLE[claim]
+    if "/" in name:
+        raise errors.not_found(which, name)
     place = "" if claim == "node" else account["metadata"]["namespace"]
     found = (await registry.read(registry.resource(which), place, name)).object
     reference = Reference.to(found)
