@@ -99,9 +99,8 @@ def decode_page(body: bytes) -> Page:
         found = _list_decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise unexpected(body) from None
-    prefix = _prefix(found)
     return Page(
-        items=[_completed(item, prefix) for item in found.items or ()],
+        items=_completed(found),
         resource_version=found.metadata.resource_version,
         continue_=found.metadata.continue_,
         remaining=found.metadata.remaining,
@@ -148,10 +147,11 @@ def _prefix(found: _List) -> bytes:
     return b'{"apiVersion":%b,"kind":%b' % (msgspec.json.encode(found.api_version), msgspec.json.encode(kind))
 
 
-def _completed(item: msgspec.Raw, prefix: bytes) -> bytes:
-    whole = bytes(item)
-    # Every server writes the kind first, if it does: looking there spares nearly all objects a second reading.
-    if whole.startswith((b'{"kind":"', b'{"apiVersion":"v1","kind":"')) or _kind_decoder.decode(whole).kind:
-        return whole
-    rest = whole.lstrip()[1:]
-    return prefix + (b"," if rest.strip() != b"}" else b"") + rest
+def _completed(found: _List) -> list[bytes]:
+    """The items, with their kind put back where the server leaves it out: of all of them, or of none."""
+    items = [bytes(item) for item in found.items or ()]
+    if not items or _kind_decoder.decode(items[0]).kind:
+        return items
+    prefix = _prefix(found)
+    bare = [item.lstrip()[1:] for item in items]
+    return [prefix + (b"," if rest.strip() != b"}" else b"") + rest for rest in bare]

@@ -8,6 +8,8 @@ comes a second time is known. Readers get `Cache`; only the informer has the `Wr
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
+
 from rota.api import meta
 
 T = TypeVar("T")
@@ -26,7 +28,7 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-class Entry(NamedTuple, Generic[T]):
+class Entry(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """What is known of an object."""
 
     value: T
@@ -35,7 +37,7 @@ class Entry(NamedTuple, Generic[T]):
     version: int | str
 
 
-class Change(NamedTuple, Generic[T]):
+class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """What became of an object: both are there for an update, only one for an addition or a removal."""
 
     key: Key
