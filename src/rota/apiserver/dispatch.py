@@ -3,20 +3,13 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
-from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType, Subresource
 from rota.apiserver import responses
 from rota.apiserver.contract import Kinds
 from rota.apiserver.verbs import create, delete, get, listing, patch, subresource, update, watch
-from rota.apiserver.verbs.calls import Call
+from rota.apiserver.verbs.calls import DEPRECATED, Call
 
 _Verb: TypeAlias = Callable[[Call], Awaitable[responses.Answer]]
-
-#: Whoever uses these is told what to use instead.
-_DEPRECATED: Final = {
-    GroupResource("", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
-    GroupResource("", "endpoints"): ("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
-}
 
 _VERBS: Final[Mapping[str, _Verb]] = {
     "get": get.get,
@@ -33,7 +26,7 @@ _VERBS: Final[Mapping[str, _Verb]] = {
 async def answer(call: Call) -> responses.Answer:
     """The answer to a request for a resource."""
     route, kinds = call.route, call.registry.kinds
-    deprecated = _DEPRECATED.get(route.resource.group_resource)
+    deprecated = DEPRECATED.get(route.resource.group_resource)
     if deprecated is not None:
         call.at.warn(deprecated)
     handler = kinds.handlers.get((route.resource.group_resource, route.subresource))

@@ -107,7 +107,9 @@ async def test_a_service_that_is_wrong_is_refused(api: ApiServer) -> None:
     assert ("spec.ports[0].name", "Required value") in _complaints(await api.post(f"{_HERE}/services", two))
     fixed = {"metadata": {"name": "s"}, "spec": {"clusterIP": "10.96.0.101", "ports": [{"port": 80}]}}
     await api.post(f"{_HERE}/services", fixed)
-    answer = await api.patch(f"{_HERE}/services/s", {"spec": {"clusterIP": "10.96.0.102", "clusterIPs": ["10.96.0.102"]}})
+    answer = await api.patch(
+        f"{_HERE}/services/s", {"spec": {"clusterIP": "10.96.0.102", "clusterIPs": ["10.96.0.102"]}}
+    )
     assert ("spec.clusterIPs[0]", 'Invalid value: "10.96.0.102": may not change once set') in _complaints(answer)
 
 
@@ -160,7 +162,8 @@ async def test_a_volume_has_one_source_and_keeps_it(api: ApiServer) -> None:
     live = (await api.post("/api/v1/persistentvolumes", {"metadata": {"name": "v"}, "spec": spec})).json
     assert live["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
     answer = await api.patch("/api/v1/persistentvolumes/v", {"spec": {"hostPath": {"path": "/y"}}})
-    assert _complaints(answer) == [("spec", "Forbidden: spec.persistentvolumesource is immutable after creation")]
+    why = "Forbidden: spec.persistentvolumesource is immutable after creation"
+    assert _complaints(answer) == [("spec.persistentvolumesource", why)]
     none = {"metadata": {"name": "w"}, "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1"}}}
     assert ("spec", "Required value: must specify a volume type") in _complaints(
         await api.post("/api/v1/persistentvolumes", none)

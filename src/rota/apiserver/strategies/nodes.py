@@ -21,6 +21,8 @@ class NodeStrategy(generic.GenericStrategy):
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         if spec.get("podCIDR") and not spec.get("podCIDRs"):
             spec["podCIDRs"] = [spec["podCIDR"]]
+        elif spec.get("podCIDRs") and not spec.get("podCIDR"):
+            spec["podCIDR"] = spec["podCIDRs"][0]
         if status.get("allocatable") is None and status.get("capacity"):
             status["allocatable"] = dict(status["capacity"])
 

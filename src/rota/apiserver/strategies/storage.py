@@ -93,12 +93,12 @@ class VolumeStrategy(GenericStrategy):
         found = super().validate_update(new, old, at)
         if at.subresource == "status":
             return found
+        found += _validate_volume(new["spec"])
         if _sources(new["spec"]) != _sources(old["spec"]):
             why = "spec.persistentvolumesource is immutable after creation"
-            found.append(fields.forbidden(SPEC, why))
+            found.append(fields.forbidden(SPEC.child("persistentvolumesource"), why))
         mode = SPEC.child("volumeMode")
-        found += checks.immutable(new["spec"].get("volumeMode"), old["spec"].get("volumeMode"), mode)
-        return found + _validate_volume(new["spec"])
+        return found + checks.immutable(new["spec"].get("volumeMode"), old["spec"].get("volumeMode"), mode)
 
 
 class StorageClassStrategy(GenericStrategy):
@@ -121,10 +121,10 @@ class StorageClassStrategy(GenericStrategy):
         return found
 
 
-def _validate_modes(spec: Mapping[str, Any]) -> list[fields.FieldError]:
+def _validate_modes(spec: Mapping[str, Any], *, why: str = "") -> list[fields.FieldError]:
     modes, path = spec.get("accessModes") or [], SPEC.child("accessModes")
     if not modes:
-        return [fields.required(path, "at least 1 access mode is required")]
+        return [fields.required(path, why)]
     found = [fields.not_supported(path, mode, _MODES) for mode in modes if mode not in _MODES]
     if "ReadWriteOncePod" in modes and len(modes) > 1:
         found.append(fields.forbidden(path, "may not use ReadWriteOncePod with other access modes"))
@@ -132,7 +132,8 @@ def _validate_modes(spec: Mapping[str, Any]) -> list[fields.FieldError]:
 
 
 def _validate_claim(spec: Mapping[str, Any]) -> list[fields.FieldError]:
-    found = checks.label_selector(spec.get("selector"), SPEC.child("selector")) + _validate_modes(spec)
+    found = checks.label_selector(spec.get("selector"), SPEC.child("selector"))
+    found += _validate_modes(spec, why="at least 1 access mode is required")
     if spec.get("storageClassName"):
         name = spec["storageClassName"]
         found += checks.messages(names.check_dns1123_subdomain(name), name, SPEC.child("storageClassName"))
@@ -160,7 +161,8 @@ def _validate_volume(spec: Mapping[str, Any]) -> list[fields.FieldError]:
     found = _validate_modes(spec)
     capacity = spec.get("capacity") or {}
     if not capacity:
-        found.append(fields.required(SPEC.child("capacity")))
+        unsupported = fields.not_supported(SPEC.child("capacity"), checks.shown(spec.get("capacity")), ["storage"])
+        found += [fields.required(SPEC.child("capacity")), unsupported]
     elif set(capacity) != {"storage"}:
         found.append(fields.not_supported(SPEC.child("capacity"), capacity, ["storage"]))
     elif quantities.from_wire(capacity["storage"]).nanos <= 0:

@@ -294,8 +294,11 @@ class ReplicationControllerStrategy(TemplateStrategy):
     title = "ReplicationController"
 
     def default(self, obj: Object, /) -> None:
-        """A controller without labels has those of its template."""
+        """A controller without labels has those of its template, which is the one thing that it cannot do without."""
+        missing = (obj.get("spec") or {}).get("template") is None
         super().default(obj)
+        if missing:
+            del obj["spec"]["template"]
         label_as_template(obj, obj["spec"])
 
     def default_own(self, spec: Object) -> None:
@@ -312,6 +315,8 @@ class ReplicationControllerStrategy(TemplateStrategy):
     def validate_template(self, spec: Object) -> Found:
         """As for the others, with labels as the selector."""
         selector = spec.get("selector")
+        if spec.get("template") is None:
+            return [fields.required(_TEMPLATE)]
         if not selector:
             selector = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
         return super().validate_template({**spec, "selector": {"matchLabels": selector or {}}})

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rota.api import errors, fields
-from rota.api.identifiers import GroupKind, GroupVersionKind
+from rota.api.identifiers import GroupKind, GroupResource, GroupVersionKind
 from rota.api.kinds import ResourceType
 from rota.apiserver import bodies, moulds, negotiation
 from rota.apiserver.contract import Attributes, CustomSchema, Object, User
@@ -14,6 +14,11 @@ from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.requests import Request
 from rota.apiserver.routing import Route
 
+#: Whoever uses these is told what to use instead.
+DEPRECATED: Final = {
+    GroupResource("", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
+    GroupResource("", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+}
 _MANAGER_LENGTH: Final = 128
 
 

@@ -11,7 +11,7 @@ from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.requests import Request
 from rota.apiserver.routing import Route
 from rota.apiserver.verbs import rendering
-from rota.apiserver.verbs.calls import Call
+from rota.apiserver.verbs.calls import DEPRECATED, Call
 
 
 async def express(request: Request, route: Route, registry: ObjectRegistry) -> responses.Response | None:
@@ -21,8 +21,9 @@ async def express(request: Request, route: Route, registry: ObjectRegistry) -> r
         route.verb != "get"
         or route.subresource
         or request.raw_query
-        # a version of a custom kind may come with a warning
+        # these may come with a warning
         or resource.custom
+        or resource.group_resource in DEPRECATED
         or (resource.group_resource, "") in registry.kinds.handlers
         or not negotiation.is_plain(request.headers.get(b"accept", b""), request.headers.get(b"user-agent", b""))
     ):
