@@ -42,7 +42,12 @@ def for_object(resource: Resource, namespace: str | None, name: str) -> str:
     """The key of an object; ValueError if a part is missing, superfluous or would break out of its place."""
     if namespace and not resource.namespaced:
         raise ValueError(f"{resource.plural} have no namespaces, but {namespace!r} was given")
-    return _under(resource, namespace) + _part("name", name)
+    place = namespace if resource.namespaced else "-"
+    if not place or not name or "/" in place or "/" in name:
+        # slowly, to say which part is wrong
+        return _under(resource, namespace) + _part("name", name)
+    start = f"/{_group(resource.group) if resource.group else _CORE}/{resource.plural}/"
+    return f"{start}{place}/{name}" if resource.namespaced else start + name
 
 
 def prefix(resource: Resource, namespace: str | None = None) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Gauge
 
 from rota.apiserver import responses
 from rota.apiserver.auditing.auditor import Record
@@ -10,7 +10,7 @@ from rota.apiserver.contract import User
 from rota.apiserver.requests import Request
 from rota.apiserver.routing import Route
 from rota.kit.clock import Clock
-from rota.kit.metrics import Metrics
+from rota.kit.metrics import Distribution, Metrics
 
 PATH: Final = "/metrics"
 
@@ -63,19 +63,28 @@ class Seen:
             self.code = answer.code
 
 
+class _Tally:
+    """Requests of one kind that ended in one way."""
+
+    __slots__ = ("count", "durations")
+
+    def __init__(self, durations: Distribution) -> None:
+        self.count = 0
+        self.durations: Final = durations
+
+
 class Traffic:
-    """The server's own metrics."""
+    """The server's own metrics. Counting is cheap, because every request is counted and scrapes are rare."""
 
     def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics: Final = metrics
         self._clock: Final = clock
-        labels = ("verb", "resource", "code")
-        self._requests: Final = metrics.counter("requests_total", "Requests answered.", labels)
-        self._durations: Final = metrics.histogram(
+        self._tallies: Final[dict[tuple[str, str, int], _Tally]] = {}
+        self._durations: Final = metrics.distribution(
             "request_duration_seconds", "Time to the end of an answer, streams left out.", ("verb", "resource")
         )
-        self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._streams: Final = metrics.gauge("streams", "Streams (watches, logs) that are open.")
+        metrics.follow("requests_total", "Requests answered.", ("verb", "resource", "code"), self._counts)
 
     def begin(self, request: Request) -> Seen:
         """A request has come in; `end` must follow."""
@@ -83,21 +92,18 @@ class Traffic:
 
     def end(self, seen: Seen) -> None:
         """Nothing more will be sent to it."""
-        requests, durations = self._children(seen)
-        requests.inc()
+        key = (seen.verb, seen.resource, seen.code)
+        tally = self._tallies.get(key)
+        if tally is None:
+            tally = self._tallies[key] = _Tally(self._durations.labels(seen.verb, seen.resource))
+        tally.count += 1
         if seen.streaming:
             self._streams.dec()
         else:
-            durations.observe(self._clock.monotonic() - seen.begun)
+            tally.durations.observe(self._clock.monotonic() - seen.begun)
 
-    def _children(self, seen: Seen) -> tuple[Counter, Histogram]:
-        """The figures of one kind of request; looking them up by their labels takes longer than counting."""
-        key = (seen.verb, seen.resource, seen.code)
-        found = self._known.get(key)
-        if found is None:
-            requests = self._requests.labels(seen.verb, seen.resource, str(seen.code))
-            found = self._known[key] = requests, self._durations.labels(seen.verb, seen.resource)
-        return found
+    def _counts(self) -> dict[tuple[str, ...], float]:
+        return {(verb, resource, str(code)): one.count for (verb, resource, code), one in self._tallies.items()}
 
     async def page(self, request: Request) -> responses.Response | None:
         """All figures for a scraper."""

@@ -56,7 +56,11 @@ async def acting_user(
     asker: User, present: Mapping[bytes, bytes], headers: Iterable[tuple[bytes, bytes]], authorizer: Authorizer
 ) -> User:
     """The user that a request acts as: its asker, unless headers name another; `present` are the headers once each."""
-    if not any(name.startswith(_PREFIX) for name in present):
+    # the fastest way to find none: every request comes along here
+    for name in present:
+        if name.startswith(_PREFIX):
+            break
+    else:
         return asker
     wishes = list(_wishes([(name.lower(), value.decode("latin-1")) for name, value in headers]))
     if not wishes:
