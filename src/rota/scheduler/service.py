@@ -61,7 +61,7 @@ NODES: Final = ("", "v1", "nodes")
 #: Pods that have ended hold nothing of a node.
 _LIVING: Final = Selection(fields="status.phase!=Succeeded,status.phase!=Failed")
 #: Objects per page: larger ones than usual, since a start waits for them.
-_PAGE: Final = 2000
+_PAGE: Final = 5000
 _DISCOVERY: Final = Policy(initial_s=0.2, cap_s=5.0)
 
 
