@@ -13,8 +13,10 @@ from rota.kit.clock import Clock
 from rota.store import errors
 from rota.store.contract import Batch, Entry, Store, Watch
 
-#: How many entries are read and taken in at once, so that others get their turn in between.
-_PAGE: Final = 500
+#: How many entries are read at once: many, because the store counts what remains after each page.
+_PAGE: Final = 5000
+#: How many of them are taken in at once, so that others get their turn in between.
+_PORTION: Final = 500
 #: How long `reach` waits.
 _PATIENCE_S: Final = 2.0
 #: A watch that has nothing to tell moves on without a sound, so it is looked at.
@@ -119,8 +121,10 @@ async def listed(store: Store, prefix: str) -> AsyncIterator[tuple[Entry | None,
     if not page.entries:
         yield None, page.revision
     while page.entries:
-        for entry in page.entries:
+        for number, entry in enumerate(page.entries, 1):
             yield entry, page.revision
+            if number % _PORTION == 0:
+                await asyncio.sleep(0)
         if not page.remaining:
             return
         page = await store.list(prefix, limit=_PAGE, after=page.entries[-1].key, revision=page.revision)

@@ -34,6 +34,8 @@ _SHORT_S: Final = 1.0
 _PATIENCE_WITH_LAG: Final = 10
 _BACKOFF: Final = backoff.Policy(initial_s=0.2, cap_s=30.0)
 _TOO_MANY_REQUESTS: Final = 429
+#: Objects of a page that are taken in at once.
+_PORTION: Final = 250
 
 
 class Identity(msgspec.Struct, frozen=True, rename="camel"):
@@ -148,10 +150,12 @@ class Reflector:
                 if page is None:
                     sink.begin()
                     continue
-                for raw in page.items:
+                for number, raw in enumerate(page.items):
                     sink.staged(raw, _decoder.decode(raw).metadata)
+                    if number % _PORTION == _PORTION - 1:
+                        # So many take milliseconds; then others get their turn.
+                        await self._clock.sleep(0)
                 version = page.resource_version
-                # A page takes milliseconds; others get their turn between two.
                 await self._clock.sleep(0)
         self._version = version
 
