@@ -1,5 +1,6 @@
 """The same requests to the stock kube-apiserver and to ours, as they are generated, and the record held against it."""
 
+import http
 import random
 import secrets
 from collections.abc import AsyncIterator, Sequence
@@ -40,8 +41,9 @@ async def test_the_record_says_what_the_stock_server_says(stock: Transport, kind
     for case in CASES[kind]:
         replies = await _asked(stock, case.requests)
         for request, now, then in zip(case.requests, replies, case.replies, strict=True):
-            wrong += [f"{case.name}: {request}: {line}" for line in normal.differences(now.body, then.body)]
             assert now.code == then.code, (case.name, str(request))
+            if then.code < http.HTTPStatus.INTERNAL_SERVER_ERROR:  # which of several causes those tell varies
+                wrong += [f"{case.name}: {request}: {line}" for line in normal.differences(now.body, then.body)]
     assert not wrong, "\n".join(wrong)
 
 
