@@ -90,6 +90,15 @@ class Cluster:
 
         await self.until(there)
 
+    async def said(self, name: str, text: str) -> None:
+        """Wait for an event about a pod; they outlast its condition."""
+
+        async def there() -> bool:
+            events = (await self.client.list(schedulers.EVENTS, namespace="default")).items
+            return any(one["involvedObject"]["name"] == name and text in one["message"] for one in events)
+
+        await self.until(there)
+
     async def told(self, name: str, text: str) -> None:
         async def said() -> bool:
             conditions = (await self.pod(name))["status"].get("conditions") or ()
@@ -153,8 +162,8 @@ async def test_an_extender_can_take_over_every_step(cluster: Cluster, server: Ht
         )
         uid = (await cluster.pod("first"))["metadata"]["uid"]
         await cluster.add_pod("urgent", cpu="1", priorityClassName="urgent")
-        await cluster.told("urgent", "0/3 nodes are available: 3 sold out.")
         await cluster.bound("urgent", "n2")
+        await cluster.said("urgent", "0/3 nodes are available: 3 sold out.")
     assert victims[0] == {"n2": {"Pods": [{"UID": uid}], "NumPDBViolations": 0}}
     assert bound == ["first", "urgent"]
 
