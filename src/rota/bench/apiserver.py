@@ -6,6 +6,7 @@ namespace, which is emptied at the end.
 
 import asyncio
 import contextlib
+import functools
 import json
 import multiprocessing
 import secrets
@@ -22,7 +23,7 @@ from msgspec import Struct
 
 from rota import assembly
 from rota.apiserver import assembling, serving
-from rota.bench.http import Connection
+from rota.bench.http import Connection, Lookout
 from rota.bench.report import Result, duration, median, rate
 from rota.kit import system
 from rota.store.contract import Committed, Delete, Store, Transaction
@@ -146,19 +147,22 @@ class _Bench:
         newest = json.loads(await self.call("GET", f"{self._pods}?limit=1"))["metadata"]["resourceVersion"]
         arrivals: list[dict[int, float]] = [{} for _ in range(effort.watchers)]
         path = f"{self._pods}?watch=true&resourceVersion={newest}&labelSelector=watched"
-        connections = [await Connection.open("127.0.0.1", self._api) for _ in range(effort.watchers)]
+        left, done = total * effort.watchers, asyncio.Event()
 
-        async def follow(connection: Connection, seen: dict[int, float]) -> None:
-            async for line in connection.lines(path):
-                seen[int(json.loads(line)["object"]["metadata"]["labels"]["watched"])] = time.perf_counter()
-                if len(seen) == total:
-                    return
+        def note(seen: dict[int, float], number: int) -> None:
+            nonlocal left
+            seen[number] = time.perf_counter()
+            left -= 1
+            if not left:
+                done.set()
 
-        following = [asyncio.create_task(follow(*pair)) for pair in zip(connections, arrivals, strict=True)]
+        watchers = [
+            await Lookout.open(self._api, path, b'"watched":"', functools.partial(note, seen)) for seen in arrivals
+        ]
         written = await self._paced_writes(total)
-        await asyncio.wait_for(asyncio.gather(*following), 60)
-        for connection in connections:
-            connection.close()
+        await asyncio.wait_for(done.wait(), 60)
+        for watcher in watchers:
+            watcher.close()
         lags = np.array([1000 * max(at - written[number], 0.0) for seen in arrivals for number, at in seen.items()])
         bare = 1000 * await self._bare_round_trip()
         what = f"{effort.watchers} watchers at {effort.writes_per_s} writes/s: lag"
