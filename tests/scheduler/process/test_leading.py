@@ -55,6 +55,7 @@ async def test_a_scheduler_that_stops_gives_its_lease_back(cluster: SchedulingCl
     assert await holder(cluster) == ""
 
 
+@pytest.mark.slow
 async def test_two_schedulers_at_once_do_not_get_into_each_others_way(cluster: SchedulingCluster) -> None:
     for number in range(4):
         await cluster.add_node(f"n{number}", cpu="1")
