@@ -13,7 +13,7 @@ RUNTIME_LOCK := requirements/runtime.lock
 STAMP := $(VENV)/.installed
 RUNTIME_STAMP := $(VENV)/.installed-runtime
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-  --no-emit-find-links --no-header --all-extras
+  --no-emit-find-links --no-header --extra postgres --extra etcd
 WORKERS ?= 2
 ARGS ?=
 
