@@ -15,7 +15,7 @@ from rota.kit.clock import Clock
 
 _LENGTH: Final = struct.Struct("!I")
 _PROGRAM: Final = "rota.worker.runtimes.process.nursery"
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 60.0
 _PAUSE_S: Final = 0.01
 SOCKET: Final = "nursery.sock"
 
