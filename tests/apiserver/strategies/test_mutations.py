@@ -56,7 +56,7 @@ _KINDS: dict[str, dict[str, Any]] = {
         }
     },
     f"{_HERE}/services": {
-        "spec": {"clusterIP": "10.0.0.1", "ports": [{"name": "a", "port": 80, "targetPort": "http"}], "selector": {}}
+        "spec": {"clusterIP": "10.96.0.99", "ports": [{"name": "a", "port": 80, "targetPort": "http"}], "selector": {}}
     },
     f"{_HERE}/persistentvolumeclaims": {
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
