@@ -145,6 +145,36 @@ async def test_a_head_without_end_is_refused() -> None:
         assert (await client.rest()).startswith(b"HTTP/1.1 431 ")
 
 
+_IN_CHUNKS = b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
+_TRAILERS = b"Impersonate-User: system:admin\r\nAuthorization: Bearer stolen\r\n\r\n"
+
+
+async def test_what_comes_behind_a_body_says_nothing_about_any_request() -> None:
+    async def tell(scope: _Scope, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        await _reply(send, b" ".join(name for name, _ in scope["headers"]))
+
+    async with _talking_to(_Application(tell)) as client:
+        # in one piece, so that all of it is read before the request is answered
+        client.send(_IN_CHUNKS + _TRAILERS + b"GET /b HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await client.answer())[2] == b"host transfer-encoding"
+        assert (await client.answer())[2] == b"host"
+
+
+async def test_nobody_becomes_somebody_else_by_what_comes_behind_a_body(api: ApiServer) -> None:
+    async with _talking_to(api.app) as client:
+        review = b'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
+        client.send(
+            b"POST /apis/authentication.k8s.io/v1/selfsubjectreviews HTTP/1.1\r\nHost: x\r\n"
+            b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"%x\r\n%b\r\n0\r\n" % (len(review), review) + b"Impersonate-User: somebody-else\r\n\r\n"
+        )
+        code, _, body = await client.answer()
+        assert code == 201
+        assert b"somebody-else" not in body
+
+
 async def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_HEAD_S", 0.05)
     async with _talking_to(_Application(_echo)) as client:

@@ -185,8 +185,10 @@ class Connection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take in a header."""
+        """Take in a header; what comes behind a body in chunks is none, whatever it is called."""
         self._grow(len(name) + len(value) + _HEADER_BYTES)
+        if self._in_body:
+            return  # a trailer: the request is being answered, as whom its head said
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self._expects_continue = True
@@ -209,7 +211,7 @@ class Connection(asyncio.Protocol):
         scope["path"] = urllib.parse.unquote(path) if "%" in path else path
         scope["raw_path"] = raw_path
         scope["query_string"] = query
-        scope["headers"] = self._headers
+        scope["headers"], self._headers = self._headers, []  # nothing that comes later changes what was asked
         exchange = self._incoming = Exchange(
             scope,
             self._transport,
