@@ -172,8 +172,12 @@ class Attempts:
 
     async def _attempt(self, pod: PodInfo, avoiding: frozenset[str], now: float) -> None:
         using = self.using
-        queued = using.queue.get(pod.uid)
+        if using.cache.is_assumed(pod.uid):
+            # It is being bound, by a profile that was away for a while: that attempt goes on, and ends by its answer.
+            using.queue.done(pod.uid)
+            return
         self._began.pop(pod.uid, None)
+        queued = using.queue.get(pod.uid)
         if queued is None:
             return
         if pod.terminating:

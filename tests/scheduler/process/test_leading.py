@@ -1,3 +1,4 @@
+import asyncio
 import contextlib
 from collections.abc import Sequence
 
@@ -76,6 +77,30 @@ async def test_another_configuration_is_taken_over_while_running(cluster: Schedu
         await cluster.add_pod("other", schedulerName="late-comer")
         await cluster.bound("other")
         await cluster.bound("early")
+
+
+async def test_a_binding_goes_on_while_its_profile_is_removed_and_brought_back(cluster: SchedulingCluster) -> None:
+    await cluster.add_node("n1")
+    client, transport = cluster.meddling()
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(call: Call) -> None:
+        if call.path.endswith("/bindingbatches"):
+            arrived.set()
+            await go_on.wait()
+
+    transport.before = hold
+    async with cluster.scheduling(client=client) as scheduler:
+        await cluster.add_pod("web")
+        await cluster.clock.advance(1)
+        await arrived.wait()
+        scheduler.load(schedulers.configured("profiles: [{schedulerName: another}]"))
+        scheduler.load(schedulers.configured("profiles: [{schedulerName: default-scheduler}]"))
+        await cluster.clock.advance(1)
+        go_on.set()
+        await cluster.bound("web", "n1")
+        assert await cluster.said("web", "Scheduled")
+        assert scheduler.metrics.value("schedule_attempts_total", result="scheduled", profile="default-scheduler") == 1
 
 
 async def test_a_broken_configuration_leaves_the_old_one_at_work(cluster: SchedulingCluster) -> None:
