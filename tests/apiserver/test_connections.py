@@ -71,6 +71,16 @@ async def _echo(scope: _Scope, receive: Any, send: Any) -> None:
     await _reply(send, body)
 
 
+async def _waits(scope: _Scope, receive: Any, send: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _streams(scope: _Scope, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await _waits(scope, receive, send)
+
+
 async def _reply(send: Any, body: bytes, *headers: tuple[bytes, bytes]) -> None:
     length = (b"content-length", str(len(body)).encode())
     await send({"type": "http.response.start", "status": 200, "headers": [length, *headers]})
@@ -173,6 +183,69 @@ async def test_nobody_becomes_somebody_else_by_what_comes_behind_a_body(api: Api
         code, _, body = await client.answer()
         assert code == 201
         assert b"somebody-else" not in body
+
+
+async def _goes_on(client: _Client) -> bytes:
+    """Send one header's value until there is an answer; what the answer is."""
+    answer = asyncio.ensure_future(client.rest())
+    for _ in range(connections.MAX_HEAD_BYTES // 60_000 + 10):
+        client.send(b"y" * 60_000)
+        # what the server has not read when it closes would cost the answer
+        if (await asyncio.wait({answer}, timeout=0.005))[0]:
+            break
+    return await answer
+
+
+@pytest.mark.parametrize("before", [b"GET / HTTP/1.1\r\nHost: x\r\nX: ", _IN_CHUNKS + b"X: "])
+async def test_a_header_without_end_is_refused(before: bytes) -> None:
+    async with _talking_to(_Application(_waits)) as client:
+        client.send(before)
+        assert (await _goes_on(client)).startswith(b"HTTP/1.1 431 ")
+
+
+async def test_a_header_without_end_behind_an_answer_ends_both() -> None:
+    async with _talking_to(_Application(_streams)) as client:
+        client.send(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.wait_for(client.reader.readuntil(b"\r\n\r\n"), _PATIENCE_S)
+        client.send(b"GET /behind HTTP/1.1\r\nX: ")
+        assert await _goes_on(client) == b""
+
+
+async def test_a_large_body_in_small_chunks_is_no_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MAX_HEAD_BYTES", 10_000)
+    chunks = 10_000
+    async with _talking_to(_Application(_echo)) as client:
+        client.send(b"POST /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        client.send(b"1\r\nz\r\n" * chunks + b"0\r\n\r\n")
+        assert (await client.answer())[2] == b"/a " + b"z" * chunks
+
+
+async def test_a_head_behind_a_running_answer_is_not_waited_for_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_HEAD_S", 0.05)
+    async with _talking_to(_Application(_streams)) as client:
+        client.send(b"GET /watch HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.wait_for(client.reader.readuntil(b"\r\n\r\n"), _PATIENCE_S)
+        client.send(b"GET /behind HTTP/1.1\r\nHost:")
+        assert await client.rest() == b""
+
+
+async def test_a_head_that_the_server_does_not_read_is_not_held_against_the_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "_HEAD_S", 0.05)
+    go_on = asyncio.Event()
+
+    async def wait(scope: _Scope, receive: Any, send: Any) -> None:
+        await go_on.wait()
+        await _echo(scope, receive, send)
+
+    async with _talking_to(_Application(wait)) as client:
+        client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 12 + b"GET / HTTP/1.1\r\nHost:")
+        await asyncio.sleep(0.15)
+        client.send(b" x\r\n\r\n")
+        go_on.set()
+        for _ in range(13):
+            assert (await client.answer())[0] == 200
 
 
 async def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

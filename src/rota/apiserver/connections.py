@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
         self._flow: FlowControl | None = None
         #: What all requests of the connection have in common.
         self._common: dict[str, Any] = {}
-        #: When the connection is closed unless something happens; None while a request is answered.
+        #: When the connection is closed unless something happens; None while a request is answered and no other comes.
         self._due: float | None = None
         self._look: asyncio.TimerHandle | None = None
         self._in_body = False
@@ -84,6 +84,8 @@ class Connection(asyncio.Protocol):
         #: The request that is coming in.
         self._incoming: Exchange | None = None
         self._head_bytes = 0
+        #: What was read since the parser last got on with a request: it tells of a header only once it has all of it.
+        self._held_bytes = 0
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._expects_continue = False
@@ -131,13 +133,18 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take in what the client sent."""
         assert self._transport is not None
+        if self._transport.is_closing():
+            return  # under TLS something may still come while the rest is sent
+        self._held_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             pass  # to no protocol that we speak: it is answered as the request that it is besides
         except httptools.HttpParserError:
-            self._transport.write(_TOO_LARGE if self._head_bytes > MAX_HEAD_BYTES else _BAD)
-            self._transport.close()
+            self._refuse(_TOO_LARGE if self._head_bytes > MAX_HEAD_BYTES else _BAD)
+        else:
+            if self._held_bytes > MAX_HEAD_BYTES:
+                self._refuse(_TOO_LARGE)
         # a body that did not come at once has some time
         if self._in_body and self._body_due is None:
             self._body_due = self._loop.call_later(_BODY_S, self._transport.close)
@@ -173,11 +180,10 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """Begin a request's head."""
-        self._url, self._headers, self._head_bytes = b"", [], 0
+        self._url, self._headers, self._head_bytes, self._held_bytes = b"", [], 0, 0
         self._expects_continue = False
         self._incoming = None
-        if not self._under_way:
-            self._due = self._loop.time() + _HEAD_S
+        self._due = self._loop.time() + _HEAD_S
 
     def on_url(self, url: bytes) -> None:
         """Take in a part of the path."""
@@ -199,6 +205,7 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         assert self._flow is not None
         self._due = None
+        self._held_bytes = 0
         self._in_body = True
         scope = self._common.copy()
         scope["method"] = self._parser.get_method().decode("ascii")
@@ -228,11 +235,13 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         """Hand on a part of the body."""
+        self._held_bytes = 0
         if self._incoming is not None and not self._incoming.response_complete:
             self._incoming.feed(body)
 
     def on_message_complete(self) -> None:
         """The request is there."""
+        self._held_bytes = 0
         self._body_is_there()
         if self._incoming is not None:
             self._incoming.finish()
@@ -265,6 +274,13 @@ class Connection(asyncio.Protocol):
         if self._head_bytes > MAX_HEAD_BYTES:
             raise HeadTooLarge
 
+    def _refuse(self, answer: bytes) -> None:
+        """Close, and say why unless that would end up in the middle of another answer."""
+        assert self._transport is not None
+        if not (self._under_way and self._under_way[0].begun):
+            self._transport.write(answer)
+        self._transport.close()
+
     def _start(self, exchange: Exchange) -> None:
         task = self._loop.create_task(exchange.run(self._application, self._over))
         self._state.tasks.add(task)
@@ -282,11 +298,15 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         if self._transport.is_closing():
             return
-        self._flow.resume_reading()
+        now = self._loop.time()
+        if self._flow.read_paused:
+            self._flow.resume_reading()
+            if self._due is not None:
+                self._due = now + _HEAD_S  # the rest of a head could not come
         if self._under_way:
             self._start(self._under_way[0])
-        else:
-            self._due = self._loop.time() + self._keep_alive_s
+        elif self._due is None:
+            self._due = now + self._keep_alive_s
 
     def _see(self) -> None:
         """Close the connection if its time is over, and look again otherwise.
@@ -294,11 +314,13 @@ class Connection(asyncio.Protocol):
         One timer that is late to ask costs less than one that is set and unset with every request.
         """
         assert self._transport is not None
+        assert self._flow is not None
         now = self._loop.time()
-        if self._due is not None and self._due <= now:
+        due = None if self._flow.read_paused else self._due
+        if due is not None and due <= now:
             self._transport.close()
             return
-        self._look = self._loop.call_at(now + _HEAD_S if self._due is None else self._due, self._see)
+        self._look = self._loop.call_at(now + _HEAD_S if due is None else due, self._see)
 
 
 def _relative(url: bytes) -> bytes:

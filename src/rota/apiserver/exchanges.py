@@ -122,6 +122,11 @@ class Exchange:
         finally:
             over(self)
 
+    @property
+    def begun(self) -> bool:
+        """Whether the client has a part of the answer."""
+        return self._started and not self._head
+
     # What the connection tells
 
     def feed(self, part: bytes) -> None:
