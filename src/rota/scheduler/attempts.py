@@ -315,7 +315,7 @@ class Attempts:
         using.cache.finish_binding(pod.uid)
         self._tried.pop(pod.uid, None)
         # The watch may have been faster, so that the queue does not know the pod any more.
-        began = self._began.pop(pod.uid)
+        began = self._began.pop(pod.uid, _Begun(now, 1, now))
         using.figures.bound(began.attempts, now - began.first_queued_at)
         using.figures.attempted(figures.SCHEDULED, pod.shape.scheduler_name, now - began.at)
         message = f"Successfully assigned {pod.key} to {taken.node_name}"

@@ -21,6 +21,7 @@ from rota.columns.pods import PodInfo
 from rota.kit import backoff, logs
 from rota.kit.backoff import Backoff, Chance
 from rota.kit.clock import Clock
+from rota.scheduler.framework import status as statuses
 from rota.scheduler.framework.status import SUCCESS, Code, Status
 
 log = logs.get(__name__)
@@ -47,6 +48,13 @@ _READ_BACKOFF: Final = backoff.Policy(initial_s=0.2, cap_s=3.0)
 class _Wish:
     binding: Binding
     done: Done
+
+    def answer(self, status: Status) -> None:
+        """Tell who wished; whatever that raises, others in the same request hear of theirs."""
+        try:
+            self.done(status)
+        except Exception as error:
+            log.exception("answer to a binding was not taken", error=error, pod=self.binding.pod)
 
 
 class BindingQueue:
@@ -95,7 +103,7 @@ class BindingQueue:
     async def close(self) -> None:
         """Send nothing more; what is under way is waited for, so that nobody has to guess what became of it."""
         for wish in self._waiting:
-            wish.done(Status(Code.ERROR, ("the scheduler stopped before the pod was bound",)))
+            wish.answer(Status(Code.ERROR, ("the scheduler stopped before the pod was bound",)))
         self._waiting.clear()
         while self._under_way:
             await asyncio.wait(set(self._under_way))
@@ -122,50 +130,64 @@ class BindingQueue:
     async def _send_batch(self, wishes: Sequence[_Wish]) -> None:
         try:
             verdicts = await pod_calls.bind_many(self._client, [wish.binding for wish in wishes])
-        except (ApiError, TransportError) as error:
-            if not _open(error):
-                for wish in wishes:
-                    wish.done(_refused(error))
-                return
-            log.warning("answer to a batch of bindings is missing", error=error, bindings=len(wishes))
-            for wish in wishes:
-                wish.done(await self._read_back(wish.binding, error))
+            if len(verdicts) != len(wishes):
+                raise ValueError(f"{len(wishes)} bindings got {len(verdicts)} verdicts")
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, every pod gets an answer
+            _lament(error, len(wishes))
+            await asyncio.gather(*(self._conclude(wish, error) for wish in wishes))
             return
-        for wish, verdict in zip(wishes, verdicts, strict=True):
-            wish.done(SUCCESS if verdict is None else _refused(verdict))
+        await asyncio.gather(*map(self._conclude, wishes, verdicts))
 
     async def _send(self, wish: _Wish) -> None:
         try:
             await pod_calls.bind(self._client, wish.binding)
-        except (ApiError, TransportError) as error:
-            wish.done(await self._read_back(wish.binding, error) if _open(error) else _refused(error))
+        except Exception as error:  # noqa: BLE001 - as above
+            _lament(error, 1)
+            await self._conclude(wish, error)
         else:
-            wish.done(SUCCESS)
+            wish.answer(SUCCESS)
 
-    async def _read_back(self, binding: Binding, error: ApiError | TransportError) -> Status:
+    async def _conclude(self, wish: _Wish, error: Exception | None) -> None:
+        if error is None:
+            wish.answer(SUCCESS)
+        else:
+            wish.answer(await self._read_back(wish.binding, error) if _open(error) else _refused(error))
+
+    async def _read_back(self, binding: Binding, error: Exception) -> Status:
         """Look at the pod to see what became of its binding."""
         pauses = Backoff(_READ_BACKOFF, self._chance)
         for _ in range(_READS):
             try:
                 pod = await self._client.get(PODS, binding.pod, namespace=binding.namespace)
+                same = (pod["metadata"].get("uid") or "") == binding.uid
+                bound_to = (pod.get("spec") or {}).get("nodeName") or ""
             except errors.NotFound as gone:
                 return _refused(gone)
-            except (ApiError, TransportError):
+            except Exception:  # noqa: BLE001 - an answer that cannot be understood is none
                 await self._clock.sleep(pauses.next())
                 continue
-            same = (pod["metadata"].get("uid") or "") == binding.uid
-            bound_to = (pod.get("spec") or {}).get("nodeName") or ""
             return SUCCESS if same and bound_to == binding.node else _refused(error)
         return _refused(error)
 
 
-def _open(error: ApiError | TransportError) -> bool:
+def _open(error: Exception) -> bool:
     """Whether the pod may be bound all the same."""
-    return error.uncertain if isinstance(error, TransportError) else error.code in _UNCERTAIN
+    if isinstance(error, TransportError):
+        return error.uncertain
+    return error.code in _UNCERTAIN if isinstance(error, ApiError) else True
 
 
-def _refused(error: ApiError | TransportError) -> Status:
-    return Status(Code.ERROR, (str(error),), error=error)
+def _refused(error: Exception) -> Status:
+    if isinstance(error, ApiError | TransportError):
+        return Status(Code.ERROR, (str(error),), error=error)
+    return statuses.fault(error)
+
+
+def _lament(error: Exception, bindings: int) -> None:
+    if not isinstance(error, ApiError | TransportError):
+        log.exception("binding crashed", error=error, bindings=bindings)
+    elif _open(error):
+        log.warning("answer to bindings is missing", error=error, bindings=bindings)
 
 
 #: Causes of a 409 that speak of the node: another one may do.

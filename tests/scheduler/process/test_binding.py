@@ -1,8 +1,14 @@
+from collections.abc import Sequence
 from typing import ClassVar
 
+import msgspec
+import pytest
+
+from rota.api.errors import ApiError
 from rota.client import pods as pod_calls
 from rota.client.pods import PODS, Binding
 from rota.client.transports.contract import Call, Interrupted, TimedOut
+from rota.client.verbs import Client
 from rota.columns.pods import PodInfo
 from rota.scheduler.framework.events import Subscription
 from rota.scheduler.framework.points import PermitResult
@@ -188,6 +194,70 @@ async def test_a_binding_that_never_arrived_is_tried_again(cluster: SchedulingCl
         assert len(lost) == 2
         await cluster.clock.advance(1)
         assert not scheduler.cache.assumed
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+@pytest.mark.parametrize("batches", [True, False])
+async def test_no_pod_of_a_request_is_lost_whatever_its_sending_raises(
+    cluster: SchedulingCluster, arrives: bool, batches: bool
+) -> None:
+    await cluster.add_node("n1")
+    client, transport = cluster.meddling()
+    raised: list[Call] = []
+
+    async def crash(call: Call) -> None:
+        if call.method == "POST" and call.path.rpartition("/")[2] in {"bindingbatches", "binding"} and len(raised) < 3:
+            raised.append(call)
+            raise ValueError("not an answer at all")
+
+    if arrives:
+        transport.after = crash
+    else:
+        transport.before = crash
+    async with cluster.scheduling(client=client) as scheduler:
+        scheduler.bindings.batches = batches
+        for number in range(5):
+            await cluster.add_pod(f"web-{number}")
+        for number in range(5):
+            await cluster.bound(f"web-{number}", "n1")
+            assert await cluster.said(f"web-{number}", "Scheduled")
+        assert raised
+        assert not scheduler.cache.assumed
+
+
+async def test_an_answer_with_too_few_verdicts_loses_no_pod(
+    cluster: SchedulingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cluster.add_node("n1")
+
+    async def forgetful(client: Client, wanted: Sequence[Binding]) -> list[ApiError | None]:
+        return (await bind_many(client, wanted))[1:]
+
+    bind_many = pod_calls.bind_many
+    monkeypatch.setattr(pod_calls, "bind_many", forgetful)
+    async with cluster.scheduling():
+        for number in range(3):
+            await cluster.add_pod(f"web-{number}")
+        for number in range(3):
+            await cluster.bound(f"web-{number}", "n1")
+            assert await cluster.said(f"web-{number}", "Scheduled")
+
+
+async def test_who_does_not_take_his_answer_keeps_no_other_from_his(cluster: SchedulingCluster) -> None:
+    await cluster.add_node("n1")
+    async with cluster.scheduling() as scheduler:
+        made = [await cluster.add_pod(f"web-{number}", schedulerName="nobody") for number in range(2)]
+        read = scheduler.cache.vocabulary.pod_from_wire
+        infos = [read(msgspec.json.encode(one)) for one in made]
+        answers: list[Status] = []
+
+        def stumble(status: Status) -> None:
+            raise RuntimeError("no thanks")
+
+        scheduler.bindings.submit(infos[0], "n1", stumble)
+        scheduler.bindings.submit(infos[1], "n1", answers.append)
+        await cluster.bound("web-1", "n1")
+        assert [answer.ok for answer in answers] == [True]
 
 
 async def test_a_server_without_batches_gets_single_bindings(cluster: SchedulingCluster) -> None:
