@@ -84,7 +84,10 @@ class LocalWorkers:
                 self._workers[name] = await parts.enter_async_context(
                     running.worker(client, settings, clock=clock, chance=chance)
                 )
-            yield names
+            try:
+                yield names
+            finally:
+                self._workers.clear()
 
 
 def _kept_name(folder: Path) -> str:

@@ -157,6 +157,18 @@ def test_the_rate_of_a_zone(ready: int, unready: int, all_dark: bool, rate: floa
     assert node_lifecycle.zone_rate(ready, unready, all_dark=all_dark) == rate
 
 
+async def test_a_taint_that_does_not_say_when_it_came_counts_from_when_it_was_seen(cluster: VirtualCluster) -> None:
+    await _node(cluster, "a")
+    patience = {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
+    await _pod(cluster, "p", "a", tolerations=[patience])
+    taint = {"key": "k", "effect": "NoExecute"}
+    await cluster.client.patch(NODES, "a", {"spec": {"taints": [taint]}})
+    await _lives(cluster, 40, "a")
+    assert not meta.is_deleting(await cluster.client.get(PODS, "p", namespace="default"))
+    await _lives(cluster, 30, "a")
+    assert meta.is_deleting(await cluster.client.get(PODS, "p", namespace="default"))
+
+
 def test_a_pod_stays_as_long_as_all_its_tolerations_allow() -> None:
     taint = {"key": "k", "value": "v", "effect": "NoExecute", "timeAdded": times.format_time(100)}
 

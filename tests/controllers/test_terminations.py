@@ -48,6 +48,18 @@ async def test_a_pod_past_its_grace_goes_without_its_worker(cluster: VirtualClus
     await cluster.gone(PODS, "lost", "default")
 
 
+async def test_a_worker_that_seems_well_is_given_more_time(cluster: VirtualCluster) -> None:
+    await _running_pod(cluster, "slow")
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    await cluster.client.patch(NODES, "n", {"status": ready}, subresource="status")
+    await cluster.client.delete(PODS, "slow", namespace="default")
+    await cluster.clock.advance(_GRACE_S + PATIENCE_S + 10)
+    assert await cluster.exists(PODS, "slow", "default")
+    unwell = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+    await cluster.client.patch(NODES, "n", {"status": unwell}, subresource="status")
+    await cluster.gone(PODS, "slow", "default")
+
+
 async def test_a_shortened_grace_is_the_one_that_counts(cluster: VirtualCluster) -> None:
     await _running_pod(cluster, "hurried")
     await cluster.client.delete(PODS, "hurried", namespace="default")

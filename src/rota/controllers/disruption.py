@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rota.api import errors, meta, selectors, times
-from rota.client.informers.cache import Key
+from rota.client.informers.cache import Key, by_namespace
 from rota.client.verbs import Client, Object
 from rota.controllers.reconciling import Reconciler
 from rota.kit import logs
@@ -25,6 +25,7 @@ PODS: Final = ("", "v1", "pods")
 #: How long an eviction is believed in that nothing was seen of.
 DISRUPTED_S: Final = 120.0
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
+_BY_NAMESPACE: Final = "namespace"
 #: Where the wished number of pods stands, by the kind of their controller.
 _SCALES: Final = {
     ("apps", "ReplicaSet"): ("apps", "v1", "replicasets"),
@@ -47,8 +48,9 @@ class DisruptionController:
         self._frame: Final = Reconciler[Key](
             client, "disruption", self._process, clock=clock, chance=chance, metrics=metrics
         )
-        self._budgets: Final = self._frame.follow(BUDGETS, self._budget_changed)
-        self._pods: Final = self._frame.follow(PODS, self._pod_changed)
+        indexers = {_BY_NAMESPACE: by_namespace}
+        self._budgets: Final = self._frame.follow(BUDGETS, self._budget_changed, indexers=indexers)
+        self._pods: Final = self._frame.follow(PODS, self._pod_changed, indexers=indexers)
 
     async def run(self) -> None:
         """Keep statuses until cancelled."""
@@ -59,11 +61,9 @@ class DisruptionController:
             self._frame.queue.add(key)
 
     def _pod_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        for budget_key, budget in self._budgets.cache.items():
-            if budget_key.namespace == key.namespace and any(
-                one is not None and covers(budget, one) for one in (old, new)
-            ):
-                self._frame.queue.add(budget_key)
+        for budget in self._budgets.cache.indexed(_BY_NAMESPACE, key.namespace):
+            if any(one is not None and covers(budget, one) for one in (old, new)):
+                self._frame.queue.add(Key(key.namespace, meta.name(budget)))
 
     async def _process(self, key: Key) -> float | None:
         budget = self._budgets.cache.get(key.name, key.namespace)
@@ -71,8 +71,8 @@ class DisruptionController:
             return None
         covered = [
             pod
-            for pod_key, pod in self._pods.cache.items()
-            if pod_key.namespace == key.namespace and covers(budget, pod) and not _is_finished(pod)
+            for pod in self._pods.cache.indexed(_BY_NAMESPACE, key.namespace)
+            if covers(budget, pod) and not _is_finished(pod)
         ]
         now = self._clock.now()
         try:

@@ -126,7 +126,8 @@ class NodeLifecycle:
             if silent_s > 0 and condition_taint(node) != UNREACHABLE:
                 log.warning("nothing is heard of a node", node=name, since_s=round(silent_s))
                 node = await self._mark_unknown(node)
-            if condition_taint(node):
+            wanted = condition_taint(node)
+            if wanted and not any(one.get("key") == wanted for one in _taints(node)):
                 await self._mark_pods(name)
             return await self._taint(node)
         except errors.NotFound:

@@ -25,8 +25,13 @@ _BY_NODE: Final = "node"
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
-def leaves_at(pod: Object, taints: Sequence[Mapping[str, Any]], *, now: float) -> float | None:
-    """When a pod has to leave a node with these taints; None if it may stay."""
+def leaves_at(
+    pod: Object, taints: Sequence[Mapping[str, Any]], *, now: float, seen: Mapping[str, float] | None = None
+) -> float | None:
+    """When a pod has to leave a node with these taints; None if it may stay.
+
+    A taint that does not say when it came counts from when it was first `seen`, by its key.
+    """
     tolerations = (pod.get("spec") or {}).get("tolerations") or ()
     due: float | None = None
     for taint in taints:
@@ -38,7 +43,7 @@ def leaves_at(pod: Object, taints: Sequence[Mapping[str, Any]], *, now: float) -
         limits = [one["tolerationSeconds"] for one in matching if one.get("tolerationSeconds") is not None]
         if len(limits) < len(matching):
             continue  # one of them has no end
-        since = times.parse(taint["timeAdded"]) if taint.get("timeAdded") else now
+        since = times.parse(taint["timeAdded"]) if taint.get("timeAdded") else (seen or {}).get(taint["key"], now)
         until = since + max(min(limits), 0)
         due = until if due is None else min(due, until)
     return due
@@ -65,6 +70,8 @@ class TaintEviction:
         self._frame: Final = Reconciler[Key](
             client, "taint eviction", self._process, clock=clock, chance=chance, metrics=metrics
         )
+        #: When each taint of a node was first seen, by the node's name and the taint's key.
+        self._seen: Final[dict[str, dict[str, float]]] = {}
         self._nodes: Final = self._frame.follow(NODES, self._node_changed)
         self._pods: Final[Informer[Object]] = self._frame.follow(PODS, self._pod_changed, indexers={_BY_NODE: by_node})
 
@@ -73,6 +80,10 @@ class TaintEviction:
         await self._frame.run()
 
     def _node_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        known = self._seen.pop(key.name, {})
+        if new is not None and _taints(new):
+            now = self._clock.now()
+            self._seen[key.name] = {one["key"]: known.get(one["key"], now) for one in _taints(new)}
         if new is not None and _taints(new) and (old is None or _taints(old) != _taints(new)):
             for pod in self._pods.cache.indexed(_BY_NODE, key.name):
                 self._frame.queue.add(Key(meta.namespace(pod), meta.name(pod)))
@@ -89,7 +100,7 @@ class TaintEviction:
         if node is None:
             return None
         now = self._clock.now()
-        due = leaves_at(pod, _taints(node), now=now)
+        due = leaves_at(pod, _taints(node), now=now, seen=self._seen.get(_node(pod)))
         if due is None:
             return None
         if due > now:

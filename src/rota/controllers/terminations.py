@@ -2,8 +2,8 @@
 
 A worker confirms a deletion by deleting the pod again with a grace of zero. One that is gone, cut off or broken never
 does, and its pods would stay for ever, with what waits for them: a namespace, a StatefulSet's next pod. So a pod whose
-grace is over, with a little patience for a confirmation under way, is removed here. A worker that comes back finds it
-gone and stops what is left of it.
+grace is over is removed here: soon if its node is gone or not ready, and after a longer patience if the worker seems to
+be well, since it is likely to be about to confirm. A worker that comes back finds the pod gone and stops what is left.
 """
 
 from typing import Final
@@ -20,8 +20,11 @@ from rota.kit.metrics import Metrics
 log = logs.get(__name__)
 
 PODS: Final = ("", "v1", "pods")
+NODES: Final = ("", "v1", "nodes")
 #: What a worker is given beyond the grace: it kills at the end of it, and then tells.
 PATIENCE_S: Final = 5.0
+#: The same for one that renews its lease.
+PATIENCE_WITH_THE_LIVING_S: Final = 60.0
 
 
 class TerminationController:
@@ -42,7 +45,8 @@ class TerminationController:
         self._frame: Final = Reconciler[Key](
             client, "terminations", self._process, clock=clock, chance=chance, metrics=metrics
         )
-        self._pods: Final = self._frame.follow(PODS, self._changed, metadata_only=True)
+        self._pods: Final = self._frame.follow(PODS, self._changed)
+        self._nodes: Final = self._frame.follow(NODES, self._node_changed)
 
     async def run(self) -> None:
         """Remove what is overdue until cancelled."""
@@ -51,6 +55,12 @@ class TerminationController:
     def _changed(self, key: Key, _: Object | None, new: Object | None) -> None:
         if new is not None and meta.is_deleting(new):
             self._frame.queue.add(key)
+
+    def _node_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if old is not None and _is_well(old) and not _is_well(new):
+            for pod_key, pod in self._pods.cache.items():
+                if meta.is_deleting(pod) and _node_of(pod) == key.name:
+                    self._frame.queue.add(pod_key)
 
     async def _process(self, key: Key) -> float | None:
         pod = self._pods.cache.get(key.name, key.namespace)
@@ -73,4 +83,14 @@ class TerminationController:
 
     def _due(self, pod: Object) -> float:
         """When the pod's time is over; its deletionTimestamp has the grace in it already."""
-        return times.parse(meta.metadata(pod)["deletionTimestamp"]) + self._patience_s
+        well = _is_well(self._nodes.cache.get(_node_of(pod)))
+        patience = max(self._patience_s, PATIENCE_WITH_THE_LIVING_S) if well else self._patience_s
+        return times.parse(meta.metadata(pod)["deletionTimestamp"]) + patience
+
+
+def _node_of(pod: Object) -> str:
+    return (pod.get("spec") or {}).get("nodeName") or ""
+
+
+def _is_well(node: Object | None) -> bool:
+    return node is not None and meta.is_condition_true(node, "Ready")

@@ -34,6 +34,8 @@ from rota.worker.runtimes.contract import Exit, Known, Launch, LaunchError, Runt
 log = logs.get(__name__)
 
 PODS: Final = ("", "v1", "pods")
+#: How long a container's first hook may take.
+_HOOK_S: Final = 300.0
 _PROBES: Final[Mapping[str, str]] = {
     "startup": "startupProbe",
     "liveness": "livenessProbe",
@@ -94,11 +96,17 @@ class Agent:
             running.start("sync", self._sync)
             running.start("machine", self._loop)
             running.start("statuses", self._reporter.run)
+            running.start("runtime", self._watch_runtime, on_crash=tasks.OnCrash.FAIL)
             try:
                 await running.wait()
             finally:
                 for task in tuple(self._background):
                     task.cancel()
+
+    async def _watch_runtime(self) -> None:
+        """An agent without its runtime is of no use: it ends, and whoever runs it makes another."""
+        await self._runtime.lost()
+        raise RuntimeError("the runtime has failed")
 
     def launch_of(self, run: str) -> Launch | None:
         """What a run was started with, if this agent started it."""
@@ -233,11 +241,13 @@ class Agent:
         pod = self._seen(uid)
         if pod is None:
             return
-        self._journal.write(pod)
         try:
+            self._journal.write(pod)
             self._runtime.home(uid)
             await volumes.prepare(pod, self._volumes / uid, references=self._references, settings=self._hardware)
-        except volumes.VolumeError as problem:
+        except Exception as problem:  # noqa: BLE001 - whatever it is, the pod must not wait for ever
+            if not isinstance(problem, volumes.VolumeError):
+                log.warning("folders not made", pod=meta.qualified_name(pod), error=problem)
             self._happened(contract.VolumesFailed(now=self._clock.now(), uid=uid, message=str(problem)))
         else:
             self._happened(contract.VolumesReady(now=self._clock.now(), uid=uid))
@@ -250,7 +260,10 @@ class Agent:
                 return
             self._runs.setdefault(wanted.uid, set()).add(launch.id)
             await self._runtime.start(launch)
-        except LaunchError as problem:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the container must not wait for ever
+            problem = error if isinstance(error, LaunchError) else LaunchError("CreateContainerError", str(error))
+            if problem is not error:
+                log.warning("container not started", pod=wanted.uid, container=wanted.container, error=error)
             event = contract.StartFailed(
                 now=self._clock.now(),
                 reason=problem.reason,
@@ -298,12 +311,13 @@ class Agent:
         container = _container(pod, wanted.container)
         handler = (container.get("lifecycle") or {}).get(wanted.hook) or {}
         try:
-            answer = await probing.handle(
-                handler,
-                execute=functools.partial(self._runtime.execute, launch),
-                ports=_ports(container),
-                address=self._hardware.address,
-            )
+            async with asyncio.timeout(_HOOK_S if wanted.hook == "postStart" else max(_grace(pod), 1)):
+                answer = await probing.handle(
+                    handler,
+                    execute=functools.partial(self._runtime.execute, launch),
+                    ports=_ports(container),
+                    address=self._hardware.address,
+                )
         except Exception as problem:  # noqa: BLE001 - whatever goes wrong, the hook has ended
             answer = probing.Answer(False, str(problem) or type(problem).__name__)
         done = contract.HookDone(
@@ -375,6 +389,11 @@ def _container(pod: Object, name: str) -> Mapping[str, Any]:
     every = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     found: Mapping[str, Any] = next(one for one in every if one["name"] == name)
     return found
+
+
+def _grace(pod: Object) -> int:
+    found = pod["spec"].get("terminationGracePeriodSeconds")
+    return found if isinstance(found, int) else 30
 
 
 def _ports(container: Mapping[str, Any]) -> dict[str, int]:

@@ -90,7 +90,7 @@ async def launch(
     environment = await variables(pod, container, references=references, settings=settings)
     security = {**(spec.get("securityContext") or {}), **(container.get("securityContext") or {})}
     user = security.get("runAsUser")
-    if user is None and security.get("runAsNonRoot") and os.geteuid() == 0:
+    if security.get("runAsNonRoot") and (user == 0 or (user is None and os.geteuid() == 0)):
         raise LaunchError(_MISSING, "container has runAsNonRoot and image will run as root")
     group = security.get("runAsGroup")
     return Launch(

@@ -53,6 +53,8 @@ class NodeKeeper:
         self._taints: Final = taints
         self._conditions: Final = conditions
         self._port: Final = port
+        #: Whether the Lease has been this worker's.
+        self._holds = False
 
     async def register(self) -> None:
         """Make the node known as it is now; NodeTaken if another worker lives under its name."""
@@ -69,6 +71,8 @@ class NodeKeeper:
             await self._client.create(NODES, node)
         except errors.AlreadyExists:
             await self._client.patch(NODES, name, {"metadata": {"labels": self._all_labels()}}, type=PatchType.MERGE)
+            if self._taints:
+                log.warning("taints are given to a node when it is made; this one keeps those that it has", node=name)
         await self.tell()
         await self.renew()
 
@@ -99,17 +103,23 @@ class NodeKeeper:
             return
 
     async def renew(self) -> None:
-        """Say that the worker lives."""
+        """Say that the worker lives; NodeTaken if another one has become this node meanwhile."""
         name, now = self._machine.node, times.format_micro_time(self._clock.now())
         spec = {"holderIdentity": self._identity, "leaseDurationSeconds": LEASE_S, "renewTime": now}
         try:
-            await self._client.patch(LEASES, name, {"spec": spec}, namespace=LEASE_NAMESPACE)
+            lease = await self._client.get(LEASES, name, namespace=LEASE_NAMESPACE)
         except errors.NotFound:
             node = await self._client.get(NODES, name)
             owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": meta.uid(node)}
             metadata = {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
-            lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
-            await self._client.create(LEASES, lease)
+            made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+            await self._client.create(LEASES, made)
+            return
+        holder = (lease.get("spec") or {}).get("holderIdentity")
+        if self._holds and holder != self._identity:
+            raise NodeTaken(f"another worker has become {name}", "give one of them another name")
+        await self._client.update(LEASES, {**lease, "spec": {**(lease.get("spec") or {}), **spec}})
+        self._holds = True
 
     async def _is_believed(self) -> bool:
         """Whether the masters take this worker for alive; while it was cut off they may have come to another view."""

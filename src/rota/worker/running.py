@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -49,12 +49,46 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """A running worker."""
+    """A running worker. Its runtime and its agent are made anew when the runtime has failed."""
 
-    def __init__(self, machine: Machine, runtime: Runtime, agent: Agent) -> None:
+    def __init__(self, client: Client, settings: Settings, machine: Machine, *, clock: Clock, chance: Chance) -> None:
         self.machine: Final = machine
-        self.runtime: Final = runtime
-        self.agent: Final = agent
+        self.recorder: Final = EventRecorder(
+            client, Source(component="rota-worker", host=settings.node), clock=clock, chance=chance
+        )
+        self._client: Final = client
+        self._settings: Final = settings
+        self._clock: Final = clock
+        self._chance: Final = chance
+        self.runtime: Runtime
+        self.agent: Agent
+        self._renew()
+
+    async def run(self) -> None:
+        """Work until cancelled, or until the runtime fails; run again to go on."""
+        try:
+            await self.agent.run()
+        finally:
+            await self.runtime.close()
+            self._renew()
+
+    def conditions(self) -> Sequence[Mapping[str, Any]]:
+        """What the node should tell about the runtime."""
+        return self.runtime.conditions
+
+    def _renew(self) -> None:
+        settings = self._settings
+        self.runtime = ProcessRuntime(settings.folder / "runtime", node=settings.node, clock=self._clock)
+        self.agent = Agent(
+            self._client,
+            self.runtime,
+            self.machine,
+            folder=settings.folder,
+            references=ApiReferences(self._client),
+            recorder=self.recorder,
+            clock=self._clock,
+            chance=self._chance,
+        )
 
 
 @contextlib.asynccontextmanager
@@ -70,18 +104,7 @@ async def _worker(
     client: Client, settings: Settings, incarnation: Incarnation, *, clock: Clock, chance: Chance
 ) -> AsyncIterator[Worker]:
     machine = await asyncio.to_thread(_measured, settings)
-    runtime = ProcessRuntime(settings.folder / "runtime", node=settings.node, clock=clock)
-    recorder = EventRecorder(client, Source(component="rota-worker", host=settings.node), clock=clock, chance=chance)
-    agent = Agent(
-        client,
-        runtime,
-        machine,
-        folder=settings.folder,
-        references=ApiReferences(client),
-        recorder=recorder,
-        clock=clock,
-        chance=chance,
-    )
+    made = Worker(client, settings, machine, clock=clock, chance=chance)
     keeper = NodeKeeper(
         client,
         machine,
@@ -91,18 +114,16 @@ async def _worker(
         info=machines.system_info(incarnation.name),
         labels=settings.labels,
         taints=settings.taints,
-        conditions=lambda: runtime.conditions,
+        conditions=made.conditions,
         port=settings.port,
     )
-    try:
-        async with tasks.Supervisor(f"worker {settings.node}", clock=clock, chance=chance) as supervisor:
-            await keeper.register()
-            supervisor.start("events", recorder.run)
-            supervisor.start("node", keeper.run)
-            supervisor.start("agent", agent.run)
-            yield Worker(machine, runtime, agent)
-    finally:
-        await runtime.close()
+    async with tasks.Supervisor(f"worker {settings.node}", clock=clock, chance=chance) as supervisor:
+        await keeper.register()
+        supervisor.start("events", made.recorder.run)
+        # Without its name it is nobody: then nothing of it goes on.
+        supervisor.start("node", keeper.run, on_crash=tasks.OnCrash.FAIL)
+        supervisor.start("agent", made.run)
+        yield made
 
 
 def _measured(settings: Settings) -> Machine:

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from rota.kit import system
-from rota.worker.runtimes.contract import Exit, Known, Launch, LaunchError, Limits, LogOptions
+from rota.worker.runtimes.contract import Exit, Known, Launch, LaunchError, Limits, LogOptions, Mount
 from rota.worker.runtimes.process.cgroups import ControlGroups
 from rota.worker.runtimes.process.runtime import ProcessRuntime
 
@@ -197,6 +199,48 @@ async def test_what_a_killed_nursery_leaves_is_watched_and_its_end_is_unknown(be
     assert bench.known[run].exit is None
     ended = await bench.exit()
     assert (ended.id, ended.code) == (run, 137)
+
+
+async def test_what_a_killed_nursery_leaves_can_still_be_ended(bench: Bench) -> None:
+    run = await bench.start("sleep", "600")
+    record = (await bench.runtime._nurse.ask("list"))["runs"][0]
+    status = Path(f"/proc/{record['pid']}/status").read_text()
+    os.kill(int(next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:"))), signal.SIGKILL)
+    await bench.runtime.lost()
+    await bench.reopen()
+    await bench.runtime.stop(run, 0)
+    assert (await bench.exit()).id == run
+
+
+async def test_a_container_that_leaves_a_chatterbox_behind_does_not_stop_the_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without control groups, in a session of its own: nothing holds it but that it becomes the nursery's child.
+    monkeypatch.setattr(ControlGroups, "available", False)
+    await bench.start("sh", "-c", "setsid yes & sleep 0.2; exit 0")
+    assert (await bench.exit()).code == 0
+    await bench.start("true", container="d")
+    assert (await bench.exit()).code == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+async def test_volumes_are_where_the_container_expects_them(bench: Bench, tmp_path: Path) -> None:
+    # Not below pytest's own folder, which only its owner may enter.
+    target = Path(tempfile.mkdtemp())
+    target.chmod(0o755)
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "file").write_text("content")
+    place = Mount(source=str(source), target=str(target / "deep"), read_only=True)
+    script = f"cat {target}/deep/file; touch {target}/deep/x || echo refused; id -u"
+    await bench.start("sh", "-c", script, mounts=(place,), user=65534, group=65534, working_dir="/")
+    assert (await bench.exit()).code == 0
+    said = await bench.log()
+    assert b"content" in said
+    assert b"refused" in said
+    assert said.endswith(b"65534\n")
+    assert not list((target / "deep").iterdir()), "the machine's own files stay as they are"
+    shutil.rmtree(target)
 
 
 async def test_long_logs_are_rotated_and_read_across_files(bench: Bench) -> None:

@@ -143,6 +143,10 @@ class Runtime(Protocol):
         """Remove what was made for a pod, its logs only if asked to."""
         ...
 
+    async def lost(self) -> None:
+        """Return when the runtime has failed, so that it must be opened anew."""
+        ...
+
     async def close(self) -> None:
         """Let go; what runs goes on."""
         ...

@@ -71,6 +71,7 @@ rota:controller:taint-eviction: User/rota:controller:taint-eviction
     read,delete  core  pods
     patch  core  pods/status
 rota:controller:terminations: User/rota:controller:terminations
+    read  core  nodes
     read,delete  core  pods
 """
 

@@ -33,6 +33,8 @@ from typing import Any, Final
 _LENGTH: Final = struct.Struct("!I")
 _MOST: Final = 16 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
+#: As much as the kernel lets a pipe hold.
+_PIPE_BYTES: Final = 1024 * 1024
 #: Longer lines are kept in pieces.
 _LINE: Final = 16 * 1024
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -84,8 +86,9 @@ class Log:
         with contextlib.suppress(OSError):
             if self._size + len(data) > self._most and self._size:
                 self._rotate()
-            os.write(self._fd, data)
             self._size += len(data)
+            while data:
+                data = data[os.write(self._fd, data) :]
 
     def _rotate(self) -> None:
         for number in range(self._files - 1, 0, -1):
@@ -225,8 +228,10 @@ class Nursery:
 
     def _spawn(self, request: dict[str, Any]) -> dict[str, Any]:
         known = self._record(request["id"])
-        if known is not None:
+        if known is not None and known["pid"]:
             return {"run": known}  # the same request again, whose answer was lost
+        # Written down before anything is started: whatever happens in between, nothing of it is unknown.
+        self._write({"id": request["id"], "pid": 0, "born": 0, "started_at": time.time()})  # noqa: TID251
         log = Log(
             Path(request["log"]),
             most_bytes=request.get("log_bytes", _LOG_BYTES),
@@ -250,11 +255,13 @@ class Nursery:
                 )
         except (OSError, ValueError, subprocess.SubprocessError) as problem:
             log.close()
+            (self._runs / f"{request['id']}.json").unlink(missing_ok=True)
             return {"failed": _why(problem, request)}
         # From now on it is reaped here and not by the library.
         process.returncode = 0
         child = Child(request, process, log)
         self._children[child.id] = self._by_pid[child.pid] = child
+        _STARTED.add(child.pid)
         for number, pipe in child.pipes.items():
             os.set_blocking(number, False)
             stream = "stdout" if pipe is process.stdout else "stderr"
@@ -265,23 +272,37 @@ class Nursery:
             "born": _born(child.pid),
             "started_at": time.time(),  # noqa: TID251 - this program has no clock to be given
             "cgroups": child.cgroups,
-            "note": request.get("note"),
         }
-        self._write(record)
+        with contextlib.suppress(OSError):
+            self._write(record)
         return {"run": record}
 
     def _signal(self, request: dict[str, Any]) -> dict[str, Any]:
         child = self._children.get(request["id"])
-        if child is None or child.status is not None:
-            return {"signalled": False}
         number = request["signal"]
+        if child is None:
+            return {"signalled": self._signal_lost(request["id"], number)}
+        if child.status is not None:
+            return {"signalled": False}
         if number == signal.SIGKILL:
-            _kill_all(child)
+            _kill_all(child.pid, child.cgroups)
         else:
             # To the first process alone, as in containers: what it started is its own to end.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child.pid, number)
         return {"signalled": True}
+
+    def _signal_lost(self, run: str, number: int) -> bool:
+        """A run of a nursery that was killed: not our child, but known by its number and birth."""
+        record = self._record(run)
+        if record is None or "code" in record or not record["pid"] or _born(record["pid"]) != record["born"]:
+            return False
+        if number == signal.SIGKILL:
+            _kill_all(record["pid"], record.get("cgroups") or [])
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(record["pid"], number)
+        return True
 
     def _list(self, _: dict[str, Any]) -> dict[str, Any]:
         found = []
@@ -292,7 +313,7 @@ class Nursery:
             if "code" not in record and record["id"] not in self._children:
                 # Started by a nursery that was killed: it cannot be waited for, only seen to be there or not.
                 record["lost"] = True
-                record["alive"] = _born(record["pid"]) == record["born"]
+                record["alive"] = bool(record["pid"]) and _born(record["pid"]) == record["born"]
             found.append(record)
         return {"runs": found}
 
@@ -324,7 +345,10 @@ class Nursery:
     def _drain(self, fd: int, child: Child) -> None:
         """Take what is left in a pipe, and wait no longer for those who may hold its other end."""
         pump = self._selector.get_key(fd).data
-        while fd in child.pipes and _has_more(fd):
+        # A pipe holds a megabyte at most; whoever refills it meanwhile is no longer part of the run.
+        for _ in range(_PIPE_BYTES // _CHUNK):
+            if fd not in child.pipes or not _has_more(fd):
+                break
             pump(fd)
         if fd in child.pipes:
             self._selector.unregister(fd)
@@ -340,11 +364,12 @@ class Nursery:
                 return
             if not pid:
                 return
+            _STARTED.discard(pid)
             child = self._by_pid.pop(pid, None)
             if child is not None:
                 child.status, child.finished_at = status, time.time()  # noqa: TID251
                 # Nothing of it may stay behind and run on unseen.
-                _kill_all(child)
+                _kill_all(child.pid, child.cgroups)
                 for fd in list(child.pipes):
                     self._drain(fd, child)
                 self._settle(child)
@@ -363,7 +388,9 @@ class Nursery:
             "oom": _ran_out_of_memory(child.memory),
             "finished_at": child.finished_at,
         }
-        self._write(record)
+        # Written down if that can be; told in any case.
+        with contextlib.suppress(OSError):
+            self._write(record)
         for connection in list(self._agents):
             self._send(connection, {"exit": record})
 
@@ -431,18 +458,37 @@ def _born(pid: int) -> int:
     return int(text.rpartition(")")[2].split()[19])
 
 
-def _kill_all(child: Child) -> None:
-    """End a run with everything that it started."""
+def _kill_all(pid: int, cgroups: list[str]) -> None:
+    """End a run with everything that it started: its process group, all of its session, all in its control groups."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
-    for folder in child.cgroups:
+        os.killpg(pid, signal.SIGKILL)
+    for folder in cgroups:
         for _ in range(10):
-            members = _members(folder)
+            # This program may be there itself if it could not go back to its own group.
+            members = [one for one in _members(folder) if one != os.getpid()]
             if not members:
                 break
-            for pid in members:
+            for member in members:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(member, signal.SIGKILL)
+    if not cgroups:
+        _kill_adopted()
+
+
+def _kill_adopted() -> None:
+    """Without control groups: end what has lost its parent and so became our child, and leads a session of its own."""
+    try:
+        found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    except OSError:
+        return
+    for text in found:
+        if int(text) not in _STARTED:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(text), signal.SIGKILL)
+
+
+#: The processes that this program has started itself and not seen to end.
+_STARTED: Final[set[int]] = set()
 
 
 def _members(folder: str) -> list[int]:

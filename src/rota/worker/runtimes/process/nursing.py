@@ -78,6 +78,11 @@ class Nurse:
         """Whether the program has ended."""
         return self._reading is None or self._reading.done()
 
+    async def lost(self) -> None:
+        """Return when the program has ended."""
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
+
     async def ask(self, do: str, **fields: Any) -> dict[str, Any]:
         """One request and its answer."""
         if self._writer is None or self.gone:

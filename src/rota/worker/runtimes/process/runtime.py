@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from rota.kit.clock import Clock
 from rota.worker.runtimes.contract import Exit, Known, Launch, LaunchError, LogOptions, OnExit, run_id
-from rota.worker.runtimes.process import log_files
+from rota.worker.runtimes.process import log_files, mounting
 from rota.worker.runtimes.process.cgroups import NO_GROUP, ControlGroups
 from rota.worker.runtimes.process.nursing import Nurse, NurseryGone
 
@@ -71,6 +71,10 @@ class ProcessRuntime:
             argv = [launch.image, *launch.args]
         if not argv[0]:
             raise LaunchError("CreateContainerError", "no command specified")
+        user, primary, groups = launch.user, launch.group, list(launch.groups)
+        if launch.mounts:
+            argv = mounting.inside(argv, launch)
+            user = primary = None
         name = _group_name(launch.id)
         group = NO_GROUP
         if self._groups.available:
@@ -88,9 +92,9 @@ class ProcessRuntime:
             log=str(self._log(launch.uid, launch.container, launch.run)),
             cgroups=list(group.folders),
             memory=group.memory,
-            user=launch.user,
-            group=launch.group,
-            groups=list(launch.groups) if launch.user is not None else None,
+            user=user,
+            group=primary,
+            groups=groups if user is not None else None,
         )
         if "failed" in answer:
             self._running.pop(launch.id, None)
@@ -123,10 +127,13 @@ class ProcessRuntime:
             start_new_session=True,
             user=launch.user,
             group=launch.group,
+            extra_groups=list(launch.groups) if launch.user is not None else None,
         )
         assert process.stdout is not None
+        output = b""
         try:
-            output = await process.stdout.read(_MOST_OUTPUT)
+            while piece := await process.stdout.read(_MOST_OUTPUT):
+                output = (output + piece)[:_MOST_OUTPUT]
             return await process.wait(), output
         finally:
             if process.returncode is None:
@@ -152,6 +159,10 @@ class ProcessRuntime:
         """See `Runtime.clean_up`."""
         folder = self._pod(uid) if logs else self._home(uid)
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def lost(self) -> None:
+        """See `Runtime.lost`."""
+        await self._nurse.lost()
 
     async def close(self) -> None:
         """See `Runtime.close`."""
