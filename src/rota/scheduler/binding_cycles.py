@@ -18,6 +18,7 @@ from rota.scheduler.extenders.contract import Surroundings
 from rota.scheduler.extenders.panel import Panel
 from rota.scheduler.figures import Figures
 from rota.scheduler.framework import binding
+from rota.scheduler.framework import status as statuses
 from rota.scheduler.framework.points import ExtensionPoint
 from rota.scheduler.framework.status import SKIP, Code, Status
 from rota.scheduler.notes import NoteWriter
@@ -124,6 +125,9 @@ class BindingCycles:
                 binding.unreserve(taken.framework, taken.state, pod, taken.node_name)
                 raise
             status = Status(Code.UNSCHEDULABLE, (why,))
+        except Exception as error:
+            log.exception("binding cycle failed", error=error, pod=pod.key)
+            status = statuses.fault(error)
         finally:
             self._revocable.discard(pod.uid)
         self._end(taken, status)

@@ -15,6 +15,7 @@ from rota.scheduler.framework.points import PermitResult
 from rota.scheduler.framework.registry import Handle, NoArgs
 from rota.scheduler.framework.state import PODS_TO_ACTIVATE, CycleState
 from rota.scheduler.framework.status import Code, Status
+from rota.scheduler.notes import NoteWriter
 from rota.testing.schedulers import SchedulingCluster
 
 PROFILE = """
@@ -258,6 +259,24 @@ async def test_who_does_not_take_his_answer_keeps_no_other_from_his(cluster: Sch
         scheduler.bindings.submit(infos[1], "n1", answers.append)
         await cluster.bound("web-1", "n1")
         assert [answer.ok for answer in answers] == [True]
+
+
+async def test_a_binding_cycle_that_raises_gives_its_pod_back(
+    cluster: SchedulingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def raising(notes: NoteWriter, uid: str) -> None:
+        raise RuntimeError("no idea")
+
+    FailingPreBind.left = 0
+    await cluster.add_node("n1")
+    async with cluster.scheduling(profile("FailingPreBind"), plugins=(FailingPreBind,)) as scheduler:
+        with monkeypatch.context() as patched:
+            patched.setattr(NoteWriter, "settled", raising)
+            await cluster.add_pod("web")
+            assert (await cluster.refused("web"))["reason"] == "SchedulerError"
+        await cluster.bound("web", "n1")
+        await cluster.clock.advance(1)
+        assert not scheduler.cache.assumed
 
 
 async def test_a_server_without_batches_gets_single_bindings(cluster: SchedulingCluster) -> None:
