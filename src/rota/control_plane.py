@@ -7,9 +7,10 @@ control plane reads its settings from somewhere; here they become running parts.
 import asyncio
 import contextlib
 import errno
+import fcntl
 import secrets
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -127,6 +128,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
     clock, chance = system.SystemClock(), system.chance()
     async with contextlib.AsyncExitStack() as parts:
         await asyncio.to_thread(files.make_private_folder, settings.data)
+        parts.enter_context(_alone(settings.data))
         keys = await opening.open_keys(store, settings.encryption_keys or settings.data / ENCRYPTION_KEYS, clock)
         provided = await trust.read_provided(settings.authority) if settings.authority is not None else None
         shared = await trust.ensure(EncryptedStore(store, keys), now=clock.now(), provided=provided)
@@ -166,6 +168,19 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
             )
             facts["workers"] = ", ".join(names)
         yield facts
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a master's own folder: a second one would take over its kubeconfig and its workers."""
+    with (folder / "master.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise errors.UserError(
+                f"Rota runs already with the data in {folder}", "stop it first, or choose another folder with --data"
+            ) from None
+        yield
 
 
 async def _auditor(

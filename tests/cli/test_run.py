@@ -46,6 +46,12 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
         run.manifest(("true",), **{**PLAIN, **wrong})
 
 
+def test_a_misspelt_option_is_not_taken_for_the_command() -> None:
+    done = subprocess.run([ROTA, "run", "--mem", "1Gi", "--", "true"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no such option '--mem'" in done.stderr
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("cluster")

@@ -67,6 +67,7 @@ def test_up_starts_says_so_and_stops_on_a_signal(home: Path, number: signal.Sign
     assert sorted(path.name for path in home.iterdir()) == [
         "encryption-keys.yaml",
         "kubeconfig",
+        "master.lock",
         "rota.db",
         "rota.db.lock",
         "workers",
@@ -285,3 +286,16 @@ def post(url: str, body: object) -> int:
     except urllib.error.HTTPError as refused:
         refused.close()
         return refused.code
+
+
+@pytest.mark.slow
+def test_a_second_rota_on_the_same_data_is_refused_and_leaves_the_first_alone(home: Path) -> None:
+    command = [ROTA, "up", "--workers", "0", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert any("Rota is up" in line for line in iter(process.stdout.readline, ""))
+        before = (home / "kubeconfig").read_text()
+        assert "Rota runs already" in one_line_error(rota("up", "--workers", "0", "--port", "0"))
+        assert (home / "kubeconfig").read_text() == before
+        process.terminate()
+        assert process.wait(20) == 0

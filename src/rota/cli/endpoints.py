@@ -50,6 +50,9 @@ def chosen(*, kubeconfig_file: Path | None, context: str, server: str | None) ->
     if kubeconfig_file is None and "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ:
         return kubeconfig.in_cluster(os.environ, clock=clock)
     path = kubeconfig_file or kubeconfig.default_path(os.environ)
+    own = options.data_folder() / "kubeconfig"
+    if kubeconfig_file is None and "KUBECONFIG" not in os.environ and not path.exists() and own.exists():
+        path = own  # of `rota up` on this machine
     if not path.exists():
         raise errors.UserError(f"there is no kubeconfig at {path}", "name one with --kubeconfig, or a --server")
     return kubeconfig.load(path, clock=clock, context=context)

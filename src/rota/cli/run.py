@@ -35,7 +35,6 @@ _server_options: Final = functools.partial(
 @click.command(
     "run",
     cls=Command,
-    context_settings={"ignore_unknown_options": True},
     examples=[
         ("rota run -- echo hi", "run it, show its output, exit with its code"),
         ("rota run --cpu 2 --memory 4Gi -- python train.py", "where two cores and 4 GiB are free"),

@@ -1,5 +1,6 @@
 """`rota up`: everything that there is, on this machine."""
 
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,11 @@ from rota.cli.commands import Command
 from rota.kit import logs
 
 _PORT = click.IntRange(0, 65535)
+
+
+def _default_workers() -> int:
+    """As many as leave each of them two cores, so that tasks of some size find room."""
+    return max(1, min(3, len(os.sched_getaffinity(0)) // 2))
 
 
 @click.command(
@@ -27,8 +33,8 @@ _PORT = click.IntRange(0, 65535)
 @click.option(
     "--workers",
     type=click.IntRange(0, 64),
-    default=3,
-    show_default=True,
+    default=_default_workers,
+    show_default="1 to 3, one for every two cores",
     metavar="N",
     help="How many workers share this machine.",
 )
@@ -139,4 +145,6 @@ def _say_ready(facts: dict[str, str]) -> None:
     fate = "goes with it" if facts["store"].startswith("memory:") else "stays"
     click.echo(f"Rota is up. Ctrl-C stops it; the data {fate}.")
     click.echo(f"Try: export KUBECONFIG={shlex.quote(facts['config'])}")
-    click.echo("     kubectl get namespaces")
+    click.echo("     kubectl get nodes")
+    if "workers" in facts:
+        click.echo("     rota run -- echo hi")
