@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 CLOCK = system.SystemClock()
 MAPS = ("", "v1", "configmaps")
 LEASES = ("coordination.k8s.io", "v1", "leases")
-TOKENS = 'crowd-token,crowd,1,"people"\nann-token,ann,2,"people"\nnode-token,beater,3,"people"\n'
+TOKENS = 'crowd-token,crowd,1,"people"\nann-token,ann,2,"people"\nnode-token,rota:beater,3,"people"\n'
 PATH = "/api/v1/namespaces/default/configmaps"
 SECONDS = 8.0
 

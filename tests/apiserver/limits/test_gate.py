@@ -18,6 +18,7 @@ from rota.testing.clocks import FakeClock
 ADMIN = User(name="admin", groups=("system:masters",))
 ANN = User(name="ann")
 BOB = User(name="bob")
+NODE = User(name="system:node:n", groups=("system:nodes",))
 SMALL = Limits(seats=5, queue=4, queue_per_user=3, wait_s=5.0, streams=4, streams_per_user=2)
 
 
@@ -128,8 +129,11 @@ async def test_a_rate_is_each_users_own_and_spares_heartbeats() -> None:
         here.gate.leave(here.gate.enter(ANN, None))
     with pytest.raises(Overloaded):
         here.gate.enter(ANN, None)
+    with pytest.raises(Overloaded):
+        here.gate.enter(ANN, lease)
     here.gate.enter(BOB, None)
-    here.gate.enter(ANN, lease)
+    for _ in range(4):
+        here.gate.leave(here.gate.enter(NODE, lease))
     here.gate.enter(ADMIN, None)
     await here.clock.advance(0.5)
     here.gate.enter(ANN, None)

@@ -24,6 +24,7 @@ PERSON = User(name="ann", groups=("system:authenticated",))
 NOBODY = User(name="system:anonymous", groups=("system:unauthenticated",))
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
+ELECTION = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/rota-controllers"
 STATUS = "/api/v1/nodes/n1/status"
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -34,7 +35,11 @@ PODS = "/api/v1/namespaces/default/pods"
         (ADMIN, "GET", PODS, Level.EXEMPT),
         (NODE, "PUT", LEASE, Level.HEARTBEATS),
         (SCHEDULER, "PUT", LEASE, Level.HEARTBEATS),
-        (POD, "PUT", LEASE, Level.HEARTBEATS),
+        (COLLECTOR, "PUT", ELECTION, Level.HEARTBEATS),
+        (COREDNS, "PUT", ELECTION, Level.HEARTBEATS),
+        (POD, "PUT", LEASE, Level.WORKLOADS),
+        (PERSON, "PUT", ELECTION, Level.OTHERS),
+        (NOBODY, "GET", LEASE, Level.OTHERS),
         (NODE, "PATCH", STATUS, Level.HEARTBEATS),
         (POD, "PATCH", STATUS, Level.WORKLOADS),
         (NODE, "GET", PODS, Level.SYSTEM),
@@ -50,6 +55,16 @@ PODS = "/api/v1/namespaces/default/pods"
 )
 def test_a_request_belongs_to_one_level(user: User, method: str, path: str, level: Level) -> None:
     assert levels.level_of(user, routing.match(scheme.builtin(), method, path)) is level
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/readyz/", "/livez/store"])
+def test_nothing_holds_up_who_asks_for_health(path: str) -> None:
+    assert levels.level_of(NOBODY, None, path) is Level.EXEMPT
+
+
+@pytest.mark.parametrize("path", ["", "/", "/healthz-anything", "/livezz/store", "healthz", "//healthz", "/a/healthz"])
+def test_a_path_that_resembles_one_of_health_waits_with_the_others(path: str) -> None:
+    assert levels.level_of(NOBODY, None, path) is Level.OTHERS
 
 
 def test_lists_take_more_seats() -> None:

@@ -118,8 +118,10 @@ async def test_who_finds_no_place_hears_429_while_others_get_through() -> None:
         assert (await ask(api, "/livez", "ann,people")).code == 200
         assert (await ask(api, "/readyz", "system:anonymous,system:unauthenticated")).code == 200
         lease = {"metadata": {"name": "beat"}, "spec": {"holderIdentity": "me"}}
-        beat = await api.request("POST", LEASES, body=lease, headers={"x-user": "ann,people"})
+        beat = await api.request("POST", LEASES, body=lease, headers={"x-user": "system:kube-scheduler,people"})
         assert beat.code == 201
+        no_beat = await api.request("POST", LEASES, body=lease, headers={"x-user": "ann,people"})
+        assert no_beat.code == 429
         assert (await ask(api, MAPS, "admin,system:masters")).code == 200
         assert (await ask(api, "/api/v1/nodes/none", "system:kube-scheduler,people")).code == 404
         for one in running:

@@ -2,7 +2,9 @@
 
 A level has a share of the seats; what it does not use others may borrow, down to a part that stays its own. Within a
 level the users take turns. So a crowd of one kind slows down itself: nodes go on saying that they live, controllers go
-on controlling, and whoever is in `system:masters` gets in to see what the matter is.
+on controlling, and whoever is in `system:masters` gets in to see what the matter is. What a request is about never
+lifts it alone: a level above the others is for those who run the cluster, since anybody can ask for a lease, and be
+refused, many times.
 """
 
 import enum
@@ -20,7 +22,7 @@ _WORKLOADS: Final = "system:serviceaccounts"
 _SYSTEM_WORKLOADS: Final = "system:serviceaccounts:kube-system"
 #: How the names of users begin that run the cluster: upstream's components and our own.
 _COMPONENTS: Final = ("system:kube-", "rota:")
-_HEALTH: Final = ("/healthz", "/livez", "/readyz")
+_HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
 _BEATS: Final = frozenset({"get", "create", "update", "patch"})
 _STREAMED: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 #: Lists hold many objects in memory at once, and send them.
@@ -32,7 +34,8 @@ class Level(enum.IntEnum):
 
     #: Never waits and is never refused.
     EXEMPT = 0
-    #: Leases, and the status that nodes tell of themselves: without them a healthy cluster looks dead.
+    #: Leases of those who run the cluster, and the status that nodes tell of themselves: without them a healthy
+    #: cluster looks dead.
     HEARTBEATS = 1
     #: Schedulers, controllers, nodes, and what runs in kube-system.
     SYSTEM = 2
@@ -85,17 +88,25 @@ def allot(seats: int) -> dict[Level, Allotment]:
 def level_of(user: User, route: Route | None, path: str = "") -> Level:
     """Where a request belongs; `route` is None for pages that are no resources, which are known by their path."""
     groups = user.groups
-    if _MASTERS in groups or (route is None and path.startswith(_HEALTH)):
+    if _MASTERS in groups or (route is None and _is_health(path)):
         return Level.EXEMPT
-    if route is not None and route.verb in _BEATS:
-        plural, group = route.resource.plural, route.resource.group
-        if (plural == "leases" and group == "coordination.k8s.io") or (
-            plural == "nodes" and route.subresource == "status" and _NODES in groups
-        ):
-            return Level.HEARTBEATS
     if _NODES in groups or _SYSTEM_WORKLOADS in groups or user.name.startswith(_COMPONENTS):
-        return Level.SYSTEM
+        return Level.HEARTBEATS if route is not None and _is_beat(groups, route) else Level.SYSTEM
     return Level.WORKLOADS if _WORKLOADS in groups else Level.OTHERS
+
+
+def _is_beat(groups: tuple[str, ...], route: Route) -> bool:
+    if route.verb not in _BEATS:
+        return False
+    plural, group = route.resource.plural, route.resource.group
+    return (plural == "leases" and group == "coordination.k8s.io") or (
+        plural == "nodes" and route.subresource == "status" and _NODES in groups
+    )
+
+
+def _is_health(path: str) -> bool:
+    """Whether a path is a page of health, or one below it."""
+    return path.startswith("/") and path[1:].partition("/")[0] in _HEALTH
 
 
 def is_long_running(route: Route) -> bool:
