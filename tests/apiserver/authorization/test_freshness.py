@@ -1,9 +1,12 @@
 """Rights count everywhere as soon as they are granted, and nobody is refused by what is out of date."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from rota.api import users
+from rota.store.contract import Extent, Store
 from rota.testing import access
 from rota.testing.access import rule
 from rota.testing.api import ApiServer
@@ -41,6 +44,49 @@ async def test_a_pod_bound_at_one_server_gives_its_node_what_it_needs_at_the_nex
             answer = await one.post(_PODS, {"metadata": {"name": f"p{number}"}, "spec": spec})
             assert answer.code == 201, answer
             assert (await worker.get(secret)).code == 200
+
+
+class _Asked:
+    """A store's `extent` that counts, and answers when the test lets it."""
+
+    def __init__(self, store: Store) -> None:
+        self._extent = store.extent
+        self.count = 0
+        self.begun = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def __call__(self) -> Extent:
+        self.count += 1
+        self.begun.set()
+        extent = await self._extent()
+        await self.go_on.wait()
+        return extent
+
+
+async def test_many_refusals_ask_the_store_once_and_never_take_an_answer_from_before(
+    api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = _Asked(api.store)
+    monkeypatch.setattr(api.store, "extent", asked)
+    somebody = api.acting_as("x")
+    first = asyncio.ensure_future(somebody.get("/metrics"))
+    await asyncio.wait_for(asked.begun.wait(), 10)
+    later = [asyncio.ensure_future(somebody.get("/metrics")) for _ in range(50)]
+    await asyncio.sleep(0.01)
+    later[0].cancel()
+    assert asked.count == 1
+    asked.go_on.set()
+    assert {(await one).code for one in (first, *later[1:])} == {403}
+    assert asked.count == 2
+
+
+async def test_strangers_cannot_make_the_server_ask_the_store(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _Asked(api.store)
+    monkeypatch.setattr(api.store, "extent", asked)
+    stranger = api.acting_as("somebody")
+    stranger.user = users.ANONYMOUS
+    assert (await asyncio.wait_for(stranger.get("/metrics"), 10)).code == 403
+    assert asked.count == 0
 
 
 async def test_what_is_allowed_is_served_and_what_is_not_is_unsure_once_the_store_is_gone(api: ApiServer) -> None:

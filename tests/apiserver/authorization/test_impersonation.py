@@ -66,6 +66,8 @@ async def test_headers_say_whom_a_request_acts_as(
 ) -> None:
     if user["username"] == "system:anonymous":
         await access.bind(api, "system:anonymous", "system:basic-user")
+        # the store is not asked for strangers; a refusal of somebody who is known brings the news
+        assert (await api.acting_as("x").get("/metrics")).code == 403
     answer = await _who(api.acting_as("root", "system:masters"), headers)
     assert answer.code == 201, answer
     assert answer.json["status"]["userInfo"] == user

@@ -2,9 +2,11 @@
 
 Decisions are made in memory, by copies that lag behind the store by little. Nobody is refused by what is out of date:
 a refusal is looked at again once the copies have caught up with the store, so a right counts as soon as it is granted.
-One that is taken away may be used for as long as the news takes, as upstream.
+One that is taken away may be used for as long as the news takes, as upstream. Refusals cost the store one question at a
+time, however many there are, and those of strangers none: what strangers may do counts when the news is here.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -32,6 +34,9 @@ class Authorization:
         self._live: Final = LivePolicy(store, scheme, clock)
         self._relations: Final = LiveRelations(store, scheme, clock)
         self._nodes: Final = NodeAuthorizer(self._relations.relations)
+        #: The question to the store that is under way, and the one that is put after it.
+        self._asking: asyncio.Task[int] | None = None
+        self._asking_next: asyncio.Task[int] | None = None
 
     @property
     def policy(self) -> Policy:
@@ -55,20 +60,37 @@ class Authorization:
         if identity.node_of(question.user) is not None:
             await self._relations.ready()
         verdict = self._decide(question)
-        if not verdict.allowed and await self.catch_up(question.user):
-            verdict = self._decide(question)
-        return verdict
+        if verdict.allowed or users.UNAUTHENTICATED in question.user.groups:
+            return verdict
+        await self.catch_up(question.user)
+        # also when nothing was missing by then: the copies may have learned it while the store was asked
+        return self._decide(question)
 
-    async def catch_up(self, user: users.User) -> bool:
-        """Know all that the store knows now and that matters for a user; whether there was something to learn.
+    async def catch_up(self, user: users.User) -> None:
+        """Know all that the store knows now and that matters for a user.
 
         ServiceUnavailable if the copies do not get there: a refusal would be a guess.
         """
-        revision = (await self._store.extent()).revision
-        learned = await self._live.catch_up(revision)
+        revision = await self._latest()
+        await self._live.catch_up(revision)
         if identity.node_of(user) is not None:
-            learned |= await self._relations.catch_up(revision)
-        return learned
+            await self._relations.catch_up(revision)
+
+    async def _latest(self) -> int:
+        """The store's revision at some moment from now on.
+
+        An answer that is on its way may be older than what the caller has to know, so he waits for the one after it,
+        with all who came meanwhile.
+        """
+        if self._asking_next is None:
+            self._asking_next = asyncio.create_task(self._ask(self._asking))
+        return await asyncio.shield(self._asking_next)  # others wait for it too
+
+    async def _ask(self, before: asyncio.Task[int] | None) -> int:
+        if before is not None:
+            await asyncio.wait({before})
+        self._asking, self._asking_next = self._asking_next, None
+        return (await self._store.extent()).revision
 
     def _decide(self, question: Question) -> Verdict:
         links: tuple[Callable[[Question], Verdict], ...] = (self._nodes.decide, self._live.policy.decide)

@@ -42,12 +42,11 @@ class LivePolicy:
         for followed in self._followed.values():
             await followed.ready()
 
-    async def catch_up(self, revision: int) -> bool:
-        """Know everything up to a revision; whether there was something to learn. ServiceUnavailable if that fails."""
+    async def catch_up(self, revision: int) -> None:
+        """Know everything up to a revision. ServiceUnavailable if that fails."""
         behind = [one for one in self._followed.values() if one.revision < revision]
         if not all(await asyncio.gather(*(one.reach(revision) for one in behind))):
             raise errors.service_unavailable(STALE)
-        return bool(behind)
 
 
 def _telling(put: Callable[[str, str, Object | None], None]) -> Listener:

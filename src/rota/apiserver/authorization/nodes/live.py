@@ -65,13 +65,12 @@ class LiveRelations:
         for one in self._others:
             await one.ready()
 
-    async def catch_up(self, revision: int) -> bool:
-        """Know everything up to a revision; whether there was something to learn. ServiceUnavailable if that fails."""
+    async def catch_up(self, revision: int) -> None:
+        """Know everything up to a revision. ServiceUnavailable if that fails."""
         followers: tuple[Follower | Followed, ...] = (self._pods, *self._others)
         behind = [one for one in followers if one.revision < revision]
         if not all(await asyncio.gather(*(one.reach(revision) for one in behind))):
             raise errors.service_unavailable(STALE)
-        return bool(behind)
 
     def _volume_changed(self, old: Object | None, new: Object | None) -> None:
         if new is not None:
