@@ -327,6 +327,9 @@ class Attempts:
         self._tried.pop(uid, None)
         self.evictions.forget(uid)
         self.binding.revoke_waiting(uid)
+        placed = self.using.cache.cluster.pods.get(uid)
+        if placed is not None and not self.using.cache.is_assumed(uid):
+            self.binding.seen(uid, placed.node_name)
 
     def _fail(self, pod: PodInfo, refusal: Refusal) -> None:
         using = self.using

@@ -96,6 +96,10 @@ class BindingCycles:
         if waiting is not None:
             waiting.reject("", "the pod is gone")
 
+    def seen(self, uid: str, node_name: str) -> None:
+        """The watch shows a pod on a node."""
+        self._bindings.seen(uid, node_name)
+
     async def close(self) -> None:
         """Give up what is not being bound yet, and wait for the rest."""
         for uid in tuple(self._tasks):

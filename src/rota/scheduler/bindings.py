@@ -2,10 +2,12 @@
 
 `submit` never waits: bindings gather while earlier requests are under way, so batches grow with the load, and both the
 size of a batch and the number of requests at a time are bounded. Each binding gets its own answer; where none came, or
-one that leaves open what happened, the pod is read back before anything is said.
+one that leaves open what happened, the pod is read until it says what became of it, or the watch does: till then nobody
+is told anything, so that the pod's place stays taken. Those reads keep no other binding from being sent.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -40,8 +42,10 @@ TIMEOUT_S: Final = 30.0
 _GROUP_VERSION: Final = "/apis/rota.dev/v1alpha1"
 #: Codes that do not say whether the server acted.
 _UNCERTAIN: Final = frozenset({500, 502, 504})
+#: After so many reads in vain it is worth a line in the log.
 _READS: Final = 5
-_READ_BACKOFF: Final = backoff.Policy(initial_s=0.2, cap_s=3.0)
+_READ_BACKOFF: Final = backoff.Policy(initial_s=0.2, cap_s=5.0)
+_STOPPED: Final = Status(Code.ERROR, ("the scheduler stopped before it knew whether the pod was bound",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,11 @@ class BindingQueue:
         self._chance: Final = chance
         self._waiting: Final[deque[_Wish]] = deque()
         self._under_way: Final[set[asyncio.Task[None]]] = set()
+        #: Wishes that may or may not have come true, by the pod's uid, and who reads these pods.
+        self._unsure: Final[dict[str, _Wish]] = {}
+        self._reading: Final[set[asyncio.Task[None]]] = set()
+        self._reads: Final = asyncio.Semaphore(SINGLES_AT_ONCE)
+        self._closing: Final = asyncio.Event()
         self._flushing = False
         #: Whether the server takes batches; what a server can do is asked once, by `discover`.
         self.batches = False
@@ -100,13 +109,25 @@ class BindingQueue:
         self.submit(pod, node_name, lambda status: None if answer.done() else answer.set_result(status))
         return await answer
 
+    def seen(self, uid: str, node_name: str) -> None:
+        """The watch shows a pod on a node, which answers the question if there is one."""
+        wish = self._unsure.get(uid)
+        if wish is not None:
+            elsewhere = Status(Code.ERROR, (f"the pod was bound to {node_name}",))
+            self._settle(wish, SUCCESS if node_name == wish.binding.node else elsewhere)
+
     async def close(self) -> None:
-        """Send nothing more; what is under way is waited for, so that nobody has to guess what became of it."""
+        """Send nothing more; what is under way is waited for, so that nobody has to guess what became of it.
+
+        Pods that cannot be read are given up: by the time anybody places pods again, the watch has told of them.
+        """
         for wish in self._waiting:
             wish.answer(Status(Code.ERROR, ("the scheduler stopped before the pod was bound",)))
         self._waiting.clear()
-        while self._under_way:
-            await asyncio.wait(set(self._under_way))
+        self._closing.set()
+        while under_way := self._under_way | self._reading:
+            await asyncio.wait(under_way)
+        self._closing.clear()
 
     def _flush(self) -> None:
         self._flushing = False
@@ -134,40 +155,67 @@ class BindingQueue:
                 raise ValueError(f"{len(wishes)} bindings got {len(verdicts)} verdicts")
         except Exception as error:  # noqa: BLE001 - whatever went wrong, every pod gets an answer
             _lament(error, len(wishes))
-            await asyncio.gather(*(self._conclude(wish, error) for wish in wishes))
+            for wish in wishes:
+                self._conclude(wish, error)
             return
-        await asyncio.gather(*map(self._conclude, wishes, verdicts))
+        for wish, verdict in zip(wishes, verdicts, strict=True):
+            self._conclude(wish, verdict)
 
     async def _send(self, wish: _Wish) -> None:
         try:
             await pod_calls.bind(self._client, wish.binding)
         except Exception as error:  # noqa: BLE001 - as above
             _lament(error, 1)
-            await self._conclude(wish, error)
+            self._conclude(wish, error)
         else:
             wish.answer(SUCCESS)
 
-    async def _conclude(self, wish: _Wish, error: Exception | None) -> None:
+    def _conclude(self, wish: _Wish, error: Exception | None) -> None:
         if error is None:
             wish.answer(SUCCESS)
+        elif not _open(error):
+            wish.answer(_refused(error))
         else:
-            wish.answer(await self._read_back(wish.binding, error) if _open(error) else _refused(error))
+            self._unsure[wish.binding.uid] = wish
+            task = asyncio.get_running_loop().create_task(self._find_out(wish, error))
+            self._reading.add(task)
+            task.add_done_callback(self._reading.discard)
 
-    async def _read_back(self, binding: Binding, error: Exception) -> Status:
-        """Look at the pod to see what became of its binding."""
+    def _settle(self, wish: _Wish, status: Status) -> None:
+        if self._unsure.get(wish.binding.uid) is wish:
+            del self._unsure[wish.binding.uid]
+            wish.answer(status)
+
+    async def _find_out(self, wish: _Wish, error: Exception) -> None:
+        """Read the pod until it is known what became of its binding."""
         pauses = Backoff(_READ_BACKOFF, self._chance)
-        for _ in range(_READS):
-            try:
+        while self._unsure.get(wish.binding.uid) is wish:
+            last = self._closing.is_set()
+            status = await self._read_back(wish.binding, error)
+            if status is not None or last:
+                self._settle(wish, status or _STOPPED)
+                return
+            pause = pauses.next()
+            if pauses.failures == _READS:
+                log.warning(
+                    "nobody says whether a pod is bound", pod=wish.binding.pod, namespace=wish.binding.namespace
+                )
+            with contextlib.suppress(TimeoutError):
+                await self._clock.wait_for(self._closing.wait(), pause)
+
+    async def _read_back(self, binding: Binding, error: Exception) -> Status | None:
+        """Look at the pod to see what became of its binding; None if it cannot be seen."""
+        try:
+            async with self._reads:
                 pod = await self._client.get(PODS, binding.pod, namespace=binding.namespace)
-                same = (pod["metadata"].get("uid") or "") == binding.uid
-                bound_to = (pod.get("spec") or {}).get("nodeName") or ""
-            except errors.NotFound as gone:
-                return _refused(gone)
-            except Exception:  # noqa: BLE001 - an answer that cannot be understood is none
-                await self._clock.sleep(pauses.next())
-                continue
-            return SUCCESS if same and bound_to == binding.node else _refused(error)
-        return _refused(error)
+            same = (pod["metadata"].get("uid") or "") == binding.uid
+            bound_to = (pod.get("spec") or {}).get("nodeName") or ""
+        except errors.NotFound as gone:
+            return _refused(gone)
+        except Exception as problem:  # noqa: BLE001 - an answer that cannot be understood is none
+            log.info("pod cannot be read", pod=binding.pod, namespace=binding.namespace, error=problem)
+            return None
+        return SUCCESS if same and bound_to == binding.node else _refused(error)
 
 
 def _open(error: Exception) -> bool:

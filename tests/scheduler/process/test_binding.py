@@ -10,6 +10,7 @@ from rota.client.pods import PODS, Binding
 from rota.client.transports.contract import Call, Interrupted, TimedOut
 from rota.client.verbs import Client
 from rota.columns.pods import PodInfo
+from rota.scheduler.bindings import BATCHES_AT_ONCE
 from rota.scheduler.framework.events import Subscription
 from rota.scheduler.framework.points import PermitResult
 from rota.scheduler.framework.registry import Handle, NoArgs
@@ -277,6 +278,65 @@ async def test_a_binding_cycle_that_raises_gives_its_pod_back(
         await cluster.bound("web", "n1")
         await cluster.clock.advance(1)
         assert not scheduler.cache.assumed
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_a_place_stays_taken_until_somebody_says_whether_the_pod_is_bound(
+    cluster: SchedulingCluster, monkeypatch: pytest.MonkeyPatch, arrives: bool
+) -> None:
+    await cluster.add_node("n1", pods="1")
+    client, transport = cluster.meddling()
+    dark = True
+
+    async def lose(call: Call) -> None:
+        about_web = call.method == "GET" and call.path.endswith("/pods/web")
+        if dark and (about_web or call.path.endswith("/bindingbatches")):
+            raise Interrupted("the line is down")
+
+    if arrives:
+        transport.after = lose
+    else:
+        transport.before = lose
+    async with cluster.scheduling(client=client) as scheduler:
+        forgotten: list[str] = []
+        forget = scheduler.cache.forget
+
+        def noting(uid: str) -> PodInfo | None:
+            forgotten.append(uid)
+            return forget(uid)
+
+        monkeypatch.setattr(scheduler.cache, "forget", noting)
+        await cluster.add_pod("web")
+        await cluster.clock.advance(60)
+        assert not forgotten
+        if arrives:
+            assert await cluster.said("web", "Scheduled"), "the watch has told"
+            return
+        assert list(scheduler.cache.assumed.values()) == [False]
+        dark = False
+        await cluster.bound("web", "n1")
+        assert len(forgotten) == 1
+
+
+async def test_pods_that_cannot_be_read_keep_no_others_from_being_bound(cluster: SchedulingCluster) -> None:
+    await cluster.add_node("n1", pods="20")
+    client, transport = cluster.meddling()
+    lost: list[Call] = []
+
+    async def lose(call: Call) -> None:
+        about_web = call.method == "GET" and "/pods/web-" in call.path
+        if about_web or (call.path.endswith("/bindingbatches") and len(lost) < BATCHES_AT_ONCE):
+            lost.extend([] if about_web else [call])
+            raise Interrupted("the line is down")
+
+    transport.before = lose
+    async with cluster.scheduling(client=client) as scheduler:
+        for number in range(BATCHES_AT_ONCE):
+            await cluster.add_pod(f"web-{number}")
+            await cluster.clock.advance(0.1)
+        await cluster.add_pod("other")
+        await cluster.bound("other", "n1")
+        assert len(lost) == len(scheduler.cache.assumed) == BATCHES_AT_ONCE
 
 
 async def test_a_server_without_batches_gets_single_bindings(cluster: SchedulingCluster) -> None:
