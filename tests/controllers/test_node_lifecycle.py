@@ -121,6 +121,16 @@ async def test_a_worker_that_comes_back_loses_its_taints_and_keeps_its_pods(clus
     assert not meta.is_deleting(await cluster.client.get(PODS, "p", namespace="default"))
 
 
+async def test_a_node_that_has_said_nothing_yet_is_given_a_minute(cluster: VirtualCluster) -> None:
+    for name in ("other", "another"):
+        await _node(cluster, name)
+    await cluster.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "new"}})
+    await _lives(cluster, 50, "other", "another")
+    assert await _effects(cluster, "new") == []
+    await _lives(cluster, 40, "other", "another")
+    assert "NoSchedule" in await _effects(cluster, "new")
+
+
 async def test_when_everything_is_dark_nothing_is_driven_out(cluster: VirtualCluster) -> None:
     for name in ("a", "b", "c"):
         await _node(cluster, name, zone=name)

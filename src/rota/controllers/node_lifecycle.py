@@ -57,10 +57,11 @@ class _Heard:
 
 
 def condition_taint(node: Object) -> str:
-    """The taint that a node's Ready condition calls for; empty if it is Ready."""
+    """The taint that a node's Ready condition calls for; empty if it is Ready, or has not said anything yet."""
     ready = meta.condition(node, "Ready")
-    status = "Unknown" if ready is None else ready.get("status")
-    return {"True": "", "False": NOT_READY}.get(str(status), UNREACHABLE)
+    if ready is None:
+        return ""
+    return {"True": "", "False": NOT_READY}.get(str(ready.get("status")), UNREACHABLE)
 
 
 def zone_of(node: Object) -> str:
