@@ -187,10 +187,14 @@ async def test_what_is_missing_is_said_and_waited_for(client: Client, worker: Wo
 
 
 async def test_a_deleted_pod_is_ended_and_goes(client: Client, worker: Worker, tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    await _create(client, "sh", "-c", f"trap 'echo bye > {mark}; exit 0' TERM; while :; do sleep 0.05; done")
-    await _phase(client, "Running")
-    await asyncio.sleep(0.3)
+    mark, up = tmp_path / "mark", tmp_path / "up"
+    script = f"trap 'echo bye > {mark}; exit 0' TERM; touch {up}; while :; do sleep 0.05; done"
+    await _create(client, "sh", "-c", script)
+
+    async def ready() -> bool:
+        return up.exists()
+
+    await _until(ready)
     await client.delete(PODS, "p", namespace="default")
     await _gone(client)
     assert mark.read_text() == "bye\n"
@@ -228,12 +232,12 @@ async def test_readiness_is_asked_and_told(client: Client, worker: Worker, tmp_p
 
 async def test_tasks_go_on_while_the_agent_is_away_and_run_once(client: Client, worker: Worker, tmp_path: Path) -> None:
     starts = tmp_path / "starts"
-    await _create(client, "sh", "-c", f"echo x >> {starts}; sleep 1.5; exit 3", name="long")
-    await _create(client, "sh", "-c", f"echo x >> {starts}; sleep 0.3; exit 5", name="short")
+    await _create(client, "sh", "-c", f"echo x >> {starts}; sleep 4; exit 3", name="long")
+    await _create(client, "sh", "-c", f"echo x >> {starts}; sleep 2; exit 5", name="short")
     await _phase(client, "Running", "long")
     await _phase(client, "Running", "short")
     await worker.stop()
-    await asyncio.sleep(0.8)
+    await asyncio.sleep(2.2)
     await worker.start()
     short = await _phase(client, "Failed", "short")
     assert short["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 5

@@ -67,7 +67,8 @@ class Bench:
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    made = Bench(tmp_path / "worker")
+    # Deeper than an address of a socket can be long.
+    made = Bench(tmp_path / ("deep" * 20) / ("folder" * 10) / "worker")
     await made.open()
     yield made
     for run in list(made.runtime._running):
@@ -116,6 +117,9 @@ async def test_what_is_asked_to_end_may_end_by_itself(bench: Bench) -> None:
 
 async def test_what_does_not_end_is_ended_when_its_grace_is_over(bench: Bench) -> None:
     run = await bench.start("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done")
+    async for piece in bench.runtime.logs("uid-1", "c", 0, LogOptions(follow=True)):
+        assert piece == b"up\n"
+        break
     await bench.runtime.stop(run, 0.3)
     ended = await bench.exit()
     assert (ended.code, ended.signal) == (137, 9)

@@ -117,7 +117,7 @@ async def _read_options(call: Call) -> tuple[DeleteOptions, _Wire]:
             raise errors.bad_request(f"couldn't get version/kind; {error}") from None
     if not isinstance(value, dict):
         raise errors.bad_request("couldn't get version/kind; json parse error: not an object")
-    if value.get("kind") not in {None, "", "DeleteOptions"}:
+    if value.get("kind") not in (None, "", "DeleteOptions"):
         kind, version = gotext.quote(str(value["kind"])), gotext.quote(str(value.get("apiVersion", "")))
         raise errors.bad_request(f"no kind {kind} is registered for version {version}")
     try:

@@ -119,7 +119,7 @@ class Nursery:
     """The program."""
 
     def __init__(self, folder: Path) -> None:
-        self._runs: Final = folder / "runs"
+        self._runs: Final = folder.absolute() / "runs"
         self._runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._selector: Final = selectors.DefaultSelector()
         self._children: Final[dict[str, Child]] = {}
@@ -128,7 +128,9 @@ class Nursery:
         #: This program's own control groups, by hierarchy.
         self._own: Final[dict[str, str]] = {}
         self._done = False
-        path = folder / "nursery.sock"
+        # By a name relative to the folder: the whole path may be longer than an address of a socket can be.
+        os.chdir(folder)
+        path = Path("nursery.sock")
         path.unlink(missing_ok=True)
         self._listener: Final = socket.socket(socket.AF_UNIX)
         before = os.umask(0o177)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -97,10 +98,14 @@ class Nurse:
         return answer
 
     async def _connect(self) -> asyncio.StreamReader | None:
+        # Through an open folder: the whole path may be longer than an address of a socket can be.
+        folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
         try:
-            reader, self._writer = await asyncio.open_unix_connection(str(self._folder / SOCKET))
+            reader, self._writer = await asyncio.open_unix_connection(f"/proc/self/fd/{folder}/{SOCKET}")
         except (FileNotFoundError, ConnectionRefusedError):
             return None
+        finally:
+            os.close(folder)
         return reader
 
     def _begin(self) -> None:
