@@ -93,9 +93,7 @@ def test_wrong_keys_and_values_are_named() -> None:
         SelectorError, match=r'unable to parse requirement: values\[0\]\[a\]: Invalid value: "-b": a valid'
     ):
         selectors.parse("a=-b")
-    with pytest.raises(
-        SelectorError, match=r"^\[key: Invalid value.*, values: Invalid value: \[\]: for 'in'"
-    ):
+    with pytest.raises(SelectorError, match=r"^\[key: Invalid value.*, values: Invalid value: \[\]: for 'in'"):
         selectors.requirement("", Operator.IN)
 
 

@@ -154,9 +154,7 @@ def test_versions_that_differ_are_named_one_by_one(definition: Definition) -> No
 
 def test_version_names_are_unique(definition: Definition) -> None:
     definition["spec"]["versions"].append(definition["spec"]["versions"][0] | {"storage": False})
-    assert _errors(definition) == [
-        'spec.versions: Invalid value: ["v1","v1"]: must contain unique version names'
-    ]
+    assert _errors(definition) == ['spec.versions: Invalid value: ["v1","v1"]: must contain unique version names']
 
 
 def test_lists_that_are_maps_need_keys_that_are_always_there(definition: Definition) -> None:
