@@ -108,10 +108,6 @@ class Agent:
         await self._runtime.lost()
         raise RuntimeError("the runtime has failed")
 
-    def launch_of(self, run: str) -> Launch | None:
-        """What a run was started with, if this agent started it."""
-        return self._launches.get(run)
-
     # --- events -------------------------------------------------------------------------------------------------------
 
     def _changed(self, key: Key, old: Object | None, new: Object | None) -> None:

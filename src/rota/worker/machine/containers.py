@@ -106,8 +106,6 @@ class Container:
     stopping: float | None = None
     #: Whether the hook before the end is under way.
     pre_stopping: bool = False
-    #: Why it was told to end, for its ending's message.
-    stop_message: str = ""
 
     @property
     def name(self) -> str:
@@ -141,7 +139,7 @@ class Container:
         self.stage, self.id, self.started_at = Stage.RUNNING, run_id, now
         self.hook_pending = self.spec.has_post_start
         self.streaks = {}
-        self.stopping, self.pre_stopping, self.stop_message = None, False, ""
+        self.stopping, self.pre_stopping = None, False
 
     def wait(self, reason: str, message: str = "") -> None:
         """It does not run, and why not."""
@@ -187,8 +185,3 @@ class Container:
             case _:
                 waiting = {"reason": self.reason, **({"message": self.message} if self.message else {})}
                 return {"waiting": waiting}
-
-
-def run_id_on_wire(text: str) -> str:
-    """The runtime's own id in a `containerID`."""
-    return text.removeprefix(_RUNTIME)

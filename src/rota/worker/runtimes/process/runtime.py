@@ -9,6 +9,7 @@ import contextlib
 import os
 import shutil
 import signal
+import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +33,9 @@ class ProcessRuntime:
     def __init__(self, folder: Path, *, node: str, clock: Clock) -> None:
         self._folder: Final = folder
         self._clock: Final = clock
-        self._groups: Final = ControlGroups(f"rota-{node}")
+        # By the folder as well: workers of several clusters on one machine may have the same name.
+        mark = zlib.crc32(str(folder.absolute()).encode())
+        self._groups: Final = ControlGroups(f"rota-{node}-{mark:08x}")
         self._on_exit: OnExit | None = None
         self._nurse: Final = Nurse(folder / "nursery", clock=clock, on_exit=self._ended)
         self._running: Final[dict[str, asyncio.Event]] = {}
