@@ -218,8 +218,11 @@ async def test_the_server_says_how_it_is_and_what_it_is(api: ApiServer) -> None:
 
 
 async def test_unknown_paths_are_refused_as_upstream_refuses_them(api: ApiServer) -> None:
-    nowhere = await api.get("/nowhere")
-    assert (nowhere.code, nowhere.body) == (404, b"404 page not found\n")
+    for path in ("/nowhere", "/apis/nope/v1/x"):
+        nowhere = await api.get(path)
+        assert (nowhere.code, nowhere.body) == (404, b"404 page not found\n")
+    version = await api.get("/apis/apps/v9/x")
+    assert (version.code, version.json["message"]) == (404, "the server could not find the requested resource")
     unknown = await api.get("/api/v1/nowhere")
     assert unknown.json == {
         "kind": "Status",

@@ -53,7 +53,8 @@ def match(scheme: Scheme, method: str, path: str, *, watch: bool = False) -> Rou
         rest, watch = rest[1:], True
     place = _place(scheme, GroupVersion(group, version), rest)
     if place is None:
-        if not scheme.in_group_version(GroupVersion(group, version)):
+        # As the stock server: a version that nobody serves leads nowhere, a group that nobody knows is no path at all.
+        if not scheme.in_group_version(GroupVersion(group, version)) and (not group or group not in scheme.groups()):
             return None
         raise errors.NotFound(details=_NO_DETAILS)
     return _with_verb(place, method, watch=watch)
