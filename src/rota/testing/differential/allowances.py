@@ -40,15 +40,7 @@ def _not_acceptable(_: Request, ours: Reply, theirs: Reply) -> bool:
     return ours.code == theirs.code == 406
 
 
-def _no_such_version(_: Request, ours: Reply, theirs: Reply) -> bool:
-    """A version that nobody serves: stock says 404 now as a Status, now in plain text, whatever it was asked before."""
-    said = (ours.body, _value(theirs.body, "message"))
-    return ours.code == theirs.code == 404 and said == (_PLAIN, _NO_RESOURCE)
-
-
-_PLAIN: Final = "404 page not found\n"
-_NO_RESOURCE: Final = "the server could not find the requested resource"
-_WHOLE: Final = (_typed_apply, _patch_type, _not_acceptable, _no_such_version)
+_WHOLE: Final = (_typed_apply, _patch_type, _not_acceptable)
 
 
 def _body(reply: Reply) -> dict[str, Any]:
