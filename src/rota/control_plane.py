@@ -13,7 +13,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from rota.api import users
 from rota.api.users import User
@@ -35,19 +35,7 @@ from rota.client import connecting, kubeconfig
 from rota.client.elections.elector import Election, LeaderElector
 from rota.client.endpoints import Endpoint
 from rota.client.verbs import Client
-from rota.controllers.account_secrets import AccountSecretController
-from rota.controllers.certificates import CertificateController
-from rota.controllers.disruption import DisruptionController
-from rota.controllers.event_expiry import EventExpiry
-from rota.controllers.garbage import GarbageCollector
-from rota.controllers.join_tokens import JoinTokenController
-from rota.controllers.namespaces import NamespaceController
-from rota.controllers.node_lifecycle import NodeLifecycle
-from rota.controllers.resource_quotas import QuotaController
-from rota.controllers.role_aggregation import RoleAggregation
-from rota.controllers.service_accounts import ServiceAccountController
-from rota.controllers.taint_eviction import TaintEviction
-from rota.controllers.terminations import TerminationController
+from rota.controllers import roster
 from rota.embedded import LocalWorkers
 from rota.kit import errors, system, tasks
 from rota.kit.metrics import Metrics
@@ -70,30 +58,6 @@ _ADMINISTRATOR_S: Final = YEAR_S
 _SCHEDULER_FIRST_S: Final = 30.0
 KUBECONFIG: Final = "kubeconfig"
 ENCRYPTION_KEYS: Final = "encryption-keys.yaml"
-#: Each is the user `rota:controller:<name>`.
-_CONTROLLERS: Final = (
-    "account-secrets",
-    "certificates",
-    "disruption",
-    "event-expiry",
-    "garbage",
-    "join-tokens",
-    "namespaces",
-    "node-lifecycle",
-    "resource-quotas",
-    "role-aggregation",
-    "service-accounts",
-    "taint-eviction",
-    "terminations",
-)
-
-
-class _Controller(Protocol):
-    """Whatever keeps one of the API's promises."""
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +222,7 @@ async def _start_clients(parts: contextlib.AsyncExitStack, app: App, shared: Tru
         user = User(name=f"rota:{name}", groups=(users.AUTHENTICATED,))
         return await parts.enter_async_context(connecting.to_application(app, clock=clock, chance=chance, user=user))
 
-    clients = {name: await client(f"controller:{name}") for name in _CONTROLLERS}
+    clients = {name: await client(f"controller:{name}") for name in roster.ROSTER}
 
     async def lead(_: object) -> None:
         # Pods wait for the scheduler, nobody for controllers: where there is very much to read, it goes first.
@@ -282,27 +246,8 @@ async def _start_clients(parts: contextlib.AsyncExitStack, app: App, shared: Tru
 async def _run_controllers(clients: Mapping[str, Client], authority: Authority) -> None:
     """Run every controller until cancelled."""
     clock, chance = system.SystemClock(), system.chance()
-    bundle = authority.certificate_pem.decode()
-    made: dict[str, _Controller] = {
-        "account-secrets": AccountSecretController(
-            clients["account-secrets"], clock=clock, chance=chance, bundle=bundle
-        ),
-        "certificates": CertificateController(clients["certificates"], authority, clock=clock, chance=chance),
-        "disruption": DisruptionController(clients["disruption"], clock=clock, chance=chance),
-        "event-expiry": EventExpiry(clients["event-expiry"], clock=clock),
-        "garbage": GarbageCollector(clients["garbage"], clock=clock, chance=chance),
-        "join-tokens": JoinTokenController(clients["join-tokens"], clock=clock, chance=chance),
-        "namespaces": NamespaceController(clients["namespaces"], clock=clock, chance=chance),
-        "node-lifecycle": NodeLifecycle(clients["node-lifecycle"], clock=clock, chance=chance),
-        "resource-quotas": QuotaController(clients["resource-quotas"], clock=clock, chance=chance),
-        "role-aggregation": RoleAggregation(clients["role-aggregation"], clock=clock, chance=chance),
-        "service-accounts": ServiceAccountController(
-            clients["service-accounts"], clock=clock, chance=chance, bundle=lambda: bundle
-        ),
-        "taint-eviction": TaintEviction(clients["taint-eviction"], clock=clock, chance=chance),
-        "terminations": TerminationController(clients["terminations"], clock=clock, chance=chance),
-    }
+    around = roster.Surroundings(clock=clock, chance=chance, authority=authority)
     async with tasks.Supervisor("controllers", clock=clock, chance=chance) as supervisor:
-        for name, controller in made.items():
-            supervisor.start(name, controller.run)
+        for name, make in roster.ROSTER.items():
+            supervisor.start(name, make(clients[name], around).run)
         await supervisor.wait()

@@ -1,0 +1,85 @@
+"""Every controller that a leading master runs, by name: one line each.
+
+The name is also that of the user `rota:controller:<name>` as whom it calls the API; what that user may do stands in
+`rota.apiserver.authorization.policy.own`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from rota.client.verbs import Client
+from rota.controllers.account_secrets import AccountSecretController
+from rota.controllers.certificates import CertificateController
+from rota.controllers.disruption import DisruptionController
+from rota.controllers.event_expiry import EventExpiry
+from rota.controllers.garbage import GarbageCollector
+from rota.controllers.join_tokens import JoinTokenController
+from rota.controllers.namespaces import NamespaceController
+from rota.controllers.node_lifecycle import NodeLifecycle
+from rota.controllers.resource_quotas import QuotaController
+from rota.controllers.role_aggregation import RoleAggregation
+from rota.controllers.service_accounts import ServiceAccountController
+from rota.controllers.taint_eviction import TaintEviction
+from rota.controllers.terminations import TerminationController
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.pki.authorities import Authority
+
+
+class Controller(Protocol):
+    """Whatever keeps one of the API's promises."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a controller may need besides its client."""
+
+    clock: Clock
+    chance: Chance
+    authority: Authority
+
+    @property
+    def bundle(self) -> str:
+        """The authority's certificate, as clients are given it."""
+        return self.authority.certificate_pem.decode()
+
+
+Make: TypeAlias = Callable[[Client, Surroundings], Controller]
+
+
+class _Usual(Protocol):
+    """How most controllers are made."""
+
+    def __call__(self, client: Client, /, *, clock: Clock, chance: Chance) -> Controller: ...
+
+
+def _usual(make: _Usual) -> Make:
+    return lambda client, around: make(client, clock=around.clock, chance=around.chance)
+
+
+ROSTER: Final[Mapping[str, Make]] = {
+    "account-secrets": lambda client, around: AccountSecretController(
+        client, clock=around.clock, chance=around.chance, bundle=around.bundle
+    ),
+    "certificates": lambda client, around: CertificateController(
+        client, around.authority, clock=around.clock, chance=around.chance
+    ),
+    "disruption": _usual(DisruptionController),
+    "event-expiry": lambda client, around: EventExpiry(client, clock=around.clock),
+    "garbage": _usual(GarbageCollector),
+    "join-tokens": _usual(JoinTokenController),
+    "namespaces": _usual(NamespaceController),
+    "node-lifecycle": _usual(NodeLifecycle),
+    "resource-quotas": _usual(QuotaController),
+    "role-aggregation": _usual(RoleAggregation),
+    "service-accounts": lambda client, around: ServiceAccountController(
+        client, clock=around.clock, chance=around.chance, bundle=lambda: around.bundle
+    ),
+    "taint-eviction": _usual(TaintEviction),
+    "terminations": _usual(TerminationController),
+}
