@@ -14,6 +14,8 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from rota.api import codec
+from rota.client.events.correlation import Source as Reporter
+from rota.client.events.recorder import EventRecorder
 from rota.client.informers.cache import Indexer, Key
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
@@ -53,6 +55,7 @@ class Reconciler(Generic[K]):
         self._workers: Final = workers
         self._metrics: Final = metrics or Metrics(name)
         self._informers: Final[list[Informer[Object]]] = []
+        self._recorders: Final[list[EventRecorder]] = []
         #: Keys that need work.
         self.queue: Final = WorkQueue[K](clock=clock, chance=chance, name=name)
 
@@ -80,11 +83,21 @@ class Reconciler(Generic[K]):
         self._informers.append(informer)
         return informer
 
+    def report_as(self, component: str) -> EventRecorder:
+        """A recorder whose events are written while the controller runs; before it does."""
+        recorder = EventRecorder(
+            self._client, Reporter(component=component), clock=self._clock, chance=self._chance, metrics=self._metrics
+        )
+        self._recorders.append(recorder)
+        return recorder
+
     async def run(self) -> None:
         """Work until cancelled."""
         async with tasks.Supervisor(self._name, clock=self._clock, chance=self._chance) as running:
             for number, informer in enumerate(self._informers):
                 running.start(f"informer {number}", informer.run)
+            for number, recorder in enumerate(self._recorders):
+                running.start(f"events {number}", recorder.run)
             running.start("work", self._work)
             await running.wait()
 

@@ -1,0 +1,197 @@
+"""How controllers make, change and delete their pods: with an owner, with events, and with their own writes in mind.
+
+    pods = PodControl(client, recorder=recorder, expectations=expectations, chance=chance)
+    await pods.create(owner, from_template(owner, template), name_prefix=prefix(meta.name(owner)))
+    expectations.settled(meta.uid(owner))  # False until the informer, whose handler calls `observe`, has shown it
+
+Names are drawn here and not by the server: a creation that is sent twice, because its answer was lost, makes one pod.
+Events have upstream's reasons and words (`pkg/controller/controller_utils.go`, 1.36). Which pods there should be is the
+controllers' business.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rota.api import errors, meta, names
+from rota.client.events.recorder import EventRecorder
+from rota.client.informers.cache import Key
+from rota.client.verbs import Client, Object, PatchType
+from rota.controllers.expectations import Expectations
+from rota.kit.backoff import Chance
+
+PODS: Final = ("", "v1", "pods")
+_NAMESPACE_ENDS: Final = "NamespaceTerminating"
+#: Names are drawn anew this often if they are taken.
+_DRAWS: Final = 5
+
+
+def from_template(owner: Object, template: Mapping[str, Any], *, name: str = "") -> Object:
+    """A pod of a template, controlled by its owner."""
+    made = template.get("metadata") or {}
+    metadata: Object = {
+        "name": name,
+        "namespace": meta.namespace(owner),
+        "labels": dict(made.get("labels") or {}),
+        "annotations": dict(made.get("annotations") or {}),
+        "ownerReferences": [meta.controller_reference(owner)],
+    }
+    if made.get("finalizers"):
+        metadata["finalizers"] = list(made["finalizers"])
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": dict(template.get("spec") or {})}
+
+
+def prefix(owner_name: str) -> str:
+    """What the names of an owner's pods begin with."""
+    dashed = f"{owner_name}-"
+    return owner_name if names.check_generate_name("", "pods", dashed) else dashed
+
+
+def is_active(pod: Object) -> bool:
+    """Whether a pod runs or will, as far as is known."""
+    return phase(pod) not in {"Succeeded", "Failed"} and not meta.is_deleting(pod)
+
+
+def phase(pod: Object) -> str:
+    """A pod's phase; empty if it has none yet."""
+    return str((pod.get("status") or {}).get("phase") or "")
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether a pod says that it is ready."""
+    return meta.is_condition_true(pod, "Ready")
+
+
+class PodControl:
+    """Writes of one controller's pods."""
+
+    def __init__(self, client: Client, *, recorder: EventRecorder, expectations: Expectations, chance: Chance) -> None:
+        self._client: Final = client
+        self._recorder: Final = recorder
+        self._expectations: Final = expectations
+        self._chance: Final = chance
+
+    async def create(self, owner: Object, pod: Object, *, name_prefix: str = "") -> Object | None:
+        """Make a pod, by a name drawn for `name_prefix` if there is one.
+
+        None if its namespace goes away; whatever else the server refuses is an event of the owner's, and raised.
+        """
+        for _ in range(_DRAWS):
+            if name_prefix:
+                drawn = names.generate(name_prefix, _Draw(self._chance))
+                pod = {**pod, "metadata": {**pod["metadata"], "name": drawn, "generateName": name_prefix}}
+            key = Key(meta.namespace(pod), meta.name(pod))
+            self._expectations.expect(meta.uid(owner), key)
+            try:
+                made = await self._client.create(PODS, pod)
+            except errors.AlreadyExists:
+                found = await self._found(owner, key)
+                if found is not None:
+                    self._expectations.confirm(key, found)
+                    return found
+                self._expectations.drop(key)
+                if not name_prefix:
+                    raise
+            except errors.ApiError as error:
+                self._expectations.drop(key)
+                if is_end_of_namespace(error):
+                    return None
+                self._recorder.event(owner, "Warning", "FailedCreate", f"Error creating: {error}")
+                raise
+            except BaseException:
+                self._expectations.drop(key)
+                raise
+            else:
+                self._expectations.confirm(key, made)
+                self._recorder.event(owner, "Normal", "SuccessfulCreate", f"Created pod: {meta.name(made)}")
+                return made
+        raise errors.AlreadyExists(f"{_DRAWS} names for a pod of {meta.name(owner)} were taken")
+
+    async def _found(self, owner: Object, key: Key) -> Object | None:
+        """The pod of a name that is taken, if it is the owner's: made by a request whose answer was lost."""
+        try:
+            found = await self._client.get(PODS, key.name, namespace=key.namespace)
+        except errors.NotFound:
+            return None
+        reference = meta.controller_of(found)
+        return found if reference is not None and reference.get("uid") == meta.uid(owner) else None
+
+    async def delete(self, owner: Object, pod: Object) -> bool:
+        """Delete a pod, this very one; whether it was still there."""
+        key = Key(meta.namespace(pod), meta.name(pod))
+        self._expectations.expect(meta.uid(owner), key, uid=meta.uid(pod), going=True)
+        try:
+            answer = await self._client.delete(PODS, key.name, namespace=key.namespace, uid=meta.uid(pod))
+        except (errors.NotFound, errors.Conflict):
+            self._expectations.drop(key)
+            return False
+        except errors.ApiError as error:
+            self._expectations.drop(key)
+            self._recorder.event(owner, "Warning", "FailedDelete", f"Error deleting: {error}")
+            raise
+        except BaseException:
+            self._expectations.drop(key)
+            raise
+        self._expectations.confirm(key, answer)
+        self._recorder.event(owner, "Normal", "SuccessfulDelete", f"Deleted pod: {key.name}")
+        return True
+
+    async def change(self, owner: Object, pod: Object, metadata: Mapping[str, Any]) -> Object | None:
+        """Patch a pod's metadata, this very one's; None if it is gone."""
+        key = Key(meta.namespace(pod), meta.name(pod))
+        self._expectations.expect(meta.uid(owner), key, uid=meta.uid(pod))
+        try:
+            changed = await self._client.patch(
+                PODS,
+                key.name,
+                {"metadata": {"uid": meta.uid(pod), **metadata}},
+                type=PatchType.STRATEGIC,
+                namespace=key.namespace,
+            )
+        except (errors.NotFound, errors.Conflict):
+            self._expectations.drop(key)
+            return None
+        except BaseException:
+            self._expectations.drop(key)
+            raise
+        self._expectations.confirm(key, changed)
+        return changed
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """How far a slow start came, and what ended it early."""
+
+    done: int
+    error: Exception | None = None
+
+
+async def slow_start(count: int, one: Callable[[int], Awaitable[object]], *, first: int = 1) -> Started:
+    """Do something `count` times, in batches that double while all goes well: no quota is run against in hundreds."""
+    done, size = 0, min(count, first)
+    while size > 0:
+        outcomes = await asyncio.gather(*(one(done + number) for number in range(size)), return_exceptions=True)
+        failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        done += size - len(failures)
+        for failure in failures:
+            if not isinstance(failure, Exception):
+                raise failure
+            return Started(done, failure)
+        size = min(2 * size, count - done)
+    return Started(done)
+
+
+def is_end_of_namespace(error: errors.ApiError) -> bool:
+    """Whether something was refused because its namespace goes away, which no repetition changes."""
+    return any(cause.type == _NAMESPACE_ENDS for cause in error.causes)
+
+
+class _Draw:
+    """A source of chance as `names` takes it."""
+
+    def __init__(self, chance: Chance) -> None:
+        self._chance: Final = chance
+
+    def choice(self, seq: str, /) -> str:
+        return seq[int(self._chance.random() * len(seq))]
