@@ -84,6 +84,16 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     exit: Exit | None = None
 
 
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run is on the machine, for those who measure it."""
+
+    #: Its first process.
+    pid: int
+    started_at: float
+    #: Folders of its control groups; none where there are no groups.
+    cgroups: Sequence[str] = ()
+
+
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of a log."""
 
@@ -125,6 +135,10 @@ class Runtime(Protocol):
 
     async def execute(self, launch: Launch, command: Sequence[str]) -> tuple[int, bytes]:
         """Run a command beside a container, as the container; its exit code and the beginning of what it said."""
+        ...
+
+    def places(self) -> Mapping[str, Place]:
+        """Everything that runs, by the ids of the runs."""
         ...
 
     def home(self, uid: str) -> Path:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rota.kit.clock import Clock
-from rota.worker.runtimes.contract import Exit, Known, Launch, LaunchError, LogOptions, OnExit, run_id
+from rota.worker.runtimes.contract import Exit, Known, Launch, LaunchError, LogOptions, OnExit, Place, run_id
 from rota.worker.runtimes.process import log_files, mounting
 from rota.worker.runtimes.process.cgroups import NO_GROUP, ControlGroups
 from rota.worker.runtimes.process.nursing import Nurse, NurseryGone
@@ -39,6 +39,7 @@ class ProcessRuntime:
         self._on_exit: OnExit | None = None
         self._nurse: Final = Nurse(folder / "nursery", clock=clock, on_exit=self._ended)
         self._running: Final[dict[str, asyncio.Event]] = {}
+        self._places: Final[dict[str, Place]] = {}
         self._tasks: Final[set[asyncio.Task[None]]] = set()
 
     @property
@@ -62,6 +63,7 @@ class ProcessRuntime:
                 ended = Exit(id=record["id"], code=_UNSEEN, finished_at=self._clock.now())
             if ended is None:
                 self._running[record["id"]] = asyncio.Event()
+                self._places[record["id"]] = _place(record)
                 if record.get("lost"):
                     self._begin(self._watch_lost(record))
             known.append(Known(id=record["id"], started_at=record["started_at"], exit=ended))
@@ -105,6 +107,8 @@ class ProcessRuntime:
             raise LaunchError("RunContainerError", answer["failed"])
         if "code" in answer["run"]:
             self._running.pop(launch.id, None)  # it was started before, and has ended
+        elif launch.id in self._running:
+            self._places[launch.id] = _place(answer["run"])
 
     async def stop(self, run: str, grace_s: float) -> None:
         """See `Runtime.stop`."""
@@ -176,6 +180,10 @@ class ProcessRuntime:
             await self._nurse.ask("end")
         await self._nurse.close()
 
+    def places(self) -> Mapping[str, Place]:
+        """See `Runtime.places`."""
+        return self._places
+
     def home(self, uid: str) -> Path:
         """See `Runtime.home`."""
         folder = self._home(uid)
@@ -184,6 +192,7 @@ class ProcessRuntime:
 
     def _ended(self, record: dict[str, Any]) -> None:
         ended = self._running.pop(record["id"], None)
+        self._places.pop(record["id"], None)
         if ended is not None:
             ended.set()
         if self._on_exit is not None:
@@ -229,6 +238,10 @@ def _exit(record: Mapping[str, Any]) -> Exit:
         oom=record.get("oom", False),
         finished_at=record.get("finished_at", 0.0),
     )
+
+
+def _place(record: Mapping[str, Any]) -> Place:
+    return Place(pid=record["pid"], started_at=record["started_at"], cgroups=record.get("cgroups") or ())
 
 
 def _group_name(run: str) -> str:
