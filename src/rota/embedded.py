@@ -19,6 +19,7 @@ from rota.apiserver.subresources.logs import LogRequest
 from rota.client import connecting
 from rota.kit import system
 from rota.worker import running
+from rota.worker.endpoint import logs, lookup
 from rota.worker.running import Worker
 from rota.worker.runtimes.contract import LogOptions
 
@@ -36,16 +37,7 @@ class LocalWorkers:
         worker = self._workers.get(request.node)
         if worker is None:
             raise errors.InternalError(f"no worker of node {request.node} runs here")
-        pod = worker.agent.machine.pod(request.uid)
-        container = pod.containers.get(request.container) if pod is not None else None
-        if container is None:
-            raise errors.NotFound(f"{request.node} has nothing of pod {request.pod}")
-        run = container.run if container.live else container.run - 1
-        if request.previous:
-            run -= 1
-            if run < 0:
-                what = f'previous terminated container "{request.container}" in pod "{request.pod}" not found'
-                raise errors.BadRequest(what)
+        pod = lookup.by_uid(worker, request.uid, request.pod)
         options = LogOptions(
             follow=request.follow,
             timestamps=request.timestamps,
@@ -53,12 +45,8 @@ class LocalWorkers:
             tail_lines=request.tail_lines,
             limit_bytes=request.limit_bytes,
         )
-        try:
-            async for chunk in worker.runtime.logs(request.uid, request.container, max(run, 0), options):
-                yield chunk
-        except FileNotFoundError:
-            state = f'container "{request.container}" in pod "{request.pod}" is waiting to start: {container.reason}'
-            raise errors.BadRequest(state) from None
+        async for chunk in logs.stream(worker, pod, request.container, options, previous=request.previous):
+            yield chunk
 
     @contextlib.asynccontextmanager
     async def running(

@@ -1,4 +1,4 @@
-"""TLS settings of a server: its certificate, which may be replaced while it runs, and whose clients it believes."""
+"""TLS settings: one's own certificate, which may be replaced while it is in use, and whose others are believed."""
 
 import ssl
 import tempfile
@@ -15,6 +15,15 @@ def server(identity: Identity, *, client_authorities: bytes) -> ssl.SSLContext:
     context.set_alpn_protocols(["http/1.1"])
     context.verify_mode = ssl.CERT_OPTIONAL
     context.load_verify_locations(cadata=client_authorities.decode())
+    use(context, identity)
+    return context
+
+
+def client(identity: Identity, *, server_authorities: bytes) -> ssl.SSLContext:
+    """For connections to servers with a certificate of these authorities (PEM), to which this one is shown."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_verify_locations(cadata=server_authorities.decode())
     use(context, identity)
     return context
 

@@ -1,0 +1,113 @@
+"""The endpoint on a socket, and the table of what it serves.
+
+    listener = serving.listen("0.0.0.0", 10250)          # first, so that the node can tell its port
+    async with running.worker(client, settings, ...) as worker, serving.serve(worker, listener=listener, tls=tls):
+        ...
+
+`tls` shows the worker's own certificate and verifies those of clients (`pki.contexts.server`); who gets in is said in
+`guarding`. An API server in the worker's own process needs no socket: it takes `application` itself.
+"""
+
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from typing import Final
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from rota.api import errors
+from rota.kit import logs as logging
+from rota.kit.errors import UserError
+from rota.worker.endpoint import guarding, logs
+from rota.worker.running import Worker
+
+log = logging.get(__name__)
+
+#: The kubelet's port.
+DEFAULT_PORT: Final = 10_250
+_BACKLOG: Final = 128
+#: How long what is under way has to end when the endpoint closes.
+_GRACE_S: Final = 2.0
+
+
+def routes(worker: Worker) -> list[web.RouteDef]:
+    """All that the endpoint serves."""
+    return [
+        web.get("/healthz", _healthy),
+        web.get("/pods", _pods(worker)),
+        logs.route(worker),
+    ]
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket for `serve`; port 0 takes a free one. A UserError if the address cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+    except OSError as problem:
+        listener.close()
+        raise UserError(
+            f"the worker cannot listen on {host}:{port}: {problem.strerror}", "choose another port, or 0 for a free one"
+        ) from problem
+    return listener
+
+
+@contextlib.asynccontextmanager
+async def serve(
+    worker: Worker,
+    *,
+    tls: ssl.SSLContext,
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    listener: socket.socket | None = None,
+) -> AsyncIterator[int]:
+    """Serve until the block is left; yields the port. A `listener` takes the place of `host` and `port`."""
+    listener = listener or listen(host, port)
+    runner = web.AppRunner(
+        application(worker, guarding.guard), handler_cancellation=True, access_log=None, shutdown_timeout=_GRACE_S
+    )
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listener, ssl_context=tls).start()
+        yield listener.getsockname()[1]
+    finally:
+        await runner.cleanup()
+
+
+def application(worker: Worker, *guards: Middleware) -> web.Application:
+    """The endpoint without its socket; whoever passes the guards may ask for everything."""
+    made = web.Application(middlewares=[*guards, _refusing])
+    made.add_routes(routes(worker))
+    return made
+
+
+@web.middleware
+async def _refusing(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refusals as the kubelet sends them: a code and a line of text."""
+    try:
+        return await handler(request)
+    except errors.ApiError as refusal:
+        return web.Response(status=refusal.code, text=refusal.message + "\n")
+    except web.HTTPException:
+        raise
+    except Exception as problem:  # one request's trouble is not the others'
+        log.exception("a request to the worker failed", error=problem, path=request.path)
+        return web.Response(status=500, text="see the worker's log\n")
+
+
+async def _healthy(_: web.Request) -> web.Response:
+    return web.Response(text="ok")
+
+
+def _pods(worker: Worker) -> Handler:
+    async def answer(_: web.Request) -> web.Response:
+        items = [dict(one.seen) for one in worker.agent.machine.pods]
+        return web.json_response({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
+
+    return answer

@@ -1,0 +1,100 @@
+"""The worker's endpoint behind TLS: who gets in, and what is served."""
+
+import json
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from tests.worker.endpoint.harness import Endpoint, serving_worker, start_pod
+
+from rota.api import users
+from rota.client import connecting
+from rota.client.verbs import Client
+from rota.kit import system
+from rota.kit.errors import UserError
+from rota.pki.authorities import Authority
+from rota.pki.certificates import Subject
+from rota.testing.api import ApiServer
+from rota.worker.endpoint import serving
+
+pytestmark = pytest.mark.slow
+_LOGS = "/containerLogs/default/p/c"
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async with ApiServer() as server:
+        clock, chance = system.SystemClock(), random.Random(0)
+        async with connecting.to_application(server.app, clock=clock, chance=chance) as made:
+            yield made
+
+
+@pytest.fixture
+async def endpoint(client: Client, tmp_path: Path) -> AsyncIterator[Endpoint]:
+    async with serving_worker(client, tmp_path / "worker") as made:
+        yield made
+
+
+async def test_only_the_api_server_gets_in(endpoint: Endpoint) -> None:
+    assert await endpoint.get("/healthz") == (200, "ok")
+    code, _ = await endpoint.get("/healthz", endpoint.tls(None))
+    assert code == 401
+    node = Subject(common_name="system:node:w2", organizations=("system:nodes",))
+    code, said = await endpoint.get("/healthz", endpoint.tls(node))
+    assert (code, said) == (403, "Forbidden (user=system:node:w2)\n")
+    code, _ = await endpoint.get("/no/such/path", endpoint.tls(None))
+    assert code == 401, "strangers are not told what there is"
+
+
+async def test_certificates_of_another_authority_are_not_believed(endpoint: Endpoint) -> None:
+    stranger = Authority.create(now=system.SystemClock().now())
+    forged = Subject(common_name="kube-apiserver-kubelet-client", organizations=(users.MASTERS,))
+    with pytest.raises(aiohttp.ClientError):
+        await endpoint.get("/healthz", endpoint.tls(forged, authority=stranger))
+
+
+async def test_logs_are_served_in_the_kubelets_words(client: Client, endpoint: Endpoint) -> None:
+    await start_pod(client, "sh", "-c", "echo one; echo two; echo three; sleep 300")
+    assert await endpoint.get(f"{_LOGS}?tailLines=3&follow=false") == (200, "one\ntwo\nthree\n")
+    assert await endpoint.get(f"{_LOGS}?tailLines=1") == (200, "three\n")
+    assert await endpoint.get(f"{_LOGS}?limitBytes=5") == (200, "one\nt")
+    code, said = await endpoint.get(f"{_LOGS}?timestamps=true&tailLines=1")
+    assert code == 200
+    assert said[:2] == "20"
+    assert said.endswith("Z three\n")
+    assert await endpoint.get(f"{_LOGS}?sinceTime=2099-01-01T00:00:00Z") == (200, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/containerLogs/default/q/c", (404, 'pod "default/q" is not on node w1\n')),
+        ("/containerLogs/default/p/d", (404, 'container "d" not found in pod "p"\n')),
+        (f"{_LOGS}?previous=true", (400, 'previous terminated container "c" in pod "p" not found\n')),
+        (f"{_LOGS}?tailLines=many", (400, "tailLines must be a number\n")),
+        (f"{_LOGS}?sinceTime=soon", (400, "sinceTime is no time\n")),
+    ],
+)
+async def test_what_cannot_be_had_is_refused_with_a_line_of_text(
+    client: Client, endpoint: Endpoint, path: str, answer: tuple[int, str]
+) -> None:
+    await start_pod(client, "sleep", "300")
+    assert await endpoint.get(path) == answer
+
+
+async def test_the_pods_of_the_worker_are_told(client: Client, endpoint: Endpoint) -> None:
+    await start_pod(client, "true")
+    code, said = await endpoint.get("/pods")
+    assert code == 200
+    assert [one["metadata"]["name"] for one in json.loads(said)["items"]] == ["p"]
+
+
+async def test_a_taken_port_is_said_to_be_taken() -> None:
+    first = serving.listen("127.0.0.1", 0)
+    try:
+        with pytest.raises(UserError, match="cannot listen"):
+            serving.listen("127.0.0.1", first.getsockname()[1])
+    finally:
+        first.close()
