@@ -18,6 +18,7 @@ from rota.store.contract import Entry, Event, Extent, Page
 from rota.store.engine import Applied, check_revision
 from rota.store.ledger import Work
 from rota.store.logstore import Settings
+from rota.store.remainders import Remainders
 from rota.store.watching import Tail
 
 # ruff: noqa: S608 - what is spliced into queries here are constants, never a caller's text
@@ -25,8 +26,6 @@ from rota.store.watching import Tail
 #: How many reads run at once; more wait for their turn.
 _SESSIONS = 4
 
-#: Of how many pages it is remembered how much follows them.
-_LISTS = 1000
 
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _EXTENT = "SELECT revision, floor FROM rota_meta"
@@ -79,9 +78,7 @@ class PostgresEngine:
         self._writer = Writer(address, time=time, chance=chance, settings=settings)
         self._listener = Listener(address, self._writer.name, self._on_notice, time=time, chance=chance)
         self._wake: Callable[[], None] | None = None
-        #: What is left of lists behind the pages given out, by prefix, revision and last key. A revision's view never
-        #: changes, so it is counted for the first page only.
-        self._left: dict[tuple[str, int, str], int] = {}
+        self._left = Remainders()
 
     @classmethod
     async def open(
@@ -141,7 +138,7 @@ class PostgresEngine:
             "limit": limit or None,
             "revision": revision,
         }
-        remaining = self._left.get((prefix, revision, after))
+        remaining = self._left.behind(prefix, revision, after)
         async with self._sessions.borrow() as session, session.pipeline():
             await session.execute(_SNAPSHOT)
             extents = await session.execute(_EXTENT, binary=True)
@@ -160,13 +157,8 @@ class PostgresEngine:
         at = revision or extent.revision
         check_revision(at, extent)
         if remaining:
-            self._remember_left((prefix, at, rows[-1][0]), remaining)
+            self._left.remember(prefix, at, after=rows[-1][0], left=remaining)
         return Page([Entry(*row) for row in rows], at, remaining)
-
-    def _remember_left(self, page: tuple[str, int, str], remaining: int) -> None:
-        if len(self._left) >= _LISTS:
-            del self._left[next(iter(self._left))]
-        self._left[page] = remaining
 
     async def tail(self, after: int, limit: int) -> Tail:
         """History above `after`."""

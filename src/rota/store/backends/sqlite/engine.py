@@ -28,6 +28,7 @@ from rota.store.backends.sqlite.recent import KNOWN, Generation, Recent
 from rota.store.contract import Entry, Event, Extent, Page
 from rota.store.engine import Applied, check_revision
 from rota.store.ledger import Lease, Record, Row, Work
+from rota.store.remainders import Remainders
 from rota.store.watching import Tail
 
 _T = TypeVar("_T")
@@ -85,6 +86,7 @@ class SqliteEngine:
         self._connections: list[sqlite3.Connection] = []
         self._lock_file = -1
         self._generation: Generation | None = None
+        self._left = Remainders()
         #: Made when the file is opened.
         self._recent: Recent
         #: How large the write-ahead log may grow before the next attempt to begin it anew.
@@ -195,6 +197,7 @@ class SqliteEngine:
 
     async def scan(self, prefix: str, *, limit: int, after: str, revision: int) -> Page:
         """One page of entries."""
+        left = self._left.behind(prefix, revision, after)
 
         def scan(connection: sqlite3.Connection) -> Page:
             extent = _extent(connection)
@@ -213,10 +216,13 @@ class SqliteEngine:
             remaining = 0
             if limit and len(rows) == limit:
                 bounds["after"] = rows[-1][0]
-                remaining = connection.execute(count, bounds).fetchone()[0]
+                remaining = connection.execute(count, bounds).fetchone()[0] if left is None else left - limit
             return Page([Entry(*row) for row in rows], at, remaining)
 
-        return await self._read(scan)
+        page = await self._read(scan)
+        if page.remaining:
+            self._left.remember(prefix, page.revision, after=page.entries[-1].key, left=page.remaining)
+        return page
 
     async def tail(self, after: int, limit: int) -> Tail:
         """History above `after`."""
