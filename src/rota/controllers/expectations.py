@@ -55,7 +55,7 @@ class Expectations:
         self._owners: Final[dict[str, tuple[float, set[Key]]]] = {}
 
     def expect(self, owner: str, key: Key, *, uid: str = "", going: bool = False) -> None:
-        """A write is about to be sent: a creation, or, with a uid, a change or (`going`) the deletion of that object."""
+        """A write is about to be sent: a creation, or, with a uid, a change or (`going`) a deletion of that object."""
         self.drop(key)
         self._awaited[key] = _Awaited(owner=owner, going=going, uid=uid)
         self._owners.setdefault(owner, (self._clock.monotonic(), set()))[1].add(key)

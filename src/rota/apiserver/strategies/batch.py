@@ -4,12 +4,11 @@ A Job selects its pods by its own uid, which the server writes into selector and
 otherwise.
 """
 
-import re
 import zoneinfo
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from rota.api import fields
+from rota.api import cron, fields
 from rota.apiserver.contract import Attributes, Object
 from rota.apiserver.strategies import checks, pod_defaults, pod_specs
 from rota.apiserver.strategies.generic import GenericStrategy
@@ -34,8 +33,6 @@ _IMMUTABLE: Final = ("selector", "completionMode", "podFailurePolicy", "backoffL
 #: What a Job that is suspended and has never started may still change in its template.
 _SCHEDULING: Final = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 _MOST_INDEXED: Final = 100_000
-_MACROS: Final = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
-_FIELD: Final = re.compile(r"[0-9A-Za-z*?/,\-]+")
 #: A CronJob's name leaves room for the suffix of its Jobs' names.
 _LONGEST_CRON_NAME: Final = 52
 
@@ -255,15 +252,11 @@ def _validate_schedule(schedule: str, path: fields.Path, *, zone: str | None) ->
             else "cannot use both timeZone field and TZ or CRON_TZ in schedule"
         )
         return [fields.invalid(path, schedule, why)]
-    if schedule in _MACROS or schedule.startswith("@every "):
-        return []
-    parts = schedule.split()
-    if schedule.startswith("@"):
-        return [fields.invalid(path, schedule, f"unrecognized descriptor: {schedule}")]
-    if len(parts) != 5:
-        return [fields.invalid(path, schedule, f"expected exactly 5 fields, found {len(parts)}: [{' '.join(parts)}]")]
-    wrong = next((part for part in parts if not _FIELD.fullmatch(part)), None)
-    return [] if wrong is None else [fields.invalid(path, schedule, f"failed to parse int from {wrong}")]
+    try:
+        cron.parse(schedule)
+    except cron.CronError as problem:
+        return [fields.invalid(path, schedule, str(problem))]
+    return []
 
 
 def _validate_zone(zone: str, path: fields.Path) -> Found:
