@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from rota import assembly
-from rota.apiserver.encryption import configuration
-from rota.apiserver.encryption.rotation import Holdings
 from rota.cli import options, output
 from rota.cli.commands import Command
 from rota.kit import logs
+
+if TYPE_CHECKING:
+    from rota.apiserver.encryption.rotation import Holdings
 
 
 @click.command(
@@ -44,6 +45,8 @@ def command(*, action: str, store_url: str, keys: Path, keep_key: bool, as_json:
     rotate rewrites every object that has another key than the first one, so clients see it change. forget comes a while
     later: what an object held before stays in the store's history, under its old key, for some minutes.
     """
+    from rota import assembly  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+
     options.refuse_memory(store_url)
     logs.configure(level="warning")
     if keep_key and action != "rotate":
@@ -64,7 +67,7 @@ def command(*, action: str, store_url: str, keys: Path, keep_key: bool, as_json:
             click.echo(f"forgotten: {', '.join(gone) or 'no key, each is in use'}")
 
 
-def _show(found: Sequence[Holdings], *, as_json: bool) -> None:
+def _show(found: Sequence["Holdings"], *, as_json: bool) -> None:
     if as_json:
         output.document(
             [{"prefix": one.prefix, "key": one.primary, "objects_by_key": dict(one.by_key)} for one in found]
@@ -79,4 +82,6 @@ def _show(found: Sequence[Holdings], *, as_json: bool) -> None:
 
 
 def _resource(prefix: str) -> str:
+    from rota.apiserver.encryption import configuration  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+
     return str(configuration.resource(prefix) or "(the servers' own keys)")

@@ -1,16 +1,20 @@
-"""The options by which a verb is told which API server to talk to, as kubectl has them."""
+"""The options by which a verb is told which API server to talk to, as kubectl has them.
+
+What reads a kubeconfig is imported when one is read: a mistyped option is answered without it.
+"""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from rota.cli import options
-from rota.client import kubeconfig
-from rota.client.endpoints import Endpoint
-from rota.kit import errors, system
+from rota.kit import errors
+
+if TYPE_CHECKING:
+    from rota.client.endpoints import Endpoint
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -39,8 +43,12 @@ def server_options(command: _F, *, default: str = "$KUBECONFIG, or ~/.kube/confi
     return command
 
 
-def chosen(*, kubeconfig_file: Path | None, context: str, server: str | None) -> Endpoint:
+def chosen(*, kubeconfig_file: Path | None, context: str, server: str | None) -> "Endpoint":
     """The server that the options mean: a named one, a kubeconfig's, or the cluster in which this process is a pod."""
+    from rota.client import kubeconfig  # noqa: PLC0415
+    from rota.client.endpoints import Endpoint  # noqa: PLC0415
+    from rota.kit import system  # noqa: PLC0415
+
     if server and kubeconfig_file is not None:
         raise click.UsageError("give either --server or --kubeconfig")
     if server:
@@ -58,7 +66,12 @@ def chosen(*, kubeconfig_file: Path | None, context: str, server: str | None) ->
     return kubeconfig.load(path, clock=clock, context=context)
 
 
-def own_cluster(*, kubeconfig_file: Path | None, context: str, server: str | None) -> Endpoint:
+def own_options(command: _F) -> _F:
+    """The same options for what means the cluster of this machine; give what comes of them to `own_cluster`."""
+    return server_options(command, default="$KUBECONFIG, or that of `rota up` on this machine")
+
+
+def own_cluster(*, kubeconfig_file: Path | None, context: str, server: str | None) -> "Endpoint":
     """The server that the options or $KUBECONFIG name, or else that of `rota up` on this machine.
 
     Never the user's ~/.kube/config: what is meant for this machine must not end up in a cluster that nobody named.
@@ -69,4 +82,17 @@ def own_cluster(*, kubeconfig_file: Path | None, context: str, server: str | Non
             raise errors.UserError(
                 f"there is no cluster of this user: no {kubeconfig_file}", "run 'rota up', or set KUBECONFIG"
             )
+    return chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
+
+
+def nearest_options(command: _F) -> _F:
+    """The same options for what only reads and works with any cluster; give what comes of them to `nearest`."""
+    return server_options(command, default="$KUBECONFIG, that of `rota up` on this machine, or ~/.kube/config")
+
+
+def nearest(*, kubeconfig_file: Path | None, context: str, server: str | None) -> "Endpoint":
+    """The server that the options or $KUBECONFIG name, or that of `rota up` on this machine, or else kubectl's."""
+    own = options.data_folder() / "kubeconfig"
+    if kubeconfig_file is None and not server and "KUBECONFIG" not in os.environ and own.exists():
+        kubeconfig_file = own
     return chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)

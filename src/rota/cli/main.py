@@ -51,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         _complain(error, str(error))
         return FAILED
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return FAILED
     except click.ClickException as error:
         _complain(error, _said_by_click(error))
         return FAILED

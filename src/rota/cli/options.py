@@ -1,15 +1,55 @@
 """Options that several verbs share, and where Rota keeps its data unless told otherwise."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from rota.kit import errors
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION: Final = re.compile(r"(\d+)([smhd])")
+
+#: `-n`, as kubectl has it.
+namespace_option = click.option(
+    "-n", "--namespace", default="", metavar="NAME", help="The namespace.  [default: the context's]"
+)
+everywhere_option = click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Of all namespaces.")
+selector_option = click.option(
+    "-l", "--selector", "labels", default="", metavar="SELECTOR", help="Only those with these labels: app=web,tier!=db."
+)
+container_option = click.option(
+    "-c", "--container", default="", metavar="NAME", help="Which container.  [default: the first]"
+)
+#: How verbs that change something are told to only say what they would do.
+dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+
+
+class Duration(click.ParamType[float]):
+    """`30s`, `5m`, `24h`, `7d`, and 0."""
+
+    name = "DURATION"
+
+    def __init__(self, *, nothing: str = "") -> None:
+        """`nothing` says what 0 means; without it, 0 is refused."""
+        self._nothing: Final = nothing
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds."""
+        if isinstance(value, float):
+            return value
+        if value == "0" and self._nothing:
+            return 0.0
+        match = _DURATION.fullmatch(str(value))
+        if match is None or not int(match[1]):
+            zero = f", or 0 for {self._nothing}" if self._nothing else ""
+            self.fail(f"{value!r} is no duration; write 30m, 24h or 7d{zero}", param, ctx)
+        return float(int(match[1]) * _UNITS[match[2]])
 
 
 def data_folder() -> Path:

@@ -9,7 +9,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import click
 
@@ -17,14 +17,57 @@ from rota.kit import logs
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+
+#: The words of a status that call for a look, those that ask for patience, and those that are well.
+_WORDS: Final = {
+    **dict.fromkeys(
+        (
+            "Failed", "Error", "NotReady", "Unknown", "CrashLoopBackOff", "OOMKilled", "Evicted", "StartError",
+            "DeadlineExceeded", "BackoffLimitExceeded", "ImagePullBackOff", "ErrImagePull", "CreateContainerError",
+            "CreateContainerConfigError", "RunContainerError", "Lost", "Warning", "no",
+        ),
+        "red",
+    ),
+    **dict.fromkeys(
+        (
+            "Pending", "Terminating", "ContainerCreating", "PodInitializing", "SchedulingDisabled", "SchedulingGated",
+            "Suspended", "Released", "cordoned",
+        ),
+        "yellow",
+    ),
+    **dict.fromkeys(("Running", "Ready", "Active", "Bound", "Complete", "Available", "Established", "yes"), "green"),
+    **dict.fromkeys(("Completed", "Succeeded", "Normal"), "dim"),
+}  # fmt: skip
+#: The columns in which they stand.
+_PAINTED: Final = frozenset({"STATUS", "PHASE", "STATE", "READY", "TYPE", "REASON"})
 
 #: `--json`, by the same name everywhere: one JSON document on standard output and nothing else.
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document, for programs.")
 
 
+class Show(Protocol):
+    """What shows a table, or shows it anew."""
+
+    def __call__(self, columns: Sequence[str], rows: Iterable[Sequence[object]], /) -> None:
+        """Headings and rows."""
+        ...
+
+
 def document(value: Any) -> None:
     """Print a value as JSON: indented for people, on one line in a pipe."""
     click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
+
+
+def painted(text: str, *, stderr: bool = False, **style: Any) -> str:
+    """A text of one line in click's `style` on a terminal; what a name holds does nothing there."""
+    plain = _shown(text)
+    return click.style(plain, **style) if logs.wants_colour(sys.stderr if stderr else sys.stdout) else plain
+
+
+def note(text: str) -> None:
+    """Tell people something that is no part of the output: one line on standard error."""
+    click.echo(painted(text, stderr=True, dim=True), err=True)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Collection[str] = ()) -> None:
@@ -34,6 +77,23 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Co
         _rich_table(columns, cells, right)
     else:
         _plain_table(columns, cells, right)
+
+
+@contextlib.contextmanager
+def live() -> Iterator[Show | None]:
+    """What shows a table and, on the next call, that table's successor in its place; None where nothing can move."""
+    if not sys.stdout.isatty():
+        yield None
+        return
+    from rich.live import Live  # noqa: PLC0415
+
+    with Live(console=_console(), auto_refresh=False, vertical_overflow="ellipsis") as display:
+
+        def show(columns: Sequence[str], rows: Iterable[Sequence[object]], /) -> None:
+            drawn = _drawn(columns, [[_shown(value) for value in row] for row in rows], ())
+            display.update(drawn, refresh=True)
+
+        yield show
 
 
 @contextlib.contextmanager
@@ -71,6 +131,10 @@ def _plain_table(columns: Sequence[str], cells: list[list[str]], right: Collecti
 
 
 def _rich_table(columns: Sequence[str], cells: list[list[str]], right: Collection[str]) -> None:
+    _console().print(_drawn(columns, cells, right))
+
+
+def _drawn(columns: Sequence[str], cells: list[list[str]], right: Collection[str]) -> "Table":
     from rich import box  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -79,8 +143,16 @@ def _rich_table(columns: Sequence[str], cells: list[list[str]], right: Collectio
     for name in columns:
         drawn.add_column(Text(name), justify="right" if name in right else "left")
     for row in cells:
-        drawn.add_row(*map(Text, row))
-    _console().print(drawn)
+        drawn.add_row(*(Text(cell, style=_style(name, cell)) for name, cell in zip(columns, row, strict=True)))
+    return drawn
+
+
+def _style(column: str, cell: str) -> str:
+    """A colour for a status, of which the last word known decides: `Ready,SchedulingDisabled` is yellow."""
+    if column not in _PAINTED:
+        return ""
+    words = cell.replace("Init:", "").replace(",", " ").split()
+    return next((_WORDS[word] for word in reversed(words) if word in _WORDS), "")
 
 
 def _console(*, stderr: bool = False) -> "Console":

@@ -1,11 +1,9 @@
 """`rota restore`: fill an empty store from a backup."""
 
-import asyncio
 from pathlib import Path
 
 import click
 
-from rota import assembly
 from rota.cli import options, output
 from rota.cli.commands import Command
 from rota.kit import logs
@@ -28,6 +26,10 @@ def command(*, file: Path, store_url: str, as_json: bool) -> None:
     The file is checked whole before anything is written; a damaged one is refused. The store's revisions go on
     far above those of the old store, so clients that watched that one notice and list again.
     """
+    import asyncio  # noqa: PLC0415
+
+    from rota import assembly  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+
     options.refuse_memory(store_url)
     logs.configure(level="warning")
     with output.progress("restoring"):

@@ -3,16 +3,16 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from rota import assembly
 from rota.cli import endpoints
 from rota.cli.commands import Command
 from rota.kit import errors, logs
-from rota.scheduler import builtin, loading
-from rota.scheduler.config.faults import ConfigurationError
-from rota.scheduler.loading import Loaded
+
+if TYPE_CHECKING:
+    from rota.scheduler.loading import Loaded
 
 
 @click.command(
@@ -67,6 +67,8 @@ def command(
     Works beside any Kubernetes API server. Several may run at once: by default one of them schedules and the others
     stand by, knowing the cluster as well as it does.
     """
+    from rota import assembly  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+
     logs.configure()
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
     read = _reader(config_file)
@@ -85,12 +87,15 @@ def command(
     click.echo("The scheduler has stopped.")
 
 
-def _reader(config_file: Path | None) -> Callable[[], Loaded]:
+def _reader(config_file: Path | None) -> Callable[[], "Loaded"]:
     """Give what reads the configuration; the plugins beside the file are found, as those on Python's path are."""
+    from rota.scheduler import builtin, loading  # noqa: PLC0415 - as above
+    from rota.scheduler.config.faults import ConfigurationError  # noqa: PLC0415
+
     if config_file is not None and (folder := str(config_file.absolute().parent)) not in sys.path:
         sys.path.insert(0, folder)
 
-    def read() -> Loaded:
+    def read() -> "Loaded":
         try:
             if config_file is None:
                 return loading.default(builtin.registry())

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rota.apiserver.authentication.oidc import Provider
 from rota.kit import errors
+
+if TYPE_CHECKING:
+    from rota.apiserver.authentication.oidc import Provider
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -49,8 +51,10 @@ def sign_in_options(command: _F) -> _F:
     return command
 
 
-def providers(settings: dict[str, Any]) -> tuple[Provider, ...]:
+def providers(settings: dict[str, Any]) -> tuple["Provider", ...]:
     """The provider that the `oidc_*` options mean, if they mean one."""
+    from rota.apiserver.authentication.oidc import Provider  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+
     issuer, client = settings["oidc_issuer_url"], settings["oidc_client_id"]
     if not issuer and not client:
         return ()

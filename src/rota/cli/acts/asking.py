@@ -1,0 +1,110 @@
+"""Calls to a cluster on a person's behalf: one connection, one event loop, and errors that name the remedy.
+
+Every act goes through `at`. What the server refuses and what does not answer become one line; SIGTERM and SIGHUP end
+the work as Ctrl-C does, so that it can take back what it began.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import signal
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+import click
+
+from rota.api import errors as api_errors
+from rota.cli import output
+from rota.client import connecting
+from rota.client.endpoints import Endpoint
+from rota.client.transports.contract import TransportError, Unreachable
+from rota.client.verbs import Client, Settings
+from rota.kit import errors, logs, system
+
+_T = TypeVar("_T")
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
+
+
+def at(endpoint: Endpoint, work: Callable[[Client], Awaitable[_T]]) -> _T:
+    """Have something done at a server."""
+    logs.configure(level="error")
+
+    async def connected() -> _T:
+        settings = Settings(on_warning=_warn)
+        clock, chance = system.SystemClock(), system.chance()
+        async with connecting.to_server(endpoint, clock=clock, chance=chance, settings=settings) as client:
+            return await work(client)
+
+    with telling(endpoint):
+        return run(connected())
+
+
+def run(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run asynchronous work to its end, or until a signal asks to stop."""
+    received: list[int] = []
+
+    async def heeding() -> _T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def stop(number: int) -> None:
+            received.append(number)
+            task.cancel()
+
+        for number in _SIGNALS:
+            # What was told to outlive its terminal (nohup) does.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, stop, number)
+        return await work
+
+    try:
+        return asyncio.run(heeding())
+    except asyncio.CancelledError:
+        raise click.exceptions.Exit(128 + received[0]) from None
+
+
+@contextlib.contextmanager
+def telling(endpoint: Endpoint) -> Iterator[None]:
+    """Turn what a server refuses, or its silence, into what a person can act on."""
+    try:
+        yield
+    except Unreachable as error:
+        raise errors.UserError(f"{endpoint.server} does not answer: {_cause(error)}", _awakening(endpoint)) from error
+    except TransportError as error:
+        raise errors.UserError(f"{endpoint.server}: {error}", "try again") from error
+    except api_errors.Unauthorized as error:
+        raise errors.UserError(
+            f"{endpoint.server} does not know you: {error}", "is this the kubeconfig that it wrote, or an older one?"
+        ) from error
+    except api_errors.ApiError as error:
+        raise errors.UserError(refusal(error)) from error
+
+
+def refusal(error: api_errors.ApiError) -> str:
+    """What the server says, with the fields at fault if its message does not name them."""
+    fields = [f"{cause.field}: {cause.message}" for cause in error.causes if cause.field not in error.message]
+    return "; ".join([" ".join(error.message.split()), *fields])
+
+
+def _warn(text: str) -> None:
+    """Show a server's warning: `299 - "what it says"`."""
+    _, quote, said = text.partition('"')
+    output.note(f"warning: {said.removesuffix(quote) if quote else text}")
+
+
+def _cause(error: Unreachable) -> str:
+    problem = error.__cause__
+    while problem is not None:
+        if isinstance(problem, OSError) and problem.strerror and problem.errno:
+            return problem.strerror.partition("[")[0].strip() or str(problem)
+        problem = getattr(problem, "os_error", None) or problem.__cause__
+    return str(error)
+
+
+def _awakening(endpoint: Endpoint) -> str:
+    host = urlsplit(endpoint.server).hostname or ""
+    with contextlib.suppress(ValueError):
+        if host == "localhost" or ipaddress.ip_address(host).is_loopback:
+            return "is `rota up` running?"
+    return "is its master running, and can this machine reach it?"
