@@ -6,7 +6,7 @@ whose answer got lost can be repeated without starting anything twice.
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -29,6 +29,23 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
 
 
+#: Where containers run: as processes of the machine, or in root file systems of their own.
+PROCESS: Final = "process"
+CONTAINER: Final = "container"
+
+
+class Security(msgspec.Struct, frozen=True, kw_only=True):
+    """What a container in a root file system of its own may do; processes of the machine may do what their user may."""
+
+    privileged: bool = False
+    read_only_root: bool = False
+    #: Whether programs may give it more rights than it has, as those with the set-user-id bit do.
+    may_gain: bool = True
+    #: Capabilities, without `CAP_`; `ALL` for all of them.
+    add: Sequence[str] = ()
+    drop: Sequence[str] = ()
+
+
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """A container, ready to run: everything that it refers to has been looked up."""
 
@@ -49,11 +66,25 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     mounts: Sequence[Mount] = ()
     tty: bool = False
+    runtime: str = PROCESS
+    #: As the spec says: `Always`, `IfNotPresent` or `Never`.
+    pull_policy: str = "IfNotPresent"
+    security: Security = Security()
+    #: Whether it sees the machine's processes.
+    host_pid: bool = False
 
     @property
     def id(self) -> str:
         """The run's id."""
         return run_id(self.uid, self.container, self.run)
+
+
+class Inside(msgspec.Struct, frozen=True, kw_only=True):
+    """A command line of the machine that runs a command in a container, as the container."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
 
 
 class LaunchError(Exception):
@@ -135,6 +166,14 @@ class Runtime(Protocol):
 
     async def execute(self, launch: Launch, command: Sequence[str]) -> tuple[int, bytes]:
         """Run a command beside a container, as the container; its exit code and the beginning of what it said."""
+        ...
+
+    def inside(self, launch: Launch, command: Sequence[str], *, tty: bool = False) -> Inside:
+        """How to run a command in a container that runs, within its limits; for those who want to talk to it.
+
+        The command line is to be started by root's agent in a session of its own; with `tty` its standard input is a
+        terminal.
+        """
         ...
 
     def places(self) -> Mapping[str, Place]:

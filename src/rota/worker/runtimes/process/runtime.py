@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from rota.kit.clock import Clock
-from rota.worker.runtimes.contract import Exit, Known, Launch, LaunchError, LogOptions, OnExit, Place, run_id
-from rota.worker.runtimes.process import log_files, mounting
+from rota.worker.runtimes.contract import Exit, Inside, Known, Launch, LaunchError, LogOptions, OnExit, Place, run_id
+from rota.worker.runtimes.process import entering, log_files, mounting
 from rota.worker.runtimes.process.cgroups import NO_GROUP, ControlGroups
 from rota.worker.runtimes.process.nursing import Nurse, NurseryGone
 
 #: What a run whose end nobody could see is said to have ended with.
 _UNSEEN: Final = 137
 _MOST_OUTPUT: Final = 10 * 1024
+#: Of a home whose pod has containers of other users.
+_ANYBODYS: Final = 0o1777
 
 
 class ProcessRuntime:
@@ -77,8 +79,12 @@ class ProcessRuntime:
         if not argv[0]:
             raise LaunchError("CreateContainerError", "no command specified")
         user, primary, groups = launch.user, launch.group, list(launch.groups)
-        if launch.mounts:
-            argv = mounting.inside(argv, launch)
+        home = self.home(launch.uid)
+        if user:
+            home.chmod(_ANYBODYS)
+        cwd = launch.working_dir or str(home)
+        if mounting.is_needed(launch, home):
+            argv, cwd = mounting.inside(argv, launch, home), "/"
             user = primary = None
         name = _group_name(launch.id)
         group = NO_GROUP
@@ -93,7 +99,7 @@ class ProcessRuntime:
             id=launch.id,
             argv=argv,
             env=dict(launch.env),
-            cwd=launch.working_dir or str(self._home(launch.uid)),
+            cwd=cwd,
             log=str(self._log(launch.uid, launch.container, launch.run)),
             cgroups=list(group.folders),
             memory=group.memory,
@@ -124,17 +130,15 @@ class ProcessRuntime:
 
     async def execute(self, launch: Launch, command: Sequence[str]) -> tuple[int, bytes]:
         """See `Runtime.execute`."""
+        how = self.inside(launch, command)
         process = await asyncio.create_subprocess_exec(
-            *command,
-            env=dict(launch.env),
-            cwd=launch.working_dir or str(self._home(launch.uid)),
+            *how.argv,
+            env=dict(how.env),
+            cwd=how.cwd,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
-            user=launch.user,
-            group=launch.group,
-            extra_groups=list(launch.groups) if launch.user is not None else None,
         )
         assert process.stdout is not None
         output = b""
@@ -179,6 +183,10 @@ class ProcessRuntime:
             # It ends only if nothing runs.
             await self._nurse.ask("end")
         await self._nurse.close()
+
+    def inside(self, launch: Launch, command: Sequence[str], *, tty: bool = False) -> Inside:
+        """See `Runtime.inside`."""
+        return entering.inside(launch, command, self._places.get(launch.id), home=self.home(launch.uid))
 
     def places(self) -> Mapping[str, Place]:
         """See `Runtime.places`."""

@@ -1,0 +1,28 @@
+"""The command line that runs a command inside a container that runs: in its control groups and namespaces, as its user.
+
+It takes `sh`, and, where the container has namespaces of its own or another user than the agent, `nsenter` and
+`setpriv` of util-linux.
+"""
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from rota.worker.runtimes.contract import Inside, Launch, LaunchError, Place
+from rota.worker.runtimes.process import mounting
+
+
+def inside(launch: Launch, command: Sequence[str], place: Place | None, *, home: Path) -> Inside:
+    """How to run a command in a container; LaunchError if it does not run."""
+    if place is None:
+        raise LaunchError("ContainerNotRunning", f'container "{launch.container}" does not run')
+    steps = ["set -e", *(f"echo $$ > {shlex.quote(one)}/cgroup.procs" for one in place.cgroups), 'exec "$@"']
+    cwd = launch.working_dir or str(home)
+    entered: list[str] = []
+    if mounting.is_needed(launch, home):
+        entered = ["nsenter", f"--mount=/proc/{place.pid}/ns/mnt", "sh", "-c", f'cd {shlex.quote(cwd)}; exec "$@"', "sh"]
+        cwd = "/"
+    becoming = mounting.become(launch) if os.geteuid() == 0 else []
+    argv = ["sh", "-c", "; ".join(steps), "sh", *entered, *becoming, *command]
+    return Inside(argv=argv, env=launch.env, cwd=cwd)
