@@ -48,21 +48,6 @@ def prefix(owner_name: str) -> str:
     return owner_name if names.check_generate_name("", "pods", dashed) else dashed
 
 
-def is_active(pod: Object) -> bool:
-    """Whether a pod runs or will, as far as is known."""
-    return phase(pod) not in {"Succeeded", "Failed"} and not meta.is_deleting(pod)
-
-
-def phase(pod: Object) -> str:
-    """A pod's phase; empty if it has none yet."""
-    return str((pod.get("status") or {}).get("phase") or "")
-
-
-def is_ready(pod: Object) -> bool:
-    """Whether a pod says that it is ready."""
-    return meta.is_condition_true(pod, "Ready")
-
-
 class PodControl:
     """Writes of one controller's pods."""
 

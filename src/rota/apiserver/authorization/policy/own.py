@@ -56,6 +56,11 @@ rota:controller:node-lifecycle: User/rota:controller:node-lifecycle
     read  core  pods
     patch  core  pods/status
     read  coordination.k8s.io  leases
+rota:controller:replica-sets: User/rota:controller:replica-sets
+    record-events
+    read  apps  replicasets
+    update  apps  replicasets/status
+    read,create,delete,patch  core  pods
 rota:controller:resource-quotas: User/rota:controller:resource-quotas
     list,watch  *  *
     update  core  resourcequotas/status

@@ -1,0 +1,133 @@
+"""What a pod's state means to whoever counts pods, and which of several is missed least. Pure.
+
+The order in which pods are given up is upstream's (`ActivePodsWithRanks`, `pkg/controller/controller_utils.go`, 1.36).
+"""
+
+import functools
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rota.api import meta, times
+from rota.client.verbs import Object
+
+DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+_COST: Final = re.compile(r"-?(0|[1-9][0-9]*)|[+]?[1-9][0-9]*", re.ASCII)
+_INT32: Final = range(-(2**31), 2**31)
+_PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+
+def phase(pod: Mapping[str, Any]) -> str:
+    """A pod's phase; empty if it has none yet."""
+    return str((pod.get("status") or {}).get("phase") or "")
+
+
+def is_finished(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod has ended, well or not."""
+    return phase(pod) in {"Succeeded", "Failed"}
+
+
+def is_active(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod runs or will, as far as is known."""
+    return not is_finished(pod) and not meta.is_deleting(pod)
+
+
+def is_terminating(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod was deleted and has not ended yet."""
+    return not is_finished(pod) and meta.is_deleting(pod)
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod says that it is ready."""
+    return meta.is_condition_true(pod, "Ready")
+
+
+def available_in_s(pod: Mapping[str, Any], *, min_ready_s: int, now: float) -> float | None:
+    """How long until a ready pod counts as available, 0.0 if it does; None if it is not ready."""
+    if not is_ready(pod):
+        return None
+    if min_ready_s == 0:
+        return 0.0
+    since = _ready_since(pod)
+    return None if since is None else max(since + min_ready_s - now, 0.0)
+
+
+def deletion_cost(pod: Mapping[str, Any]) -> int:
+    """What somebody says that a pod's end would cost; 0 if nobody says anything that makes sense."""
+    text = meta.annotations(pod).get(DELETION_COST, "")
+    cost = int(text) if _COST.fullmatch(text) else 0
+    return cost if cost in _INT32 else 0
+
+
+def least_missed(
+    pods: Sequence[Object], count: int, *, related: Iterable[Mapping[str, Any]], now: float
+) -> list[Object]:
+    """So many of the pods, those first that are missed least; `related` are all of which one node may have too many."""
+    if count >= len(pods):
+        return list(pods)
+    neighbours = Counter(_node(one) for one in related if is_active(one))
+
+    def compare(one: Object, other: Object) -> int:
+        return _compare(one, other, neighbours=neighbours, now=now)
+
+    return sorted(pods, key=functools.cmp_to_key(compare))[:count]
+
+
+def _compare(one: Object, other: Object, *, neighbours: Mapping[str, int], now: float) -> int:
+    """Below zero if the first pod is missed less."""
+    for mine, theirs in (
+        (bool(_node(one)), bool(_node(other))),
+        (_PHASES.get(phase(one), 0), _PHASES.get(phase(other), 0)),
+        (is_ready(one), is_ready(other)),
+        (deletion_cost(one), deletion_cost(other)),
+        (-neighbours[_node(one)], -neighbours[_node(other)]),
+    ):
+        if mine != theirs:
+            return -1 if mine < theirs else 1
+    if is_ready(one) and is_ready(other) and _ready_since(one) != _ready_since(other):
+        return _compare_ages(one, other, _ready_since(one), _ready_since(other), now=now)
+    mine_restarts, their_restarts = _restarts(one), _restarts(other)
+    if mine_restarts != their_restarts:
+        return -1 if mine_restarts > their_restarts else 1
+    return _compare_ages(one, other, _created(one), _created(other), now=now)
+
+
+def _compare_ages(one: Object, other: Object, mine: float | None, theirs: float | None, *, now: float) -> int:
+    """The younger is missed less; where the order of magnitude is the same, chance (the uid) decides."""
+    if mine is None or theirs is None:
+        return int(mine is not None) - int(theirs is not None)
+    magnitudes = _magnitude(now - mine), _magnitude(now - theirs)
+    if magnitudes[0] != magnitudes[1]:
+        return -1 if magnitudes[0] < magnitudes[1] else 1
+    return -1 if meta.uid(one) < meta.uid(other) else 1
+
+
+def _magnitude(age_s: float) -> int:
+    return int(math.log2(age_s * 1e9)) if age_s > 0 else -1
+
+
+def _restarts(pod: Object) -> tuple[int, int]:
+    """The most restarts of a container, and of a sidecar."""
+    status, spec = pod.get("status") or {}, pod.get("spec") or {}
+    sidecars = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
+    own = [one.get("restartCount", 0) for one in status.get("containerStatuses") or ()]
+    beside = [
+        one.get("restartCount", 0) for one in status.get("initContainerStatuses") or () if one.get("name") in sidecars
+    ]
+    return max(own, default=0), max(beside, default=0)
+
+
+def _ready_since(pod: Mapping[str, Any]) -> float | None:
+    since = (meta.condition(pod, "Ready") or {}).get("lastTransitionTime")
+    return times.parse(since) if since else None
+
+
+def _created(pod: Mapping[str, Any]) -> float | None:
+    at = meta.metadata(pod).get("creationTimestamp")
+    return times.parse(at) if at else None
+
+
+def _node(pod: Mapping[str, Any]) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")
