@@ -18,6 +18,7 @@ from rota.apiserver.admission.creation_by_update import CreationByUpdate
 from rota.apiserver.admission.escalation import Escalation
 from rota.apiserver.admission.node_restriction import NodeRestriction
 from rota.apiserver.admission.signers import SignerRights
+from rota.apiserver.admission.standings import Standings
 from rota.apiserver.app import App
 from rota.apiserver.auditing.auditor import Auditor
 from rota.apiserver.authentication import sign_in
@@ -150,6 +151,7 @@ def _kinds(
             },
             projections=table.projections(lambda resource: catalog.version(resource).scale),
             copies=copies,
+            standing=Standings(copies).of,
         )
 
     return make

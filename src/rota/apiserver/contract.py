@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from rota.api import fields, fieldselectors, users
 from rota.api.identifiers import GroupResource
@@ -98,6 +99,18 @@ class Rider:
 
     writes: tuple[Put, ...] = ()
     guards: tuple[Guard, ...] = ()
+
+
+class Standing(Struct, frozen=True):
+    """All that the rules about new objects of a kind go by besides the object and its field manager.
+
+    While two standings are equal, objects that differ only in their names are let in alike and come out alike.
+    """
+
+    #: What has to hold for the write.
+    guards: tuple[Guard, ...]
+    #: Tells apart the states of what else rules go by.
+    rules: int
 
 
 class Admission(Protocol):
@@ -305,6 +318,8 @@ class Kinds:
     #: Kinds that rules go by from memory. A write of one is answered once its copy has it, so that whoever made a limit
     #: or a role finds it in force on this server with the next request.
     copies: Mapping[GroupResource, Copy] = field(default_factory=dict)
+    #: How the rules about an object that is created stand; None where each object has to be asked about.
+    standing: Callable[[Attributes], Standing | None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

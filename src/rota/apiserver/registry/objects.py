@@ -8,7 +8,7 @@ happens but the commit.
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from rota.api import errors, fields, keys, names
 from rota.api.identifiers import GroupKind, GroupResource, parse_api_version
@@ -16,8 +16,9 @@ from rota.api.kinds import ResourceType
 from rota.api.patches import json_values, versions
 from rota.api.scheme import Scheme
 from rota.apiserver import stored_form
-from rota.apiserver.contract import Attributes, Change, DeleteOptions, Kinds, Object, Registry, Rider, Stored
+from rota.apiserver.contract import Attributes, Change, DeleteOptions, Kinds, Object, Registry, Rider, Standing, Stored
 from rota.apiserver.registry import deletion, ownership, system_fields, writes
+from rota.apiserver.registry.castings import Castings, Mould
 from rota.kit.clock import Clock
 from rota.store.contract import Committed, Conflict, Delete, Entry, Guard, Outcome, Put, Refused, Store, Transaction
 
@@ -36,6 +37,13 @@ class Written:
     revision: int
     created: bool = False
     removed: bool = False
+
+
+class Cast(NamedTuple):
+    """The outcome of a write whose object nobody looks at."""
+
+    value: bytes
+    revision: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +76,7 @@ class ObjectRegistry:
         self.clock: Final = clock
         self._chance: Final = chance
         self.kinds: Final = kinds(self)
+        self.castings: Final = Castings()
 
     def resource(self, group_resource: GroupResource, /) -> ResourceType:
         """See `Registry.resource`."""
@@ -151,6 +160,17 @@ class ObjectRegistry:
         if prefix:
             raise errors.generate_name_conflict(at.resource.group_resource, name, retry_after_seconds=1)
         raise errors.conflict(at.resource.group_resource, name)
+
+    async def create_alike(self, at: Attributes, mould: Mould, standing: Standing) -> Cast | None:
+        """Store a new object that differs from an earlier one in its name; None if it has to be worked out."""
+        value = self.castings.cast(mould, standing, uid=self._uid(), now=at.now)
+        if value is None:
+            return None
+        key = self._key(at, mould.name.decode())
+        transaction = Transaction((Put(key, value),), (Guard(key, revision=0), *standing.guards))
+        outcome = await self.store.commit(transaction)
+        # what stands in the way is found out again, by who has the words for it
+        return Cast(value, outcome.revision) if isinstance(outcome, Committed) else None
 
     async def update(self, at: Attributes, edit: Edit) -> Written:
         """Change the object that `at` names."""

@@ -50,11 +50,14 @@ class Call:
 
     async def object_body(self) -> Object:
         """The request's body as an object of the kind that belongs here."""
+        return self.object_in(await self.request.body())
+
+    def object_in(self, body: bytes) -> Object:
+        """As `object_body`, of a body that was read already."""
         strictness = bodies.strictness(self.request.query.get("fieldValidation", ""))
         content_type = self.request.header(b"content-type")
         if self.resource.custom and bodies.media_type(content_type) == bodies.PROTOBUF:
             raise errors.unsupported_media_type((bodies.JSON, bodies.YAML))
-        body = await self.request.body()
         gvk, model = self.body_kind
         try:
             return moulds.read(
