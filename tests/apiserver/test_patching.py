@@ -94,6 +94,32 @@ async def test_only_an_apply_creates(api: ApiServer) -> None:
     assert owner["fieldsV1"] == {"f:data": {"f:x": {}}}
 
 
+async def test_who_applies_a_null_owns_the_field_though_nothing_is_stored(api: ApiServer) -> None:
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "a"},
+        "spec": {"holderIdentity": None, "leaseDurationSeconds": 15},
+    }
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/a"
+    answer = await api.patch(path, lease, kind="apply", fieldManager="me")
+    assert answer.json["spec"] == {"leaseDurationSeconds": 15}
+    owned = answer.json["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]
+    assert owned == {"f:holderIdentity": {}, "f:leaseDurationSeconds": {}}
+
+
+async def test_bytes_that_are_no_base64_are_refused_where_they_break(api: ApiServer) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"token": "Secret"}}
+    answer = await api.post("/api/v1/namespaces/default/secrets", secret)
+    assert (answer.code, answer.json["message"].rpartition(": ")[2]) == (400, "illegal base64 data at input byte 4")
+
+
+async def test_an_empty_map_is_nothing_to_own(api: ApiServer) -> None:
+    answer = await api.post(MAPS, config())
+    assert "data" not in answer.json
+    assert "managedFields" not in answer.json["metadata"]
+
+
 async def test_an_apply_that_changes_nothing_writes_nothing(api: ApiServer) -> None:
     first = await api.patch(f"{MAPS}/a", config(x="1"), kind="apply", fieldManager="me")
     again = await api.patch(f"{MAPS}/a", config(x="1"), kind="apply", fieldManager="me")

@@ -341,7 +341,10 @@ def changed(chance: random.Random, obj: dict[str, Any]) -> dict[str, Any]:
     """The object with one or two things gone, wrong, doubled or new."""
     result = copy.deepcopy(obj)
     for _ in range(chance.choice([1, 1, 1, 2])):
-        *way, last = chance.choice(list(_places(result)))
+        places = list(_places(result))
+        if not places:  # the first change took everything but the type
+            break
+        *way, last = chance.choice(places)
         part: Any = result
         for step in way:
             part = part[step]

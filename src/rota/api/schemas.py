@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 
 import msgspec
 
-from rota.api import fields, models, quantities, times
+from rota.api import base64s, fields, models, quantities, times
 from rota.api.models import _schema
 
 #: Cleans one value; appends the relative paths of unknown fields to the list.
@@ -31,6 +31,10 @@ _PLAIN: Final = frozenset({str, int, float})
 _NUMBERS: Final = frozenset({"int32", "float64"})
 #: What Go reads a null as where there must be something: in lists and maps.
 _ZEROS: Final[Mapping[str, Any]] = {"string": "", "resource.Quantity": "0", "int32": 0, "bool": False, "float64": 0}
+
+
+#: Maps of bytes, which JSON carries as base64.
+_BYTES: Final = frozenset({("Secret", "data"), ("ConfigMap", "binaryData")})
 
 
 class SchemaError(ValueError):
@@ -90,7 +94,7 @@ def struct_of(model: str) -> type[msgspec.Struct]:
 class _StructCleaner:
     """One Struct, compiled: a function for each field by its JSON name."""
 
-    __slots__ = ("_cleaners", "_name", "_parts", "_required", "_type_name")
+    __slots__ = ("_cleaners", "_maps", "_name", "_parts", "_required", "_type_name")
 
     def __init__(self, struct: type[msgspec.Struct]) -> None:
         self._name = struct.__name__
@@ -98,6 +102,7 @@ class _StructCleaner:
         self._cleaners: dict[str, _Cleaner] = {}
         self._parts: dict[str, tuple[str, type[msgspec.Struct]]] = {}
         self._required: tuple[str, ...] = ()
+        self._maps: set[str] = set()
 
     def compile(self, struct: type[msgspec.Struct]) -> None:
         """Fill the table; apart from the constructor, because Structs refer to themselves."""
@@ -105,7 +110,12 @@ class _StructCleaner:
         demanded = []
         for field in msgspec.structs.fields(struct):
             cleaner, wanted = _compile(field.type)
+            if (self._name, field.encode_name) in _BYTES:
+                cleaner, wanted = _compile_map_of(_bytes, "[]uint8", "")
             self._cleaners[field.encode_name] = cleaner
+            # what may hold anything is a struct without fields of its own, as often as it is a map
+            if wanted.startswith("map[string]") and not wanted.endswith("interface {}"):
+                self._maps.add(field.encode_name)
             part = _part(field.type)
             if part is not None:
                 self._parts[field.encode_name] = part
@@ -131,7 +141,10 @@ class _StructCleaner:
             elif item is not None:
                 before = len(unknown)
                 try:
-                    cleaned[name] = cleaner(item, unknown)
+                    part = cleaner(item, unknown)
+                    # Go leaves an empty map out when it writes, while an empty struct is something
+                    if part or name not in self._maps:
+                        cleaned[name] = part
                 except _Mismatch as mismatch:
                     mismatch.below(name, self._name)
                     raise
@@ -225,8 +238,11 @@ def _compile_list(item_type: Any) -> tuple[_Cleaner, str]:
 
 def _compile_map(item_type: Any) -> tuple[_Cleaner, str]:
     clean_item, item_name = _compile(item_type)
+    return _compile_map_of(clean_item, item_name, _ZEROS.get(item_name, {} if _part(item_type) else _ABSENT))
+
+
+def _compile_map_of(clean_item: _Cleaner, item_name: str, zero: Any) -> tuple[_Cleaner, str]:
     name = f"map[string]{item_name}"
-    zero = _ZEROS.get(item_name, {} if _part(item_type) else _ABSENT)
 
     def clean_map(value: Any, unknown: list[str]) -> Any:
         if not isinstance(value, dict):
@@ -242,6 +258,15 @@ def _compile_map(item_type: Any) -> tuple[_Cleaner, str]:
 def _string(value: Any, _unknown: list[str]) -> Any:
     if value.__class__ is not str:
         raise _Mismatch("string", value)
+    return value
+
+
+def _bytes(value: Any, _unknown: list[str]) -> Any:
+    if value.__class__ is not str:
+        raise _Mismatch("[]uint8", value)
+    broken = base64s.broken_at(value)
+    if broken is not None:
+        raise _Mismatch("[]uint8", value, message=f"illegal base64 data at input byte {broken}")
     return value
 
 

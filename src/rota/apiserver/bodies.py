@@ -65,6 +65,10 @@ class Unreadable(ValueError):
     """The bytes are not what the content type says."""
 
 
+class NotText(Unreadable):
+    """Not even text, so that nobody looked for a version and a kind in it."""
+
+
 def media_type(content_type: str) -> str:
     """The content type without its parameters; JSON if there is none. What cannot be parsed is no type that we know."""
     plain, _, parameters = content_type.partition(";")
@@ -108,6 +112,8 @@ def parse_yaml(body: bytes) -> Parsed:
         value = loader.get_single_data()
         _check_size(value)
         return Parsed(_stringly(value), loader.duplicates)
+    except yaml.reader.ReaderError as error:
+        raise NotText("yaml: control characters are not allowed") from error
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
         words = " ".join(str(error).split())
         raise Unreadable(f"error converting YAML to JSON: yaml: {words}") from None
@@ -160,13 +166,12 @@ def tidy(metadata: Object) -> None:
             del metadata[name]
 
 
-def unrecognized(kind: str, why: str, body: bytes) -> errors.BadRequest:
+def unrecognized(kind: str, why: Unreadable | str, body: bytes) -> errors.BadRequest:
     """The body is not even an object; its first bytes help to see why."""
     shown = body[:10].hex()
     summary = f"{shown} ..." if len(body) > 10 else shown
-    return errors.bad_request(
-        f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {why} ({summary})"
-    )
+    what = str(why) if isinstance(why, NotText) else f"couldn't get version/kind; {why}"
+    return errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {what} ({summary})")
 
 
 class Misshapen(errors.BadRequest):

@@ -48,6 +48,8 @@ class Attributes:
     name: str = ""
     dry_run: bool = False
     field_manager: str = ""
+    #: Where the client is that writes; empty if in this process.
+    address: str = ""
     #: Whether rules ask the store itself because what they knew from memory turned out to be old.
     fresh: bool = False
     #: Texts for the client's user, sent as `Warning` headers in this order.
@@ -67,6 +69,10 @@ class Strategy(Protocol):
 
     def default(self, obj: Object, /) -> None:
         """Fill in what the client left out, before admission; must not depend on anything but the object."""
+        ...
+
+    def default_status(self, obj: Object, /) -> None:
+        """Fill in what the client left out of an object whose status it writes."""
         ...
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:

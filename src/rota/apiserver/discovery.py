@@ -79,6 +79,8 @@ class Discovery:
         NotAcceptable if the client does not read JSON. Send it with `documents.respond`.
         """
         segments = tuple(path.strip("/").split("/"))
+        if not self._exists(segments):
+            return None
         version = aggregated_version(accept)
         generation = self._scheme.generation
         if generation != self._generation:
@@ -92,6 +94,20 @@ class Discovery:
             if made is not None:
                 self._made[key] = made
         return made
+
+    def _exists(self, segments: tuple[str, ...]) -> bool:
+        """Whether there is a document, so that what nobody has is not refused for its form."""
+        groups = self._scheme.groups()
+        match segments:
+            case ("api" | "apis",):
+                return True
+            case ("apis", group):
+                return bool(group) and group in groups
+            case ("api", version):
+                return version in groups.get("", ())
+            case ("apis", group, version):
+                return bool(group) and version in groups.get(group, ())
+        return False
 
     def _make(self, segments: tuple[str, ...], aggregated: str) -> Document | None:
         scheme, shown = self._scheme, self._shown

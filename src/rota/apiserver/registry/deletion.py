@@ -62,14 +62,18 @@ def check_preconditions(obj: Object, options: DeleteOptions, at: Attributes) -> 
         ("UID", options.precondition_uid, metadata["uid"], "deleted and then recreated"),
         ("ResourceVersion", options.precondition_resource_version, metadata["resourceVersion"], "modified"),
     ):
-        if expected is not None and expected != actual:
-            why = (
-                f"the {what} in the precondition ({expected}) does not match the {what} in record ({actual}). "
-                f"The object might have been {perhaps}"
-            )
-            # upstream names the kind here, where everybody else names the resource
-            named = GroupResource(at.resource.group, at.resource.kind)
-            raise errors.conflict(named, metadata["name"], why)
+        if expected is None or expected == actual:
+            continue
+        if at.resource.group_resource == _NAMESPACES:  # which upstream deletes in its own way and words
+            why = f"Precondition failed: {what} in precondition: {expected}, {what} in object meta: {actual}"
+            raise errors.conflict(_NAMESPACES, metadata["name"], why)
+        why = (
+            f"the {what} in the precondition ({expected}) does not match the {what} in record ({actual}). "
+            f"The object might have been {perhaps}"
+        )
+        # upstream names the kind here, where everybody else names the resource
+        named = GroupResource(at.resource.group, at.resource.kind)
+        raise errors.conflict(named, metadata["name"], why)
 
 
 def plan(obj: Object, options: DeleteOptions, at: Attributes) -> Plan:

@@ -266,6 +266,8 @@ class ObjectRegistry:
         system_fields.carry_over(new, live)
         if not at.subresource:
             strategy.default(new)
+        elif at.subresource == "status":
+            strategy.default_status(new)
         if not edit.keeps_managed_fields:
             new = ownership.record(live, new, at, self.versions(at.resource))
         riders = await self._admit(at, new, live)

@@ -20,6 +20,9 @@ class GenericStrategy:
     def default(self, obj: Object, /) -> None:
         """Nothing is known that could be left out."""
 
+    def default_status(self, obj: Object, /) -> None:
+        """Whoever writes a status sends all of it."""
+
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
         """Status belongs to controllers; a new object has none."""
         if has_status(at.resource):

@@ -21,6 +21,12 @@ class NamespaceStrategy(generic.GenericStrategy):
         if name:
             obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), NAME_LABEL: name}
 
+    def default_status(self, obj: Object, /) -> None:
+        """The label stays on this way, too, and there is always a phase."""
+        self.default(obj)
+        status = obj.setdefault("status", {})
+        status["phase"] = status.get("phase") or "Active"
+
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
         """Active, and kept until it is empty."""
         finalizers = (obj.get("spec") or {}).get("finalizers") or []

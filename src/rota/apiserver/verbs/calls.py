@@ -71,7 +71,7 @@ class Call:
                 warn=self.at.warn,
             )
         except bodies.Unreadable as error:
-            raise bodies.unrecognized(gvk.kind, str(error), body) from None
+            raise bodies.unrecognized(gvk.kind, error, body) from None
 
     def shaped(
         self, parsed: bodies.Parsed, strictness: bodies.Strictness, *, unknown: list[str] | None = None
@@ -123,7 +123,7 @@ def attributes(request: Request, route: Route, user: User, *, now: float) -> Att
 
     Those of a patch are for the patch to check, which has more of them.
     """
-    dry_run, manager = False, ""
+    dry_run, manager, address = False, "", ""
     if route.verb in _WRITES:
         query = request.query
         if query and route.verb != "patch" and (wrong := wrong_options(query, with_body=route.verb in _WITH_BODY)):
@@ -132,6 +132,7 @@ def attributes(request: Request, route: Route, user: User, *, now: float) -> Att
             raise errors.invalid(GroupKind("meta.k8s.io", _WRITES[route.verb]), "", wrong)
         dry_run = query.get("dryRun") == "All"
         manager = query.get("fieldManager", "") or _from_user_agent(request.header(b"user-agent"))
+        address = request.address
     return Attributes(
         user=user,
         verb=route.verb,
@@ -142,6 +143,7 @@ def attributes(request: Request, route: Route, user: User, *, now: float) -> Att
         name=route.name,
         dry_run=dry_run,
         field_manager=manager,
+        address=address,
     )
 
 

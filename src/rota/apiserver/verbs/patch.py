@@ -87,12 +87,18 @@ class _Patch:
             config["metadata"].setdefault("namespace", call.at.namespace)
         call.place(config)
         unknown: list[str] = []
-        shaped = call.shaped(bodies.Parsed(config), self.strictness, unknown=unknown)
+        try:
+            shaped = call.shaped(bodies.Parsed(config), self.strictness, unknown=unknown)
+        except bodies.Misshapen:
+            if call.resource.custom:
+                raise
+            return config  # others who own the field come first; what is misshapen shows in the result
         if unknown and not call.resource.custom:
             wrong = [f".{path}: field not declared in schema" for path in unknown]
             listed = wrong[0] if len(wrong) == 1 else "\n  ".join(["errors:", *wrong])
             raise errors.bad_request(f"{self._untyped()}: {listed}")
-        return shaped
+        # what is null or empty is owned, too, though none of it will be stored
+        return shaped if call.resource.custom else config
 
     def _untyped(self) -> str:
         """The beginning of a complaint about a configuration that does not have the shape of its kind."""
