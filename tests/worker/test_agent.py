@@ -189,7 +189,7 @@ async def test_what_is_missing_is_said_and_waited_for(client: Client, worker: Wo
 async def test_a_deleted_pod_is_ended_and_goes(client: Client, worker: Worker, tmp_path: Path) -> None:
     mark, up = tmp_path / "mark", tmp_path / "up"
     script = f"trap 'echo bye > {mark}; exit 0' TERM; touch {up}; while :; do sleep 0.05; done"
-    await _create(client, "sh", "-c", script)
+    pod = await _create(client, "sh", "-c", script)
 
     async def ready() -> bool:
         return up.exists()
@@ -200,7 +200,7 @@ async def test_a_deleted_pod_is_ended_and_goes(client: Client, worker: Worker, t
     assert mark.read_text() == "bye\n"
 
     async def forgotten() -> bool:
-        return not list((worker.folder / "journal").glob("*.json"))
+        return (worker.folder / "pods.ledger").read_text().endswith(f"-{pod['metadata']['uid']}\n")
 
     await _until(forgotten)
 

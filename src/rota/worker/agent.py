@@ -5,6 +5,7 @@ their order; different containers do not wait for each other.
 """
 
 import asyncio
+import contextlib
 import functools
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -66,7 +67,8 @@ class Agent:
         self._recorder: Final = recorder
         self._clock: Final = clock
         self._chance: Final = chance
-        self._journal: Final = Journal(folder / "journal")
+        self._folder: Final = folder
+        self._journal: Journal
         self._volumes: Final = folder / "volumes"
         self.machine: Final = Machine(allocatable=hardware.allocatable, address=hardware.address)
         self._events: Final[asyncio.Queue[Event]] = asyncio.Queue()
@@ -90,7 +92,11 @@ class Agent:
     async def run(self) -> None:
         """Work until cancelled; what runs goes on without us."""
         known = await self._runtime.open(self._exited)
-        self._adopt(known)
+        with contextlib.closing(Journal(self._folder / "pods.ledger")) as self._journal:
+            self._adopt(known)
+            await self._work()
+
+    async def _work(self) -> None:
         async with tasks.Supervisor("worker", clock=self._clock, chance=self._chance) as running:
             running.start("pods", self._pods.run)
             running.start("sync", self._sync)
@@ -239,8 +245,8 @@ class Agent:
             return
         try:
             self._journal.write(pod)
-            self._runtime.home(uid)
-            await volumes.prepare(pod, self._volumes / uid, references=self._references, settings=self._hardware)
+            if pod["spec"].get("volumes"):
+                await volumes.prepare(pod, self._volumes / uid, references=self._references, settings=self._hardware)
         except Exception as problem:  # noqa: BLE001 - whatever it is, the pod must not wait for ever
             if not isinstance(problem, volumes.VolumeError):
                 log.warning("folders not made", pod=meta.qualified_name(pod), error=problem)
@@ -295,13 +301,13 @@ class Agent:
                 await self._runtime.forget(run)
             self._journal.forget(uid)
         await self._runtime.clean_up(uid, logs=logs)
-        await asyncio.to_thread(shutil.rmtree, self._volumes / uid, ignore_errors=True)
+        made = self._volumes / uid
+        if made.exists():
+            await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
 
     async def _hook(self, wanted: contract.RunHook) -> None:
         pod = self._seen(wanted.uid)
-        launch = self._launches.get(run_id(wanted.uid, wanted.container, wanted.run))
-        if launch is None:
-            launch = await self._launch(wanted.uid, wanted.container, wanted.run)
+        launch = await self.launch_of(wanted.uid, wanted.container, wanted.run)
         if pod is None or launch is None:
             return
         container = _container(pod, wanted.container)
@@ -342,8 +348,7 @@ class Agent:
 
     async def _probe(self, wanted: contract.BeginProbe) -> None:
         pod = self._seen(wanted.uid)
-        run = run_id(wanted.uid, wanted.container, wanted.run)
-        launch = self._launches.get(run) or await self._launch(wanted.uid, wanted.container, wanted.run)
+        launch = await self.launch_of(wanted.uid, wanted.container, wanted.run)
         if pod is None or launch is None:
             return
         container = _container(pod, wanted.container)
@@ -373,6 +378,10 @@ class Agent:
             address=self._hardware.address,
             clock=self._clock,
         )
+
+    async def launch_of(self, uid: str, container: str, run: int) -> Launch | None:
+        """Everything about a run: as it was started or, if the agent was away since, as it would be; None if gone."""
+        return self._launches.get(run_id(uid, container, run)) or await self._launch(uid, container, run)
 
     def _seen(self, uid: str) -> dict[str, Any] | None:
         """A pod as the API last had it."""

@@ -7,32 +7,33 @@ from typing import Any, Final
 
 from rota.api import codec, meta
 from rota.client.verbs import Object
+from rota.worker.ledger import Ledger
 
 
 class Journal:
-    """A folder with a file for each pod."""
+    """The pods of one worker, in a file."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder: Final = folder
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def __init__(self, path: Path) -> None:
+        self._ledger: Final = Ledger(path)
+
+    def __len__(self) -> int:
+        return len(self._ledger)
 
     def write(self, pod: Object) -> None:
         """Remember a pod, before anything of it is started."""
-        path = self._path(meta.uid(pod))
-        draft = path.with_suffix(".draft")
-        draft.write_bytes(codec.encode(dict(pod)))
-        draft.replace(path)
+        self._ledger.put(meta.uid(pod), codec.encode(dict(pod)))
 
     def forget(self, uid: str) -> None:
         """Nothing is left of a pod."""
-        self._path(uid).unlink(missing_ok=True)
+        self._ledger.drop(uid)
 
     def pods(self) -> Iterator[dict[str, Any]]:
         """Every pod that was begun and not forgotten."""
-        for path in sorted(self._folder.glob("*.json")):
-            # A file that was cut off by a crash belongs to a pod that was not begun yet.
-            with contextlib.suppress(ValueError, OSError):
-                yield codec.decode(path.read_bytes())
+        for text in self._ledger.texts():
+            # What cannot be read was cut off by a crash, and belongs to a pod that was not begun yet.
+            with contextlib.suppress(ValueError):
+                yield codec.decode(text)
 
-    def _path(self, uid: str) -> Path:
-        return self._folder / f"{uid}.json"
+    def close(self) -> None:
+        """Write no more."""
+        self._ledger.close()

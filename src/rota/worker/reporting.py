@@ -1,10 +1,14 @@
 """Tells the API how pods are. Of several statuses that pile up for one pod only the newest is written.
 
+A write costs the masters more than a short task costs its worker, so none is made that says nothing: few are under way
+at a time, and while they are, what a pod goes through on its way to the next one is left out. That containers are being
+made is told only where it takes a while. Nothing is held back that somebody might wait for.
+
 A deletion is confirmed only after the last status has arrived: what a pod ended with is not lost with it.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rota.api import errors, meta
@@ -14,7 +18,11 @@ from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 
 PODS: Final = ("", "v1", "pods")
-_WORKERS: Final = 8
+#: Statuses on their way at a time: with more of them fewer would be left out.
+_WORKERS: Final = 2
+#: How long a pod may be about to start before that is told.
+_STARTING_S: Final = 0.5
+_STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 
 
 class Reporter:
@@ -32,7 +40,10 @@ class Reporter:
     def tell(self, uid: str, status: dict[str, Any]) -> None:
         """This is how a pod is."""
         self._statuses[uid] = status
-        self._queue.add(uid)
+        if _is_starting(status):
+            self._queue.add_after(uid, _STARTING_S)
+        else:
+            self._queue.add(uid)
 
     def confirm(self, uid: str) -> None:
         """Nothing of a pod runs any more."""
@@ -70,3 +81,11 @@ class Reporter:
     def _forget(self, uid: str) -> None:
         self._confirming.discard(uid)
         self._statuses.pop(uid, None)
+
+
+def _is_starting(status: Mapping[str, Any]) -> bool:
+    """Whether all that a status says is that a pod has come and nothing of it has run yet."""
+    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return status.get("phase") == "Pending" and all(
+        (one["state"].get("waiting") or {}).get("reason") in _STARTING for one in containers
+    )

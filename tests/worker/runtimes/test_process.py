@@ -252,8 +252,8 @@ async def test_long_logs_are_rotated_and_read_across_files(bench: Bench) -> None
     script = f"for i in range(25_000): print(i, {line!r})"
     await bench.start(sys.executable, "-c", script)
     await bench.exit()
-    files = sorted((bench.folder / "pods" / "uid-1" / "logs" / "c").iterdir())
-    assert [one.name for one in files] == ["0.log", "0.log.1", "0.log.2"]
+    files = sorted((bench.folder / "logs" / "uid-1").iterdir())
+    assert [one.name for one in files] == ["c.0.log", "c.0.log.1", "c.0.log.2"]
     whole = (await bench.log()).splitlines()
     assert [int(one.split()[0]) for one in whole] == list(range(25_000))
     assert [one.split()[0] for one in (await bench.log(tail_lines=2)).splitlines()] == [b"24998", b"24999"]

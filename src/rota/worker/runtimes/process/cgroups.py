@@ -149,8 +149,8 @@ def _limit_split(controller: str, folder: Path, limits: Limits) -> None:
             (folder / "cpu.cfs_quota_us").write_text(str(quota))
         case "memory":
             (folder / "memory.limit_in_bytes").write_text(str(limits.memory_bytes))
-        case "pids":
-            (folder / "pids.max").write_text("max" if limits.pids is None else str(limits.pids))
+        case "pids" if limits.pids is not None:
+            (folder / "pids.max").write_text(str(limits.pids))
 
 
 def _limit_unified(folder: Path, limits: Limits) -> None:

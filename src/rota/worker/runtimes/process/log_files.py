@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from rota.kit.clock import Clock
 from rota.worker.runtimes.contract import LogOptions
@@ -64,17 +64,18 @@ async def read(path: Path, options: LogOptions, *, clock: Clock, ended: Callable
 
 
 class _Follower:
-    """Reads on from where it stopped, through rotations."""
+    """Reads on from where it stopped, through rotations; a file that is not there yet may come."""
 
     def __init__(self, path: Path) -> None:
         self._path: Final = path
-        self._file = path.open("rb")
+        self._file: BinaryIO | None = None
         self._started = False
         self._half = b""
 
     def close(self) -> None:
         """Read no more."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
     def rest(self) -> Iterator[Line]:
         """Every line that has come since the last call."""
@@ -88,16 +89,17 @@ class _Follower:
                 newest = self._path.open("rb")
             except FileNotFoundError:
                 return
-            if os.path.samestat(os.fstat(self._file.fileno()), os.fstat(newest.fileno())):
-                newest.close()
-                return
-            # Rotated away; what came between the last look and that is still in the old one.
-            yield from self._present()
-            self._file.close()
+            if self._file is not None:
+                if os.path.samestat(os.fstat(self._file.fileno()), os.fstat(newest.fileno())):
+                    newest.close()
+                    return
+                # Rotated away; what came between the last look and that is still in the old one.
+                yield from self._present()
+                self._file.close()
             self._file = newest
 
     def _present(self) -> Iterator[Line]:
-        while piece := self._file.read(_PIECE):
+        while self._file is not None and (piece := self._file.read(_PIECE)):
             yield from self._lines(piece)
 
     def _lines(self, piece: bytes) -> Iterator[Line]:

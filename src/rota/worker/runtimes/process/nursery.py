@@ -6,7 +6,7 @@ The agent may be stopped, updated or killed; the processes that it had started g
 they ended is written down until the agent has taken note of it. So this program does little, needs nothing but the
 standard library, and is never restarted while something runs. It listens on `FOLDER/nursery.sock`, which only this user
 can reach; a message is a length of four bytes and a JSON object. Requests carry an `n` that the answer repeats; ends
-are told without being asked. What runs and what has ended stands in `FOLDER/runs/<id>.json`.
+are told without being asked. What runs and what has ended stands in `FOLDER/runs.ledger`, a record for each run.
 
 Output is kept in the form of the container runtimes' logs: `<time> stdout|stderr F|P <line>`.
 """
@@ -30,6 +30,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from rota.worker.ledger import Ledger
+
 _LENGTH: Final = struct.Struct("!I")
 _MOST: Final = 16 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
@@ -51,9 +53,9 @@ class Log:
         self._path: Final = path
         self._most: Final = most_bytes
         self._files: Final = files
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._size = os.fstat(self._fd).st_size
+        #: None before the first line: most short runs say nothing, and need no file for that.
+        self._fd: int | None = None
+        self._size = 0
         self._rest: dict[str, bytes] = {}
 
     def write(self, stream: str, data: bytes) -> None:
@@ -79,24 +81,30 @@ class Log:
         """Nothing more comes."""
         for stream in list(self._rest):
             self.write(stream, b"\n")
-        os.close(self._fd)
+        if self._fd is not None:
+            os.close(self._fd)
 
     def _append(self, data: bytes) -> None:
         # A full disk costs output, not the process that wrote it.
         with contextlib.suppress(OSError):
+            if self._fd is None:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                self._size = os.fstat(self._fd).st_size
             if self._size + len(data) > self._most and self._size:
-                self._rotate()
+                self._rotate(self._fd)
             self._size += len(data)
             while data:
                 data = data[os.write(self._fd, data) :]
 
-    def _rotate(self) -> None:
+    def _rotate(self, opened: int) -> None:
         for number in range(self._files - 1, 0, -1):
             older = Path(f"{self._path}.{number - 1}") if number > 1 else self._path
             if older.exists():
                 older.rename(f"{self._path}.{number}")
-        os.close(self._fd)
-        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        newest = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(newest, opened, inheritable=False)
+        os.close(newest)
         self._size = 0
 
 
@@ -119,8 +127,7 @@ class Nursery:
     """The program."""
 
     def __init__(self, folder: Path) -> None:
-        self._runs: Final = folder.absolute() / "runs"
-        self._runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._runs: Final = Ledger(folder.absolute() / "runs.ledger")
         self._selector: Final = selectors.DefaultSelector()
         self._children: Final[dict[str, Child]] = {}
         self._by_pid: Final[dict[int, Child]] = {}
@@ -240,6 +247,8 @@ class Nursery:
             files=request.get("log_files", _LOG_FILES),
         )
         try:
+            if request.get("home"):
+                Path(request["home"]).mkdir(mode=0o755, parents=True, exist_ok=True)
             with self._inside(request.get("cgroups") or []):
                 process = subprocess.Popen(
                     request["argv"],
@@ -257,7 +266,8 @@ class Nursery:
                 )
         except (OSError, ValueError, subprocess.SubprocessError) as problem:
             log.close()
-            (self._runs / f"{request['id']}.json").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._runs.drop(request["id"])
             return {"failed": _why(problem, request)}
         # From now on it is reaped here and not by the library.
         process.returncode = 0
@@ -308,10 +318,8 @@ class Nursery:
 
     def _list(self, _: dict[str, Any]) -> dict[str, Any]:
         found = []
-        for path in sorted(self._runs.glob("*.json")):
-            record = _loaded(path)
-            if record is None:
-                continue
+        for text in self._runs.texts():
+            record = json.loads(text)
             if "code" not in record and record["id"] not in self._children:
                 # Started by a nursery that was killed: it cannot be waited for, only seen to be there or not.
                 record["lost"] = True
@@ -321,7 +329,7 @@ class Nursery:
 
     def _forget(self, request: dict[str, Any]) -> dict[str, Any]:
         if request["id"] not in self._children:
-            (self._runs / f"{request['id']}.json").unlink(missing_ok=True)
+            self._runs.drop(request["id"])
         return {}
 
     def _end(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -419,21 +427,12 @@ class Nursery:
         return found
 
     def _record(self, run: str) -> dict[str, Any] | None:
-        return _loaded(self._runs / f"{run}.json")
+        text = self._runs.get(run)
+        found: dict[str, Any] | None = None if text is None else json.loads(text)
+        return found
 
     def _write(self, record: dict[str, Any]) -> None:
-        path = self._runs / f"{record['id']}.json"
-        draft = path.with_suffix(".draft")
-        draft.write_text(json.dumps(record))
-        draft.replace(path)
-
-
-def _loaded(path: Path) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return found
+        self._runs.put(record["id"], json.dumps(record).encode())
 
 
 def _why(problem: Exception, request: dict[str, Any]) -> str:
@@ -495,13 +494,17 @@ _STARTED: Final[set[int]] = set()
 
 def _members(folder: str) -> list[int]:
     try:
-        return [int(line) for line in Path(folder, "cgroup.procs").read_text().split()]
+        return [int(line) for line in Path(folder, "cgroup.procs").read_bytes().split()]
     except OSError:
         return []
 
 
 def _enter(folder: str) -> None:
-    Path(folder, "cgroup.procs").write_text(str(os.getpid()))
+    opened = os.open(f"{folder}/cgroup.procs", os.O_WRONLY)
+    try:
+        os.write(opened, b"%d" % os.getpid())
+    finally:
+        os.close(opened)
 
 
 def _cgroup_of_self(folder: str) -> str:

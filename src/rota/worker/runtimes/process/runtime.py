@@ -15,7 +15,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from rota.kit.clock import Clock
-from rota.worker.runtimes.contract import Exit, Inside, Known, Launch, LaunchError, LogOptions, OnExit, Place, run_id
+from rota.worker.runtimes.contract import (
+    Exit,
+    Inside,
+    Known,
+    Launch,
+    LaunchError,
+    LogOptions,
+    OnExit,
+    Place,
+    parse_run_id,
+    run_id,
+)
 from rota.worker.runtimes.process import entering, log_files, mounting
 from rota.worker.runtimes.process.cgroups import NO_GROUP, ControlGroups
 from rota.worker.runtimes.process.nursing import Nurse, NurseryGone
@@ -41,6 +52,8 @@ class ProcessRuntime:
         self._on_exit: OnExit | None = None
         self._nurse: Final = Nurse(folder / "nursery", clock=clock, on_exit=self._ended)
         self._running: Final[dict[str, asyncio.Event]] = {}
+        #: The runs of each pod of which something is kept; one that said nothing has no file for its log.
+        self._kept: Final[dict[str, set[str]]] = {}
         self._places: Final[dict[str, Place]] = {}
         self._tasks: Final[set[asyncio.Task[None]]] = set()
 
@@ -68,6 +81,7 @@ class ProcessRuntime:
                 self._places[record["id"]] = _place(record)
                 if record.get("lost"):
                     self._begin(self._watch_lost(record))
+            self._keep(record["id"])
             known.append(Known(id=record["id"], started_at=record["started_at"], exit=ended))
         return known
 
@@ -81,6 +95,7 @@ class ProcessRuntime:
         user, primary, groups = launch.user, launch.group, list(launch.groups)
         home = self.home(launch.uid)
         if user:
+            home.mkdir(mode=0o755, parents=True, exist_ok=True)
             home.chmod(_ANYBODYS)
         cwd = launch.working_dir or str(home)
         if mounting.is_needed(launch, home):
@@ -90,16 +105,19 @@ class ProcessRuntime:
         group = NO_GROUP
         if self._groups.available:
             try:
-                group = await asyncio.to_thread(self._groups.make, name, launch.limits)
+                # Not in a thread: these folders are the kernel's own, and cost less than the way there and back.
+                group = self._groups.make(name, launch.limits)
             except OSError as problem:
                 raise LaunchError("CreateContainerError", f"control groups: {problem.strerror}") from problem
         self._running.setdefault(launch.id, asyncio.Event())
+        self._keep(launch.id)
         answer = await self._nurse.ask(
             "spawn",
             id=launch.id,
             argv=argv,
             env=dict(launch.env),
             cwd=cwd,
+            home=str(home),
             log=str(self._log(launch.uid, launch.container, launch.run)),
             cgroups=list(group.folders),
             memory=group.memory,
@@ -109,6 +127,7 @@ class ProcessRuntime:
         )
         if "failed" in answer:
             self._running.pop(launch.id, None)
+            self._kept[launch.uid].discard(launch.id)
             self._groups.remove(name)
             raise LaunchError("RunContainerError", answer["failed"])
         if "code" in answer["run"]:
@@ -156,6 +175,7 @@ class ProcessRuntime:
     async def forget(self, run: str) -> None:
         """See `Runtime.forget`."""
         self._groups.remove(_group_name(run))
+        self._kept.get(parse_run_id(run)[0], set()).discard(run)
         await self._nurse.ask("forget", id=run)
 
     async def logs(self, uid: str, container: str, run: int, options: LogOptions) -> AsyncIterator[bytes]:
@@ -163,13 +183,24 @@ class ProcessRuntime:
         running = self._running
         name = run_id(uid, container, run)
         path = self._log(uid, container, run)
+        if name not in self._kept.get(uid, ()):
+            raise FileNotFoundError(path)
         async for piece in log_files.read(path, options, clock=self._clock, ended=lambda: name not in running):
             yield piece
 
     async def clean_up(self, uid: str, *, logs: bool) -> None:
         """See `Runtime.clean_up`."""
-        folder = self._pod(uid) if logs else self._home(uid)
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        home, written = self.home(uid), self._folder / "logs" / uid
+        try:
+            home.rmdir()
+        except FileNotFoundError:
+            pass
+        except OSError:
+            await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+        if logs:
+            self._kept.pop(uid, None)
+        if logs and written.exists():
+            await asyncio.to_thread(shutil.rmtree, written, ignore_errors=True)
 
     async def lost(self) -> None:
         """See `Runtime.lost`."""
@@ -194,15 +225,14 @@ class ProcessRuntime:
 
     def home(self, uid: str) -> Path:
         """See `Runtime.home`."""
-        folder = self._home(uid)
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        return folder
+        return self._folder / "homes" / uid
 
     def _ended(self, record: dict[str, Any]) -> None:
         ended = self._running.pop(record["id"], None)
         self._places.pop(record["id"], None)
         if ended is not None:
             ended.set()
+        self._groups.remove(_group_name(record["id"]))
         if self._on_exit is not None:
             self._on_exit(_exit(record))
 
@@ -228,14 +258,11 @@ class ProcessRuntime:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _pod(self, uid: str) -> Path:
-        return self._folder / "pods" / uid
-
-    def _home(self, uid: str) -> Path:
-        return self._pod(uid) / "home"
+    def _keep(self, run: str) -> None:
+        self._kept.setdefault(parse_run_id(run)[0], set()).add(run)
 
     def _log(self, uid: str, container: str, run: int) -> Path:
-        return self._pod(uid) / "logs" / container / f"{run}.log"
+        return self._folder / "logs" / uid / f"{container}.{run}.log"
 
 
 def _exit(record: Mapping[str, Any]) -> Exit:
