@@ -13,6 +13,7 @@ from rota.api import selectors
 from rota.columns.cluster import Cluster
 from rota.columns.counts import Clause, PodQuery
 from rota.columns.objects import MalformedObjectError
+from rota.columns.pods import PodInfo
 from rota.columns.snapshots import Snapshot
 from rota.columns.terms import TermKind
 from rota.columns.vocabulary import Vocabulary, read_node
@@ -126,6 +127,30 @@ def test_a_cluster_that_followed_deltas_equals_one_built_from_scratch(steps: lis
     picture(followed)  # makes the count columns, so that they have to follow
     follow(followed, steps, vocabulary)
     assert picture(followed) == picture(build(*outcome(steps), vocabulary))
+
+
+@pytest.mark.slow
+@clusters.LAW
+@given(clusters.situations(), st.booleans())
+def test_pods_that_come_all_at_once_count_as_if_they_had_come_one_by_one(
+    situation: tuple[list[Document], list[Document]], before_their_nodes: bool
+) -> None:
+    vocabulary = Vocabulary()
+    nodes, pods = situation
+    one_by_one = build(nodes, pods, vocabulary)
+    at_once = build([] if before_their_nodes else nodes, [], vocabulary)
+    picture(at_once)  # makes the count columns, so that they have to follow
+    by_node: dict[str, list[PodInfo]] = {}
+    for pod in map(vocabulary.pod, pods):
+        by_node.setdefault(pod.node_name, []).append(pod)
+    for name, there in by_node.items():
+        at_once.add_pods(name, there)
+    for node in nodes if before_their_nodes else ():
+        at_once.set_node(read_node(node))
+    assert picture(at_once) == picture(one_by_one)
+    for uid in list(at_once.pods):
+        at_once.remove_pod(uid)
+    assert picture(at_once) == picture(build(nodes, [], vocabulary))
 
 
 @pytest.mark.slow

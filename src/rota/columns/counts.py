@@ -77,15 +77,15 @@ class PodCounts:
         self._columns: OrderedDict[PodQuery, CountColumn] = OrderedDict()
         self._columns_of: dict[LabelGroup, list[CountColumn]] = {}
 
-    def add(self, group: LabelGroup, row: int) -> None:
-        """Count one pod in."""
+    def add(self, group: LabelGroup, row: int, number: int = 1) -> None:
+        """Count one pod in, or several."""
         rows = self._groups.get(group)
         if rows is None:
             rows = self._enter(group)
-        rows[row] = rows.get(row, 0) + 1
+        rows[row] = rows.get(row, 0) + number
         for column in self._columns_of[group]:
-            column.counts[row] += 1
-            column.total += 1
+            column.counts[row] += number
+            column.total += number
             column.version += 1
 
     def remove(self, group: LabelGroup, row: int) -> None:

@@ -4,13 +4,13 @@
 question about one node takes a `copy` and changes that.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from rota.api import resources
 from rota.api.resources import HostPort
 from rota.columns import objects
-from rota.columns.pods import PodInfo
+from rota.columns.pods import PodInfo, PodShape
 
 NO_LABELS: Mapping[str, str] = {}
 
@@ -67,6 +67,19 @@ class NodeInfo:
         self.nonzero_memory += memory
         for port in shape.host_ports:
             self.ports[port] = self.ports.get(port, 0) + 1
+
+    def add_pods(self, pods: Iterable[PodInfo], shapes: Mapping[PodShape, int]) -> None:
+        """Count many pods in, whose uids must be new; `shapes` says how many there are of each shape."""
+        self.pods.update((pod.uid, pod) for pod in pods)
+        requested = self.requested
+        for shape, number in shapes.items():
+            for resource, amount in shape.requests.items():
+                requested[resource] = requested.get(resource, 0) + number * amount
+            cpu, memory = shape.nonzero_requests
+            self.nonzero_cpu += number * cpu
+            self.nonzero_memory += number * memory
+            for port in shape.host_ports:
+                self.ports[port] = self.ports.get(port, 0) + number
 
     def remove_pod(self, pod: PodInfo) -> None:
         """Count a pod out; it must be the one that was counted in."""

@@ -4,7 +4,7 @@ Handlers run on the event loop, right after an informer's own cache has changed,
 object that could not be read is treated as absent, and reported by whoever is asked to.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from rota.client.informers.cache import Key
@@ -37,6 +37,10 @@ KINDS: Final[Mapping[str, tuple[tuple[str, str, str], Resource | None]]] = {
 }
 #: Kinds whose changes those wait for who bind volumes.
 STORAGE: Final = frozenset({"PersistentVolume", "PersistentVolumeClaim"})
+
+#: What is taken in at the start before others have their turn.
+_NODES_AT_ONCE: Final = 100
+_PODS_AT_ONCE: Final = 500
 
 _ASSIGNED_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
@@ -82,6 +86,27 @@ class Handlers:
             self._place(before, new)
         else:
             self._want(before, new)
+
+    async def first_pods(self, pods: Collection[tuple[Key, Pod]]) -> None:
+        """All pods that there are when the scheduler starts: those with a node are counted there node by node.
+
+        Only then those that wait are let in. Nobody has been tried yet, so none of it is news that anybody waits for.
+        """
+        placed: dict[str, list[PodInfo]] = {}
+        others = []
+        for key, pod in pods:
+            if isinstance(pod, PodInfo) and pod.node_name:
+                placed.setdefault(pod.node_name, []).append(pod)
+            else:
+                others.append((key, pod))
+        for number, (node, there) in enumerate(placed.items(), 1):
+            self._cache.see_first(node, there)
+            if number % _NODES_AT_ONCE == 0:
+                await self._clock.sleep(0)
+        for number, (key, pod) in enumerate(others, 1):
+            self.pod(key, None, pod)
+            if number % _PODS_AT_ONCE == 0:
+                await self._clock.sleep(0)
 
     def _place(self, old: PodInfo | None, new: PodInfo) -> None:
         """A pod has a node."""

@@ -318,7 +318,7 @@ class Scheduler:
         pods = self._informer(
             PODS, reading.pods(self.cache.vocabulary), selection=None if self.bindings.batches else _LIVING
         )
-        pods.add_handler(self._handlers.pod)
+        pods.add_handler(self._handlers.pod, first=self._handlers.first_pods)
         nodes = self._informer(NODES, reading.nodes)
         nodes.add_handler(self._handlers.node)
         self._informers.update(pods=pods, nodes=nodes)

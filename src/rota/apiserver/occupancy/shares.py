@@ -33,9 +33,9 @@ class Usage:
     amounts: dict[str, int] = field(default_factory=dict)
     ports: Counter[resources.HostPort] = field(default_factory=Counter)
 
-    def add(self, share: Share) -> None:
-        """One pod more."""
-        self._count(share, 1)
+    def add(self, share: Share, number: int = 1) -> None:
+        """One pod more, or several that take the same."""
+        self._count(share, number)
 
     def remove(self, share: Share) -> None:
         """One pod less."""
@@ -45,16 +45,16 @@ class Usage:
         """Another one to add to."""
         return type(self)(self.pods, dict(self.amounts), self.ports.copy())
 
-    def _count(self, share: Share, sign: int) -> None:
-        self.pods += sign
+    def _count(self, share: Share, number: int) -> None:
+        self.pods += number
         for name, amount in share.requests.items():
-            total = self.amounts.get(name, 0) + sign * amount
+            total = self.amounts.get(name, 0) + number * amount
             if total:
                 self.amounts[name] = total
             else:
                 self.amounts.pop(name, None)
         for port in share.ports:
-            self.ports[port] += sign
+            self.ports[port] += number
             if not self.ports[port]:
                 del self.ports[port]
 
@@ -166,8 +166,9 @@ def _of_excerpt(excerpt: bytes) -> Share:
 
 
 def total(found: Iterable[Share]) -> Usage:
-    """What several pods take together."""
-    usage = Usage()
-    for share in found:
-        usage.add(share)
+    """What several pods take together; pods of one template, which have the very same share, are counted as one."""
+    usage, several = Usage(), list(found)
+    kinds = {id(share): share for share in several}
+    for kind, number in Counter(map(id, several)).items():
+        usage.add(kinds[kind], number)
     return usage

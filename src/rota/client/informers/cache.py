@@ -130,6 +130,13 @@ class WritableCache(Cache[T]):
         else:
             yield self._drop(key)
 
+    def fill(self, listed: Mapping[Key, Entry[T]]) -> None:
+        """This is all there is, and nothing was known before."""
+        self._entries.update(listed)
+        if self._indexers:
+            for key, entry in listed.items():
+                self._file(key, entry)
+
     def replace(self, listed: Mapping[Key, Entry[T]]) -> Iterator[Change[T]]:
         """This is all there is; made true step by step, so that whoever looks in between sees what was yielded."""
         for key in [key for key in self._entries if key not in listed]:
@@ -148,9 +155,7 @@ class WritableCache(Cache[T]):
         if old is not None:
             self._unfile(key, old)
         self._entries[key] = new
-        for name, indexer in self._indexers.items():
-            for value in indexer(new.value):
-                self._indexes[name].setdefault(value, set()).add(key)
+        self._file(key, new)
         yield Change(key, None if old is None else old.value, new.value)
 
     def _drop(self, key: Key) -> Change[T]:
@@ -158,6 +163,11 @@ class WritableCache(Cache[T]):
         self._unfile(key, old)
         del self._entries[key]
         return Change(key, old.value, None)
+
+    def _file(self, key: Key, entry: Entry[T]) -> None:
+        for name, indexer in self._indexers.items():
+            for value in indexer(entry.value):
+                self._indexes[name].setdefault(value, set()).add(key)
 
     def _unfile(self, key: Key, entry: Entry[T]) -> None:
         for name, indexer in self._indexers.items():

@@ -8,7 +8,7 @@ listed again, after a pause that spreads those who were told so together.
 import asyncio
 import contextlib
 import enum
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -38,7 +38,7 @@ _TOO_MANY_REQUESTS: Final = 429
 _PORTION: Final = 250
 
 
-class Identity(msgspec.Struct, frozen=True, rename="camel"):
+class Identity(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The part of the metadata that caches need."""
 
     name: str = ""
@@ -57,11 +57,16 @@ class Identity(msgspec.Struct, frozen=True, rename="camel"):
         return parse_version(self.resource_version)
 
 
-class _Identified(msgspec.Struct, frozen=True):
+class _Identified(msgspec.Struct, frozen=True, gc=False):
     metadata: Identity = Identity()
 
 
-_decoder: Final = msgspec.json.Decoder(_Identified)
+_decode: Final = msgspec.json.Decoder(_Identified).decode
+
+
+def identity(raw: bytes) -> Identity:
+    """Which object it is, and which version of it."""
+    return _decode(raw).metadata
 
 
 class Reason(enum.Enum):
@@ -81,8 +86,8 @@ class Sink(Protocol):
         """A list begins, or begins anew."""
         ...
 
-    def staged(self, raw: bytes, identity: Identity) -> None:
-        """An object of the list."""
+    def staged(self, items: Sequence[bytes]) -> None:
+        """Some objects of the list; `identity` tells them apart."""
         ...
 
     def listed(self, reason: Reason) -> Awaitable[None]:
@@ -150,13 +155,11 @@ class Reflector:
                 if page is None:
                     sink.begin()
                     continue
-                for number, raw in enumerate(page.items):
-                    sink.staged(raw, _decoder.decode(raw).metadata)
-                    if number % _PORTION == _PORTION - 1:
-                        # So many take milliseconds; then others get their turn.
-                        await self._clock.sleep(0)
+                for start in range(0, len(page.items), _PORTION):
+                    sink.staged(page.items[start : start + _PORTION])
+                    # So many take milliseconds; then others get their turn.
+                    await self._clock.sleep(0)
                 version = page.resource_version
-                await self._clock.sleep(0)
         self._version = version
 
     async def _follow(self) -> Reason:
@@ -194,10 +197,10 @@ class Reflector:
             self._sink.connected(True)
             try:
                 async for event in events:
-                    identity = _decoder.decode(event.raw).metadata
+                    found = identity(event.raw)
                     if event.type is not EventType.BOOKMARK:
-                        self._sink.changed(event.type, event.raw, identity)
-                    self._version = identity.resource_version
+                        self._sink.changed(event.type, event.raw, found)
+                    self._version = found.resource_version
                     self._backoff.reset()
             finally:
                 self._sink.connected(False)

@@ -12,7 +12,7 @@ News may come in any order: bound before the answer to the binding, on another n
 Pods whose node is not known (it is gone, or not heard of yet) wait for it inside the `Cluster` and count nowhere.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -91,6 +91,15 @@ class SchedulerCache:
         elif old is not None:
             self.cluster.remove_pod(pod.uid)
         return old
+
+    def see_first(self, node: str, pods: Sequence[PodInfo]) -> None:
+        """Take over what the API server says of the pods on a node, many at once; those known already one by one."""
+        known = self.cluster.pods
+        if known.keys().isdisjoint([pod.uid for pod in pods]):
+            self.cluster.add_pods(node, pods)
+            return
+        for pod in pods:
+            self.see(pod)
 
     def lose(self, uid: str) -> PodInfo | None:
         """A pod is gone, or has ended: it counts no longer, assumed or not. Gives it as it was known."""
