@@ -610,6 +610,17 @@ class StoreContract:
         await store.delete("/a/node", expected=final)
         assert len(await _history(database.url, start)) == 5
 
+    async def test_heartbeats_that_are_committed_together_do_not_pile_up_either(
+        self, store: Store, database: Database
+    ) -> None:
+        if not database.merges_heartbeats:
+            pytest.skip("history is this database's own and bounded by compaction alone")
+        start = revision_of(await store.create("/a/node", b""))
+        writes = [Put("/a/node", b"%d" % beat, heartbeat=True) for beat in range(20)]
+        writes[10:10] = [Put("/a/other", b"")]
+        await asyncio.gather(*(store.commit(Transaction((write,))) for write in writes))
+        assert sorted(await _history(database.url, start)) == [("/a/node", b"19"), ("/a/other", b"")]
+
     async def test_watchers_that_keep_up_see_every_heartbeat(self, store: Store) -> None:
         revision = revision_of(await store.create("/a/node", b""))
         async with store.watch("/a/", after=revision) as watch:

@@ -10,6 +10,7 @@ long, run in reader threads with connections of their own.
 import asyncio
 import contextlib
 import fcntl
+import itertools
 import os
 import sqlite3
 import threading
@@ -21,7 +22,7 @@ from typing import Self, TypeVar
 
 from rota.kit import clock, lanes
 from rota.store import contract, errors, ledger
-from rota.store.backends.sqlite import schema
+from rota.store.backends.sqlite import schema, statements
 from rota.store.backends.sqlite.faults import translated
 from rota.store.backends.sqlite.peers import Peers
 from rota.store.backends.sqlite.recent import KNOWN, Generation, Recent
@@ -39,6 +40,8 @@ _ENTRY = "SELECT key, value, revision, created, lease FROM entries"
 _BY_KEY = f"{_ENTRY} WHERE key = ?"
 #: Of transactions that change no entries.
 _NOTHING: Mapping[str, Row | None] = MappingProxyType({})
+#: A line of the log.
+_Line = tuple[int, str, bytes | None, int, bytes | None, int]
 #: How many keys one query asks for.
 _AT_ONCE = 256
 _EVENT = f"SELECT key, id >> {schema.PLACE_BITS}, value, created, previous, previous_revision FROM log"
@@ -450,12 +453,9 @@ def _extent(connection: sqlite3.Connection) -> Extent:
 
 def _rows(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, Row]:
     found = {}
-    for key in keys:
-        row = connection.execute(
-            "SELECT key, value, revision, created, lease, heartbeat FROM entries WHERE key = ?", (key,)
-        ).fetchone()
-        if row:
-            found[key] = Row(Entry(*row[:5]), bool(row[5]))
+    for wanted in statements.portions(list(keys)):
+        for row in connection.execute(statements.rows(len(wanted)), wanted):
+            found[row[0]] = Row(Entry(*row[:5]), bool(row[5]))
     return found
 
 
@@ -471,29 +471,36 @@ def _leases(connection: sqlite3.Connection, leases: Iterable[int], now: float) -
 
 def _carry_out(connection: sqlite3.Connection, plan: ledger.Plan) -> None:
     """Write what the plan says."""
-    connection.executemany(
-        "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value,"
-        " revision = excluded.revision, created = excluded.created, lease = excluded.lease,"
-        " heartbeat = excluded.heartbeat",
-        (
-            (entry.key, entry.value, entry.revision, entry.created, entry.lease, row.heartbeat)
-            for row in plan.rows.values()
-            if row
-            for entry in (row.entry,)
-        ),
-    )
+    written = [_columns(row) for row in plan.rows.values() if row]
+    for rows in statements.portions(written):
+        connection.execute(statements.put(len(rows)), list(itertools.chain.from_iterable(rows)))
     connection.executemany("DELETE FROM entries WHERE key = ?", ((key,) for key, row in plan.rows.items() if not row))
+    appended: list[_Line] = []
     for log_id, record in _numbered(plan.records):
-        event = record.event
         if record.supersedes:
+            # what it takes the place of may be among those that are yet to be written
+            _append(connection, appended)
+            appended.clear()
             _supersede(connection, log_id, record)
         else:
-            connection.execute(
-                "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)",
-                (log_id, event.key, event.value, event.created, event.previous, event.previous_revision),
-            )
+            appended.append(_logged(log_id, record.event))
+    _append(connection, appended)
     connection.executemany("DELETE FROM leases WHERE id = ?", ((lease,) for lease in plan.ended))
     connection.execute("UPDATE meta SET revision = ?", (plan.revision,))
+
+
+def _columns(row: Row) -> tuple[str, bytes, int, int, int, bool]:
+    entry = row.entry
+    return entry.key, entry.value, entry.revision, entry.created, entry.lease, row.heartbeat
+
+
+def _append(connection: sqlite3.Connection, lines: Sequence[_Line]) -> None:
+    for portion in statements.portions(lines):
+        connection.execute(statements.log(len(portion)), list(itertools.chain.from_iterable(portion)))
+
+
+def _logged(log_id: int, event: Event) -> _Line:
+    return log_id, event.key, event.value, event.created, event.previous, event.previous_revision
 
 
 def _supersede(connection: sqlite3.Connection, log_id: int, record: Record) -> None:
