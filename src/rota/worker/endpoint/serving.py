@@ -20,7 +20,7 @@ from aiohttp.typedefs import Handler, Middleware
 from rota.api import errors
 from rota.kit import logs as logging
 from rota.kit.errors import UserError
-from rota.worker.endpoint import guarding, logs
+from rota.worker.endpoint import guarding, logs, sessions
 from rota.worker.running import Worker
 
 log = logging.get(__name__)
@@ -38,6 +38,7 @@ def routes(worker: Worker) -> list[web.RouteDef]:
         web.get("/healthz", _healthy),
         web.get("/pods", _pods(worker)),
         logs.route(worker),
+        *sessions.routes(worker),
     ]
 
 

@@ -1,0 +1,110 @@
+"""Commands in containers and looks at what containers say, for the API server, as `/exec` and `/attach`.
+
+A container's processes have no input of their own, so attaching shows what comes from now on and takes nothing in.
+"""
+
+import asyncio
+from typing import Final
+
+from aiohttp import web
+
+from rota.api import errors
+from rota.worker.endpoint import channels, lookup
+from rota.worker.machine.containers import Container, Stage
+from rota.worker.machine.pods import Pod
+from rota.worker.running import Worker
+from rota.worker.runtimes import sessions
+from rota.worker.runtimes.contract import LaunchError, LogOptions
+from rota.worker.runtimes.sessions import Session
+
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+
+
+def routes(worker: Worker) -> list[web.RouteDef]:
+    """All conversations with containers."""
+
+    async def execute(request: web.Request) -> web.StreamResponse:
+        at, query = request.match_info, request.query
+        command = query.getall("command", [])
+        tty, stdin = query.get("tty") in _TRUE, query.get("input") in _TRUE
+
+        async def begin() -> Session:
+            if not command:
+                raise errors.BadRequest("you must specify at least one command for the container")
+            pod, container = _running(worker, at["namespace"], at["pod"], at["container"])
+            launch = await worker.agent.launch_of(pod.uid, container.name, container.run)
+            if launch is None:
+                raise _not_found(container.name)
+            try:
+                return await sessions.begin(worker.runtime.inside(launch, command, tty=tty), tty=tty, stdin=stdin)
+            except (LaunchError, OSError) as problem:
+                raise errors.InternalError(f"error executing command in container: {problem}") from problem
+
+        return await channels.converse(request, begin, stdin=stdin, outputs=_outputs(request))
+
+    async def attach(request: web.Request) -> web.StreamResponse:
+        at = request.match_info
+
+        async def begin() -> Session:
+            pod, container = _running(worker, at["namespace"], at["pod"], at["container"])
+            return _Looking(worker, pod, container)
+
+        return await channels.converse(request, begin, stdin=False, outputs=_outputs(request))
+
+    return [
+        web.get("/exec/{namespace}/{pod}/{container}", execute),
+        web.get("/attach/{namespace}/{pod}/{container}", attach),
+    ]
+
+
+class _Looking:
+    """What a container says from now on, as a session that takes nothing in."""
+
+    def __init__(self, worker: Worker, pod: Pod, container: Container) -> None:
+        options = LogOptions(follow=True, tail_lines=0)
+        self._said: Final = worker.runtime.logs(pod.uid, container.name, container.run, options)
+        self._ended: Final = asyncio.Event()
+
+    async def read(self, *, errors: bool = False) -> bytes:
+        """See `Session.read`."""
+        piece = b"" if errors else await anext(self._said, b"")
+        if not piece and not errors:
+            self._ended.set()
+        return piece
+
+    async def write(self, data: bytes) -> None:
+        """See `Session.write`."""
+
+    def end_input(self) -> None:
+        """See `Session.end_input`."""
+
+    def resize(self, *, columns: int, rows: int) -> None:
+        """See `Session.resize`."""
+
+    async def wait(self) -> int:
+        """See `Session.wait`; how the container ended is told elsewhere, and looking always ends well."""
+        await self._ended.wait()
+        return 0
+
+    async def close(self) -> None:
+        """See `Session.close`."""
+
+
+def _running(worker: Worker, namespace: str, name: str, container: str) -> tuple[Pod, Container]:
+    pod = lookup.by_name(worker, namespace, name)
+    found = pod.containers.get(container)
+    if found is None or found.stage is not Stage.RUNNING:
+        raise _not_found(container)
+    return pod, found
+
+
+def _not_found(container: str) -> errors.ApiError:
+    return errors.NotFound(f'container not found ("{container}")')
+
+
+def _outputs(request: web.Request) -> list[bool]:
+    """Which streams the client wants; a terminal has no errors of its own."""
+    wanted = [which for which, name in ((False, "output"), (True, "error")) if request.query.get(name) in _TRUE]
+    if request.query.get("tty") in _TRUE and True in wanted:
+        wanted.remove(True)
+    return wanted

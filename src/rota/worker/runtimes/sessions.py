@@ -1,0 +1,234 @@
+"""A command that somebody looks at while it runs: a process with pipes, or with a terminal.
+
+What a runtime starts to run a command in a container is started here, whatever program that takes. Closing a session
+ends the process with its whole group; the end of the agent does as well, where the program sees to that.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import struct
+import subprocess
+import termios
+from collections.abc import Iterator
+from typing import IO, Final, NamedTuple, Protocol
+
+from rota.worker.runtimes.contract import Inside
+
+_PIECE: Final = 64 * 1024
+#: How long output may still come when the process is over: others may hold the other end for ever.
+_REST_S: Final = 0.5
+_KILLED: Final = 128
+#: What Ctrl-D sends.
+_END_OF_INPUT: Final = b"\x04"
+_MOST_CELLS: Final = 1 << 16
+#: Whoever leads a session and opens a terminal has it as its own, so that Ctrl-C reaches what runs there.
+_OWN_TERMINAL: Final = ("sh", "-c", 'exec <>/proc/self/fd/0 >&0 2>&0; exec "$@"', "sh")
+
+
+class Session(Protocol):
+    """A running command."""
+
+    async def read(self, *, errors: bool = False) -> bytes:
+        """What it wrote next, as output or as errors; empty at the end. With a terminal all is output."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Give it input; what it does not read any more is lost."""
+        ...
+
+    def end_input(self) -> None:
+        """There is no more input."""
+        ...
+
+    def resize(self, *, columns: int, rows: int) -> None:
+        """The size of the terminal, if there is one."""
+        ...
+
+    async def wait(self) -> int:
+        """How it ended: its exit code, or 128 and the signal."""
+        ...
+
+    async def close(self) -> None:
+        """End it, if it has not ended."""
+        ...
+
+
+async def begin(how: Inside, *, tty: bool, stdin: bool) -> Session:
+    """Start a command; OSError if that cannot be."""
+    return _Process(await asyncio.to_thread(_at_terminal if tty else _at_pipes, how, stdin))
+
+
+class _Started(NamedTuple):
+    """A process and our ends of its streams."""
+
+    process: "subprocess.Popen[bytes]"
+    into: int | None
+    output: int
+    #: None if it is at a terminal.
+    errors: int | None
+
+
+def _at_pipes(how: Inside, stdin: bool) -> _Started:
+    process = subprocess.Popen(
+        how.argv,
+        env=dict(how.env),
+        cwd=how.cwd,
+        stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        bufsize=0,
+    )
+    into, output, errors = (_taken(pipe) for pipe in (process.stdin, process.stdout, process.stderr))
+    assert output is not None
+    return _Started(process, into, output, errors)
+
+
+def _taken(pipe: IO[bytes] | None) -> int | None:
+    """A pipe's number, for ourselves to close."""
+    if pipe is None:
+        return None
+    number = os.dup(pipe.fileno())
+    pipe.close()
+    os.set_blocking(number, False)
+    return number
+
+
+def _at_terminal(how: Inside, _: bool) -> _Started:
+    ours, its = os.openpty()
+    try:
+        os.set_blocking(ours, False)
+        process = subprocess.Popen(
+            [*_OWN_TERMINAL, *how.argv],
+            env=dict(how.env),
+            cwd=how.cwd,
+            stdin=its,
+            stdout=its,
+            stderr=its,
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(ours)
+        raise
+    finally:
+        os.close(its)
+    return _Started(process, ours, ours, None)
+
+
+class _Process:
+    """A session with a process of this machine.
+
+    asyncio's own processes are not over before everybody has let go of their pipes, which may be never; so the end is
+    seen by other means here.
+    """
+
+    def __init__(self, started: _Started) -> None:
+        self._process: Final = started.process
+        self._into = started.into
+        self._outputs: Final = {False: started.output, True: started.errors}
+        self._tty: Final = started.errors is None
+        self._over: Final = asyncio.Event()
+        #: Those who wait for a stream; they look again when the process is over.
+        self._waiting: Final[set[asyncio.Event]] = set()
+        self._loop: Final = asyncio.get_running_loop()
+        self._watched: Final = os.pidfd_open(started.process.pid)
+        self._loop.add_reader(self._watched, self._end)
+
+    async def read(self, *, errors: bool = False) -> bytes:
+        """See `Session.read`."""
+        while (file := self._outputs[errors]) is not None:
+            try:
+                return os.read(file, _PIECE)
+            except BlockingIOError:
+                pass
+            except OSError:
+                return b""  # nobody is at the other end of the terminal
+            if not self._over.is_set():
+                await self._readable(file)
+                continue
+            try:
+                async with asyncio.timeout(_REST_S):
+                    await self._readable(file)
+            except TimeoutError:
+                return b""
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        """See `Session.write`."""
+        while data and self._into is not None and not self._over.is_set():
+            try:
+                data = data[os.write(self._into, data) :]
+            except BlockingIOError:
+                await self._writable(self._into)
+            except OSError:
+                return  # nobody reads any more
+
+    def end_input(self) -> None:
+        """See `Session.end_input`; a terminal has a sign for that."""
+        if self._into is None:
+            return
+        if self._tty:
+            with contextlib.suppress(OSError):
+                os.write(self._into, _END_OF_INPUT)
+        else:
+            os.close(self._into)
+            self._into = None
+
+    def resize(self, *, columns: int, rows: int) -> None:
+        """See `Session.resize`."""
+        if self._tty and self._into is not None and 0 < columns < _MOST_CELLS and 0 < rows < _MOST_CELLS:
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(self._into, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    async def wait(self) -> int:
+        """See `Session.wait`."""
+        await self._over.wait()
+        code = self._process.wait()
+        return code if code >= 0 else _KILLED - code
+
+    async def close(self) -> None:
+        """See `Session.close`."""
+        if not self._over.is_set():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        await self.wait()
+        for file in {self._into, *self._outputs.values()}:
+            if file is not None:
+                os.close(file)
+        self._into = self._outputs[False] = self._outputs[True] = None
+
+    def _end(self) -> None:
+        self._loop.remove_reader(self._watched)
+        os.close(self._watched)
+        self._process.wait()
+        self._over.set()
+        for waiting in self._waiting:
+            waiting.set()
+
+    async def _readable(self, file: int) -> None:
+        with self._waiter() as ready:
+            self._loop.add_reader(file, ready.set)
+            try:
+                await ready.wait()
+            finally:
+                self._loop.remove_reader(file)
+
+    async def _writable(self, file: int) -> None:
+        with self._waiter() as ready:
+            self._loop.add_writer(file, ready.set)
+            try:
+                await ready.wait()
+            finally:
+                self._loop.remove_writer(file)
+
+    @contextlib.contextmanager
+    def _waiter(self) -> Iterator[asyncio.Event]:
+        ready = asyncio.Event()
+        self._waiting.add(ready)
+        try:
+            yield ready
+        finally:
+            self._waiting.discard(ready)
