@@ -38,6 +38,12 @@ rota:controller:certificates: User/rota:controller:certificates
     sign  certificates.k8s.io  signers
         kubernetes.io/kube-apiserver-client,kubernetes.io/kube-apiserver-client-kubelet,kubernetes.io/kubelet-serving
     create  authorization.k8s.io  subjectaccessreviews
+rota:controller:deployments: User/rota:controller:deployments
+    record-events
+    read  apps  deployments
+    update  apps  deployments/status
+    read,create,delete,patch,update  apps  replicasets
+    list  core  pods
 rota:controller:disruption: User/rota:controller:disruption
     read  policy  poddisruptionbudgets
     update  policy  poddisruptionbudgets/status

@@ -1,0 +1,304 @@
+"""Brings Deployments from one template to the next, and keeps them at the size they say.
+
+Pods are the ReplicaSets' business: here sets are made, sized and deleted. What size each should have is decided in
+`sizes`, which set is for which template in `revisions`, what to say of it in `status`. Behaves as upstream's
+(`pkg/controller/deployment`, 1.36). Every step is one write on which the next can go on, whoever takes it.
+"""
+
+from typing import Final
+
+from rota.api import errors, meta, selectors
+from rota.client.informers.cache import Key, by_namespace
+from rota.client.verbs import Client, Object, Selection
+from rota.controllers import claims, pod_states
+from rota.controllers.claims import BY_CONTROLLER, Claims, OwnerKind
+from rota.controllers.deployments import revisions, sizes, status
+from rota.controllers.deployments.revisions import Sets
+from rota.controllers.expectations import Expectations
+from rota.controllers.pod_control import PODS, is_end_of_namespace
+from rota.controllers.reconciling import Reconciler
+from rota.kit import logs
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+log = logs.get(__name__)
+
+DEPLOYMENTS: Final = ("apps", "v1", "deployments")
+REPLICA_SETS: Final = ("apps", "v1", "replicasets")
+KIND: Final = OwnerKind(api_version="apps/v1", kind="Deployment", target=DEPLOYMENTS)
+_BY_NAMESPACE: Final = "namespace"
+_WORKERS: Final = 5
+#: Somebody else wrote first, and the news is on the way.
+_SOON_S: Final = 0.05
+_ALL_KEPT: Final = 2**31 - 1
+
+
+class DeploymentController:
+    """ReplicaSets for every Deployment."""
+
+    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+        self._client: Final = client
+        self._clock: Final = clock
+        self._frame: Final = Reconciler[Key](
+            client, "deployments", self._process, clock=clock, chance=chance, workers=_WORKERS, metrics=metrics
+        )
+        self._recorder: Final = self._frame.report_as("deployment-controller")
+        self._expectations: Final = Expectations(clock)
+        self._claims: Final = Claims(client, REPLICA_SETS, KIND)
+        self._deployments: Final = self._frame.follow(
+            DEPLOYMENTS, self._deployment_changed, indexers={_BY_NAMESPACE: by_namespace}
+        )
+        self._sets: Final = self._frame.follow(
+            REPLICA_SETS, self._set_changed, indexers={BY_CONTROLLER: claims.by_controller}
+        )
+
+    async def run(self) -> None:
+        """Roll out until cancelled."""
+        await self._frame.run()
+
+    def _deployment_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None and old is not None:
+            self._expectations.forget(meta.uid(old))
+        self._frame.queue.add(key)
+
+    def _set_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._expectations.observe(key, old, new)
+        for one in (old, new):
+            if (owner := KIND.owner_of(one)) is not None:
+                self._frame.queue.add(Key(key.namespace, owner["name"]))
+        if new is not None and meta.controller_of(new) is None:
+            for one in self._deployments.cache.indexed(_BY_NAMESPACE, key.namespace):
+                if selectors.from_object(one["spec"]["selector"]).matches(meta.labels(new)):
+                    self._frame.queue.add(Key(key.namespace, meta.name(one)))
+
+    async def _process(self, key: Key) -> float | None:
+        found = self._deployments.cache.get(key.name, key.namespace)
+        if found is None:
+            return None
+        deployment = KIND.complete(found)
+        if not self._expectations.settled(meta.uid(deployment)):
+            return self._expectations.patience_s(meta.uid(deployment))
+        try:
+            return await self._sync(deployment)
+        except errors.NotFound:
+            return None  # gone, or soon to be seen as gone
+        except errors.Conflict:
+            return _SOON_S
+
+    async def _sync(self, deployment: Object) -> float | None:
+        selector = selectors.from_object(deployment["spec"]["selector"])
+        if not deployment["spec"]["selector"]:
+            self._recorder.event(
+                deployment,
+                "Warning",
+                "SelectingAll",
+                "This deployment is selecting all pods. A non-empty selector is required.",
+            )
+            return None
+        candidates = [
+            *self._sets.cache.indexed(BY_CONTROLLER, meta.uid(deployment)),
+            *self._sets.cache.indexed(BY_CONTROLLER, claims.orphans(meta.namespace(deployment))),
+        ]
+        sets = revisions.split(deployment, await self._claims.claim(deployment, selector, candidates))
+        if meta.is_deleting(deployment):
+            await self._write(deployment, status.count(deployment, sets, now=self._clock.now()))
+            return None
+        if (conditions := status.of_pause(deployment, now=self._clock.now())) is not None:
+            deployment = await self._write(deployment, {**(deployment.get("status") or {}), "conditions": conditions})
+        deployment, sets = await self._keep_revision(deployment, sets)
+        if deployment["spec"].get("paused") or sizes.is_scaling(deployment, sets):
+            sets = await self._resize(deployment, sets, sizes.scaled(deployment, sets))
+            if deployment["spec"].get("paused"):
+                await self._forget_old(deployment, sets)
+            await self._write(deployment, status.count(deployment, sets, now=self._clock.now()))
+            return None
+        if sizes.is_rolling(deployment):
+            deployment, sets = await self._roll(deployment, sets)
+        else:
+            deployment, sets = await self._recreate(deployment, sets)
+        now = self._clock.now()
+        said = status.of_rollout(deployment, sets, now=now)
+        await self._write(deployment, said)
+        return status.times_out_in_s(deployment, said, now=now)
+
+    async def _roll(self, deployment: Object, sets: Sets) -> tuple[Object, Sets]:
+        """One step of a rolling update: the new set grows, or else old ones shrink, or else it is over."""
+        if sets.new is None:
+            deployment, sets = await self._make_new(deployment, sets)
+        if sets.new is None:
+            return deployment, sets
+        wanted = sizes.new_size(deployment, sets.every, sets.new)
+        if wanted != sizes.replicas(sets.new):
+            return deployment, await self._resize(deployment, sets, {meta.name(sets.new): wanted})
+        if smaller := sizes.smaller_old(deployment, sets):
+            return deployment, await self._resize(deployment, sets, smaller)
+        if status.is_complete(deployment, deployment.get("status") or {}):
+            await self._forget_old(deployment, sets)
+        return deployment, sets
+
+    async def _recreate(self, deployment: Object, sets: Sets) -> tuple[Object, Sets]:
+        """Old pods go, and once the last of them is gone new ones come."""
+        if old := sizes.active(sets.old):
+            return deployment, await self._resize(deployment, sets, {meta.name(one): 0 for one in old})
+        if await self._runs_old_pods(deployment, sets):
+            return deployment, sets
+        if sets.new is None:
+            deployment, sets = await self._make_new(deployment, sets)
+        if sets.new is None:
+            return deployment, sets
+        sets = await self._resize(deployment, sets, {meta.name(sets.new): sizes.replicas(deployment)})
+        if status.is_complete(deployment, deployment.get("status") or {}):
+            await self._forget_old(deployment, sets)
+        return deployment, sets
+
+    async def _runs_old_pods(self, deployment: Object, sets: Sets) -> bool:
+        """Whether an old set has pods that have not ended; asked of the server where no set says so."""
+        if sets.new is not None and sizes.replicas(sets.new) == sizes.replicas(deployment):
+            return False  # past that point
+        numbers = ("replicas", "terminatingReplicas")
+        if any((one.get("status") or {}).get(name) for one in sets.old for name in numbers):
+            return True
+        if not sets.old:
+            return False
+        selection = Selection(labels=str(selectors.from_object(deployment["spec"]["selector"])))
+        pods = await self._client.list(PODS, namespace=meta.namespace(deployment), selection=selection)
+        uids = {meta.uid(one) for one in sets.old}
+        return any(
+            (meta.controller_of(pod) or {}).get("uid") in uids and not pod_states.is_finished(pod) for pod in pods.items
+        )
+
+    async def _keep_revision(self, deployment: Object, sets: Sets) -> tuple[Object, Sets]:
+        """Have the new set bear the Deployment's annotations and the highest revision, and the Deployment that one."""
+        if sets.new is None:
+            return deployment, sets
+        new = sets.new
+        wanted = revisions.annotated(deployment, meta.annotations(new), revisions.next_revision(sets.old))
+        min_ready_s = deployment["spec"].get("minReadySeconds", 0)
+        if wanted != meta.annotations(new) or min_ready_s != new["spec"].get("minReadySeconds", 0):
+            changed = {**new, "metadata": {**new["metadata"], "annotations": wanted}}
+            changed["spec"] = {**new["spec"], "minReadySeconds": min_ready_s}
+            sets = Sets(await self._update_set(deployment, changed), sets.old)
+        conditions = meta.conditions(deployment)
+        if status.has_deadline(deployment) and meta.condition(deployment, status.PROGRESSING) is None:
+            found = status.progressing("True", "FoundNewReplicaSet", f'Found new replica set "{meta.name(new)}"')
+            conditions = status.with_condition(conditions, found, now=self._clock.now())
+        said = {**(deployment.get("status") or {}), **({"conditions": conditions} if conditions else {})}
+        return await self._write(deployment, said, revision=wanted.get(revisions.REVISION, "")), sets
+
+    async def _make_new(self, deployment: Object, sets: Sets) -> tuple[Object, Sets]:
+        """Make the set for the Deployment's template; None as the new set if that failed for now."""
+        number = revisions.next_revision(sets.old)
+        desired = sizes.replicas(deployment)
+        empty = {"metadata": {}, "spec": {"replicas": 0}}
+        size = sizes.new_size(deployment, [*sets.old, empty], empty)
+        annotations = {
+            **revisions.annotated(deployment, {}, number),
+            **revisions.sized(desired, desired + sizes.surge(deployment)),
+        }
+        wanted = revisions.new_set(deployment, replicas=size, annotations=annotations)
+        key = Key(meta.namespace(wanted), meta.name(wanted))
+        self._expectations.expect(meta.uid(deployment), key)
+        conditions = meta.conditions(deployment)
+        now = self._clock.now()
+        try:
+            made = await self._client.create(REPLICA_SETS, wanted)
+        except errors.AlreadyExists:
+            self._expectations.drop(key)
+            made = await self._client.get(REPLICA_SETS, key.name, namespace=key.namespace)
+            owner = meta.controller_of(made) or {}
+            same = revisions.same_template(made["spec"]["template"], deployment["spec"]["template"])
+            if owner.get("uid") != meta.uid(deployment) or not same:
+                return await self._collide(deployment), sets
+        except errors.ApiError as error:
+            self._expectations.drop(key)
+            if not is_end_of_namespace(error):
+                await self._report_failure(deployment, f'Failed to create new replica set "{key.name}": {error}')
+            raise
+        except BaseException:
+            self._expectations.drop(key)
+            raise
+        else:
+            self._expectations.confirm(key, made)
+            if size:
+                self._say_scaled(deployment, key.name, 0, size)
+            if status.has_deadline(deployment):
+                created = status.progressing("True", "NewReplicaSetCreated", f'Created new replica set "{key.name}"')
+                conditions = status.with_condition(conditions, created, now=now)
+        said = {**(deployment.get("status") or {}), **({"conditions": conditions} if conditions else {})}
+        return await self._write(deployment, said, revision=str(number)), Sets(made, sets.old)
+
+    async def _collide(self, deployment: Object) -> Object:
+        """Another's set has the name that the hash gives: count it, so that the next hash is another."""
+        said = deployment.get("status") or {}
+        count = int(said.get("collisionCount") or 0) + 1
+        log.info("hash collision", deployment=meta.qualified_name(deployment), collisions=count)
+        return await self._write(deployment, {**said, "collisionCount": count})
+
+    async def _report_failure(self, deployment: Object, message: str) -> None:
+        self._recorder.event(deployment, "Warning", "ReplicaSetCreateError", message)
+        if status.has_deadline(deployment):
+            failed = status.progressing("False", "ReplicaSetCreateError", message)
+            conditions = status.with_condition(meta.conditions(deployment), failed, now=self._clock.now())
+            await self._write(deployment, {**(deployment.get("status") or {}), "conditions": conditions})
+
+    async def _resize(self, deployment: Object, sets: Sets, wanted: dict[str, int]) -> Sets:
+        """Give sets these sizes, and note on them for how large a Deployment."""
+        desired = sizes.replicas(deployment)
+        noted = revisions.sized(desired, desired + sizes.surge(deployment))
+        changed: dict[str, Object] = {}
+        for one in sets.every:
+            name, before = meta.name(one), sizes.replicas(one)
+            size = wanted.get(name)
+            if size is None or (size == before and noted.items() <= meta.annotations(one).items()):
+                continue
+            metadata = {**one["metadata"], "annotations": {**meta.annotations(one), **noted}}
+            resized = {**one, "metadata": metadata, "spec": {**one["spec"], "replicas": size}}
+            changed[name] = await self._update_set(deployment, resized)
+            if size != before:
+                self._say_scaled(deployment, name, before, size)
+        new = sets.new if sets.new is None else changed.get(meta.name(sets.new), sets.new)
+        return Sets(new, tuple(changed.get(meta.name(one), one) for one in sets.old))
+
+    async def _update_set(self, deployment: Object, changed: Object) -> Object:
+        key = Key(meta.namespace(changed), meta.name(changed))
+        self._expectations.expect(meta.uid(deployment), key, uid=meta.uid(changed))
+        try:
+            updated = await self._client.update(REPLICA_SETS, changed)
+        except BaseException:
+            self._expectations.drop(key)
+            raise
+        self._expectations.confirm(key, updated)
+        return updated
+
+    async def _forget_old(self, deployment: Object, sets: Sets) -> None:
+        """Delete the oldest sets beyond those that are kept to go back to."""
+        limit = deployment["spec"].get("revisionHistoryLimit")
+        if limit is None or limit == _ALL_KEPT:
+            return
+        alive = [one for one in sets.old if not meta.is_deleting(one)]
+        ordered = sorted(alive, key=lambda one: (revisions.revision(one), *revisions.age(one)))
+        for one in ordered[: max(len(alive) - limit, 0)]:
+            said = one.get("status") or {}
+            seen = (said.get("observedGeneration") or 0) >= (meta.metadata(one).get("generation") or 0)
+            if said.get("replicas") or sizes.replicas(one) or not seen:
+                continue
+            await self._client.delete(REPLICA_SETS, meta.name(one), namespace=meta.namespace(one), uid=meta.uid(one))
+
+    async def _write(self, deployment: Object, said: Object, *, revision: str = "") -> Object:
+        """Write the status, and with it the revision, if anything has changed; the Deployment as it is then."""
+        annotations = meta.annotations(deployment)
+        if revision and annotations.get(revisions.REVISION) != revision:
+            annotations = {**annotations, revisions.REVISION: revision}
+        if said == (deployment.get("status") or {}) and annotations == meta.annotations(deployment):
+            return deployment
+        metadata = {**deployment["metadata"], **({"annotations": annotations} if annotations else {})}
+        written = await self._client.update(
+            DEPLOYMENTS, {**deployment, "metadata": metadata, "status": said}, subresource="status"
+        )
+        return KIND.complete(written)
+
+    def _say_scaled(self, deployment: Object, name: str, before: int, size: int) -> None:
+        way = "up" if size > before else "down"
+        message = f"Scaled {way} replica set {name} from {before} to {size}"
+        self._recorder.event(deployment, "Normal", "ScalingReplicaSet", message)

@@ -1,0 +1,158 @@
+"""The ReplicaSets of a Deployment: which is for its template, what each is called, which came when. Pure.
+
+A set's revision is written on it (`deployment.kubernetes.io/revision`); the newest set has the highest. Annotations of
+the Deployment are copied to its newest set, so that going back brings them back. Names and annotations are upstream's
+(`pkg/controller/deployment/util`, 1.36); the hash of a template has upstream's form and a value of its own.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from rota.api import meta
+from rota.client.verbs import Object
+
+REVISION: Final = "deployment.kubernetes.io/revision"
+HISTORY: Final = "deployment.kubernetes.io/revision-history"
+DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
+MAXIMUM: Final = "deployment.kubernetes.io/max-replicas"
+HASH_LABEL: Final = "pod-template-hash"
+_NOT_COPIED: Final = frozenset(
+    {
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "deprecated.deployment.rollback.to",
+        REVISION,
+        HISTORY,
+        DESIRED,
+        MAXIMUM,
+    }
+)
+_LONGEST_HISTORY: Final = 2000
+_LONGEST_NAME: Final = 253
+#: What hashes are written with: no vowels, so that no words come about.
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_FNV_START: Final = 0x811C9DC5
+_FNV_PRIME: Final = 0x01000193
+_UINT32: Final = 0xFFFFFFFF
+
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
+
+
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """A Deployment's sets."""
+
+    #: The one for the template as it is; None if it has to be made.
+    new: Object | None
+    #: All others, the oldest first.
+    old: tuple[Object, ...]
+
+    @property
+    def every(self) -> tuple[Object, ...]:
+        """All of them, the new one last."""
+        return self.old if self.new is None else (*self.old, self.new)
+
+
+def split(deployment: Object, sets: Iterable[Object]) -> Sets:
+    """Tell the set for a Deployment's template from the others; of several, the oldest is it."""
+    ordered = sorted(sets, key=age)
+    wanted = deployment["spec"]["template"]
+    new = next((one for one in ordered if same_template(one["spec"].get("template") or {}, wanted)), None)
+    return Sets(new, tuple(one for one in ordered if one is not new))
+
+
+def age(one: Object) -> tuple[str, str]:
+    """Sorts the oldest first."""
+    return str(meta.metadata(one).get("creationTimestamp") or ""), meta.name(one)
+
+
+def same_template(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two templates make the same pods, whatever hash they are labelled with."""
+    return one.get("spec") == other.get("spec") and _template_metadata(one) == _template_metadata(other)
+
+
+def template_hash(template: Mapping[str, Any], collisions: int | None) -> str:
+    """What pods and sets of a template are labelled with."""
+    text = _encode(template) + (b"" if collisions is None else collisions.to_bytes(8, "little"))
+    value = _FNV_START
+    for byte in text:
+        value = (value ^ byte) * _FNV_PRIME & _UINT32
+    return "".join(_LETTERS[ord(digit) % len(_LETTERS)] for digit in str(value))
+
+
+def new_set(deployment: Object, *, replicas: int, annotations: Mapping[str, str]) -> Object:
+    """The ReplicaSet for a Deployment's template."""
+    spec, status = deployment["spec"], deployment.get("status") or {}
+    hashed = template_hash(spec["template"], status.get("collisionCount"))
+    metadata = dict(spec["template"].get("metadata") or {})
+    labels = {**(metadata.get("labels") or {}), HASH_LABEL: hashed}
+    selector = dict(spec["selector"])
+    selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH_LABEL: hashed}
+    wanted: Object = {
+        "replicas": replicas,
+        "selector": selector,
+        "template": {**spec["template"], "metadata": {**metadata, "labels": labels}},
+    }
+    if spec.get("minReadySeconds"):
+        wanted["minReadySeconds"] = spec["minReadySeconds"]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": f"{meta.name(deployment)[: _LONGEST_NAME - 1 - len(hashed)]}-{hashed}",
+            "namespace": meta.namespace(deployment),
+            "labels": labels,
+            "annotations": dict(annotations),
+            "ownerReferences": [meta.controller_reference(deployment)],
+        },
+        "spec": wanted,
+    }
+
+
+def revision(one: Object) -> int:
+    """A set's revision; 0 if it has none, or none that is a number."""
+    text = meta.annotations(one).get(REVISION, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def next_revision(old: Sequence[Object]) -> int:
+    """The revision of a set that is newer than all these."""
+    return max((revision(one) for one in old), default=0) + 1
+
+
+def annotated(deployment: Object, present: Mapping[str, str], number: int) -> dict[str, str]:
+    """The annotations of the newest set: the Deployment's, and a revision of at least `number`.
+
+    A set that had a lower one serves again: its former revisions are kept.
+    """
+    found = dict(present)
+    found.update({name: text for name, text in meta.annotations(deployment).items() if name not in _NOT_COPIED})
+    former = present.get(REVISION, "")
+    if former and not former.isdecimal():
+        return found
+    if int(former or 0) < number:
+        found[REVISION] = str(number)
+        if former:
+            found[HISTORY] = _with_former(present.get(HISTORY, ""), former)
+    return found
+
+
+def _with_former(history: str, former: str) -> str:
+    """A history with one more revision, the oldest left out where it would get too long."""
+    kept = [one for one in history.split(",") if one]
+    while kept and len(",".join([*kept, former])) > _LONGEST_HISTORY:
+        kept.pop(0)
+    return ",".join([*kept, former])
+
+
+def sized(desired: int, maximum: int) -> dict[str, str]:
+    """The annotations by which sets remember for how large a Deployment they were sized."""
+    return {DESIRED: str(desired), MAXIMUM: str(maximum)}
+
+
+def _template_metadata(template: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {name: item for name, item in (template.get("metadata") or {}).items() if item}
+    labels = {name: text for name, text in (metadata.get("labels") or {}).items() if name != HASH_LABEL}
+    return {**metadata, "labels": labels}
