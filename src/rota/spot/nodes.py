@@ -1,0 +1,142 @@
+"""What a node's marks say: whether it is a spot machine, and whether and when it goes.
+
+Everything is read from the node object alone, so that an extender, a controller and a simulator see the same. A notice
+is known by its node's uid, not by the name: clouds give the names of dead machines to new ones.
+"""
+
+import enum
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rota.api import times
+from rota.spot.marks import Mark, Marks, Means, Place
+
+#: A time inside a condition's message, which is the only place where some clouds tell it.
+_MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:Z|[+-]\d{2}:\d{2})")
+_ZONE: Final = "topology.kubernetes.io/zone"
+_TYPE: Final = "node.kubernetes.io/instance-type"
+#: Notices without a known time leave this long.
+_USUAL_LEAD_S: Final = 30.0
+
+
+class Capacity(enum.Enum):
+    """How a machine was bought. What nobody marked is taken for machines that stay."""
+
+    SPOT = "spot"
+    ON_DEMAND = "on-demand"
+    UNKNOWN = "unknown"
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it may be taken away at any time."""
+        return self is Capacity.SPOT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """That a node will be taken away."""
+
+    node: str
+    uid: str
+    provider: str
+    #: The key that said so.
+    mark: str
+    #: When it was said, and when the machine ends; seconds since 1970.
+    since: float
+    deadline: float
+
+    def left(self, now: float) -> float:
+        """Seconds that remain."""
+        return max(0.0, self.deadline - now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """All that the marks of one node say."""
+
+    capacity: Capacity
+    notice: Notice | None
+    #: The key of a mark that says that this node is less sure than others; empty if there is none.
+    risky: str
+    #: Machines that are taken away together: of one type in one zone.
+    pool: str
+
+
+def read(node: Mapping[str, Any], marks: Marks, *, now: float) -> Reading:
+    """What a node says at a time; a notice without a time of its own counts from `now`."""
+    metadata = node["metadata"]
+    labels = metadata.get("labels") or {}
+    return Reading(
+        capacity=_capacity(labels, marks),
+        notice=_notice(node, marks, now),
+        risky=_risky(node, marks),
+        pool=f"{labels.get(_TYPE, '')}/{labels.get(_ZONE, '')}",
+    )
+
+
+def _capacity(labels: Mapping[str, str], marks: Marks) -> Capacity:
+    said = {mark.means for mark, _ in marks.find(Place.LABEL, labels)}
+    # where two tools disagree, the machine may go
+    if Means.SPOT in said:
+        return Capacity.SPOT
+    return Capacity.ON_DEMAND if Means.ON_DEMAND in said else Capacity.UNKNOWN
+
+
+def _notice(node: Mapping[str, Any], marks: Marks, now: float) -> Notice | None:
+    metadata = node["metadata"]
+    told = [_moment(value) for mark, value in _annotated(metadata, marks) if mark.means is Means.DEADLINE]
+    deadlines = [moment for moment in told if moment is not None]
+    found: list[Notice] = []
+    for mark, since, text in _said(node, marks):
+        if mark.means is not Means.NOTICE:
+            continue
+        begun = since if since is not None else now
+        inside = _MOMENT.search(text)
+        written = _moment(inside[0]) if inside else None
+        known = [*deadlines, *([written] if written is not None and written >= begun else [])]
+        lead = mark.lead if mark.lead is not None else _USUAL_LEAD_S
+        found.append(
+            Notice(
+                node=metadata["name"],
+                uid=metadata.get("uid", ""),
+                provider=mark.provider,
+                mark=mark.key,
+                since=begun,
+                deadline=min(known) if known else begun + lead,
+            )
+        )
+    return min(found, key=lambda notice: (notice.deadline, notice.mark), default=None)
+
+
+def _risky(node: Mapping[str, Any], marks: Marks) -> str:
+    return min((mark.key for mark, _, _ in _said(node, marks) if mark.means is Means.RISK), default="")
+
+
+def _said(node: Mapping[str, Any], marks: Marks) -> Iterable[tuple[Mark, float | None, str]]:
+    """Every mark of a node with the time since when it stands there, and the words that go with it."""
+    for taint in (node.get("spec") or {}).get("taints") or ():
+        for mark, _ in marks.find(Place.TAINT, {taint["key"]: taint.get("value", "")}):
+            yield mark, _moment(taint.get("timeAdded")), ""
+    for condition in (node.get("status") or {}).get("conditions") or ():
+        for mark, _ in marks.find(Place.CONDITION, {condition["type"]: condition.get("status", "")}):
+            yield mark, _moment(condition.get("lastTransitionTime")), condition.get("message") or ""
+    metadata = node["metadata"]
+    for mark, _ in marks.find(Place.LABEL, metadata.get("labels") or {}):
+        yield mark, None, ""
+    for mark, value in _annotated(metadata, marks):
+        yield mark, None, value
+
+
+def _annotated(metadata: Mapping[str, Any], marks: Marks) -> Iterable[tuple[Mark, str]]:
+    return marks.find(Place.ANNOTATION, metadata.get("annotations") or {})
+
+
+def _moment(text: str | None) -> float | None:
+    if not text:
+        return None
+    try:
+        return times.parse(text)
+    except times.TimeError:
+        return None  # a time that nobody can read is one that nobody told

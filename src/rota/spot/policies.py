@@ -1,0 +1,124 @@
+"""What a workload wants of spot machines, as annotations of its pods say it, and what follows for its next pod.
+
+    rota.dev/spot: prefer | only | never
+    rota.dev/spot-base: "3"              # so many pods on machines that stay, before any goes to spot
+    rota.dev/spot-max-share: "70"        # of those beyond the base at most so many percent on spot
+    rota.dev/spot-at-deadline: delete | strict
+
+The base and the share count the pods of one owner. A budget that is still in the way when a machine ends gives way
+(`delete`) or holds (`strict`), by the last one. What contradicts itself is refused as a whole, and nothing is guessed.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from rota.spot.nodes import Capacity
+
+WISH: Final = "rota.dev/spot"
+BASE: Final = "rota.dev/spot-base"
+MAX_SHARE: Final = "rota.dev/spot-max-share"
+AT_DEADLINE: Final = "rota.dev/spot-at-deadline"
+_ALL: Final = 100
+_Choice = TypeVar("_Choice", bound=enum.Enum)
+
+
+class PolicyError(ValueError):
+    """The annotations are wrong or contradict each other; the message names them."""
+
+
+class Wish(enum.Enum):
+    """Where a workload would run."""
+
+    PREFER = "prefer"
+    ONLY = "only"
+    NEVER = "never"
+
+
+class AtDeadline(enum.Enum):
+    """What becomes of a pod that a budget still protects when its machine ends."""
+
+    DELETE = "delete"
+    STRICT = "strict"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What one workload wants."""
+
+    wish: Wish = Wish.PREFER
+    base: int = 0
+    max_share: int = _ALL
+    at_deadline: AtDeadline = AtDeadline.DELETE
+
+    @property
+    def counts(self) -> bool:
+        """Whether the answer depends on where the owner's other pods are."""
+        return self.wish is Wish.PREFER and (self.base > 0 or self.max_share < _ALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Where an owner's pods are, those that end and the one that is asked about left out."""
+
+    spot: int = 0
+    staying: int = 0
+
+
+PREFER: Final = Policy()
+
+
+def parse(annotations: Mapping[str, str]) -> Policy:
+    """The policy in a pod's annotations; PolicyError if there is something wrong with them."""
+    if not annotations or not any(key in annotations for key in (WISH, BASE, MAX_SHARE, AT_DEADLINE)):
+        return PREFER
+    policy = Policy(
+        wish=_one_of(annotations, WISH, Wish, Wish.PREFER),
+        base=_number(annotations, BASE, 0, most=None),
+        max_share=_number(annotations, MAX_SHARE, _ALL, most=_ALL),
+        at_deadline=_one_of(annotations, AT_DEADLINE, AtDeadline, AtDeadline.DELETE),
+    )
+    if policy.wish is Wish.ONLY and (policy.base or policy.max_share < _ALL):
+        raise PolicyError(f"{WISH}: only leaves no pod for {BASE} or {MAX_SHARE}; remove one of them")
+    if policy.wish is Wish.NEVER and annotations.get(MAX_SHARE, "0").strip(" %") != "0":
+        raise PolicyError(f"{WISH}: never contradicts {MAX_SHARE}: {annotations[MAX_SHARE]}; remove one of them")
+    return policy
+
+
+def refusal(policy: Policy, spread: Spread, capacity: Capacity) -> str:
+    """Why the next pod of an owner must not go to a machine of this capacity; empty if it may."""
+    if policy.wish is Wish.ONLY:
+        return "" if capacity.leaves else f"the workload runs on spot machines only ({WISH})"
+    if not capacity.leaves:
+        return ""
+    if policy.wish is Wish.NEVER:
+        return f"the workload never runs on spot machines ({WISH})"
+    if spread.staying < policy.base:
+        return f"{spread.staying} of a base of {policy.base} pods on machines that stay ({BASE})"
+    beyond = spread.spot + 1 + spread.staying - policy.base
+    if (spread.spot + 1) * _ALL > policy.max_share * beyond:
+        return f"at most {policy.max_share} % of the pods beyond the base run on spot machines ({MAX_SHARE})"
+    return ""
+
+
+def _one_of(annotations: Mapping[str, str], key: str, choices: type[_Choice], default: _Choice) -> _Choice:
+    text = annotations.get(key)
+    if text is None:
+        return default
+    try:
+        return choices(text.strip().lower())
+    except ValueError:
+        known = ", ".join(str(one.value) for one in choices)
+        raise PolicyError(f"{key}: {text!r} is none of {known}") from None
+
+
+def _number(annotations: Mapping[str, str], key: str, default: int, *, most: int | None) -> int:
+    text = annotations.get(key)
+    if text is None:
+        return default
+    bare = text.strip().removesuffix("%").strip()
+    if not (bare.isascii() and bare.isdigit()) or len(bare) > 9 or (most is not None and int(bare) > most):
+        limit = f" from 0 to {most}" if most is not None else ""
+        raise PolicyError(f"{key}: {text!r} is no whole number{limit}")
+    return int(bare)

@@ -1,0 +1,139 @@
+"""What the marks of nodes say."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.api import times
+from rota.kit import errors
+from rota.spot import marks, nodes
+from rota.spot.marks import BUILTIN, Mark, Marks, Means, Place
+from rota.spot.nodes import Capacity
+
+NOW = times.parse("2026-03-01T12:00:00Z")
+TABLE = Marks()
+
+
+def node(
+    labels: dict[str, str] | None = None,
+    taints: list[dict[str, str]] | None = None,
+    conditions: list[dict[str, str]] | None = None,
+    annotations: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "n1", "uid": "u1", "labels": labels or {}, "annotations": annotations or {}},
+        "spec": {"taints": taints or []},
+        "status": {"conditions": conditions or []},
+    }
+
+
+def marked(mark: Mark) -> dict[str, Any]:
+    value = mark.values[0] if mark.values else "x"
+    match mark.place:
+        case Place.LABEL:
+            return node(labels={mark.key: value})
+        case Place.TAINT:
+            return node(taints=[{"key": mark.key, "value": value, "effect": "NoSchedule"}])
+        case Place.CONDITION:
+            return node(conditions=[{"type": mark.key, "status": value}])
+        case Place.ANNOTATION:
+            return node(annotations={mark.key: value})
+
+
+@pytest.mark.parametrize("mark", BUILTIN, ids=lambda mark: f"{mark.key}={','.join(mark.values)}")
+def test_every_mark_of_the_table_is_read_as_what_it_means(mark: Mark) -> None:
+    reading = nodes.read(marked(mark), TABLE, now=NOW)
+    assert reading.capacity is {Means.SPOT: Capacity.SPOT, Means.ON_DEMAND: Capacity.ON_DEMAND}.get(
+        mark.means, Capacity.UNKNOWN
+    )
+    assert bool(reading.risky) is (mark.means is Means.RISK)
+    if mark.means is Means.NOTICE:
+        assert reading.notice is not None
+        assert (reading.notice.provider, reading.notice.mark) == (mark.provider, mark.key)
+        assert reading.notice.deadline == NOW + (mark.lead or 0)
+    else:
+        assert reading.notice is None
+
+
+def test_a_node_that_is_not_ready_is_not_about_to_go() -> None:
+    down = node(
+        labels={"node.kubernetes.io/capacity": "spot"},
+        taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}],
+        conditions=[{"type": "Ready", "status": "False"}],
+    )
+    assert nodes.read(down, TABLE, now=NOW).notice is None
+
+
+def test_where_labels_disagree_the_machine_may_go() -> None:
+    labels = {"node.kubernetes.io/capacity": "on-demand", "karpenter.sh/capacity-type": "spot"}
+    assert nodes.read(node(labels=labels), TABLE, now=NOW).capacity is Capacity.SPOT
+
+
+def test_a_notice_counts_from_when_its_mark_appeared() -> None:
+    taint = {
+        "key": "aws-node-termination-handler/spot-itn",
+        "effect": "NoSchedule",
+        "timeAdded": "2026-03-01T11:59:00Z",
+    }
+    notice = nodes.read(node(taints=[taint]), TABLE, now=NOW).notice
+    assert notice is not None
+    assert (notice.since, notice.left(NOW)) == (NOW - 60, 60)
+
+
+def test_a_deadline_that_is_told_beats_the_usual_one() -> None:
+    taints = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
+    told = node(taints=taints, annotations={"karpenter.sh/nodeclaim-termination-timestamp": "2026-03-01T12:05:00Z"})
+    notice = nodes.read(told, TABLE, now=NOW).notice
+    assert notice is not None
+    assert notice.deadline == NOW + 300
+
+
+def test_a_deadline_inside_a_message_is_found() -> None:
+    condition = {
+        "type": "PreemptionScheduled",
+        "status": "True",
+        "lastTransitionTime": "2026-03-01T12:00:00Z",
+        "message": "eviction is incoming, not before 2026-03-01T12:00:21Z",
+    }
+    notice = nodes.read(node(conditions=[condition]), TABLE, now=NOW).notice
+    assert notice is not None
+    assert notice.deadline == NOW + 21
+
+
+def test_of_two_notices_the_sooner_one_counts() -> None:
+    taints = [{"key": "aws-node-termination-handler/spot-itn"}, {"key": "cloud.google.com/impending-node-termination"}]
+    notice = nodes.read(node(taints=taints), TABLE, now=NOW).notice
+    assert notice is not None
+    assert notice.provider == "gcp"
+
+
+def test_a_deadline_alone_is_no_notice() -> None:
+    told = node(annotations={"rota.dev/terminates-at": "2026-03-01T12:05:00Z"})
+    assert nodes.read(told, TABLE, now=NOW).notice is None
+
+
+def test_users_add_marks_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "marks.yaml"
+    path.write_text("marks:\n- {means: notice, place: taint, key: example.com/reclaim, provider: example, lead: 60}\n")
+    taints = [{"key": "example.com/reclaim"}]
+    notice = nodes.read(node(taints=taints), marks.read(path), now=NOW).notice
+    assert notice is not None
+    assert (notice.provider, notice.deadline) == ("example", NOW + 60)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("marks: [{means: gone, place: taint, key: a}]", "gone"),
+        ("marks: [{place: taint, key: a}]", "means"),
+        ("marks: [{means: spot, place: label, key: a, colour: red}]", "colour"),
+        ("marks: {", "flow"),
+        ("[]", "object"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_with_what_is_wrong(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "marks.yaml"
+    path.write_text(text)
+    with pytest.raises(errors.UserError, match=complaint):
+        marks.read(path)
