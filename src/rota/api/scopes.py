@@ -9,5 +9,8 @@ from typing import Final
 ACTING_AS: Final = "rota.acting_as"
 #: Sends a whole answer (status, headers, body) at once, which ASGI has no message for; like `send`, it may wait.
 ANSWER: Final = "rota.answer"
+#: Hands the connection over, with headers for the client: from then on `receive` and `send` carry bytes of another
+#: protocol. Only there if the client asked for WebSocket.
+UPGRADE: Final = "rota.upgrade"
 #: The client's certificate as DER bytes, which TLS has verified.
 PEER_CERTIFICATE: Final = "rota.peer_certificate"

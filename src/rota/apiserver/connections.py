@@ -89,6 +89,9 @@ class Connection(asyncio.Protocol):
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._expects_continue = False
+        self._wants_upgrade = False
+        #: The request that asked for another protocol: what comes behind it is not for the parser.
+        self._handed_over: Exchange | None = None
 
     # What the transport tells
 
@@ -135,11 +138,16 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         if self._transport.is_closing():
             return  # under TLS something may still come while the rest is sent
+        if self._handed_over is not None:
+            self._handed_over.feed(data)
+            return
         self._held_bytes += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            pass  # to no protocol that we speak: it is answered as the request that it is besides
+        except httptools.HttpParserUpgrade as behind:
+            # Behind an offer of a protocol that we do not speak, requests go on.
+            if self._handed_over is not None:
+                self._handed_over.feed(data[behind.args[0] :])
         except httptools.HttpParserError:
             self._refuse(_TOO_LARGE if self._head_bytes > MAX_HEAD_BYTES else _BAD)
         else:
@@ -181,7 +189,7 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """Begin a request's head."""
         self._url, self._headers, self._head_bytes, self._held_bytes = b"", [], 0, 0
-        self._expects_continue = False
+        self._expects_continue = self._wants_upgrade = False
         self._incoming = None
         self._due = self._loop.time() + _HEAD_S
 
@@ -198,6 +206,8 @@ class Connection(asyncio.Protocol):
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self._expects_continue = True
+        elif name == b"upgrade":
+            self._wants_upgrade = value.lower() == b"websocket"
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -227,6 +237,9 @@ class Connection(asyncio.Protocol):
             keep_alive=version != "1.0" and self._parser.should_keep_alive(),
             expects_continue=self._expects_continue,
         )
+        if self._wants_upgrade and scope["method"] == "GET" and self._parser.should_upgrade():
+            exchange.offer_upgrade()
+            self._handed_over = exchange
         self._under_way.append(exchange)
         if len(self._under_way) == 1:
             self._start(exchange)
@@ -259,7 +272,9 @@ class Connection(asyncio.Protocol):
 
     def _judge_pace(self, before: int) -> None:
         assert self._transport is not None
-        if self._transport.get_write_buffer_size() > before - _SLOWEST_BYTES:
+        stuck = self._transport.get_write_buffer_size() > before - _SLOWEST_BYTES
+        # Somebody may hold a terminal for as long as he likes; no more than a buffer waits for him.
+        if stuck and self._handed_over is None:
             self._transport.abort()
         else:
             self._look_again()

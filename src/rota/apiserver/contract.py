@@ -221,6 +221,10 @@ class SubresourceRequest:
     body: Object | None
     #: Query parameters; of repeated ones the first.
     query: Mapping[str, str]
+    #: All parameters, as they were sent.
+    raw_query: bytes = b""
+    #: Lower-case names to last values.
+    headers: Mapping[bytes, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,10 +243,35 @@ class Stream:
     chunks: AsyncIterator[bytes]
 
 
+class Duplex(Protocol):
+    """Bytes in both directions."""
+
+    async def read(self) -> bytes:
+        """What came next; empty at the end."""
+        ...
+
+    async def write(self, data: bytes, /) -> None:
+        """Send, as fast as the other side takes it."""
+        ...
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tunnel:
+    """The client's connection, handed on to another server that has agreed; both are closed when either ends."""
+
+    peer: Duplex
+    #: What that server said when it agreed, for the client.
+    headers: tuple[tuple[bytes, bytes], ...]
+
+
 class SubresourceHandler(Protocol):
     """A subresource that is an action or a stream: binding, eviction, log."""
 
-    async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Reply | Stream:
+    async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Reply | Stream | Tunnel:
         """Do it, or raise an ApiError."""
         ...
 

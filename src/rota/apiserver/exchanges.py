@@ -7,7 +7,7 @@ all, has a bug, which costs the client its connection and leaves the others alon
 
 import asyncio
 import http
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Protocol
 
 from rota.api import scopes
@@ -63,6 +63,7 @@ class Exchange:
         "_head",
         "_left",
         "_parts",
+        "_raw",
         "_read_ahead",
         "_scope",
         "_started",
@@ -105,6 +106,8 @@ class Exchange:
         #: How much of the body is still to come; None if that is not known and it leaves in chunks.
         self._left: int | None = 0
         self._bodiless = scope["method"] == "HEAD"
+        #: Whether the connection was handed over to another protocol.
+        self._raw = False
 
     async def run(self, application: Application, over: Callable[["Exchange"], None]) -> None:
         """Have the request answered; `over` hears of the end, whatever it is."""
@@ -130,7 +133,7 @@ class Exchange:
     # What the connection tells
 
     def feed(self, part: bytes) -> None:
-        """A part of the body has come."""
+        """A part of the body has come, or of what a client says in another protocol."""
         self._parts.append(part)
         self._read_ahead += len(part)
         if self._read_ahead > _READ_AHEAD:
@@ -194,6 +197,20 @@ class Exchange:
             self._begin(code, headers)
             self._write(body, more=False)
 
+    def offer_upgrade(self) -> None:
+        """The client would like to speak WebSocket; whoever answers may hand the connection over."""
+        self._scope[scopes.UPGRADE] = self._upgrade
+        self.keep_alive = False  # what follows is no request, whatever the answer
+
+    def _upgrade(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Hand the connection over; see `scopes.UPGRADE`."""
+        lines = [b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"]
+        lines += [b"%b: %b\r\n" % (name, value) for name, value in headers]
+        self._raw = self._started = True
+        self._ended = False
+        if not self.disconnected:
+            self._transport.write(b"".join(lines) + b"\r\n")
+
     def _begin(self, code: int, headers: list[tuple[bytes, bytes]]) -> None:
         self._continue = False
         lines = [_STATUS[code]]
@@ -223,7 +240,9 @@ class Exchange:
     def _write(self, body: bytes, *, more: bool) -> None:
         if self._bodiless:
             body = b""
-        if self._left is None:
+        if self._raw:
+            self._transport.write(body)
+        elif self._left is None:
             chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             if not more:
                 chunk += b"0\r\n\r\n"

@@ -4,7 +4,7 @@ Made from an ASGI scope. Knows nothing of Kubernetes beyond the size that a body
 """
 
 import urllib.parse
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from rota.api import errors, scopes
@@ -92,6 +92,11 @@ class Request:
                 if self._keeps:
                     self.kept_body = body
                 return body
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """What the client sends, as it comes, until it goes; for connections that were handed over."""
+        while (message := await self._receive())["type"] != "http.disconnect":
+            yield message["body"]
 
     async def disconnected(self) -> None:
         """Return once the client has gone; to be awaited beside a stream."""

@@ -8,11 +8,12 @@ import asyncio
 import gzip
 from collections.abc import AsyncIterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
 from rota.api import errors, scopes
+from rota.apiserver.contract import Duplex
 from rota.apiserver.requests import Request, Send
 from rota.kit.clock import Clock
 
@@ -47,9 +48,19 @@ class Streamed:
     chunks: AsyncIterable[bytes]
     content_type: str = JSON
     headers: Headers = ()
+    code: ClassVar[int] = 200
 
 
-Answer: TypeAlias = Response | Streamed
+@dataclass(frozen=True, slots=True)
+class Tunnelled:
+    """No answer but the connection itself, which another server talks on from now on."""
+
+    peer: Duplex
+    headers: Headers = ()
+    code: ClassVar[int] = 101
+
+
+Answer: TypeAlias = Response | Streamed | Tunnelled
 
 
 def from_error(error: errors.ApiError) -> Response:
@@ -89,6 +100,9 @@ async def send(answer: Answer, request: Request, transmit: Send, *, clock: Clock
     if isinstance(answer, Streamed):
         await _send_stream(answer, request, transmit, clock, ending)
         return
+    if isinstance(answer, Tunnelled):
+        await _tunnel(answer, request, transmit, ending)
+        return
     body, headers = answer.body, [(b"content-type", answer.content_type.encode()), *answer.headers]
     if len(body) >= _COMPRESS_FROM and b"gzip" in request.headers.get(b"accept-encoding", b""):
         # a list of ten thousand objects takes tens of milliseconds, which other requests should not wait for
@@ -124,6 +138,30 @@ async def _send_stream(answer: Streamed, request: Request, transmit: Send, clock
         closing = getattr(answer.chunks, "aclose", None)
         if closing is not None:
             await closing()
+
+
+async def _tunnel(answer: Tunnelled, request: Request, transmit: Send, ending: asyncio.Event) -> None:
+    """Carry bytes to and fro until either side, or the server, has ended."""
+    peer = answer.peer
+
+    async def upwards() -> None:
+        async for piece in request.pieces():
+            await peer.write(piece)
+
+    async def downwards() -> None:
+        while piece := await peer.read():
+            await transmit({"type": "http.response.body", "body": piece, "more_body": True})
+
+    try:
+        request.scope[scopes.UPGRADE](answer.headers)
+        tasks = [asyncio.create_task(work) for work in (upwards(), downwards(), ending.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _finish(*tasks)
+    finally:
+        peer.close()
+    await transmit({"type": "http.response.body", "body": b""})
 
 
 class _Pump:

@@ -56,11 +56,10 @@ class Seen:
 
     def answered(self, answer: responses.Answer) -> None:
         """What it gets is known."""
-        if isinstance(answer, responses.Streamed):
-            self.code, self.streaming = 200, True
+        self.code = answer.code
+        if not isinstance(answer, responses.Response):
+            self.streaming = True
             self._streams.inc()
-        else:
-            self.code = answer.code
 
 
 class _Tally:

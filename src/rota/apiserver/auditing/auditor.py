@@ -106,7 +106,7 @@ class Record:
 
     def began(self, answer: responses.Answer) -> responses.Answer:
         """The answer with the number under which it can be found in the log; a stream's beginning is written down."""
-        if isinstance(answer, responses.Streamed):
+        if not isinstance(answer, responses.Response):
             self._write(answer, Stage.STARTED)
         return replace(answer, headers=(*answer.headers, (_HEADER, self._audit_id.encode())))
 

@@ -175,9 +175,7 @@ def _made(answer: responses.Answer) -> str:
 
 
 def _status(answer: responses.Answer, *, hidden: bool) -> _Status:
-    if isinstance(answer, responses.Streamed):
-        return _Status(metadata={}, code=200)
-    if answer.code < 400:
+    if not isinstance(answer, responses.Response) or answer.code < 400:
         return _Status(metadata={}, code=answer.code)
     told = errors.from_wire(answer.body, code=answer.code)
     message = "" if hidden else told.message

@@ -1,19 +1,33 @@
 """Verbs on subresources that are not simply a part of their object: actions, streams and other kinds' views."""
 
+from typing import Final
+
 from rota.api import errors, gotext
 from rota.apiserver import responses
-from rota.apiserver.contract import Stream, SubresourceHandler, SubresourceRequest
+from rota.apiserver.contract import Stream, SubresourceHandler, SubresourceRequest, Tunnel
 from rota.apiserver.verbs import rendering
 from rota.apiserver.verbs.calls import Call
+
+#: Posted without a body: what they are asked for stands in the query.
+CONVERSATIONS: Final = frozenset({"attach", "exec", "portforward"})
 
 
 async def handle(call: Call, handler: SubresourceHandler) -> responses.Answer:
     """Let a kind's own handler answer."""
     request = call.request
-    body = await call.object_body() if request.method in {"POST", "PUT"} else None
-    asked = SubresourceRequest(at=call.at, method=request.method, body=body, query=request.query)
+    has_body = request.method in {"POST", "PUT"} and call.route.subresource not in CONVERSATIONS
+    asked = SubresourceRequest(
+        at=call.at,
+        method=request.method,
+        body=await call.object_body() if has_body else None,
+        query=request.query,
+        raw_query=request.raw_query,
+        headers=request.headers,
+    )
     reply = await handler.handle(asked, call.registry)
     headers = responses.warning_headers(call.at.warnings)
+    if isinstance(reply, Tunnel):
+        return responses.Tunnelled(reply.peer, (*reply.headers, *headers))
     if isinstance(reply, Stream):
         return responses.Streamed(reply.chunks, reply.content_type, headers)
     return rendering.plain(call, reply.object, code=reply.code)
