@@ -181,7 +181,7 @@ class Runtime(Protocol):
         ...
 
     def home(self, uid: str) -> Path:
-        """The folder in which a pod's containers find themselves, made if it is missing."""
+        """The folder in which a pod's containers find themselves; there as soon as one of them runs."""
         ...
 
     async def forget(self, run: str) -> None:

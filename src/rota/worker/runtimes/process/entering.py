@@ -21,7 +21,14 @@ def inside(launch: Launch, command: Sequence[str], place: Place | None, *, home:
     cwd = launch.working_dir or str(home)
     entered: list[str] = []
     if mounting.is_needed(launch, home):
-        entered = ["nsenter", f"--mount=/proc/{place.pid}/ns/mnt", "sh", "-c", f'cd {shlex.quote(cwd)}; exec "$@"', "sh"]
+        entered = [
+            "nsenter",
+            f"--mount=/proc/{place.pid}/ns/mnt",
+            "sh",
+            "-c",
+            f'cd {shlex.quote(cwd)}; exec "$@"',
+            "sh",
+        ]
         cwd = "/"
     becoming = mounting.become(launch) if os.geteuid() == 0 else []
     argv = ["sh", "-c", "; ".join(steps), "sh", *entered, *becoming, *command]

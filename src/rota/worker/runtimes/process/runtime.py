@@ -27,13 +27,12 @@ from rota.worker.runtimes.contract import (
     parse_run_id,
     run_id,
 )
-from rota.worker.runtimes.process import entering, log_files, mounting
+from rota.worker.runtimes.process import asking, entering, log_files, mounting
 from rota.worker.runtimes.process.cgroups import NO_GROUP, ControlGroups
 from rota.worker.runtimes.process.nursing import Nurse, NurseryGone
 
 #: What a run whose end nobody could see is said to have ended with.
 _UNSEEN: Final = 137
-_MOST_OUTPUT: Final = 10 * 1024
 #: Of a home whose pod has containers of other users.
 _ANYBODYS: Final = 0o1777
 
@@ -149,28 +148,7 @@ class ProcessRuntime:
 
     async def execute(self, launch: Launch, command: Sequence[str]) -> tuple[int, bytes]:
         """See `Runtime.execute`."""
-        how = self.inside(launch, command)
-        process = await asyncio.create_subprocess_exec(
-            *how.argv,
-            env=dict(how.env),
-            cwd=how.cwd,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-        assert process.stdout is not None
-        output = b""
-        try:
-            while piece := await process.stdout.read(_MOST_OUTPUT):
-                output = (output + piece)[:_MOST_OUTPUT]
-            return await process.wait(), output
-        finally:
-            if process.returncode is None:
-                # Whoever asked has lost patience; nothing of it stays.
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
+        return await asking.output(self.inside(launch, command))
 
     async def forget(self, run: str) -> None:
         """See `Runtime.forget`."""

@@ -1,0 +1,1 @@
+"""Containers in root file systems of their own: images, bundles, and the engine that runs them."""

@@ -1,0 +1,82 @@
+"""The program that makes containers out of bundles: crun. Its command lines; nothing is started here.
+
+Everything is mounted in a mount namespace that ends with the container, so nothing stays mounted whatever happens: the
+image as the lower layer, what the container writes above it. crun does not make control groups, since the nursery has
+put it into the container's already. It refuses machines that have both versions of them mounted; there the newer
+one's mount, which carries none of the limits, is taken out of its sight.
+"""
+
+import os
+import shlex
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rota.worker.runtimes.contract import LaunchError
+
+ENGINE: Final = "crun"
+_PROGRAMS: Final = (ENGINE, "unshare", "mount", "umount", "sh")
+_BOTH: Final = Path("/sys/fs/cgroup/unified")
+#: Names in a bundle.
+CONFIG: Final = "config.json"
+LOWER: Final = "lower"
+PID: Final = "pid"
+ERRORS: Final = "errors"
+#: Where a layer cannot be kept on the disk, as on a disk that is a layer itself, it is kept in memory.
+_LAYERS: Final = (
+    "mkdir -p rootfs own/upper own/work",
+    "mount -t overlay overlay -o lowerdir=lower,upperdir=own/upper,workdir=own/work rootfs 2>/dev/null || "
+    "{ mount -t tmpfs tmpfs own && mkdir own/upper own/work && "
+    "mount -t overlay overlay -o lowerdir=lower,upperdir=own/upper,workdir=own/work rootfs; }",
+)
+
+
+def problem() -> str:
+    """Why containers cannot be run here; empty if they can."""
+    missing = [one for one in _PROGRAMS if shutil.which(one) is None]
+    if missing:
+        return f"{', '.join(missing)} not found; install crun and util-linux"
+    if os.geteuid() != 0:
+        return "this worker does not run as root"
+    return ""
+
+
+def check() -> None:
+    """LaunchError if containers cannot be run here."""
+    if found := problem():
+        raise LaunchError("CreateContainerError", f"this node cannot run containers from images: {found}")
+
+
+class Engine:
+    """Command lines of crun, with its state in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder: Final = folder
+
+    def run(self, bundle: Path, run: str) -> list[str]:
+        """Run a bundle until it ends."""
+        crun = [*self._crun(), f"--log={ERRORS}", "run", f"--pid-file={PID}", "--bundle=.", run]
+        steps = ["set -e", f"cd {shlex.quote(str(bundle))}", *_hide(), *_LAYERS, f"exec {shlex.join(crun)}"]
+        return ["unshare", "--mount", "--propagation", "private", "sh", "-c", "; ".join(steps)]
+
+    def execute(
+        self, run: str, command: Sequence[str], *, cwd: str, cgroups: Sequence[str], tty: bool, pid_file: str = ""
+    ) -> list[str]:
+        """Run a command in a container that runs, with its variables, as its user, and within its control groups."""
+        options = [f"--cwd={cwd}", *(["--tty"] if tty else []), *([f"--pid-file={pid_file}"] if pid_file else [])]
+        join = (f"echo $$ > {shlex.quote(one)}/cgroup.procs" for one in cgroups)
+        steps = ["set -e", *join, *_hide(), 'exec "$@"']
+        crun = [*self._crun(), "exec", *options, run, *command]
+        return ["unshare", "--mount", "--propagation", "private", "sh", "-c", "; ".join(steps), "sh", *crun]
+
+    def forget(self, run: str) -> None:
+        """Remove what crun keeps of a run that has ended."""
+        shutil.rmtree(self._folder / run, ignore_errors=True)
+
+    def _crun(self) -> list[str]:
+        return [ENGINE, "--cgroup-manager=disabled", f"--root={self._folder}"]
+
+
+def _hide() -> list[str]:
+    return [f"umount {_BOTH}"] if _BOTH.is_mount() else []

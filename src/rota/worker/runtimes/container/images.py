@@ -1,0 +1,146 @@
+"""What a container is made from: a root file system on this machine, and what its image says about running it.
+
+An image is named in one of these ways:
+
+- `/path` or `file:///path`: a folder that is a root file system, a folder in the OCI image layout, or an archive;
+- `oci:/path[:tag]`, `oci-archive:/path[:tag]`, `docker-archive:/path[:name]`: what tools that copy images write;
+- any other name: looked for in the worker's `images` folder (`images/team/app:1`, with or without `.tar`), then asked
+  of podman, where it is installed, which may pull it.
+
+Root file systems of images are unpacked once. Nobody writes to them: each container has a layer of its own above.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from rota.worker.runtimes.container import archives
+from rota.worker.runtimes.container.archives import ImageError, Settings
+from rota.worker.runtimes.contract import LaunchError
+
+_PULL: Final = "ErrImagePull"
+_SCHEMES: Final = ("oci", "oci-archive", "docker-archive")
+_DEFAULT_PREFIXES: Final = ("docker.io/library/", "docker.io/", "localhost/")
+_NEVER: Final = "Never"
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """What an image says about containers that are made from it."""
+
+    entrypoint: Sequence[str] = ()
+    cmd: Sequence[str] = ()
+    env: Mapping[str, str] = {}
+    working_dir: str = ""
+    user: str = ""
+
+
+class Image(msgspec.Struct, frozen=True, kw_only=True):
+    """An image that is here."""
+
+    root: Path
+    config: Config = Config()
+
+
+class Store(Protocol):
+    """Has images by name, or gets them: podman."""
+
+    async def find(self, name: str, *, policy: str) -> tuple[Path, Settings] | None:
+        """A root file system and its image's settings; None if there is no such store here. LaunchError if not had."""
+        ...
+
+
+class Images:
+    """Finds images."""
+
+    def __init__(self, *, folder: Path, unpacked: Path, store: Store) -> None:
+        """`folder` is where people put images, `unpacked` where their root file systems are kept."""
+        self._folder: Final = folder
+        self._unpacked: Final = unpacked
+        self._store: Final = store
+        #: One is unpacked at a time: two of the same would be in each other's way.
+        self._unpacking: Final = asyncio.Lock()
+
+    async def find(self, reference: str, *, policy: str) -> Image:
+        """The image of a reference; LaunchError with what to do if there is none."""
+        if not reference or reference.isspace():
+            raise LaunchError("InvalidImageName", "the container names no image")
+        scheme, _, rest = reference.partition(":")
+        try:
+            if scheme == "file":
+                return await self._at(Path(rest.removeprefix("//")), reference)
+            if scheme in _SCHEMES and rest:
+                path, tag = _split(rest)
+                return await self._unpack(path, tag)
+            if reference.startswith("/"):
+                return await self._at(Path(reference), reference)
+            for path in self._candidates(reference):
+                if path.exists():
+                    return await self._at(path, reference)
+        except ImageError as problem:
+            raise LaunchError(_PULL, f'image "{reference}": {problem}') from problem
+        return await self._ask(reference, policy)
+
+    async def _at(self, path: Path, reference: str) -> Image:
+        kind = await asyncio.to_thread(_kind, path)
+        if kind == "image":
+            return await self._unpack(path, "")
+        if kind != "folder":
+            raise LaunchError(_PULL, f'image "{reference}": there is no {path} on this node')
+        return Image(root=path)
+
+    async def _unpack(self, path: Path, tag: str) -> Image:
+        async with self._unpacking:
+            root, settings = await asyncio.to_thread(archives.unpacked, path, tag, self._unpacked)
+        return Image(root=root, config=parse_config(settings))
+
+    async def _ask(self, reference: str, policy: str) -> Image:
+        found = await self._store.find(reference, policy=policy)
+        if found is not None:
+            return Image(root=found[0], config=parse_config(found[1]))
+        reason = "ErrImageNeverPull" if policy == _NEVER else _PULL
+        raise LaunchError(
+            reason,
+            f'image "{reference}" is not on this node: nothing in {self._folder} has its name, and podman, which could '
+            "fetch it, is not installed. Put a root file system or an image archive there, name one by its path, or "
+            "install podman",
+        )
+
+    def _candidates(self, reference: str) -> Iterator[Path]:
+        """Where an image of this name could be in the folder; never outside of it."""
+        if ".." in reference.split("/"):
+            return
+        names = {reference, *(reference.removeprefix(one) for one in _DEFAULT_PREFIXES)}
+        for name in sorted(names, key=len, reverse=True):
+            shorter = [name.removesuffix(":latest")] if name.endswith(":latest") else [name]
+            for one in (name, *shorter):
+                yield self._folder / one
+                yield self._folder / f"{one}.tar"
+
+
+def parse_config(settings: Settings) -> Config:
+    """The settings of an image, as its configuration has them."""
+    pairs = (one.partition("=") for one in settings.get("Env") or ())
+    return Config(
+        entrypoint=tuple(settings.get("Entrypoint") or ()),
+        cmd=tuple(settings.get("Cmd") or ()),
+        env={name: value for name, _, value in pairs},
+        working_dir=settings.get("WorkingDir") or "",
+        user=settings.get("User") or "",
+    )
+
+
+def _kind(path: Path) -> str:
+    if path.is_file() or (path / "oci-layout").is_file():
+        return "image"
+    return "folder" if path.is_dir() else "nothing"
+
+
+def _split(rest: str) -> tuple[Path, str]:
+    """`path[:tag]`; a path may hold colons itself if it exists as it stands."""
+    if Path(rest).exists():
+        return Path(rest), ""
+    path, _, tag = rest.partition(":")
+    return Path(path), tag

@@ -1,0 +1,24 @@
+"""Whether a container's program is in its image, found as the container would find it, before anything is started."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from rota.worker.runtimes.container import users
+from rota.worker.runtimes.contract import LaunchError, Mount
+
+
+def check(root: Path, program: str, *, path: str, cwd: str, mounts: Iterable[Mount]) -> None:
+    """LaunchError for a program that is not there or cannot be run; whatever a volume may bring is let through."""
+    if "/" in program:
+        places = [program if program.startswith("/") else f"{cwd}/{program}"]
+    else:
+        places = [f"{folder or cwd}/{program}" for folder in path.split(":")]
+    targets = [one.target.rstrip("/") for one in mounts]
+    if any(place == target or place.startswith(f"{target}/") for place in places for target in targets):
+        return
+    found = [one for place in places if (one := users.resolve(root, place)) is not None and one.is_file()]
+    if not found:
+        raise LaunchError("RunContainerError", f'exec: "{program}": no such file or directory in the image')
+    if not any(os.access(one, os.X_OK) for one in found):
+        raise LaunchError("RunContainerError", f'exec: "{program}": permission denied')

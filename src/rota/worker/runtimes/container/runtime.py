@@ -1,0 +1,205 @@
+"""Containers in root file systems of their own, beside those that are processes of the machine.
+
+To the nursery a container is one process more: the engine, which sets it up, hands signals on to it, and ends with its
+code. So limits, output, restarts, and what happens while the agent is away are those of the process runtime, and so is
+the code. What is different is here: images, bundles, and commands in containers.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from rota.kit.clock import Clock
+from rota.worker.runtimes.container import bundles, engines, namespaces, programs, users
+from rota.worker.runtimes.container.engines import Engine
+from rota.worker.runtimes.container.images import Image, Images
+from rota.worker.runtimes.container.podman import Podman
+from rota.worker.runtimes.contract import (
+    CONTAINER,
+    Exit,
+    Inside,
+    Known,
+    Launch,
+    LaunchError,
+    Mount,
+    OnExit,
+)
+from rota.worker.runtimes.process import asking
+from rota.worker.runtimes.process.runtime import ProcessRuntime
+
+#: How often is looked whether the engine has made a container.
+_LOOK_S: Final = 0.005
+#: Files of the machine that every container finds where it would look for them.
+_SHARED: Final = ("/etc/hosts", "/etc/resolv.conf")
+#: Processes that the engine itself needs within a container's limit: it sets up, hands on, and runs commands inside.
+_ENGINE_PIDS: Final = 3
+_OUTER_ENVIRONMENT: Final = {"PATH": os.environ.get("PATH", os.defpath)}
+
+
+class ContainerRuntime(ProcessRuntime):
+    """A `Runtime`: containers whose launch asks for it get a root file system, others are processes."""
+
+    def __init__(self, folder: Path, *, node: str, clock: Clock, images: Path) -> None:
+        """`images` is the folder in which people put images for this node."""
+        super().__init__(folder, node=node, clock=clock)
+        self._looking: Final = clock
+        self._bundles: Final = folder / "bundles"
+        self._namespaces: Final = folder / "namespaces"
+        self._engine: Final = Engine(folder / "engine")
+        self._images: Final = Images(folder=images, unpacked=images / ".unpacked", store=Podman())
+        #: Runs whose engine is setting them up: how these end is for whoever starts them to hear first.
+        self._starting: Final[dict[str, Exit | None]] = {}
+        self._tell: OnExit | None = None
+
+    async def open(self, on_exit: OnExit) -> Sequence[Known]:
+        """See `Runtime.open`."""
+        self._tell = on_exit
+        known = await super().open(self._told)
+        for one in known:
+            if one.exit is not None:
+                await self._remove(one.id)
+        return known
+
+    async def start(self, launch: Launch) -> None:
+        """See `Runtime.start`."""
+        if launch.runtime != CONTAINER:
+            await super().start(launch)
+            return
+        engines.check()
+        bundle = self._bundles / launch.id
+        if not (bundle / engines.CONFIG).exists():
+            image = await self._images.find(launch.image, policy=launch.pull_policy)
+            await asyncio.to_thread(self._write, launch, image, bundle)
+        self._starting[launch.id] = None
+        try:
+            await super().start(self._outer(launch, bundle))
+            await self._settled(launch.id, bundle)
+        except BaseException:
+            self._starting.pop(launch.id, None)
+            await self._remove(launch.id)
+            raise
+        ended = self._starting.pop(launch.id)
+        if ended is not None:
+            self._told(ended)
+
+    async def execute(self, launch: Launch, command: Sequence[str]) -> tuple[int, bytes]:
+        """See `Runtime.execute`."""
+        if launch.runtime != CONTAINER:
+            return await super().execute(launch, command)
+        with tempfile.NamedTemporaryFile(dir=self._bundles / launch.id, prefix="asked-") as pid_file:
+
+            def end() -> None:
+                # The engine is gone then, but not what it started in the container.
+                with contextlib.suppress(OSError, ValueError):
+                    os.kill(int(pid_file.read()), signal.SIGKILL)
+
+            how = self._inside(launch, command, tty=False, pid_file=pid_file.name)
+            return await asking.output(how, on_cut_off=end)
+
+    def inside(self, launch: Launch, command: Sequence[str], *, tty: bool = False) -> Inside:
+        """See `Runtime.inside`."""
+        if launch.runtime != CONTAINER:
+            return super().inside(launch, command, tty=tty)
+        return self._inside(launch, command, tty=tty)
+
+    async def forget(self, run: str) -> None:
+        """See `Runtime.forget`."""
+        await super().forget(run)
+        await self._remove(run)
+
+    async def clean_up(self, uid: str, *, logs: bool) -> None:
+        """See `Runtime.clean_up`."""
+        if self._bundles.exists():
+            for bundle in self._bundles.glob(f"{uid}.*"):
+                await self._remove(bundle.name)
+        if (self._namespaces / uid).exists():
+            await asyncio.to_thread(namespaces.removed, self._namespaces / uid)
+        await super().clean_up(uid, logs=logs)
+
+    def _told(self, ended: Exit) -> None:
+        if ended.id in self._starting:
+            self._starting[ended.id] = ended
+            return
+        if (self._bundles / ended.id).exists():
+            self._begin(self._remove(ended.id))
+        if self._tell is not None:
+            self._tell(ended)
+
+    async def _settled(self, run: str, bundle: Path) -> None:
+        """Wait until a container is there; LaunchError if the engine gives up before."""
+        while self._starting[run] is None and not (bundle / engines.PID).exists():
+            await self._looking.sleep(_LOOK_S)
+        if (bundle / engines.PID).exists():
+            return
+        said = (bundle / engines.ERRORS).read_text() if (bundle / engines.ERRORS).exists() else ""
+        lines = said.strip().splitlines()
+        await super().forget(run)
+        raise LaunchError("RunContainerError", lines[-1] if lines else "the container could not be set up; see its log")
+
+    def _write(self, launch: Launch, image: Image, bundle: Path) -> None:
+        """Make a bundle; its configuration comes last, so one that has it is whole."""
+        user = users.find(image.root, image.config.user, user=launch.user, group=launch.group)
+        host_name = launch.pod[: bundles.LONGEST_HOST_NAME].rstrip("-.")
+        shared = namespaces.made(self._namespaces / launch.uid, host_name=host_name)
+        files = [
+            namespaces.shared_memory(self._namespaces / launch.uid),
+            *(Mount(source=one, target=one, read_only=True) for one in _SHARED if Path(one).exists()),
+        ]
+        config = bundles.config(launch, image.config, user, namespaces=shared, files=files)
+        programs.check(
+            image.root,
+            config["process"]["args"][0],
+            path=bundles.environment(launch, image.config)["PATH"],
+            cwd=config["process"]["cwd"],
+            mounts=launch.mounts,
+        )
+        shutil.rmtree(bundle, ignore_errors=True)
+        bundle.mkdir(mode=0o700, parents=True)
+        (bundle / engines.LOWER).symlink_to(image.root)
+        draft = bundle / f"{engines.CONFIG}.draft"
+        draft.write_text(json.dumps(config))
+        draft.rename(bundle / engines.CONFIG)
+
+    def _outer(self, launch: Launch, bundle: Path) -> Launch:
+        """The engine, as the nursery sees it: a process of the machine, with the container's limits."""
+        limits = launch.limits
+        if limits.pids is not None:
+            limits = msgspec.structs.replace(limits, pids=limits.pids + _ENGINE_PIDS)
+        return msgspec.structs.replace(
+            launch,
+            command=self._engine.run(bundle, launch.id),
+            args=(),
+            env=_OUTER_ENVIRONMENT,
+            working_dir="/",
+            user=None,
+            group=None,
+            groups=(),
+            mounts=(),
+            limits=limits,
+        )
+
+    def _inside(self, launch: Launch, command: Sequence[str], *, tty: bool, pid_file: str = "") -> Inside:
+        place = self.places().get(launch.id)
+        if place is None:
+            raise LaunchError("ContainerNotRunning", f'container "{launch.container}" does not run')
+        process = json.loads((self._bundles / launch.id / engines.CONFIG).read_bytes())["process"]
+        argv = self._engine.execute(
+            launch.id, command, cwd=process["cwd"], cgroups=place.cgroups, tty=tty, pid_file=pid_file
+        )
+        return Inside(argv=argv, env=_OUTER_ENVIRONMENT, cwd="/")
+
+    async def _remove(self, run: str) -> None:
+        """Remove what was made for a run that has ended."""
+        bundle = self._bundles / run
+        if bundle.exists():
+            await asyncio.to_thread(shutil.rmtree, bundle, ignore_errors=True)
+            self._engine.forget(run)

@@ -1,0 +1,242 @@
+"""What every runtime does: starts, sees ends, stops with all that was started, keeps output, is found again."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.worker.runtimes.bench import UID, Bench, build_root, needs_containers, needs_groups, opened, until
+
+from rota.worker.runtimes.contract import CONTAINER, PROCESS, LaunchError, Limits, Mount
+
+pytestmark = pytest.mark.slow
+MEGABYTE = 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("image") / "root")
+
+
+@pytest.fixture(params=[PROCESS, pytest.param(CONTAINER, marks=needs_containers)])
+async def bench(request: pytest.FixtureRequest, tmp_path: Path, image: str) -> AsyncIterator[Bench]:
+    if request.param == CONTAINER and not Path(image).exists():
+        build_root(Path(image))
+    async with opened(tmp_path, runtime=request.param, image=image) as made:
+        yield made
+
+
+async def test_it_runs_with_its_environment_and_its_output_is_kept(bench: Bench) -> None:
+    run = await bench.start("sh", "-c", 'echo "hello $WHO"; echo oops >&2; exit 3', env={"WHO": "world"})
+    ended = await bench.exit()
+    assert (ended.id, ended.code, ended.signal, ended.oom) == (run, 3, 0, False)
+    assert sorted((await bench.log()).splitlines()) == [b"hello world", b"oops"]
+    await bench.runtime.forget(run)
+
+
+async def test_a_command_that_is_not_there_is_an_error_that_names_it(bench: Bench) -> None:
+    with pytest.raises(LaunchError) as refused:
+        await bench.start("/no/such/program")
+    assert refused.value.reason == "RunContainerError"
+    assert refused.value.message.startswith('exec: "/no/such/program": no such file or directory')
+    assert not bench.runtime.places()
+
+
+async def test_what_could_not_be_started_can_be_started_when_that_is_mended(bench: Bench) -> None:
+    with pytest.raises(LaunchError):
+        await bench.start("/no/such/program")
+    await bench.start("sh", "-c", "exit 6")
+    assert (await bench.exit()).code == 6
+
+
+async def test_the_same_start_again_starts_nothing(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    volume = Mount(source=str(tmp_path / "shared"), target=str(tmp_path / "shared"))
+    command = ("sh", "-c", f"echo x >> {tmp_path}/shared/marks; sleep 0.2")
+    for _ in range(3):
+        await bench.start(*command, mounts=(volume,))
+    await bench.exit()
+    await bench.start(*command, mounts=(volume,))
+    assert (tmp_path / "shared" / "marks").read_text() == "x\n"
+
+
+async def test_what_is_asked_to_end_may_end_by_itself(bench: Bench) -> None:
+    run = await bench.start("sh", "-c", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done")
+    await bench.says(b"up")
+    await bench.runtime.stop(run, 10)
+    assert (await bench.exit()).code == 0
+    assert await bench.log() == b"up\nbye\n"
+
+
+async def test_what_does_not_end_is_ended_when_its_grace_is_over(bench: Bench) -> None:
+    run = await bench.start("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done")
+    await bench.says(b"up")
+    await bench.runtime.stop(run, 0.3)
+    ended = await bench.exit()
+    assert (ended.code, ended.signal) == (137, 9)
+
+
+async def test_nothing_that_a_container_started_outlives_it(bench: Bench) -> None:
+    marker = f"600.{os.getpid()}"
+    await bench.start("sh", "-c", f"setsid sleep {marker} & exec sleep 0.2")
+    assert (await bench.exit()).code == 0
+
+    await until(lambda: not _lives("sleep", marker))
+
+
+def _lives(*argv: str) -> bool:
+    """Whether a process with this command line runs on the machine."""
+    wanted = b"".join(one.encode() + b"\0" for one in argv)
+    return any(_command(one) == wanted for one in Path("/proc").glob("[0-9]*"))
+
+
+def _command(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@needs_groups
+async def test_a_container_that_wants_more_memory_than_it_may_have_is_told_so(bench: Bench) -> None:
+    # A shell that doubles a word until it has no more room.
+    script = "x=0123456789; while :; do x=$x$x; done"
+    await bench.start("sh", "-c", script, limits=Limits(memory_bytes=32 * MEGABYTE))
+    ended = await bench.exit()
+    assert (ended.oom, ended.code) == (True, 137)
+
+
+@needs_groups
+async def test_a_container_cannot_have_more_processes_than_it_may(bench: Bench) -> None:
+    script = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 5 & done; wait"
+    await bench.start("sh", "-c", script, limits=Limits(pids=4))
+    assert (await bench.exit()).code != 0
+    assert b"fork" in (await bench.log()).lower()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+async def test_a_container_can_be_somebody_else(bench: Bench) -> None:
+    await bench.start("sh", "-c", "id -u; id -g; id -G", user=65533, group=65532, groups=(7, 8), working_dir="/")
+    await bench.exit()
+    first, second, third = (await bench.log()).split(b"\n", 2)
+    assert (first, second) == (b"65533", b"65532")
+    assert {b"7", b"8"} <= set(third.split())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+async def test_volumes_are_where_the_container_expects_them(bench: Bench, tmp_path: Path) -> None:
+    source, written = tmp_path / "source", tmp_path / "written"
+    for folder in (source, written):
+        folder.mkdir()
+    written.chmod(0o777)
+    (source / "file").write_text("content")
+    inner = Path("/tmp") / f"rota-test-{os.getpid()}"
+    mounts = (
+        Mount(source=str(source), target=f"{inner}/deep", read_only=True),
+        Mount(source=str(source / "file"), target=f"{inner}/one"),
+        Mount(source=str(written), target=f"{inner}/out"),
+    )
+    script = "cat deep/file one; touch deep/x || echo refused; id -u > out/who; pwd"
+    try:
+        await bench.start("sh", "-c", script, mounts=mounts, user=65534, group=65534, working_dir=str(inner))
+        assert (await bench.exit()).code == 0
+    finally:
+        _remove_empty(inner)
+    said = await bench.log()
+    assert b"contentcontentrefused" in said
+    assert said.endswith(str(inner).encode() + b"\n"), "its folder may be in a volume"
+    assert (written / "who").read_text() == "65534\n"
+
+
+def _remove_empty(folder: Path) -> None:
+    """What a process's mounts leave behind: empty folders, and an empty file."""
+    for one in folder.glob("*"):
+        one.rmdir() if one.is_dir() else one.unlink()
+    if folder.exists():
+        folder.rmdir()
+
+
+async def test_a_command_can_be_run_in_it(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "v").mkdir()
+    volume = Mount(source=str(tmp_path / "v"), target=str(tmp_path / "v"))
+    launch = bench.launch(
+        "sh", "-c", "echo up > up; sleep 60", env={"WHO": "me"}, mounts=(volume,), working_dir=str(tmp_path / "v")
+    )
+    await bench.runtime.start(launch)
+    await until((tmp_path / "v" / "up").exists)
+    assert await bench.runtime.execute(launch, ["sh", "-c", "cat up; echo $WHO; exit 4"]) == (4, b"up\nme\n")
+
+
+async def test_a_command_that_takes_too_long_is_ended(bench: Bench) -> None:
+    launch = bench.launch("sleep", "60")
+    await bench.runtime.start(launch)
+    marker = f"601.{os.getpid()}"
+    asking = asyncio.create_task(bench.runtime.execute(launch, ["sleep", marker]))
+    await until(lambda: _lives("sleep", marker))
+    asking.cancel()
+    await asyncio.wait([asking])
+    await until(lambda: not _lives("sleep", marker))
+
+
+@needs_groups
+async def test_commands_are_held_to_the_limits_of_the_container(bench: Bench) -> None:
+    launch = bench.launch("sleep", "60", limits=Limits(memory_bytes=32 * MEGABYTE))
+    await bench.runtime.start(launch)
+    code, _ = await bench.runtime.execute(launch, ["sh", "-c", "x=0123456789; while :; do x=$x$x; done"])
+    assert code in {137, -9}
+
+
+async def test_nobody_can_be_asked_in_what_does_not_run(bench: Bench) -> None:
+    launch = bench.launch("true")
+    with pytest.raises(LaunchError, match="does not run"):
+        bench.runtime.inside(launch, ["true"])
+
+
+async def test_what_runs_goes_on_while_the_agent_is_away(bench: Bench) -> None:
+    run = await bench.start("sh", "-c", "echo one; sleep 1; echo two; exit 5")
+    other = await bench.start("sh", "-c", "exit 7", container="d")
+    assert (await bench.exit()).id == other
+    await bench.reopen()
+    assert bench.known[run].exit is None
+    ended = bench.known[other].exit
+    assert ended is not None
+    assert ended.code == 7
+    assert (await bench.exit()).code == 5
+    assert await bench.log() == b"one\ntwo\n"
+    for one in (other, run):
+        await bench.runtime.forget(one)
+    await bench.reopen()
+    assert bench.known == {}
+
+
+async def test_what_is_found_again_can_be_asked_and_ended(bench: Bench) -> None:
+    launch = bench.launch("sh", "-c", "trap 'exit 9' TERM; echo up; while :; do sleep 0.05; done")
+    await bench.runtime.start(launch)
+    await bench.says(b"up")
+    await bench.reopen()
+    assert await bench.runtime.execute(launch, ["echo", "there"]) == (0, b"there\n")
+    await bench.runtime.stop(launch.id, 10)
+    assert (await bench.exit()).code == 9
+
+
+async def test_what_is_cleaned_up_is_gone(bench: Bench) -> None:
+    run = await bench.start("sh", "-c", "echo x > file; echo done")
+    await bench.exit()
+    await bench.runtime.clean_up(UID, logs=False)
+    assert await bench.log() == b"done\n"
+    await bench.runtime.forget(run)
+    await bench.runtime.clean_up(UID, logs=True)
+    with pytest.raises(FileNotFoundError):
+        await bench.log()
+    left = [one for one in bench.folder.rglob("*") if UID in one.name]
+    assert left == []
+
+
+async def test_what_runs_can_be_measured(bench: Bench) -> None:
+    run = await bench.start("sleep", "60")
+    place = bench.runtime.places()[run]
+    assert Path(f"/proc/{place.pid}").exists()
+    await bench.runtime.stop(run, 0)
+    await bench.exit()
+    assert run not in bench.runtime.places()
