@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from rota.api import errors, gotext, resources, times
+from rota.api import errors, gotext, resources
 from rota.api.identifiers import GroupResource
 from rota.apiserver import stored_form
 from rota.apiserver.contract import Attributes, Object, Registry
 from rota.apiserver.occupancy import shares
 from rota.apiserver.occupancy.ledger import Ledger, View, keys_of
+from rota.apiserver.subresources import assigning
 from rota.store.contract import MOST_WRITES, Committed, Entry, Guard, Put, Transaction
 
 PODS: Final = GroupResource("", "pods")
@@ -42,6 +43,11 @@ class Wish:
     #: Added to the pod's own.
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it wants nothing but the node, for whatever version of the pod."""
+        return not (self.resource_version or self.labels or self.annotations)
 
 
 #: What became of a wish: None if the pod is bound.
@@ -142,21 +148,31 @@ class Binder:
         plan = _Plan()
         used: set[str] = set()
         for wish, entry in zip(wishes, entries, strict=True):
-            pod = None if entry is None else stored_form.decode(entry.value, entry.revision, resource)
-            verdict = _refuse_pod(wish, pod)
+            free = None if entry is None or not wish.is_plain else assigning.assignable(entry.value)
+            pod: Object | None = None
+            if free is not None and wish.uid in {"", free.uid}:
+                verdict, share = None, free.share
+            else:
+                free, share = None, None
+                pod = None if entry is None else stored_form.decode(entry.value, entry.revision, resource)
+                verdict = _refuse_pod(wish, pod)
             if verdict is None and view is not None:
                 assert entry is not None, "a pod that is not there is refused"
-                share = shares.wanted(entry.value)
+                share = share or shares.wanted(entry.value)
                 verdict = _refuse_node(wish, nodes[wish.node], share, view, plan)
                 if verdict is None:
                     view.usage[wish.node].add(share)
                     plan.bound.append((entry.key, wish.node, share))
             plan.verdicts.append(verdict)
             if verdict is None:
-                assert pod is not None, "a pod that is not there is refused"
-                assert entry is not None, "nor is its entry there"
+                assert entry is not None, "a pod that is not there is refused"
                 used.add(wish.node)
-                plan.writes.append(Put(entry.key, registry.encode(_bound(pod, wish, at.now))))
+                if free is not None:
+                    value = free.assigned(wish.node, at.now)
+                else:
+                    assert pod is not None, "a pod that is not there is refused"
+                    value = registry.encode(_bound(pod, wish, at.now))
+                plan.writes.append(Put(entry.key, value))
                 plan.guards.append(Guard(entry.key, revision=entry.revision))
         if view is not None and used:
             plan.writes += view.writes(used)
@@ -286,16 +302,5 @@ def _bound(pod: Object, wish: Wish, now: float) -> Object:
     for name, added in (("labels", wish.labels), ("annotations", wish.annotations)):
         if added:
             metadata[name] = {**(metadata.get(name) or {}), **added}
-    status["conditions"] = scheduled(status.get("conditions") or [], now)
+    status["conditions"] = assigning.scheduled(status.get("conditions") or [], now)
     return {**pod, "metadata": metadata, "spec": {**(pod.get("spec") or {}), "nodeName": wish.node}, "status": status}
-
-
-def scheduled(conditions: Sequence[Object], now: float) -> list[Object]:
-    """The conditions of a pod that has a node."""
-    fresh: Object = {"type": "PodScheduled", "status": "True", "lastTransitionTime": times.format_time(now)}
-    kept = [one for one in conditions if one.get("type") != "PodScheduled"]
-    before = next((one for one in conditions if one.get("type") == "PodScheduled"), None)
-    if before is not None and before.get("status") == "True":
-        fresh["lastTransitionTime"] = before.get("lastTransitionTime") or fresh["lastTransitionTime"]
-    place = next((i for i, one in enumerate(conditions) if one.get("type") == "PodScheduled"), len(kept))
-    return [*kept[:place], fresh, *kept[place:]]
