@@ -107,7 +107,7 @@ def test_a_server_that_does_not_answer_gets_one_line(home: Path, tmp_path: Path)
     (tmp_path / "kubeconfig").write_text(re.sub(r"https://127\.0\.0\.1:\d+", "https://127.0.0.1:1", text))
     done = rota(tmp_path, "list")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "is it running" in done.stderr
+    assert "is `rota up` running?" in done.stderr
 
 
 def test_the_users_own_kubeconfig_is_never_taken_by_chance(home: Path, tmp_path: Path) -> None:

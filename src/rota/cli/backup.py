@@ -1,11 +1,9 @@
 """`rota backup`: a store as of one revision, in a file."""
 
-import asyncio
 from pathlib import Path
 
 import click
 
-from rota import assembly
 from rota.cli import options, output
 from rota.cli.commands import Command
 from rota.kit import logs
@@ -28,6 +26,10 @@ def command(*, file: Path, store_url: str, as_json: bool) -> None:
     FILE appears when it is complete, readable by its owner only, and takes the place of an older one of that name.
     `rota restore` fills any kind of store from it.
     """
+    import asyncio  # noqa: PLC0415
+
+    from rota import assembly  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+
     options.refuse_memory(store_url)
     logs.configure(level="warning")
     with output.progress("backing up") as advance:

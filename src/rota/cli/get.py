@@ -33,7 +33,7 @@ FORMS: Final = ("table", "wide", "name", "json", "yaml")
 )
 @click.option("--show-labels", is_flag=True, help="With a column of labels.")
 @click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
-@endpoints.own_options
+@endpoints.nearest_options
 def command(**given: Any) -> None:
     """Show objects of a KIND, or of several (pods,nodes), or all that belong to a user (all).
 

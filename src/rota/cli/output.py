@@ -61,7 +61,7 @@ def document(value: Any) -> None:
 
 def painted(text: str, *, stderr: bool = False, **style: Any) -> str:
     """A text of one line in click's `style` on a terminal; what a name holds does nothing there."""
-    plain = _shown(text)
+    plain = printable(text)
     return click.style(plain, **style) if logs.wants_colour(sys.stderr if stderr else sys.stdout) else plain
 
 
@@ -72,7 +72,7 @@ def note(text: str) -> None:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Collection[str] = ()) -> None:
     """Print rows under headings; the columns named in `right` (numbers) are flush right."""
-    cells = [[_shown(value) for value in row] for row in rows]
+    cells = [[printable(value) for value in row] for row in rows]
     if sys.stdout.isatty():
         _rich_table(columns, cells, right)
     else:
@@ -90,7 +90,7 @@ def live() -> Iterator[Show | None]:
     with Live(console=_console(), auto_refresh=False, vertical_overflow="ellipsis") as display:
 
         def show(columns: Sequence[str], rows: Iterable[Sequence[object]], /) -> None:
-            drawn = _drawn(columns, [[_shown(value) for value in row] for row in rows], ())
+            drawn = _drawn(columns, [[printable(value) for value in row] for row in rows], ())
             display.update(drawn, refresh=True)
 
         yield show
@@ -162,6 +162,6 @@ def _console(*, stderr: bool = False) -> "Console":
     return Console(stderr=stderr, highlight=False, color_system="auto" if colour else None)
 
 
-def _shown(value: object) -> str:
+def printable(value: object) -> str:
     """One line of what a terminal can print."""
     return "".join(letter if letter.isprintable() else " " for letter in str(value))

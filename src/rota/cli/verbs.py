@@ -27,12 +27,25 @@ class Verb:
 SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
     "Clusters": (
         Verb("up", "Start Rota on this machine"),
+        Verb("status", "Show a cluster on one screen"),
         Verb("token", "Make, list and take back the tokens that workers join with"),
     ),
-    "Tasks": (Verb("run", "Run a command where there is room, and show what it says"),),
+    "Tasks": (
+        Verb("run", "Run a command where there is room, and show what it says"),
+        Verb("submit", "Submit the objects of YAML or JSON files"),
+        Verb("get", "Show objects of any kind"),
+        Verb("describe", "Show an object with what belongs to it and what happened"),
+        Verb("logs", "Print what tasks have written"),
+        Verb("top", "Show what nodes or tasks use"),
+        Verb("delete", "Delete objects, and end what runs"),
+    ),
+    "Nodes": (
+        Verb("cordon", "Place no new tasks on nodes"),
+        Verb("uncordon", "Place new tasks on nodes again"),
+        Verb("drain", "Move the tasks of a node elsewhere"),
+    ),
     "Scheduling": (
         Verb("decide", "Say where a pod would go, and why, without a cluster"),
-        Verb("describe", "Show what a node offers and what its pods take of it"),
         Verb("explain", "Say why a pod is where it is, or what keeps it waiting"),
         Verb("replay", "Make recorded decisions again, or by another configuration"),
         Verb("scheduler", "Schedule the pods of any Kubernetes cluster"),

@@ -92,8 +92,8 @@ def read(answer: Object) -> Table:
     if answer.get("kind") != "Table":
         objects = answer.get("items", [answer])
         rows = tuple(Row(cells=(meta.name(one), _created(one)), metadata=meta.metadata(one)) for one in objects or ())
-        columns = (Column(name="Name"), Column(name="Created"))
-        return Table(columns=columns, rows=rows, resource_version=revision, continue_=continue_)
+        bare = (Column(name="Name"), Column(name="Created"))
+        return Table(columns=bare, rows=rows, resource_version=revision, continue_=continue_)
     columns = tuple(
         Column(name=one["name"], priority=one.get("priority", 0), number=one.get("type") in {"integer", "number"})
         for one in answer.get("columnDefinitions") or ()

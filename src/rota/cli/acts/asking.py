@@ -6,7 +6,9 @@ the work as Ctrl-C does, so that it can take back what it began.
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
+import os
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Final, TypeVar
@@ -77,6 +79,10 @@ def telling(endpoint: Endpoint) -> Iterator[None]:
         raise errors.UserError(
             f"{endpoint.server} does not know you: {error}", "is this the kubeconfig that it wrote, or an older one?"
         ) from error
+    except api_errors.NotFound as error:
+        known = error.details is not None and error.details.kind and error.details.name
+        remedy = f"see 'rota get {error.details.kind}'" if error.details is not None and known else ""
+        raise errors.UserError(refusal(error), remedy) from error
     except api_errors.ApiError as error:
         raise errors.UserError(refusal(error)) from error
 
@@ -96,8 +102,8 @@ def _warn(text: str) -> None:
 def _cause(error: Unreachable) -> str:
     problem = error.__cause__
     while problem is not None:
-        if isinstance(problem, OSError) and problem.strerror and problem.errno:
-            return problem.strerror.partition("[")[0].strip() or str(problem)
+        if isinstance(problem, OSError) and problem.errno is not None and problem.errno in errno.errorcode:
+            return os.strerror(problem.errno)
         problem = getattr(problem, "os_error", None) or problem.__cause__
     return str(error)
 

@@ -55,7 +55,7 @@ def get(
     **server: Any,
 ) -> None:
     """Show what is asked for."""
-    endpoint = endpoints.own_cluster(**server)
+    endpoint = endpoints.nearest(**server)
     question = _Question(
         namespace=namespace or endpoint.namespace,
         everywhere=everywhere,

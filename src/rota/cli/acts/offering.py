@@ -38,7 +38,7 @@ def names(options: Mapping[str, Any], kind: str) -> list[str]:
 
 def _asked(options: Mapping[str, Any], work: Callable[[Client, Endpoint], Awaitable[list[str]]]) -> list[str]:
     async def ask() -> list[str]:
-        endpoint = endpoints.own_cluster(
+        endpoint = endpoints.nearest(
             kubeconfig_file=options.get("kubeconfig_file"),
             context=options.get("context") or "",
             server=options.get("server"),

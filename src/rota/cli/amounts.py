@@ -1,0 +1,29 @@
+"""Amounts of resources as people read them: `7.8Gi` for bytes, `250m` or `2` for cores."""
+
+from typing import Final
+
+_BYTES: Final = ("memory", "ephemeral-storage", "hugepages-")
+_UNITS: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+def human_bytes(amount: float) -> str:
+    """Bytes with three digits that say something."""
+    if abs(amount) < 1024:
+        return f"{amount:.0f}"
+    power = next((power for power in range(1, len(_UNITS)) if abs(amount) / 1024**power < 999.5), len(_UNITS))
+    value = amount / 1024**power
+    digits = 0 if abs(value) >= 99.95 or value == round(value) else 1 if abs(value) >= 9.995 else 2
+    shown = f"{value:.{digits}f}"
+    return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}{_UNITS[power - 1]}"
+
+
+def human_cpu(milli: int) -> str:
+    """Thousandths of cores: whole cores where they are."""
+    return f"{milli}m" if milli % 1000 else str(milli // 1000)
+
+
+def human(resource: str, amount: int) -> str:
+    """An amount of a resource; CPU in thousandths, everything else in whole units."""
+    if resource == "cpu":
+        return human_cpu(amount)
+    return human_bytes(amount) if resource.startswith(_BYTES) else str(amount)
