@@ -7,10 +7,7 @@ control plane reads its settings from somewhere; here they become running parts.
 import asyncio
 import contextlib
 import errno
-import fcntl
-import secrets
-import socket
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -32,12 +29,12 @@ from rota.apiserver.serving import Served
 from rota.apiserver.subresources.explanations import Door
 from rota.apiserver.trust import Trust
 from rota.client import connecting, kubeconfig
-from rota.client.elections.elector import Election, LeaderElector
+from rota.client.elections.elector import PROMPT, STEADY, Election, LeaderElector
 from rota.client.endpoints import Endpoint
 from rota.client.verbs import Client
 from rota.controllers import roster
 from rota.embedded import LocalWorkers
-from rota.kit import errors, system, tasks
+from rota.kit import errors, system, tasks, tenure
 from rota.kit.metrics import Metrics
 from rota.kit.tasks import Supervisor
 from rota.pki import files
@@ -92,7 +89,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
     clock, chance = system.SystemClock(), system.chance()
     async with contextlib.AsyncExitStack() as parts:
         await asyncio.to_thread(files.make_private_folder, settings.data)
-        parts.enter_context(_alone(settings.data))
+        identity = parts.enter_context(tenure.held(settings.data / "master.lock"))
         keys = await opening.open_keys(store, settings.encryption_keys or settings.data / ENCRYPTION_KEYS, clock)
         provided = await trust.read_provided(settings.authority) if settings.authority is not None else None
         shared = await trust.ensure(EncryptedStore(store, keys), now=clock.now(), provided=provided)
@@ -118,7 +115,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         facts = {"api": served.url, "config": str(path)}
         if settings.http_port is not None:
             facts["http"] = (await _serve_plainly(parts, app, settings.http_port)).url
-        await _start_clients(parts, app, shared, explainer)
+        await _start_clients(parts, app, shared, explainer, identity)
         if settings.workers:
             host, port = served.url.removeprefix("https://").rsplit(":", 1)
             names = await parts.enter_async_context(
@@ -132,19 +129,6 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
             )
             facts["workers"] = ", ".join(names)
         yield facts
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold a master's own folder: a second one would take over its kubeconfig and its workers."""
-    with (folder / "master.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise errors.UserError(
-                f"Rota runs already with the data in {folder}", "stop it first, or choose another folder with --data"
-            ) from None
-        yield
 
 
 async def _auditor(
@@ -214,7 +198,9 @@ def _keep_kubeconfig(path: Path, served: Served, authority: Authority, superviso
     return path
 
 
-async def _start_clients(parts: contextlib.AsyncExitStack, app: App, shared: Trust, explainer: Door) -> None:
+async def _start_clients(
+    parts: contextlib.AsyncExitStack, app: App, shared: Trust, explainer: Door, identity: str
+) -> None:
     """The parts that go through the API, each as the user whose rights it has."""
     clock, chance = system.SystemClock(), system.chance()
 
@@ -230,12 +216,11 @@ async def _start_clients(parts: contextlib.AsyncExitStack, app: App, shared: Tru
             await clock.wait_for(scheduler.wait_synced(), _SCHEDULER_FIRST_S)
         await _run_controllers(clients, shared.authority)
 
-    identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
     # Several processes on one store run the same controllers: one of them at a time.
-    election = Election(name="rota-controllers", identity=identity)
+    election = Election(name="rota-controllers", identity=identity, pace=STEADY)
     elector = LeaderElector(await client("controllers"), election, clock=clock, chance=chance)
     loaded = loading.default(builtin.registry())
-    scheduler = Scheduler(await client("scheduler"), loaded, clock=clock, chance=chance, identity=identity)
+    scheduler = Scheduler(await client("scheduler"), loaded, clock=clock, chance=chance, identity=identity, pace=PROMPT)
     explainer.explainer = LiveExplainer(scheduler)
     # Entered last, so that it ends before the clients of what it runs are closed.
     supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, chance=chance))

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from rota.api import errors
 from rota.client.elections import claims
 from rota.client.elections.claims import Term
-from rota.client.elections.elector import LEASES, Election, LeaderElector, LeadershipLost
+from rota.client.elections.elector import LEASES, PROMPT, STEADY, Election, LeaderElector, LeadershipLost, Pace
 from rota.client.transports.in_process import InProcessTransport
 from rota.client.verbs import Client
 from rota.testing.api import ApiServer
 from rota.testing.clocks import FakeClock
 
+UPSTREAM = Pace()
 SPEC = {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "t1", "leaseTransitions": 3}
 
 
@@ -48,17 +49,17 @@ def test_only_another_holder_counts_as_a_transition() -> None:
 
 def test_times_that_cannot_work_are_refused() -> None:
     with pytest.raises(ValueError, match="lease_duration_s > renew_deadline_s"):
-        Election(name="x", identity="a", lease_duration_s=5)
+        Pace(lease_duration_s=5)
 
 
 class Candidate:
     """Leads until told otherwise."""
 
-    def __init__(self, transport: InProcessTransport, clock: FakeClock, identity: str) -> None:
+    def __init__(self, transport: InProcessTransport, clock: FakeClock, identity: str, pace: Pace = UPSTREAM) -> None:
         self.clock = clock
         self.elector = LeaderElector(
             Client(transport),
-            Election(name="test", namespace="default", identity=identity),
+            Election(name="test", namespace="default", identity=identity, pace=pace),
             clock=clock,
             chance=random.Random(identity),
         )
@@ -143,6 +144,42 @@ async def test_a_leader_that_vanishes_is_followed_only_after_its_lease_ran_out(
     await second.stop()
 
 
+@pytest.mark.parametrize("killed_after_s", [0.0, 0.1, 0.3, 0.49])
+async def test_at_a_prompt_pace_the_next_leads_within_three_seconds_after_a_leader_vanished(
+    connect: Connect, clock: FakeClock, killed_after_s: float
+) -> None:
+    transport = connect()
+    first = Candidate(transport, clock, "first", PROMPT)
+    await clock.advance(5)
+    second = Candidate(connect(), clock, "second", PROMPT)
+    await clock.advance(5 + killed_after_s)
+    assert (first.leading, second.leading) == (True, False)
+    # As when its process is killed: it neither renews nor gives back.
+    await transport.close()
+    await clock.advance(1.4)
+    assert not second.leading
+    await clock.advance(1.4)
+    assert second.leading
+    with pytest.raises(LeadershipLost):
+        await first.task
+    await second.stop()
+
+
+async def test_who_comes_back_under_the_identity_of_a_dead_one_leads_at_once_and_above_it(
+    connect: Connect, clock: FakeClock
+) -> None:
+    transport = connect()
+    killed = Candidate(transport, clock, "master")
+    await clock.advance(5)
+    await transport.close()
+    again = Candidate(connect(), clock, "master")
+    await clock.advance(0.1)
+    assert again.leading
+    assert again.terms[0].fence > killed.terms[0].fence
+    await again.stop()
+    await killed.stop()
+
+
 async def test_a_leader_whose_lease_was_taken_stops_at_once(connect: Connect, clock: FakeClock) -> None:
     first = Candidate(connect(), clock, "first")
     await clock.advance(5)
@@ -215,15 +252,17 @@ class Line:
 
 
 _STEPS = st.lists(
-    st.tuples(st.integers(0, 2), st.sampled_from(["up", "hangs", "refuses"]), st.sampled_from([0.5, 3, 9, 14, 30])),
+    st.tuples(
+        st.integers(0, 2), st.sampled_from(["up", "hangs", "refuses"]), st.sampled_from([0.5, 1.4, 3, 9, 14, 30])
+    ),
     max_size=8,
 )
 
 
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None)
-@given(_STEPS)
-def test_never_do_two_lead_and_in_the_end_one_does(steps: list[tuple[int, str, float]]) -> None:
+@given(_STEPS, st.sampled_from([UPSTREAM, STEADY, PROMPT]))
+def test_never_do_two_lead_and_in_the_end_one_does(steps: list[tuple[int, str, float]], pace: Pace) -> None:
     async def run() -> None:
         clock = FakeClock()
         leading: set[str] = set()
@@ -251,7 +290,7 @@ def test_never_do_two_lead_and_in_the_end_one_does(steps: list[tuple[int, str, f
                     campaign(
                         LeaderElector(
                             Client(transport),
-                            Election(name="test", namespace="default", identity=f"candidate-{number}"),
+                            Election(name="test", namespace="default", identity=f"candidate-{number}", pace=pace),
                             clock=clock,
                             chance=random.Random(number),
                         )

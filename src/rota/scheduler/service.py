@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from rota.api import errors
-from rota.client.elections.elector import Election, LeaderElector, LeadershipLost
+from rota.client.elections.elector import Election, LeaderElector, LeadershipLost, Pace
 from rota.client.events.correlation import Source as Reporter
 from rota.client.events.recorder import EventRecorder
 from rota.client.informers.informer import Informer
@@ -77,17 +77,19 @@ class Scheduler:
         chance: Chance,
         identity: str,
         elect: bool = True,
+        pace: Pace | None = None,
         metrics: Metrics | None = None,
         limit_s: float = LIMIT_S,
         tracer: Tracer | None = None,
     ) -> None:
         """`identity` tells this process from all others; plugins that take longer than `limit_s` are cut off.
 
-        Without `elect` it schedules at once, whatever the configuration says about leader election. A `tracer` gets a
-        span for every attempt and for every call of a plugin.
+        Without `elect` it schedules at once, whatever the configuration says about leader election; a `pace` goes
+        before the configuration's. A `tracer` gets a span for every attempt and for every call of a plugin.
         """
         self._tracer: Final = tracer
         self._elect: Final = elect
+        self._pace: Final = pace
         self._client: Final = client
         self._clock: Final = clock
         self._chance: Final = chance
@@ -236,9 +238,12 @@ class Scheduler:
             name=settings.resource_name,
             namespace=settings.resource_namespace,
             identity=self._identity,
-            lease_duration_s=int(settings.lease_duration.total_seconds()),
-            renew_deadline_s=settings.renew_deadline.total_seconds(),
-            retry_period_s=settings.retry_period.total_seconds(),
+            pace=self._pace
+            or Pace(
+                lease_duration_s=int(settings.lease_duration.total_seconds()),
+                renew_deadline_s=settings.renew_deadline.total_seconds(),
+                retry_period_s=settings.retry_period.total_seconds(),
+            ),
         )
 
     # --- configuration ----------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from rota.client.elections.elector import Pace
 from rota.client.pods import PODS
 from rota.client.transports.contract import Answer, Call, Interrupted, Transport
 from rota.client.transports.in_process import InProcessTransport
@@ -114,6 +115,7 @@ class SchedulingCluster(VirtualCluster):
         *,
         plugins: tuple[type, ...] = (),
         elect: bool = False,
+        pace: Pace | None = None,
         seed: int = 0,
         client: Client | None = None,
         limit_s: float = 60.0,
@@ -126,6 +128,7 @@ class SchedulingCluster(VirtualCluster):
             chance=random.Random(seed),  # noqa: S311 - a test's chance is repeatable
             identity=f"scheduler-{seed}",
             elect=elect,
+            pace=pace,
             limit_s=limit_s,
         )
         async with self.running(scheduler.run):

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from rota.client.elections.elector import LEASES
-from rota.client.transports.contract import Call
+from rota.client.elections.elector import LEASES, PROMPT
+from rota.client.transports.contract import Call, Unreachable
 from rota.scheduler.config.faults import ConfigurationError
 from rota.testing import schedulers
 from rota.testing.schedulers import SchedulingCluster
@@ -45,6 +45,29 @@ async def test_a_standby_knows_the_cluster_and_takes_over_without_a_list(cluster
             assert standby.leading
             assert await holder(cluster) == "scheduler-2"
             assert lists(transport.calls) == before
+
+
+async def test_the_next_scheduler_decides_within_three_seconds_after_the_leader_vanished(
+    cluster: SchedulingCluster,
+) -> None:
+    await cluster.add_node("n1")
+    client, transport = cluster.meddling()
+    async with cluster.scheduling(elect=True, seed=1, client=client, pace=PROMPT) as leader:
+        await cluster.add_pod("first")
+        await cluster.bound("first")
+        assert leader.leading
+        async with cluster.scheduling(elect=True, seed=2, pace=PROMPT) as standby:
+
+            async def dead(call: Call) -> None:
+                raise Unreachable(f"{call}: nobody is there any more")
+
+            transport.before = dead
+            transport.cut()
+            await cluster.add_pod("second")
+            await cluster.clock.advance(3)
+            assert await cluster.node_of("second") == "n1"
+            assert standby.leading
+            assert not leader.leading
 
 
 async def test_a_scheduler_that_stops_gives_its_lease_back(cluster: SchedulingCluster) -> None:

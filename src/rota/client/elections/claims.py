@@ -27,9 +27,14 @@ class Observation:
         """Who holds it; empty if nobody does."""
         return str(self.spec.get("holderIdentity") or "")
 
+    @property
+    def until(self) -> float:
+        """When the holder's time is over, if nothing changes."""
+        return self.at + int(self.spec.get("leaseDurationSeconds") or 0)
+
     def valid(self, now: float) -> bool:
         """Whether the holder must be believed to be alive."""
-        return bool(self.holder) and now < self.at + int(self.spec.get("leaseDurationSeconds") or 0)
+        return bool(self.holder) and now < self.until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

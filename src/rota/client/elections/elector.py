@@ -25,7 +25,7 @@ from rota.kit.clock import Clock
 log = logs.get(__name__)
 
 LEASES: Final = ("coordination.k8s.io", "v1", "leases")
-#: Retry periods are stretched by up to this part, so that candidates do not keep step.
+#: The longest pause between two looks is longer than the shortest by this part, so that candidates do not keep step.
 _JITTER: Final = 1.2
 
 
@@ -34,16 +34,15 @@ class LeadershipLost(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Election:
-    """What is campaigned for, by whom, and how patiently; the times are upstream's defaults."""
+class Pace:
+    """How patient candidates are; the times are upstream's defaults.
 
-    name: str
-    identity: str
-    namespace: str = "kube-system"
+    Of a leader that vanishes the next one knows after `lease_duration_s`, and at most one `retry_period_s` more.
+    """
+
     lease_duration_s: int = 15
     renew_deadline_s: float = 10.0
     retry_period_s: float = 2.0
-    release_on_cancel: bool = True
 
     def __post_init__(self) -> None:
         if not self.lease_duration_s > self.renew_deadline_s > self.retry_period_s * _JITTER > 0:
@@ -51,6 +50,29 @@ class Election:
                 f"a leader needs lease_duration_s > renew_deadline_s > {_JITTER} * retry_period_s > 0, "
                 f"got {self.lease_duration_s}, {self.renew_deadline_s} and {self.retry_period_s}"
             )
+
+
+#: For work that somebody waits for, if taking it over costs little: the next one is at it within three seconds.
+PROMPT: Final = Pace(lease_duration_s=2, renew_deadline_s=1.5, retry_period_s=0.5)
+#: For work that takes some reading to take over, and that a pause of some seconds does not harm.
+STEADY: Final = Pace(lease_duration_s=6, renew_deadline_s=4.0, retry_period_s=1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Election:
+    """What is campaigned for, by whom, and how patiently.
+
+    The identity is that of one process at a time. Whoever comes back under the identity of a former one, which it knows
+    to be dead, has its Lease at once.
+    """
+
+    name: str
+    identity: str
+    namespace: str = "kube-system"
+    pace: Pace = Pace()
+    release_on_cancel: bool = True
+
+    def __post_init__(self) -> None:
         if not self.identity:
             raise ValueError("a candidate needs an identity that no other has")
 
@@ -68,7 +90,7 @@ class LeaderElector:
         on_new_leader: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`on_new_leader` is told the identity of every leader that comes to be known, our own included."""
-        self._client: Final = client.with_settings(timeout_s=election.renew_deadline_s / 2, retry=False)
+        self._client: Final = client.with_settings(timeout_s=election.pace.renew_deadline_s / 2, retry=False)
         self._election: Final = election
         self._clock: Final = clock
         self._chance: Final = chance
@@ -118,19 +140,24 @@ class LeaderElector:
                 assert self._lease is not None
                 self._term = claims.term_of(self._lease)
                 return self._term
-            period = self._election.retry_period_s
-            await self._clock.sleep(period + period * _JITTER * self._chance.random())
+            await self._clock.sleep(self._pause())
+
+    def _pause(self) -> float:
+        """Until the next look at the Lease: a period at most, and not past the moment at which it runs out."""
+        pause = self._election.pace.retry_period_s * (1 + _JITTER * self._chance.random()) / (1 + _JITTER)
+        left = 0.0 if self._seen is None else self._seen.until - self._clock.monotonic()
+        return min(pause, left) if left > 0 else pause
 
     async def _renew(self) -> None:
         """Return when the Lease could not be renewed in time."""
-        election = self._election
+        identity, pace = self._election.identity, self._election.pace
         while True:
-            deadline = self._clock.monotonic() + election.renew_deadline_s
+            deadline = self._clock.monotonic() + pace.renew_deadline_s
             while not await self._attempt_by(deadline):
-                if self.leader not in {"", election.identity} or self._clock.monotonic() >= deadline:
+                if self.leader not in {"", identity} or self._clock.monotonic() >= deadline:
                     return
-                await self._clock.sleep(min(election.retry_period_s, deadline - self._clock.monotonic()))
-            await self._clock.sleep(election.retry_period_s)
+                await self._clock.sleep(min(pace.retry_period_s, deadline - self._clock.monotonic()))
+            await self._clock.sleep(pace.retry_period_s)
 
     async def _attempt_by(self, deadline: float) -> bool:
         try:
@@ -150,22 +177,20 @@ class LeaderElector:
             return False
         if held:
             # Counted from before the write: others may have seen it that early.
-            self._leads_until = began + self._election.lease_duration_s
+            self._leads_until = began + self._election.pace.lease_duration_s
         if self.leader and self.leader != self._told:
             self._told = self.leader
             self._on_new_leader(self.leader)
         return held
 
     async def _claim(self) -> bool:
-        election = self._election
+        election, duration_s = self._election, self._election.pace.lease_duration_s
         lease = self._lease if self._renewing() else None
         if lease is None:
             try:
                 lease = await self._client.get(LEASES, election.name, namespace=election.namespace)
             except errors.NotFound:
-                spec = claims.first_claim(
-                    election.identity, duration_s=election.lease_duration_s, now=self._clock.now()
-                )
+                spec = claims.first_claim(election.identity, duration_s=duration_s, now=self._clock.now())
                 metadata = {"name": election.name, "namespace": election.namespace}
                 made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
                 self._remember(await self._client.create(LEASES, made))
@@ -175,7 +200,7 @@ class LeaderElector:
         if not claims.may_claim(self._seen, election.identity, self._clock.monotonic()):
             return False
         spec = claims.next_claim(
-            lease.get("spec") or {}, election.identity, duration_s=election.lease_duration_s, now=self._clock.now()
+            lease.get("spec") or {}, election.identity, duration_s=duration_s, now=self._clock.now()
         )
         # The resourceVersion that was read goes with it: if anyone was faster, this is a conflict.
         self._remember(await self._client.update(LEASES, {**lease, "spec": spec}))
