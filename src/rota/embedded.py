@@ -1,42 +1,57 @@
 """Workers in the same process as their API server, for one machine that is a whole cluster.
 
 They are ordinary workers with the rights of ordinary nodes; only the way is shorter: they call the API without a
-socket, and the API server asks them for logs without one.
+socket, and the API server reaches their endpoints without one. All other workers are reached by network.
 """
 
+import asyncio
 import contextlib
 import re
 import secrets
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from rota.api import errors, times, users
+from aiohttp import web
+
+from rota.api import times, users
 from rota.api.users import User
 from rota.apiserver.app import App
-from rota.apiserver.subresources.logs import LogRequest
+from rota.apiserver.subresources import conversations
+from rota.apiserver.subresources.conversations import Wires
+from rota.apiserver.subresources.logs import LogRequest, LogSource, NoWorkers
+from rota.apiserver.subresources.worker_addresses import Address
 from rota.client import connecting
 from rota.kit import system
 from rota.worker import running
-from rota.worker.endpoint import logs, lookup
+from rota.worker.endpoint import logs, lookup, serving
 from rota.worker.running import Worker
 from rota.worker.runtimes.contract import LogOptions
 
 _NODES: Final = "system:nodes"
 
 
-class LocalWorkers:
-    """The workers of this process; a `LogSource`."""
+class Beyond(LogSource, Wires, Protocol):
+    """Reaches workers that are elsewhere."""
 
-    def __init__(self) -> None:
+
+class LocalWorkers:
+    """The workers of this process, and the way to all others; a `LogSource` and `Wires`."""
+
+    def __init__(self, beyond: Beyond | None = None) -> None:
+        self._beyond: Final = beyond or NoWorkers()
         self._workers: Final[dict[str, Worker]] = {}
+        #: Their endpoints, which need no socket to listen on.
+        self._endpoints: Final[dict[str, web.AppRunner]] = {}
 
     async def stream(self, request: LogRequest, /) -> AsyncIterator[bytes]:
         """See `LogSource.stream`."""
         worker = self._workers.get(request.node)
         if worker is None:
-            raise errors.InternalError(f"no worker of node {request.node} runs here")
+            async for chunk in self._beyond.stream(request):
+                yield chunk
+            return
         pod = lookup.by_uid(worker, request.uid, request.pod)
         options = LogOptions(
             follow=request.follow,
@@ -47,6 +62,18 @@ class LocalWorkers:
         )
         async for chunk in logs.stream(worker, pod, request.container, options, previous=request.previous):
             yield chunk
+
+    async def connect(self, node: str, address: Address | None, /) -> conversations.Stream:
+        """See `Wires.connect`."""
+        endpoint = self._endpoints.get(node)
+        if endpoint is None:
+            return await self._beyond.connect(node, address)
+        ours, its = socket.socketpair()
+        for one in (ours, its):
+            one.setblocking(False)
+        assert endpoint.server is not None, "it was set up"
+        await asyncio.get_running_loop().connect_accepted_socket(endpoint.server, its)
+        return await asyncio.open_connection(sock=ours)
 
     @contextlib.asynccontextmanager
     async def running(
@@ -69,13 +96,14 @@ class LocalWorkers:
                     address="127.0.0.1",
                     api_server=api_server,
                 )
-                self._workers[name] = await parts.enter_async_context(
-                    running.worker(client, settings, clock=clock, chance=chance)
-                )
+                worker = await parts.enter_async_context(running.worker(client, settings, clock=clock, chance=chance))
+                self._workers[name] = worker
+                self._endpoints[name] = await parts.enter_async_context(serving.unlistening(worker))
             try:
                 yield names
             finally:
                 self._workers.clear()
+                self._endpoints.clear()
 
 
 def _kept_name(folder: Path) -> str:

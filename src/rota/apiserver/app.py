@@ -23,7 +23,7 @@ from rota.apiserver.limits.seats import State
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.requests import ClientGone, Receive, Request, Scope, Send
 from rota.apiserver.traffic import Seen, Traffic
-from rota.apiserver.verbs import get
+from rota.apiserver.verbs import get, subresource
 from rota.apiserver.verbs.calls import Call, attributes
 from rota.kit import logs
 from rota.store import errors as store_errors
@@ -158,6 +158,9 @@ class App:
             seen.routed(route)
             await self._authorize(asking.about_route(route, user, request.query), seen)
             if levels.is_long_running(route):
+                if route.verb == "get" and route.subresource in subresource.CONVERSATIONS:
+                    # Who talks to a container changes things: to be allowed to look is not enough.
+                    await self._authorize(asking.about_route(replace(route, verb="create"), user, request.query), seen)
                 self._gate.open_stream(user)
                 seen.streamer = user
             return await self._resource(request, route, user)

@@ -43,6 +43,7 @@ from rota.apiserver.pages import Pages
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.strategies import lookup
 from rota.apiserver.subresources import bindings, explanations, table
+from rota.apiserver.subresources.conversations import Wires
 from rota.apiserver.subresources.explanations import Door
 from rota.apiserver.subresources.logs import LogSource
 from rota.apiserver.traffic import Traffic
@@ -63,6 +64,7 @@ async def server(
     metrics: Metrics | None = None,
     conflict_check: bool = True,
     logs: LogSource | None = None,
+    wires: Wires | None = None,
     encryption: KeyFile | None = None,
     limits: Limits | None = None,
     auditor: Auditor | None = None,
@@ -71,9 +73,9 @@ async def server(
     """A server on `store`, which stays its owner's to close.
 
     Without `conflict_check`, bindings are not checked against the room that nodes have, as in stock Kubernetes. `logs`
-    reaches the workers. `signing_in` says how users prove who they are; without it, and without an `authenticator` of
-    one's own, everybody is the administrator. `encryption` holds the keys of what is encrypted at rest; without it
-    nothing is. `limits` bound what is taken on at once, `auditor` takes down who asked for what.
+    and `wires` reach the workers. `signing_in` says how users prove who they are; without it, and without an
+    `authenticator` of one's own, everybody is the administrator. `encryption` holds the keys of what is encrypted at
+    rest; without it nothing is. `limits` bound what is taken on at once, `auditor` takes down who asked for what.
     Behind `explainer` stands, sooner or later, a scheduler that explains pods.
     """
     if encryption is not None:
@@ -85,7 +87,7 @@ async def server(
     copies = _copies(store, known, clock)
     entrance = sign_in.SignIn(signing_in or sign_in.Settings(), Directory(store, known), clock=clock)
     authorization = Authorization(store, known, clock)
-    actions = {**entrance.handlers, **table.handlers(ledger, logs, explainer)}
+    actions = {**entrance.handlers, **table.handlers(ledger, logs, explainer, wires)}
     kinds = _kinds(catalog, copies, ledger, actions, authorization)
     registry = ObjectRegistry(store, scheme=known, kinds=kinds, clock=clock, chance=chance)
     metrics = metrics or Metrics("apiserver", process=True)

@@ -5,7 +5,7 @@ Who can reach workers fills `LogSource`; here is chosen what to ask for. A pod t
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 from rota.api import errors, fields, gotext
 from rota.api.identifiers import GroupKind
@@ -55,6 +55,10 @@ class NoWorkers:
         raise errors.InternalError(f"Get {gotext.quote(url)}: no worker of node {gotext.quote(request.node)} answers")
         yield b""  # makes this an iterator
 
+    async def connect(self, node: str, _: worker_addresses.Address | None, /) -> NoReturn:
+        """Refuses likewise."""
+        raise errors.InternalError(f"no worker of node {gotext.quote(node)} answers")
+
 
 class PodLog:
     """GET of `pods/<name>/log`."""
@@ -67,7 +71,7 @@ class PodLog:
         query, at = request.query, request.at
         numbers = _numbers(query)
         pod = (await registry.read(registry.resource(PODS), at.namespace, at.name)).object
-        container = _container(pod, query.get("container", ""))
+        container = container_of(pod, query.get("container", ""))
         node = (pod.get("spec") or {}).get("nodeName")
         if not node:
             return Stream(content_type="text/plain", chunks=_nothing())
@@ -130,7 +134,8 @@ def _numbers(query: Mapping[str, str]) -> dict[str, int | None]:
     return numbers
 
 
-def _container(pod: Object, wanted: str) -> str:
+def container_of(pod: Object, wanted: str) -> str:
+    """The container that is meant: the one that is named, or the only one; BadRequest if that cannot be told."""
     spec, name = pod.get("spec") or {}, pod["metadata"]["name"]
     names: dict[str, list[str]] = {
         kind: [one["name"] for one in spec.get(kind) or ()]

@@ -1,9 +1,11 @@
-"""The way to the workers, for the logs that they keep.
+"""The way to the workers, for the logs that they keep and for conversations with what they run.
 
 Workers speak the kubelet's protocol, so that real kubelets and ours are reached alike:
 `GET /containerLogs/<namespace>/<pod>/<container>`, over TLS with a certificate on both sides.
 """
 
+import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from typing import Final
@@ -13,7 +15,9 @@ import aiohttp
 from yarl import URL
 
 from rota.api import errors, gotext
+from rota.apiserver.subresources import conversations
 from rota.apiserver.subresources.logs import LogRequest
+from rota.apiserver.subresources.worker_addresses import Address
 
 _CONNECT_S: Final = 10.0
 _MOST_OF_A_REFUSAL: Final = 4096
@@ -21,7 +25,10 @@ _REFUSALS: Final = {400: errors.BadRequest, 403: errors.Forbidden, 404: errors.N
 
 
 class Workers:
-    """Connections to workers; a `LogSource`. Without `tls` they are asked in the clear, which is for tests alone."""
+    """Connections to workers; a `LogSource` and `Wires`.
+
+    Without `tls` they are asked in the clear, which is for tests alone.
+    """
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         self._tls: Final = tls
@@ -51,6 +58,21 @@ class Workers:
             raise errors.InternalError(
                 f"Get {gotext.quote(url)}: {str(problem) or type(problem).__name__}"
             ) from problem
+
+    async def connect(self, node: str, address: Address | None, /) -> conversations.Stream:
+        """See `Wires.connect`."""
+        if address is None:
+            raise errors.InternalError(f"node {gotext.quote(node)} does not say where its worker listens")
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                reader, writer = await asyncio.open_connection(address.host, address.port, ssl=self._tls)
+        except OSError as problem:
+            raise errors.InternalError(
+                f"error dialing the worker of node {gotext.quote(node)} at {address.host}:{address.port}: "
+                f"{str(problem) or type(problem).__name__}"
+            ) from problem
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return reader, writer
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:

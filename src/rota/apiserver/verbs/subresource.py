@@ -1,8 +1,9 @@
 """Verbs on subresources that are not simply a part of their object: actions, streams and other kinds' views."""
 
+from collections.abc import Mapping
 from typing import Final
 
-from rota.api import errors, gotext
+from rota.api import errors, gotext, scopes
 from rota.apiserver import responses
 from rota.apiserver.contract import Stream, SubresourceHandler, SubresourceRequest, Tunnel
 from rota.apiserver.verbs import rendering
@@ -22,7 +23,7 @@ async def handle(call: Call, handler: SubresourceHandler) -> responses.Answer:
         body=await call.object_body() if has_body else None,
         query=request.query,
         raw_query=request.raw_query,
-        headers=request.headers,
+        headers=request.headers if scopes.UPGRADE in request.scope else _unable(request.headers),
     )
     reply = await handler.handle(asked, call.registry)
     headers = responses.warning_headers(call.at.warnings)
@@ -31,6 +32,13 @@ async def handle(call: Call, handler: SubresourceHandler) -> responses.Answer:
     if isinstance(reply, Stream):
         return responses.Streamed(reply.chunks, reply.content_type, headers)
     return rendering.plain(call, reply.object, code=reply.code)
+
+
+def _unable(headers: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
+    """What a client sent over a connection that cannot be handed over, without its wish for that."""
+    if headers.get(b"upgrade", b"").lower() != b"websocket":
+        return headers
+    return {name: value for name, value in headers.items() if name != b"upgrade"}
 
 
 async def get_projection(call: Call) -> responses.Response:

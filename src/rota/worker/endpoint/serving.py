@@ -5,7 +5,7 @@
         ...
 
 `tls` shows the worker's own certificate and verifies those of clients (`pki.contexts.server`); who gets in is said in
-`guarding`. An API server in the worker's own process needs no socket: it takes `application` itself.
+`guarding`. An API server in the worker's own process needs no socket (`unlistening`).
 """
 
 import contextlib
@@ -70,22 +70,26 @@ async def serve(
 ) -> AsyncIterator[int]:
     """Serve until the block is left; yields the port. A `listener` takes the place of `host` and `port`."""
     listener = listener or listen(host, port)
-    runner = web.AppRunner(
-        application(worker, guarding.guard), handler_cancellation=True, access_log=None, shutdown_timeout=_GRACE_S
-    )
-    await runner.setup()
-    try:
+    async with _runner(worker, guarding.guard) as runner:
         await web.SockSite(runner, listener, ssl_context=tls).start()
         yield listener.getsockname()[1]
+
+
+def unlistening(worker: Worker) -> contextlib.AbstractAsyncContextManager[web.AppRunner]:
+    """The endpoint for an API server in this process, which brings connections itself and need not show who it is."""
+    return _runner(worker)
+
+
+@contextlib.asynccontextmanager
+async def _runner(worker: Worker, *guards: Middleware) -> AsyncIterator[web.AppRunner]:
+    application = web.Application(middlewares=[*guards, _refusing])
+    application.add_routes(routes(worker))
+    runner = web.AppRunner(application, handler_cancellation=True, access_log=None, shutdown_timeout=_GRACE_S)
+    await runner.setup()
+    try:
+        yield runner
     finally:
         await runner.cleanup()
-
-
-def application(worker: Worker, *guards: Middleware) -> web.Application:
-    """The endpoint without its socket; whoever passes the guards may ask for everything."""
-    made = web.Application(middlewares=[*guards, _refusing])
-    made.add_routes(routes(worker))
-    return made
 
 
 @web.middleware
