@@ -27,6 +27,7 @@ from rota.apiserver.encryption.store import EncryptedStore
 from rota.apiserver.limits.settings import Limits
 from rota.apiserver.serving import Served
 from rota.apiserver.subresources.explanations import Door
+from rota.apiserver.subresources.workers import Workers
 from rota.apiserver.trust import Trust
 from rota.client import connecting, kubeconfig
 from rota.client.elections.elector import PROMPT, STEADY, Election, LeaderElector
@@ -37,7 +38,7 @@ from rota.embedded import LocalWorkers
 from rota.kit import errors, system, tasks, tenure
 from rota.kit.metrics import Metrics
 from rota.kit.tasks import Supervisor
-from rota.pki import files
+from rota.pki import contexts, files
 from rota.pki.authorities import YEAR_S, Authority, Purpose
 from rota.pki.certificates import Identity, Subject
 from rota.pki.renewal import Renewal
@@ -51,6 +52,8 @@ DEFAULT_PORT: Final = 6443
 _PORTS: Final = 100
 _ADMINISTRATOR: Final = Subject(common_name="rota-admin", organizations=(users.MASTERS,))
 _ADMINISTRATOR_S: Final = YEAR_S
+#: As whom API servers call workers; upstream's name for it.
+_TO_WORKERS: Final = Subject(common_name="kube-apiserver-kubelet-client", organizations=(users.MASTERS,))
 #: How long controllers let the scheduler read the cluster before they do.
 _SCHEDULER_FIRST_S: Final = 30.0
 KUBECONFIG: Final = "kubeconfig"
@@ -93,7 +96,9 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         keys = await opening.open_keys(store, settings.encryption_keys or settings.data / ENCRYPTION_KEYS, clock)
         provided = await trust.read_provided(settings.authority) if settings.authority is not None else None
         shared = await trust.ensure(EncryptedStore(store, keys), now=clock.now(), provided=provided)
-        metrics, explainer, workers = Metrics("apiserver", process=True), Door(), LocalWorkers()
+        metrics, explainer = Metrics("apiserver", process=True), Door()
+        supervisor = await parts.enter_async_context(tasks.Supervisor("control plane", clock=clock, chance=chance))
+        workers = LocalWorkers(beyond=await _way_to_workers(parts, shared.authority, supervisor))
         app = await parts.enter_async_context(
             assembling.server(
                 store,
@@ -107,9 +112,9 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                 auditor=await _auditor(parts, settings, keys, metrics),
                 explainer=explainer,
                 logs=workers,
+                wires=workers,
             )
         )
-        supervisor = await parts.enter_async_context(tasks.Supervisor("control plane", clock=clock, chance=chance))
         served = await _serve(parts, app, shared.authority, settings, supervisor)
         path = _keep_kubeconfig(settings.data / KUBECONFIG, served, shared.authority, supervisor)
         facts = {"api": served.url, "config": str(path)}
@@ -174,6 +179,22 @@ async def _serve_plainly(parts: contextlib.AsyncExitStack, app: App, port: int) 
 
 def _cannot_listen(port: int, problem: OSError) -> errors.UserError:
     return errors.UserError(f"cannot listen on port {port}: {problem.strerror}", "choose another, or 0 for a free one")
+
+
+async def _way_to_workers(parts: contextlib.AsyncExitStack, authority: Authority, supervisor: Supervisor) -> Workers:
+    """Connections to workers on other machines, as the API server, with a certificate that is kept fresh."""
+    clock = system.SystemClock()
+
+    def issue() -> Identity:
+        return authority.issue(_TO_WORKERS, purpose=Purpose.CLIENT, now=clock.now(), lifetime_s=securing.LIFETIME_S)
+
+    first = issue()
+    context = contexts.client(first, server_authorities=authority.certificate_pem)
+    renewal = Renewal("to workers", first, issue=issue, install=lambda one: contexts.use(context, one), clock=clock)
+    supervisor.start("certificate to workers", renewal.run)
+    found = Workers(context)
+    parts.push_async_callback(found.close)
+    return found
 
 
 def _keep_kubeconfig(path: Path, served: Served, authority: Authority, supervisor: Supervisor) -> Path:
