@@ -31,6 +31,11 @@ from rota.scheduler.tracing import Tracer
 from rota.store import archive, opening
 from rota.store.contract import Store
 from rota.store.upkeep import Compactor
+from rota.worker import machines, standalone
+from rota.worker.endpoint import serving
+from rota.worker.joining import entry
+from rota.worker.joining.entry import Invitation
+from rota.worker.running import Settings as WorkerSettings
 
 log = logs.get(__name__)
 
@@ -116,6 +121,39 @@ async def run_local(url: str, settings: control_plane.Settings, *, ready: Callab
         facts = await parts.enter_async_context(control_plane.running(store, settings))
         ready({"store": logs.redact_url(url), **facts})
         await stop.wait()
+
+
+async def run_worker(
+    settings: WorkerSettings, invitation: Invitation, *, port: int, ready: Callable[[str], None]
+) -> None:
+    """Join a cluster and work for it until a signal asks to stop; tasks go on after that."""
+    system.allow_many_files()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    clock, chance = system.SystemClock(), system.chance()
+    settings = await asyncio.to_thread(entry.placed, settings, invitation, clock=clock)
+    listener = serving.listen(settings.address if machines.has_address(settings.address) else "", port)
+    with contextlib.closing(listener):
+        joined = await entry.enter(settings.folder, settings.node, invitation, clock=clock, chance=chance)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        working = standalone.running_worker(joined, settings, listener=listener, clock=clock, chance=chance)
+        async with working as worker:
+            ready(joined.endpoint.server)
+            await _first(stop.wait(), worker.wait())
+
+
+async def _first(*works: Coroutine[Any, Any, object]) -> None:
+    """Until one of them ends; what it raises."""
+    started = [asyncio.ensure_future(one) for one in works]
+    try:
+        ended, _ = await asyncio.wait(started, return_when=asyncio.FIRST_COMPLETED)
+        for one in ended:
+            one.result()
+    finally:
+        for one in started:
+            one.cancel()
+        await asyncio.wait(started)
 
 
 async def run_scheduler(

@@ -40,16 +40,18 @@ from rota.kit.metrics import Metrics
 from rota.kit.tasks import Supervisor
 from rota.pki import contexts, files
 from rota.pki.authorities import YEAR_S, Authority, Purpose
-from rota.pki.certificates import Identity, Subject
+from rota.pki.certificates import Identity, IpAddress, Names, Subject
 from rota.pki.renewal import Renewal
 from rota.scheduler import builtin, loading
 from rota.scheduler.explaining.live import LiveExplainer
 from rota.scheduler.service import Scheduler
 from rota.store.contract import Store
+from rota.worker import machines
 
 #: Upstream's port. Where nobody chose one and it is taken, one of those behind it will do.
 DEFAULT_PORT: Final = 6443
 _PORTS: Final = 100
+_EVERYWHERE: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - to compare with, not to bind
 _ADMINISTRATOR: Final = Subject(common_name="rota-admin", organizations=(users.MASTERS,))
 _ADMINISTRATOR_S: Final = YEAR_S
 #: As whom API servers call workers; upstream's name for it.
@@ -67,6 +69,8 @@ class Settings:
     #: The folder of this master's own files: the administrator's kubeconfig, and the encryption keys if not elsewhere.
     data: Path
     host: str = "127.0.0.1"
+    #: Names and addresses by which clients reach this master; the first is told to them. None if `host` is.
+    advertise: tuple[str, ...] = ()
     #: None takes the usual one, or one behind it.
     port: int | None = None
     #: Also serve without TLS on this loopback port, where everybody is the administrator.
@@ -115,14 +119,17 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                 wires=workers,
             )
         )
-        served = await _serve(parts, app, shared.authority, settings, supervisor)
-        path = _keep_kubeconfig(settings.data / KUBECONFIG, served, shared.authority, supervisor)
-        facts = {"api": served.url, "config": str(path)}
+        known_as = settings.advertise or await asyncio.to_thread(_own_names, settings.host)
+        served = await _serve(parts, app, shared.authority, settings, known_as, supervisor)
+        url = _url(known_as[0], served)
+        path = _keep_kubeconfig(settings.data / KUBECONFIG, url, shared.authority, supervisor)
+        facts = {"api": url, "config": str(path)}
         if settings.http_port is not None:
             facts["http"] = (await _serve_plainly(parts, app, settings.http_port)).url
-        await _start_clients(parts, app, shared, explainer, identity)
+        reserved = await asyncio.to_thread(_not_of_this_machine, known_as)
+        await _start_clients(parts, app, shared, explainer, reserved, identity)
         if settings.workers:
-            host, port = served.url.removeprefix("https://").rsplit(":", 1)
+            host, port = url.removeprefix("https://").rsplit(":", 1)
             names = await parts.enter_async_context(
                 workers.running(
                     app,
@@ -153,13 +160,37 @@ def _signing_in(settings: Settings, shared: Trust) -> sign_in.Settings:
     return sign_in.Settings(signing_key=shared.account_key, static_tokens=tokens, providers=settings.providers)
 
 
+def _own_names(host: str) -> tuple[str, ...]:
+    """How clients reach a master that listens there: whoever listens everywhere is known by an address of its own."""
+    if host not in _EVERYWHERE:
+        return (host,)
+    return (machines.own_address(),)
+
+
+def _url(host: str, served: Served) -> str:
+    port = served.url.rsplit(":", 1)[1]
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _not_of_this_machine(known_as: tuple[str, ...]) -> tuple[IpAddress, ...]:
+    """Those addresses that this master is known by and that another machine has, such as one that spreads load."""
+    return tuple(one for one in Names.of(known_as).addresses if not machines.has_address(str(one)))
+
+
 async def _serve(
-    parts: contextlib.AsyncExitStack, app: App, authority: Authority, settings: Settings, supervisor: Supervisor
+    parts: contextlib.AsyncExitStack,
+    app: App,
+    authority: Authority,
+    settings: Settings,
+    known_as: tuple[str, ...],
+    supervisor: Supervisor,
 ) -> Served:
     clock = system.SystemClock()
     chosen = settings.port
     for port in [chosen] if chosen is not None else range(DEFAULT_PORT, DEFAULT_PORT + _PORTS):
-        listening = securing.serve(app, authority, beside=supervisor, clock=clock, host=settings.host, port=port)
+        listening = securing.serve(
+            app, authority, beside=supervisor, clock=clock, host=settings.host, port=port, known_as=known_as
+        )
         try:
             return await parts.enter_async_context(listening)
         except OSError as problem:
@@ -197,7 +228,7 @@ async def _way_to_workers(parts: contextlib.AsyncExitStack, authority: Authority
     return found
 
 
-def _keep_kubeconfig(path: Path, served: Served, authority: Authority, supervisor: Supervisor) -> Path:
+def _keep_kubeconfig(path: Path, url: str, authority: Authority, supervisor: Supervisor) -> Path:
     """Write the administrator's kubeconfig, and keep its certificate fresh."""
     clock = system.SystemClock()
 
@@ -206,7 +237,7 @@ def _keep_kubeconfig(path: Path, served: Served, authority: Authority, superviso
 
     def install(identity: Identity) -> None:
         endpoint = Endpoint(
-            server=served.url,
+            server=url,
             certificate_authority=authority.certificate_pem,
             client_certificate=identity.certificate,
             client_key=identity.key,
@@ -220,7 +251,12 @@ def _keep_kubeconfig(path: Path, served: Served, authority: Authority, superviso
 
 
 async def _start_clients(
-    parts: contextlib.AsyncExitStack, app: App, shared: Trust, explainer: Door, identity: str
+    parts: contextlib.AsyncExitStack,
+    app: App,
+    shared: Trust,
+    explainer: Door,
+    reserved: tuple[IpAddress, ...],
+    identity: str,
 ) -> None:
     """The parts that go through the API, each as the user whose rights it has."""
     clock, chance = system.SystemClock(), system.chance()
@@ -235,7 +271,7 @@ async def _start_clients(
         # Pods wait for the scheduler, nobody for controllers: where there is very much to read, it goes first.
         with contextlib.suppress(TimeoutError):
             await clock.wait_for(scheduler.wait_synced(), _SCHEDULER_FIRST_S)
-        await _run_controllers(clients, shared.authority)
+        await _run_controllers(clients, shared.authority, reserved)
 
     # Several processes on one store run the same controllers: one of them at a time.
     election = Election(name="rota-controllers", identity=identity, pace=STEADY)
@@ -249,10 +285,12 @@ async def _start_clients(
     supervisor.start("scheduler", scheduler.run)
 
 
-async def _run_controllers(clients: Mapping[str, Client], authority: Authority) -> None:
+async def _run_controllers(
+    clients: Mapping[str, Client], authority: Authority, reserved: tuple[IpAddress, ...]
+) -> None:
     """Run every controller until cancelled."""
     clock, chance = system.SystemClock(), system.chance()
-    around = roster.Surroundings(clock=clock, chance=chance, authority=authority)
+    around = roster.Surroundings(clock=clock, chance=chance, authority=authority, reserved=reserved)
     async with tasks.Supervisor("controllers", clock=clock, chance=chance) as supervisor:
         for name, make in roster.ROSTER.items():
             supervisor.start(name, make(clients[name], around).run)

@@ -74,6 +74,15 @@ def test_programs_get_json(home: Path) -> None:
     assert deleted == {"deleted": [made["id"]], "missing": []}
 
 
+def test_the_join_command_is_complete(home: Path) -> None:
+    said = rota(home, "create", "--join-command").stdout.split()
+    endpoint = kubeconfig.load(home / "kubeconfig", clock=system.SystemClock())
+    assert endpoint.certificate_authority is not None
+    assert said[:5] == ["rota", "worker", "--join", endpoint.server, "--token"]
+    assert re.fullmatch(r"[a-z0-9]{6}\.[a-z0-9]{16}", said[5])
+    assert said[6:] == ["--ca-hash", pinning.pin(endpoint.certificate_authority)]
+
+
 def test_the_kubeconfig_of_the_environment_counts_first(home: Path, tmp_path: Path) -> None:
     done = rota(tmp_path, "list", KUBECONFIG=str(home / "kubeconfig"))
     assert done.returncode == 0, done.stderr

@@ -1,6 +1,7 @@
 """Certificates by request: who gets one by itself, who has to wait, and who never does."""
 
 import base64
+import ipaddress
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -294,3 +295,39 @@ async def test_a_request_that_is_not_whole_is_refused(
     asked["spec"] |= changes
     with pytest.raises(errors.Invalid, match=words):
         await cluster.client.create(REQUESTS, asked)
+
+
+def serving(*addresses: str, dns: tuple[str, ...] = ()) -> signing_requests.Request:
+    names = Names(dns=dns, addresses=tuple(map(ipaddress.ip_address, addresses)))
+    return signing_requests.read(signing_requests.make(keys.generate(), NODE, names=names))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen", "granted"),
+    [
+        (serving("10.0.0.5"), ["10.0.0.5"], True),
+        (serving("10.0.0.5"), ["::ffff:10.0.0.5"], True),
+        (serving("fd00::5"), ["fd00:0:0::5"], True),
+        (serving("10.0.0.5"), ["10.0.0.6"], False),
+        (serving("10.0.0.5", "10.0.0.6"), ["10.0.0.5"], False),
+        (serving("10.0.0.5", dns=("n1",)), ["10.0.0.5"], False),
+        (serving(dns=("n1",)), ["10.0.0.5"], False),
+        (serving("10.0.0.5"), [], False),
+        (serving("10.0.0.9"), ["10.0.0.9"], False),
+    ],
+)
+def test_an_endpoint_gets_the_address_that_its_worker_is_seen_at(
+    wanted: signing_requests.Request, seen: list[str], granted: bool
+) -> None:
+    """10.0.0.9 is what spreads calls over the masters: whoever is behind it seems to be there."""
+    assert signing.may_serve(wanted, seen, reserved=[ipaddress.ip_address("10.0.0.9")]) is granted
+
+
+async def test_an_endpoint_whose_worker_was_seen_nowhere_waits_for_a_person(
+    cluster: VirtualCluster, worker: Client
+) -> None:
+    names = Names(addresses=(ipaddress.ip_address("10.0.0.5"),))
+    usages = ["digital signature", "server auth"]
+    extra = {"rota.dev/client-address": ["10.0.0.5"]}
+    await worker.create(REQUESTS, request(signer=signing.WORKER_SERVING, usages=usages, names=names, extra=extra))
+    assert states(await settled(cluster)) == {}

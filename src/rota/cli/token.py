@@ -31,6 +31,7 @@ def command() -> None:
         ("rota token create", "a token for the next 24 hours"),
         ("rota token create --ttl 30m --description 'rack 7'", "a short one, with a word about what it is for"),
         ("TOKEN=$(rota token create)", "in a script: the token is all that is printed"),
+        ("rota token create --join-command", "the command that a new worker runs, and nothing else"),
     ],
 )
 @click.option(
@@ -41,13 +42,14 @@ def command() -> None:
     help="How long it is good for; 0: no end.",
 )
 @click.option("--description", default="", metavar="TEXT", help="What it is for.")
+@click.option("--join-command", is_flag=True, help="Print the command that a new worker runs.")
 @output.json_option
 @endpoints.own_options
-def create(*, ttl: float, description: str, as_json: bool, **server: Any) -> None:
-    """Make a token and print it; it is not shown again."""
+def create(*, ttl: float, description: str, join_command: bool, as_json: bool, **server: Any) -> None:
+    """Make a token and print it; it is not shown again. On a terminal, also how a worker joins with it."""
     from rota.cli.acts import tokens as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
-    acts.create(ttl=ttl, description=description, as_json=as_json, **server)
+    acts.create(ttl=ttl, description=description, join_command=join_command, as_json=as_json, **server)
 
 
 @command.command("list", cls=Command, examples=[("rota token list", "which tokens there are, and until when")])

@@ -7,12 +7,9 @@ from typing import Any
 
 import click
 
-from rota import assembly, control_plane
-from rota.cli import options, protection_options, sign_in_options
+from rota.cli import master_options, options
 from rota.cli.commands import Command
 from rota.kit import logs
-
-_PORT = click.IntRange(0, 65535)
 
 
 def _default_workers() -> int:
@@ -55,38 +52,18 @@ def _default_workers() -> int:
 )
 @click.option(
     "--port",
-    type=_PORT,
+    type=master_options.PORT,
     metavar="PORT",
     help="Serve the Kubernetes API on this loopback port; 0 for a free one.  [default: 6443, or the next free one]",
 )
 @click.option(
     "--http",
     "http_port",
-    type=_PORT,
+    type=master_options.PORT,
     metavar="PORT",
     help="Serve it on this loopback port too, without TLS: any user of this machine may do everything.",
 )
-@click.option(
-    "--conflict-check",
-    type=click.Choice(["on", "off"]),
-    default="on",
-    show_default=True,
-    help="Whether a binding must fit what is bound to the node now; off behaves as a stock API server.",
-)
-@click.option(
-    "--encryption-keys",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="The keys of Secrets; made if missing.  [default: encryption-keys.yaml in the data folder]",
-)
-@click.option(
-    "--authority",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Use ca.crt and ca.key of this folder (and sa.key for tokens) instead of what the first start makes.",
-)
-@sign_in_options.sign_in_options
-@protection_options.protection_options
+@master_options.master_options
 def command(
     *,
     workers: int,
@@ -94,46 +71,23 @@ def command(
     store_url: str | None,
     port: int | None,
     http_port: int | None,
-    conflict_check: str,
-    encryption_keys: Path | None,
-    authority: Path | None,
-    token_file: Path | None,
-    audit_log: Path | None,
-    audit_policy: Path | None,
-    max_requests: int,
-    request_timeout: float,
-    requests_per_second: float | None,
-    **oidc: Any,
+    **served: Any,
 ) -> None:
     """Start Rota on this machine and run until interrupted.
 
     The API is served over TLS, to those who can prove who they are. The kubeconfig of its administrator is written into
     the data folder, readable by its owner only.
     """
+    from rota import assembly  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+
     logs.configure(level="warning")
-    if audit_policy is not None and audit_log is None:
-        raise click.UsageError("--audit-policy goes with --audit-log")
     folder = data.absolute()
     # A store that others may use as well: their workers must not have the same names.
     prefix = None if store_url else "worker-"
     if not store_url:
         store_url = options.sqlite_url(options.made_folder(folder) / "rota.db")
-    settings = control_plane.Settings(
-        data=folder,
-        workers=workers,
-        worker_prefix=prefix,
-        port=port,
-        http_port=http_port,
-        conflict_check=conflict_check == "on",
-        encryption_keys=encryption_keys,
-        authority=authority,
-        token_file=token_file,
-        providers=sign_in_options.providers(oidc),
-        audit_log=audit_log,
-        audit_policy=audit_policy,
-        limits=protection_options.limits(
-            max_requests=max_requests, request_timeout=request_timeout, requests_per_second=requests_per_second
-        ),
+    settings = master_options.settings(
+        served, data=folder, workers=workers, worker_prefix=prefix, port=port, http_port=http_port
     )
     assembly.run(assembly.run_local(store_url, settings, ready=_say_ready))
     click.echo("Rota has stopped.")

@@ -28,6 +28,8 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
     "Clusters": (
         Verb("up", "Start Rota on this machine"),
         Verb("status", "Show a cluster on one screen"),
+        Verb("master", "Start one of several masters on a shared store"),
+        Verb("worker", "Let this machine work for a cluster"),
         Verb("token", "Make, list and take back the tokens that workers join with"),
     ),
     "Tasks": (

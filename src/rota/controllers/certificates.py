@@ -1,11 +1,14 @@
-"""Approves workers' requests for client certificates, signs what is approved, and clears away what is over.
+"""Approves workers' requests for certificates, signs what is approved, and clears away what is over.
 
-A request is approved by itself if it is a worker's, as such a request must be, and its sender may have it: a newcomer
-with a join token its first one (`nodeclient`), a worker its own next one (`selfnodeclient`); a SubjectAccessReview
-decides, as upstream. Everything else, certificates for workers' own endpoints included, waits for a person.
+A request for a client certificate is approved by itself if it is a worker's, as such a request must be, and its sender
+may have it: a newcomer with a join token its first one (`nodeclient`), a worker its own next one (`selfnodeclient`); a
+SubjectAccessReview decides, as upstream. One for a worker's endpoint is approved by itself if the worker asks for its
+own, and for nothing but the address that it asks from, which is all that it can prove (`signing.may_serve`). Everything
+else waits for a person.
 """
 
 import base64
+from collections.abc import Collection
 from typing import Any, Final
 
 from rota.api import errors, meta, times
@@ -19,6 +22,7 @@ from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 from rota.pki import signing_requests
 from rota.pki.authorities import YEAR_S, Authority
+from rota.pki.certificates import IpAddress
 from rota.pki.signing_requests import NotARequest, Request
 
 log = logs.get(__name__)
@@ -36,8 +40,17 @@ class CertificateController:
     """Looks after CertificateSigningRequests."""
 
     def __init__(
-        self, client: Client, authority: Authority, *, clock: Clock, chance: Chance, metrics: Metrics | None = None
+        self,
+        client: Client,
+        authority: Authority,
+        *,
+        clock: Clock,
+        chance: Chance,
+        reserved: Collection[IpAddress] = (),
+        metrics: Metrics | None = None,
     ) -> None:
+        """`reserved` are addresses that workers never get: those that masters are reached by."""
+        self._reserved: Final = reserved
         self._client: Final = client
         self._authority: Final = authority
         self._clock: Final = clock
@@ -82,8 +95,8 @@ class CertificateController:
             await self._mark(request, "Failed", reason="SignerValidationFailure", message=str(error), door="status")
             return
         if "Approved" not in states:
-            if not flaw and spec["signerName"] == signing.WORKER_CLIENT:
-                await self._approve(request, wanted)
+            if not flaw:
+                await self._judge(request, wanted)
             return
         if flaw:
             await self._mark(request, "Failed", reason="SignerValidationFailure", message=flaw, door="status")
@@ -101,16 +114,22 @@ class CertificateController:
         await self._client.update(REQUESTS, signed, subresource="status")
         log.info("certificate signed", request=meta.name(request), user=wanted.subject.common_name)
 
-    async def _approve(self, request: Object, wanted: Request) -> None:
-        spec = request["spec"]
-        if spec.get("username") == wanted.subject.common_name and await self._may(spec, "selfnodeclient"):
-            why = "Renewed for the worker that asks: it may have its own client certificate."
-        elif await self._may(spec, "nodeclient"):
-            why = "Issued to a newcomer that may ask for a worker's client certificate."
+    async def _judge(self, request: Object, wanted: Request) -> None:
+        spec, why = request["spec"], ""
+        own = spec.get("username") == wanted.subject.common_name
+        if spec["signerName"] == signing.WORKER_CLIENT:
+            if own and await self._may(spec, "selfnodeclient"):
+                why = "Renewed for the worker that asks: it may have its own client certificate."
+            elif await self._may(spec, "nodeclient"):
+                why = "Issued to a newcomer that may ask for a worker's client certificate."
+        elif spec["signerName"] == signing.WORKER_SERVING and own:
+            come_from = (spec.get("extra") or {}).get(signing.CLIENT_ADDRESS) or ()
+            if signing.may_serve(wanted, come_from, reserved=self._reserved):
+                why = "Issued to the worker that asks, for the address that it asks from."
+        if why:
+            await self._mark(request, "Approved", reason="AutoApproved", message=why, door="approval")
         else:
             log.info("certificate request left to people", request=meta.name(request), user=spec.get("username", ""))
-            return
-        await self._mark(request, "Approved", reason="AutoApproved", message=why, door="approval")
 
     async def _may(self, spec: Object, subresource: str) -> bool:
         """Whether the sender of a request may have such a certificate."""

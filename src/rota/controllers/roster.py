@@ -25,6 +25,7 @@ from rota.controllers.terminations import TerminationController
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.pki.authorities import Authority
+from rota.pki.certificates import IpAddress
 
 
 class Controller(Protocol):
@@ -42,6 +43,8 @@ class Surroundings:
     clock: Clock
     chance: Chance
     authority: Authority
+    #: Addresses that masters are reached by and that are no machine's own: no worker is given them.
+    reserved: tuple[IpAddress, ...] = ()
 
     @property
     def bundle(self) -> str:
@@ -67,7 +70,7 @@ ROSTER: Final[Mapping[str, Make]] = {
         client, clock=around.clock, chance=around.chance, bundle=around.bundle
     ),
     "certificates": lambda client, around: CertificateController(
-        client, around.authority, clock=around.clock, chance=around.chance
+        client, around.authority, clock=around.clock, chance=around.chance, reserved=around.reserved
     ),
     "disruption": _usual(DisruptionController),
     "event-expiry": lambda client, around: EventExpiry(client, clock=around.clock),

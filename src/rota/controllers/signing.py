@@ -4,16 +4,20 @@ The three signers are upstream's (`pkg/apis/certificates/helpers.go`, 1.33): cli
 clients, and workers as servers.
 """
 
+import ipaddress
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, TypeAlias
 
 from rota.api.users import MASTERS
 from rota.pki.authorities import Purpose
+from rota.pki.certificates import IpAddress
 from rota.pki.signing_requests import Request
 
 CLIENT: Final = "kubernetes.io/kube-apiserver-client"
 WORKER_CLIENT: Final = "kubernetes.io/kube-apiserver-client-kubelet"
 WORKER_SERVING: Final = "kubernetes.io/kubelet-serving"
+#: Where our API server says from which address a request for such a certificate came.
+CLIENT_ADDRESS: Final = "rota.dev/client-address"
 
 NODE_PREFIX: Final = "system:node:"
 NODES: Final = ("system:nodes",)
@@ -52,6 +56,22 @@ def _worker_serving(request: Request, usages: Collection[str]) -> str:
     if not request.names.dns and not request.names.addresses:
         return "at least one host name or address is required"
     return _worker(request) or _wants(usages, "server auth")
+
+
+def may_serve(request: Request, come_from: Collection[str], *, reserved: Collection[IpAddress]) -> bool:
+    """Whether a worker may have this certificate for its endpoint without a person's consent.
+
+    A worker chooses its name and tells its own addresses, so neither proves anything: a name could be a master's. What
+    the API server saw itself is the address that the request came from.
+    """
+    proved = {_plain(ipaddress.ip_address(one)) for one in come_from}
+    wanted = {_plain(one) for one in request.names.addresses}
+    return not request.names.dns and bool(wanted) and wanted <= proved and wanted.isdisjoint(map(_plain, reserved))
+
+
+def _plain(address: IpAddress) -> IpAddress:
+    """An IPv4 address as such, also where a socket for both families has seen it."""
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _wants(usages: Collection[str], purpose: str) -> str:

@@ -106,6 +106,16 @@ def subject(name: x509.Name) -> Subject:
     return Subject(common_name=common_names[-1] if common_names else "", organizations=organizations)
 
 
+def names(certificate: x509.Certificate) -> Names:
+    """Under which a server with this certificate may be reached."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return Names()
+    single = [one for one in found.get_values_for_type(x509.IPAddress) if isinstance(one, IpAddress)]
+    return Names(dns=tuple(found.get_values_for_type(x509.DNSName)), addresses=tuple(single))
+
+
 def read_der(der: bytes) -> x509.Certificate:
     """A certificate as TLS hands it over; ValueError if it is none."""
     return x509.load_der_x509_certificate(der)

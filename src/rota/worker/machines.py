@@ -53,16 +53,28 @@ def measure(
     return capacity | dict(overrides or {}), allocatable | dict(overrides or {})
 
 
-def own_address() -> str:
-    """An address by which others reach this machine; loopback where there is no network."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            # Nothing is sent: connecting a datagram socket only chooses a way.
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            return "127.0.0.1"
-        found: str = probe.getsockname()[0]
-        return found
+def own_address(toward: str = "192.0.2.1") -> str:
+    """The address by which this machine goes out to another; loopback where there is no way to it."""
+    try:
+        # Nothing is sent: connecting a datagram socket only chooses a way.
+        family, kind, protocol, _, place = socket.getaddrinfo(toward, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(place)
+            found: str = probe.getsockname()[0]
+    except OSError:
+        return "127.0.0.1"
+    return found
+
+
+def has_address(address: str) -> bool:
+    """Whether an address is one of this machine's own."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(place)
+    except OSError:
+        return False
+    return True
 
 
 def system_info(incarnation: str) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from typing import Any, Final
 from rota.api import errors, meta, resources, times
 from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client, Object, PatchType
-from rota.kit import logs
+from rota.kit import backoff, logs
+from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.errors import UserError
 from rota.worker.machines import Machine
@@ -20,6 +21,9 @@ LEASE_S: Final = 40
 RENEW_S: Final = 10.0
 #: How often a status in which nothing changes is told all the same.
 STATUS_S: Final = 300.0
+_ENTERING: Final = backoff.Policy(initial_s=0.5, cap_s=10.0)
+#: From this code on an answer is about the server, not about what was asked.
+_SERVERS_OWN: Final = 500
 
 
 class NodeTaken(UserError):
@@ -56,6 +60,21 @@ class NodeKeeper:
         #: Whether the Lease has been this worker's.
         self._holds = False
 
+    async def enter(self, chance: Chance) -> None:
+        """Register, as soon as a master answers: a machine may be back before they are."""
+        pauses = backoff.Backoff(_ENTERING, chance)
+        while True:
+            try:
+                await self.register()
+            except (errors.ApiError, TransportError) as problem:
+                if isinstance(problem, errors.ApiError) and problem.code < _SERVERS_OWN:
+                    raise
+                pause = pauses.next()
+                log.warning("not registered yet", node=self._machine.node, error=problem, again_in_s=round(pause, 1))
+                await self._clock.sleep(pause)
+            else:
+                return
+
     async def register(self) -> None:
         """Make the node known as it is now; NodeTaken if another worker lives under its name."""
         name = self._machine.node
@@ -89,8 +108,14 @@ class NodeKeeper:
             except (errors.ApiError, TransportError) as problem:
                 log.warning("the node could not be renewed", node=self._machine.node, error=problem)
                 if isinstance(problem, errors.NotFound):
-                    # Somebody removed the node while its worker lives.
-                    await self.register()
+                    await self._return()
+
+    async def _return(self) -> None:
+        """Somebody removed the node while its worker lives."""
+        try:
+            await self.register()
+        except (errors.ApiError, TransportError) as problem:
+            log.warning("not registered again", node=self._machine.node, error=problem)
 
     async def tell(self) -> None:
         """Write the node's status."""

@@ -21,6 +21,8 @@ from rota.client.verbs import Client
 from rota.kit import tasks
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
+from rota.kit.errors import UserError
+from rota.kit.tasks import Supervisor
 from rota.worker import folders, machines
 from rota.worker.agent import Agent
 from rota.worker.folders import Incarnation
@@ -62,6 +64,8 @@ class Worker:
         self._chance: Final = chance
         self.runtime: Runtime
         self.agent: Agent
+        #: What runs of it; gone before it is entered and after it is left.
+        self._running: Supervisor | None = None
         self._renew()
 
     async def run(self) -> None:
@@ -71,6 +75,20 @@ class Worker:
         finally:
             await self.runtime.close()
             self._renew()
+
+    async def wait(self) -> None:
+        """Return when nothing of it runs any more; raise what it cannot go on after, such as the loss of its name."""
+        assert self._running is not None, "it runs inside its context only"
+        try:
+            await self._running.wait()
+        except tasks.TaskCrashedError as crash:
+            if isinstance(crash.__cause__, UserError):
+                raise crash.__cause__ from None
+            raise
+
+    def runs_in(self, supervisor: Supervisor) -> None:
+        """Tell what looks after its tasks."""
+        self._running = supervisor
 
     def conditions(self) -> Sequence[Mapping[str, Any]]:
         """What the node should tell about the runtime."""
@@ -118,7 +136,8 @@ async def _worker(
         port=settings.port,
     )
     async with tasks.Supervisor(f"worker {settings.node}", clock=clock, chance=chance) as supervisor:
-        await keeper.register()
+        made.runs_in(supervisor)
+        await keeper.enter(chance)
         supervisor.start("events", made.recorder.run)
         # Without its name it is nobody: then nothing of it goes on.
         supervisor.start("node", keeper.run, on_crash=tasks.OnCrash.FAIL)

@@ -1,5 +1,7 @@
 """The rules of CertificateSigningRequests: who asks is what the server knows, and each door changes its own part.
 
+Of a request for the certificate of a worker's endpoint the server also knows where it came from (`CLIENT_ADDRESS`).
+
 Through the front door only metadata changes after creation. `approval` adds the conditions Approved and Denied,
 `status` adds the certificate and the condition Failed; no condition of these three ever goes away again.
 """
@@ -16,6 +18,9 @@ from rota.apiserver.strategies import checks
 from rota.apiserver.strategies.generic import GenericStrategy, take
 from rota.pki import certificates, keys, signing_requests
 
+#: The extra of a request for an endpoint's certificate that says from where it came.
+CLIENT_ADDRESS: Final = "rota.dev/client-address"
+_SERVING: Final = "kubernetes.io/kubelet-serving"
 LEGACY_SIGNER: Final = "kubernetes.io/legacy-unknown"
 _USAGES: Final = (
     "any",
@@ -68,8 +73,11 @@ class CertificateRequestStrategy(GenericStrategy):
             spec["uid"] = at.user.uid
         if at.user.groups:
             spec["groups"] = list(at.user.groups)
-        if at.user.extra:
-            spec["extra"] = {name: list(values) for name, values in at.user.extra.items()}
+        extra = {name: list(values) for name, values in at.user.extra.items() if name != CLIENT_ADDRESS}
+        if at.address and spec.get("signerName") == _SERVING:
+            extra[CLIENT_ADDRESS] = [at.address]
+        if extra:
+            spec["extra"] = extra
 
     def prepare_update(self, new: Object, old: Object, at: Attributes, /) -> None:
         """Put back what this door does not change."""

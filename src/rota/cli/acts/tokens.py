@@ -1,5 +1,7 @@
 """What `rota token` does: tokens that new workers join with, made, listed and taken back."""
 
+import shlex
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -18,8 +20,8 @@ from rota.pki import pinning
 _T = TypeVar("_T")
 
 
-def create(*, ttl: float, description: str, as_json: bool, **server: Any) -> None:
-    """Make a token and print it."""
+def create(*, ttl: float, description: str, join_command: bool, as_json: bool, **server: Any) -> None:
+    """Make a token and print it, or how a worker joins with it."""
     token = join_tokens.make(now=system.SystemClock().now(), ttl_s=ttl or None, description=description)
 
     async def work(client: Client) -> None:
@@ -30,8 +32,12 @@ def create(*, ttl: float, description: str, as_json: bool, **server: Any) -> Non
         authority = endpoint.certificate_authority
         where = {"server": endpoint.server, "ca_hash": None if authority is None else pinning.pin(authority)}
         output.document({"token": token.text, **_told(token), **where})
+    elif join_command:
+        click.echo(_join_command(endpoint, token))
     else:
         click.echo(token.text)
+        if sys.stdout.isatty():
+            click.echo(f"Join a worker with: {_join_command(endpoint, token)}")
 
 
 def list_(*, as_json: bool, **server: Any) -> None:
@@ -61,6 +67,13 @@ def delete(*, tokens: tuple[str, ...], as_json: bool, **server: Any) -> None:
             click.echo(f"token {one} deleted")
     if missing:
         raise errors.UserError(f"there is no token {', '.join(missing)}", "see 'rota token list'")
+
+
+def _join_command(endpoint: Endpoint, token: JoinToken) -> str:
+    servers = ",".join((endpoint.server, *endpoint.fallbacks))
+    command = f"rota worker --join {shlex.quote(servers)} --token {token.text}"
+    authority = endpoint.certificate_authority
+    return command if authority is None else f"{command} --ca-hash {pinning.pin(authority)}"
 
 
 def _identifier(text: str) -> str:

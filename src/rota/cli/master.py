@@ -1,0 +1,107 @@
+"""`rota master`: one of any number of masters on a shared store."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rota.cli import master_options, options
+from rota.cli.commands import Command
+from rota.kit import logs
+
+
+@click.command(
+    "master",
+    cls=Command,
+    examples=[
+        (
+            "rota master --store postgresql://rota@db/rota",
+            "a master; start others on other machines with the same store",
+        ),
+        (
+            "rota master --store etcd://10.0.0.1:2379 --encryption-keys keys.yaml",
+            "a further one, with a copy of the first one's keys",
+        ),
+        ("rota master --store sqlite:///srv/rota.db --workers 2", "on one machine, which works as well"),
+        ("rota master --store $URL --advertise api.example.com", "behind a name that clients know it by"),
+    ],
+)
+@click.option(
+    "--store",
+    "store_url",
+    metavar="URL",
+    envvar="ROTA_STORE",
+    show_envvar=True,
+    required=True,
+    help="What the masters share: postgresql://..., etcd://host:port[,host:port], or on one machine sqlite:///path.",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=options.data_folder,
+    show_default="$ROTA_HOME, or the platform's data folder",
+    help="Where this master's own files lie; made if missing.",
+)
+@click.option(
+    "--host",
+    default="0.0.0.0",  # noqa: S104 - workers are elsewhere, and nobody gets in without credentials
+    show_default="all",
+    metavar="ADDRESS",
+    help="Serve the Kubernetes API on this address of the machine.",
+)
+@click.option(
+    "--port",
+    type=master_options.PORT,
+    metavar="PORT",
+    help="Serve it on this port; 0 for a free one.  [default: 6443, or the next free one]",
+)
+@click.option(
+    "--advertise",
+    multiple=True,
+    metavar="NAME",
+    help="A name or address by which clients reach this master, the first in its kubeconfig; repeatable.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(0, 64),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="How many workers share this machine with the master.",
+)
+@master_options.master_options
+def command(
+    *,
+    store_url: str,
+    data: Path,
+    host: str,
+    port: int | None,
+    advertise: tuple[str, ...],
+    workers: int,
+    **served: Any,
+) -> None:
+    """Start a master and run until interrupted: API server, scheduler and controllers.
+
+    Any number of masters may share a store. Every one of them serves the API; one of them at a time decides and looks
+    after the cluster, and when it is gone another goes on within seconds. All have the same encryption keys: give each
+    further one a copy of the file that the first has made.
+    """
+    from rota import assembly, control_plane  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+
+    logs.configure(level="warning")
+    folder = options.made_folder(data.absolute())
+    settings = master_options.settings(served, data=folder, workers=workers, host=host, port=port, advertise=advertise)
+    keys = settings.encryption_keys or folder / control_plane.ENCRYPTION_KEYS
+
+    def say_ready(facts: dict[str, str]) -> None:
+        for name, fact in {**facts, "keys": str(keys)}.items():
+            click.echo(f"{name:>9}  {fact}")
+        click.echo("This master is up. Ctrl-C stops it; the data stays.")
+        click.echo(f"To add a worker:  KUBECONFIG={shlex.quote(facts['config'])} rota token create --join-command")
+        click.echo("                  prints what to run there.")
+        click.echo("To add a master:  copy the keys to it, and start it there with the same --store and")
+        click.echo("                  --encryption-keys FILE")
+
+    assembly.run(assembly.run_local(store_url, settings, ready=say_ready))
+    click.echo("The master has stopped.")

@@ -1,0 +1,61 @@
+"""The options that everything with an API server has: `rota up` and `rota master`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rota.cli import protection_options, sign_in_options
+
+if TYPE_CHECKING:
+    from rota.control_plane import Settings
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+PORT = click.IntRange(0, 65535)
+_AS_IT_IS = ("encryption_keys", "authority", "token_file", "audit_log", "audit_policy")
+_LIMITS = ("max_requests", "request_timeout", "requests_per_second")
+
+
+def master_options(command: _F) -> _F:
+    """The options; give what comes of them to `settings`."""
+    # Options stand in the help in the order in which they are put on, from the last.
+    command = sign_in_options.sign_in_options(protection_options.protection_options(command))
+    for option in (
+        click.option(
+            "--authority",
+            type=click.Path(path_type=Path, file_okay=False),
+            metavar="DIR",
+            help="Use ca.crt and ca.key of this folder (and sa.key for tokens) instead of what the first start makes.",
+        ),
+        click.option(
+            "--encryption-keys",
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            help="The keys of Secrets; made if missing.  [default: encryption-keys.yaml in the data folder]",
+        ),
+        click.option(
+            "--conflict-check",
+            type=click.Choice(["on", "off"]),
+            default="on",
+            show_default=True,
+            help="Whether a binding must fit what is bound to the node now; off behaves as a stock API server.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def settings(options: dict[str, Any], **more: Any) -> "Settings":
+    """A master's settings from these options, and whatever else a command decides."""
+    from rota.control_plane import Settings  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+
+    if options["audit_policy"] is not None and options["audit_log"] is None:
+        raise click.UsageError("--audit-policy goes with --audit-log")
+    return Settings(
+        conflict_check=options["conflict_check"] == "on",
+        limits=protection_options.limits(**{name: options[name] for name in _LIMITS}),
+        providers=sign_in_options.providers(options),
+        **{name: options[name] for name in _AS_IT_IS},
+        **more,
+    )

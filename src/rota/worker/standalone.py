@@ -1,0 +1,100 @@
+"""A worker as a process of its own: a member of a cluster elsewhere, with an endpoint that masters reach it by.
+
+    joined = await entry.enter(folder, name, invitation, clock=clock, chance=chance)
+    async with standalone.running_worker(joined, settings, listener=listener, clock=clock, chance=chance) as worker:
+        await worker.wait()
+
+Its certificates are renewed while it runs: calls go on with the newer one, the endpoint shows it from the next
+handshake on.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from rota.client.endpoints import Endpoint
+from rota.client.transports.contract import Transport
+from rota.client.transports.failover import FailoverTransport
+from rota.client.transports.http import HttpTransport
+from rota.client.transports.replaceable import ReplaceableTransport
+from rota.client.transports.retries import RetryingTransport
+from rota.client.verbs import Client
+from rota.kit import tasks
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.pki import contexts
+from rota.pki.certificates import Identity, Names
+from rota.worker import running
+from rota.worker.endpoint import serving
+from rota.worker.joining import membership, renewing, requests
+from rota.worker.joining.membership import Membership
+from rota.worker.running import Settings, Worker
+
+_AGENT: Final = "rota-worker"
+
+
+@contextlib.asynccontextmanager
+async def joined_client(
+    joined: Membership, settings: Settings, *, clock: Clock, chance: Chance
+) -> AsyncIterator[Client]:
+    """A client with the worker's own certificate, which is kept fresh for as long as the block lasts."""
+    servers = ReplaceableTransport(_servers(joined.endpoint))
+    transport = RetryingTransport(servers, clock=clock, chance=chance)
+    client = Client(transport).with_settings(user_agent=_AGENT)
+
+    async def install(fresh: Identity) -> None:
+        newer = joined.renewed(fresh)
+        await asyncio.to_thread(membership.save, settings.folder, newer)
+        await servers.replace(_servers(newer.endpoint))
+
+    certificate = renewing.Certificate(
+        client, settings.node, requests.CLIENT, joined.identity, install=install, clock=clock, chance=chance
+    )
+    try:
+        async with tasks.Supervisor("membership", clock=clock, chance=chance) as supervisor:
+            supervisor.start("certificate", certificate.run)
+            yield client
+    finally:
+        await transport.close()
+
+
+@contextlib.asynccontextmanager
+async def running_worker(
+    joined: Membership, settings: Settings, *, listener: socket.socket, clock: Clock, chance: Chance
+) -> AsyncIterator[Worker]:
+    """The worker with its endpoint, until the block is left; its tasks go on after that."""
+    names = Names.of([settings.address])
+    shown, granted = await asyncio.to_thread(renewing.first_serving, settings.folder, settings.node, names, clock=clock)
+    tls = contexts.server(shown, client_authorities=membership.authority_of(joined))
+
+    async def show(fresh: Identity) -> None:
+        await asyncio.to_thread(membership.save_serving, settings.folder, fresh)
+        contexts.use(tls, fresh)
+
+    settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
+    async with (
+        joined_client(joined, settings, clock=clock, chance=chance) as client,
+        running.worker(client, settings, clock=clock, chance=chance) as worker,
+        serving.serve(worker, listener=listener, tls=tls),
+        tasks.Supervisor("endpoint", clock=clock, chance=chance) as supervisor,
+    ):
+        certificate = renewing.Certificate(
+            client,
+            settings.node,
+            requests.SERVING,
+            granted,
+            install=show,
+            clock=clock,
+            chance=chance,
+            names=names,
+        )
+        supervisor.start("certificate", certificate.run)
+        yield worker
+
+
+def _servers(endpoint: Endpoint) -> Transport:
+    return FailoverTransport([HttpTransport(server) for server in endpoint.each()])
