@@ -90,6 +90,16 @@ class Worker:
         """Tell what looks after its tasks."""
         self._running = supervisor
 
+    @property
+    def folder(self) -> Path:
+        """Where everything of it is."""
+        return self._settings.folder
+
+    @property
+    def share(self) -> float:
+        """The part of the machine that it is given."""
+        return self._settings.share
+
     def conditions(self) -> Sequence[Mapping[str, Any]]:
         """What the node should tell about the runtime."""
         return self.runtime.conditions
