@@ -10,6 +10,7 @@ import gc
 import secrets
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -22,12 +23,16 @@ from rota.apiserver.encryption.rotation import Holdings
 from rota.client import connecting
 from rota.client.endpoints import Endpoint
 from rota.client.verbs import Client
+from rota.extender import service as extending
+from rota.extender.service import Extender
+from rota.extender.view import View
 from rota.kit import logs, system, tasks
 from rota.scheduler import debugging, tracing
 from rota.scheduler.loading import Loaded
 from rota.scheduler.recording import attaching
 from rota.scheduler.service import Scheduler
 from rota.scheduler.tracing import Tracer
+from rota.spot.marks import Marks
 from rota.store import archive, opening
 from rota.store.contract import Store
 from rota.store.upkeep import Compactor
@@ -191,6 +196,33 @@ async def run_scheduler(
             pages = debugging.serving(scheduler, client, clock=clock, port=http_port)
             ready(f"Metrics and debugging at {await parts.enter_async_context(pages)}.")
         await stop.wait()
+
+
+async def run_extender(
+    endpoint: Endpoint,
+    marks: Marks,
+    *,
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None = None,
+    binds: bool = False,
+    ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Answer a stock scheduler about the nodes of the cluster at an API server, until a signal asks to stop."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    clock, chance = system.SystemClock(), system.chance()
+    async with (
+        connecting.to_server(endpoint, clock=clock, chance=chance) as client,
+        tasks.Supervisor("extender", clock=clock, chance=chance) as supervisor,
+    ):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        extender = Extender(client, clock=clock, chance=chance, view=View(marks), binds=binds)
+        async with extending.serving(extender, host=host, port=port, tls=tls) as address:
+            supervisor.start("cluster", extender.run)
+            ready(f"Answering schedulers at {address} about the nodes of {endpoint.server}. Ctrl-C stops it.")
+            await stop.wait()
 
 
 def _scheduler(client: Client, loaded: Loaded, *, elect: bool = True, tracer: Tracer | None = None) -> Scheduler:

@@ -27,6 +27,8 @@ class Verb:
 SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
     "Clusters": (
         Verb("up", "Start Rota on this machine"),
+        Verb("master", "Start one of several masters on a shared store"),
+        Verb("worker", "Let this machine work for a cluster"),
         Verb("status", "Show a cluster on one screen"),
         Verb("master", "Start one of several masters on a shared store"),
         Verb("worker", "Let this machine work for a cluster"),
@@ -38,6 +40,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("get", "Show objects of any kind"),
         Verb("describe", "Show an object with what belongs to it and what happened"),
         Verb("logs", "Print what tasks have written"),
+        Verb("exec", "Run a command beside a task, where it runs"),
         Verb("top", "Show what nodes or tasks use"),
         Verb("delete", "Delete objects, and end what runs"),
     ),
@@ -51,6 +54,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("explain", "Say why a pod is where it is, or what keeps it waiting"),
         Verb("replay", "Make recorded decisions again, or by another configuration"),
         Verb("scheduler", "Schedule the pods of any Kubernetes cluster"),
+        Verb("extender", "Give the stock kube-scheduler a policy for spot machines"),
     ),
     "Data": (
         Verb("backup", "Write a consistent backup of a store to a file"),
@@ -59,6 +63,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
     ),
     "Measuring": (Verb("bench", "Measure speed, as ratios to a reference of the same run"),),
     "This program": (
+        Verb("help", "Explain a command, or a subject such as exit-codes"),
         Verb("completion", "Print a script that completes commands in your shell"),
         Verb("version", "Say which version this is and what it runs on"),
     ),

@@ -117,10 +117,10 @@ def _risky(node: Mapping[str, Any], marks: Marks) -> str:
 def _said(node: Mapping[str, Any], marks: Marks) -> Iterable[tuple[Mark, float | None, str]]:
     """Every mark of a node with the time since when it stands there, and the words that go with it."""
     for taint in (node.get("spec") or {}).get("taints") or ():
-        for mark, _ in marks.find(Place.TAINT, {taint["key"]: taint.get("value", "")}):
+        for mark, _ in marks.find(Place.TAINT, {taint.get("key", ""): taint.get("value") or ""}):
             yield mark, _moment(taint.get("timeAdded")), ""
     for condition in (node.get("status") or {}).get("conditions") or ():
-        for mark, _ in marks.find(Place.CONDITION, {condition["type"]: condition.get("status", "")}):
+        for mark, _ in marks.find(Place.CONDITION, {condition.get("type", ""): condition.get("status") or ""}):
             yield mark, _moment(condition.get("lastTransitionTime")), condition.get("message") or ""
     metadata = node["metadata"]
     for mark, _ in marks.find(Place.LABEL, metadata.get("labels") or {}):

@@ -1,0 +1,125 @@
+"""`rota extender`: the spot policy as an extender of the stock kube-scheduler."""
+
+import ipaddress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rota.cli import endpoints
+from rota.cli.commands import Command
+from rota.kit import errors, logs
+
+if TYPE_CHECKING:
+    import ssl
+
+_PORT = 8888
+
+
+@click.command(
+    "extender",
+    cls=Command,
+    examples=[
+        ("rota extender --kubeconfig scheduler.conf", "answer a kube-scheduler on this machine, on 127.0.0.1:8888"),
+        (
+            "rota extender --listen 0.0.0.0:8443 --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt",
+            "answer schedulers of other machines that show a certificate of this authority",
+        ),
+        ("rota extender --marks our-cloud.yaml", "know machines and notices by labels and taints of one's own, too"),
+    ],
+)
+@endpoints.server_options
+@click.option(
+    "--listen", metavar="HOST:PORT", default=f"127.0.0.1:{_PORT}", show_default=True, help="Where schedulers ask."
+)
+@click.option(
+    "--tls-cert",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Serve HTTPS with this certificate (PEM).",
+)
+@click.option(
+    "--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help="And its key."
+)
+@click.option(
+    "--client-ca",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Answer only those with a certificate of this authority (PEM).",
+)
+@click.option("--insecure", is_flag=True, help="Answer without TLS even beyond this machine.")
+@click.option(
+    "--marks",
+    "marks_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="More labels, taints and conditions by which spot machines and their end are known.",
+)
+@click.option("--bind", "binds", is_flag=True, help="Also bind pods, for a bindVerb.")
+def command(
+    *,
+    kubeconfig_file: Path | None,
+    context: str,
+    server: str | None,
+    listen: str,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    client_ca: Path | None,
+    insecure: bool,
+    marks_file: Path | None,
+    binds: bool,
+) -> None:
+    """Answer the stock kube-scheduler: which nodes a pod may go to, and how good they are, by its spot policy.
+
+    Machines about to be taken away are out; how much of a workload may run on spot machines, its pods' annotations say.
+    See docs/howto/use-spot-machines.md.
+    """
+    from rota import assembly  # noqa: PLC0415 - servers are not needed to refuse an option
+    from rota.spot import marks  # noqa: PLC0415 - as above
+
+    logs.configure()
+    host, port = _address(listen)
+    tls = _context(tls_cert, tls_key, client_ca)
+    if tls is None and not insecure and not _is_loopback(host):
+        raise errors.UserError(
+            f"{host} can be reached from other machines", "give --tls-cert and --tls-key, or say --insecure"
+        )
+    table = marks.read(marks_file) if marks_file is not None else marks.Marks()
+    endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
+    assembly.run(assembly.run_extender(endpoint, table, host=host, port=port, tls=tls, binds=binds, ready=click.echo))
+    click.echo("The extender has stopped.")
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise click.UsageError(f"--listen wants HOST:PORT, not {listen!r}")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _context(certificate: Path | None, key: Path | None, client_ca: Path | None) -> "ssl.SSLContext | None":
+    import ssl  # noqa: PLC0415 - slow to import, and rarely needed here
+
+    if certificate is None and key is None:
+        if client_ca is not None:
+            raise click.UsageError("--client-ca needs --tls-cert and --tls-key")
+        return None
+    if certificate is None or key is None:
+        raise click.UsageError("--tls-cert and --tls-key go together")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key)
+        if client_ca is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(client_ca)
+    except (ssl.SSLError, OSError) as problem:
+        raise errors.UserError(f"the certificate, key or authority cannot be used: {problem}") from None
+    return context

@@ -1,0 +1,1 @@
+"""The spot extender: our policy for spot machines as a service that the stock kube-scheduler asks."""

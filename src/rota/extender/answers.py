@@ -1,0 +1,99 @@
+"""The extender's answers: which nodes a pod may go to, how good they are, and which of them are worth preempting on.
+
+Only machines that are about to end, and what a workload's own policy forbids, are out; everything else is a matter of
+scores, so that a shortage of spot machines never leaves a pod without a place. A node about to end does not become good
+by preempting (unresolvable); one that the policy forbids may, once others of the owner have moved. Pure.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rota.extender import view
+from rota.extender.view import NodeFacts, View
+from rota.spot import policies, scoring
+from rota.spot.nodes import Capacity
+from rota.spot.policies import Policy, PolicyError
+from rota.spot.scoring import USUAL, Candidate, Weights
+
+#: The extender protocol's scale.
+MOST: Final = 10
+
+
+@dataclass(slots=True)
+class Filtered:
+    """What became of the nodes of one request."""
+
+    passed: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    unresolvable: dict[str, str] = field(default_factory=dict)
+
+
+class Adviser:
+    """Answers from a view of the cluster."""
+
+    def __init__(self, cluster: View, *, weights: Weights = USUAL) -> None:
+        self._view: Final = cluster
+        self._weights: Final = weights
+
+    def filter(self, pod: Mapping[str, Any], candidates: Iterable[NodeFacts], *, now: float) -> Filtered:
+        """Which nodes a pod may go to; PolicyError if its annotations contradict themselves."""
+        found = Filtered()
+        policy, refusals = self._policy(pod)
+        for one in candidates:
+            notice = one.reading.notice
+            if notice is not None:
+                left = f"ends in {notice.left(now):.0f} s" if notice.left(now) else "ends now"
+                found.unresolvable[one.name] = f"the machine {left} ({notice.mark})"
+                continue
+            why = refusals[one.reading.capacity]
+            if why:
+                resolvable = policy.counts
+                (found.failed if resolvable else found.unresolvable)[one.name] = why
+            else:
+                found.passed.append(one.name)
+        return found
+
+    def prioritize(self, pod: Mapping[str, Any], candidates: Sequence[NodeFacts], *, now: float) -> list[int]:
+        """A score for each node."""
+        policy, _ = self._policy(pod)
+        distances = self._view.distances(view.owner_of(pod))
+        dearest = max((one.price for one in candidates if one.price is not None), default=None)
+        risks: dict[str, float] = {}
+        scores = []
+        for one in candidates:
+            reading = one.reading
+            risk = 0.0
+            if reading.capacity.leaves:
+                known = risks.get(reading.pool)
+                risk = known if known is not None else self._view.risks.risk(reading.pool, now=now)
+                risks[reading.pool] = risk
+            candidate = Candidate(
+                capacity=reading.capacity,
+                risk=risk,
+                risky=bool(reading.risky),
+                price=one.price,
+                load=one.load,
+                distance=distances.to(one),
+            )
+            good = (
+                0.0
+                if reading.notice is not None
+                else scoring.score(candidate, policy, highest_price=dearest, weights=self._weights)
+            )
+            scores.append(round(MOST * good))
+        return scores
+
+    def worth_preempting(self, pod: Mapping[str, Any], candidates: Iterable[NodeFacts]) -> list[str]:
+        """The nodes on which it makes sense to evict others for a pod."""
+        _, refusals = self._policy(pod)
+        return [one.name for one in candidates if one.reading.notice is None and not refusals[one.reading.capacity]]
+
+    def _policy(self, pod: Mapping[str, Any]) -> tuple[Policy, dict[Capacity, str]]:
+        """What a pod's workload wants, and why it may not go to machines of each kind."""
+        policy = policies.parse(pod["metadata"].get("annotations") or {})
+        owner = view.owner_of(pod)
+        if policy.counts and not owner:
+            raise PolicyError(f"{policies.BASE} and {policies.MAX_SHARE} count an owner's pods; this pod has none")
+        spread = self._view.spread(owner)
+        return policy, {capacity: policies.refusal(policy, spread, capacity) for capacity in Capacity}

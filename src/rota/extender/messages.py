@@ -1,0 +1,172 @@
+"""The extender protocol, version 1, from the extender's side.
+
+Requests are read with keys in any case, as Go reads them; answers have Go's own. Nothing that comes in is trusted: what
+does not have the agreed form is a `MalformedRequest` that says where.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+_encode: Final = msgspec.json.Encoder().encode
+_KINDS: Final[Mapping[type[Any], str]] = {dict: "an object", list: "a list", str: "a string"}
+
+
+class MalformedRequest(ValueError):
+    """What came in is not what was agreed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Args:
+    """A filter or prioritize request: a pod, and nodes whole or by name."""
+
+    pod: Mapping[str, Any]
+    nodes: Sequence[Mapping[str, Any]] | None
+    node_names: Sequence[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionArgs:
+    """Whom a scheduler would evict: on each node the uids of its victims, and how many budgets that violates."""
+
+    pod: Mapping[str, Any]
+    victims: Mapping[str, tuple[Sequence[str], int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindingArgs:
+    """Which pod to bind where."""
+
+    name: str
+    namespace: str
+    uid: str
+    node: str
+
+
+def args(body: bytes) -> Args:
+    """Read ExtenderArgs."""
+    request = _decoded(body)
+    listed = _get(request, "Nodes", dict)
+    names = _get(request, "NodeNames", list)
+    return Args(
+        pod=_object(_get(request, "Pod", dict), "Pod"),
+        nodes=None if listed is None else [_object(one, "Nodes.items") for one in _get(listed, "items", list) or ()],
+        node_names=None if names is None else [_checked(one, str, "NodeNames") for one in names],
+    )
+
+
+def preemption_args(body: bytes) -> PreemptionArgs:
+    """Read ExtenderPreemptionArgs, in either form."""
+    request = _decoded(body)
+    victims: dict[str, tuple[Sequence[str], int]] = {}
+    whole = _get(request, "NodeNameToVictims", dict)
+    for node, entry in (whole if whole is not None else _get(request, "NodeNameToMetaVictims", dict) or {}).items():
+        fields = _checked(entry, dict, node)
+        uids = [
+            _object(one, f"{node}.Pods")["metadata"].get("uid", "")
+            if whole is not None
+            else _get(_checked(one, dict, f"{node}.Pods"), "UID", str) or ""
+            for one in _get(fields, "Pods", list) or ()
+        ]
+        count = _find(fields, "NumPDBViolations") or 0
+        if not isinstance(count, int) or isinstance(count, bool):
+            raise MalformedRequest(f"{node}.NumPDBViolations is no number")
+        victims[node] = (uids, count)
+    return PreemptionArgs(pod=_object(_get(request, "Pod", dict), "Pod"), victims=victims)
+
+
+def binding_args(body: bytes) -> BindingArgs:
+    """Read ExtenderBindingArgs."""
+    request = _decoded(body)
+    name, namespace, uid, node = (
+        _get(request, field, str) or "" for field in ("PodName", "PodNamespace", "PodUID", "Node")
+    )
+    if not name or not node:
+        raise MalformedRequest("PodName and Node must be given")
+    return BindingArgs(name=name, namespace=namespace, uid=uid, node=node)
+
+
+def filter_result(
+    *,
+    names: Sequence[str] | None = None,
+    nodes: Sequence[Mapping[str, Any]] | None = None,
+    failed: Mapping[str, str] | None = None,
+    unresolvable: Mapping[str, str] | None = None,
+    error: str = "",
+) -> bytes:
+    """Write an ExtenderFilterResult, with the nodes in the form in which they came."""
+    return _encode(
+        {
+            "Nodes": None if nodes is None else {"metadata": {}, "items": nodes},
+            "NodeNames": names,
+            "FailedNodes": failed or {},
+            "FailedAndUnresolvableNodes": unresolvable or {},
+            "Error": error,
+        }
+    )
+
+
+def host_priorities(scores: Iterable[tuple[str, int]]) -> bytes:
+    """Write a HostPriorityList."""
+    return _encode([{"Host": name, "Score": score} for name, score in scores])
+
+
+def preemption_result(kept: Iterable[str], asked: PreemptionArgs) -> bytes:
+    """Write an ExtenderPreemptionResult with the victims of the kept nodes as they were offered."""
+    found = {}
+    for node in kept:
+        uids, violations = asked.victims[node]
+        found[node] = {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": violations}
+    return _encode({"NodeNameToMetaVictims": found})
+
+
+def binding_result(error: str = "") -> bytes:
+    """Write an ExtenderBindingResult."""
+    return _encode({"Error": error})
+
+
+def _decoded(body: bytes) -> Mapping[str, Any]:
+    try:
+        request: Mapping[str, Any] = _checked(msgspec.json.decode(body), dict, "the request")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise MalformedRequest(f"the request is no JSON: {problem}") from None
+    return request
+
+
+def _find(values: Mapping[str, Any], name: str) -> Any:
+    if name in values:
+        return values[name]
+    folded = name.casefold()
+    return next((value for key, value in values.items() if key.casefold() == folded), None)
+
+
+def _get(values: Mapping[str, Any], name: str, kind: type[Any]) -> Any:
+    value = _find(values, name)
+    return None if value is None else _checked(value, kind, name)
+
+
+def _checked(value: Any, kind: type[Any], what: str) -> Any:
+    if not isinstance(value, kind):
+        raise MalformedRequest(f"{what} is not {_KINDS[kind]}")
+    return value
+
+
+def _object(value: Any, what: str) -> Mapping[str, Any]:
+    """A pod or node: all that is taken for granted of one is that it has a name and that its parts are objects."""
+    document: Mapping[str, Any] = _checked(value, dict, what)
+    metadata = _checked(document.get("metadata"), dict, f"{what}.metadata")
+    _checked(metadata.get("name"), str, f"{what}.metadata.name")
+    for part in ("labels", "annotations"):
+        texts = _checked(metadata.get(part) or {}, dict, f"{what}.metadata.{part}")
+        for text in texts.values():
+            _checked(text, str, f"{what}.metadata.{part}")
+    for owner in _checked(metadata.get("ownerReferences") or [], list, f"{what}.metadata.ownerReferences"):
+        _checked(owner, dict, f"{what}.metadata.ownerReferences")
+    for part, lists in (("spec", ("taints",)), ("status", ("conditions",))):
+        inside = _checked(document.get(part) or {}, dict, f"{what}.{part}")
+        for name in lists:
+            for entry in _checked(inside.get(name) or [], list, f"{what}.{part}.{name}"):
+                _checked(entry, dict, f"{what}.{part}.{name}")
+    return document

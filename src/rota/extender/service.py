@@ -1,0 +1,234 @@
+"""The extender as an HTTP service: follows the cluster, answers the stock kube-scheduler.
+
+`POST /filter`, `/prioritize`, `/preempt` and `/bind` speak the extender protocol; `/healthz`, `/readyz` and `/metrics`
+are for whoever runs it. It is ready when it has seen the whole cluster, and answers 503 before: a scheduler that treats
+it as ignorable then goes on without it, and any other waits, as its configuration wants.
+"""
+
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
+
+from aiohttp import web
+
+from rota.api import codec, errors, quantities
+from rota.client.informers.cache import Key
+from rota.client.informers.informer import Informer
+from rota.client.informers.reflector import Source
+from rota.client.pods import PODS, Binding, bind
+from rota.client.transports.contract import TransportError
+from rota.client.verbs import Client, Object
+from rota.extender import messages
+from rota.extender.answers import Adviser
+from rota.extender.messages import Args, MalformedRequest
+from rota.extender.view import NodeFacts, View
+from rota.kit import logs, tasks
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.errors import UserError
+from rota.kit.metrics import Metrics
+from rota.spot.nodes import Capacity, Reading
+from rota.spot.policies import PolicyError
+
+log = logs.get(__name__)
+
+NODES: Final = ("", "v1", "nodes")
+#: Thousands of whole nodes are some tens of megabytes.
+_MOST_BYTES: Final = 128 * 1024 * 1024
+_JSON: Final = "application/json"
+
+_Answer: TypeAlias = Callable[[bytes], Awaitable[bytes]]
+
+
+class Extender:
+    """The service's state and its answers."""
+
+    def __init__(self, client: Client, *, clock: Clock, chance: Chance, view: View, binds: bool = False) -> None:
+        self._client: Final = client
+        self._clock: Final = clock
+        self._chance: Final = chance
+        self._view: Final = view
+        self._adviser: Final = Adviser(view)
+        self._binds: Final = binds
+        self.metrics: Final = Metrics("extender", process=True)
+        self._requests: Final = self.metrics.counter("requests_total", "Requests answered.", ("verb", "code"))
+        self._durations: Final = self.metrics.histogram("request_seconds", "How long answers took.", ("verb",))
+        ending = self.metrics.gauge("nodes_about_to_end", "Nodes that a notice keeps out.")
+        ending.set_function(lambda: sum(one.reading.notice is not None for one in view.nodes.values()))
+        self._informers: Final = [
+            self._informer(NODES, self._node_changed),
+            self._informer(PODS, self._pod_changed),
+        ]
+
+    @property
+    def synced(self) -> bool:
+        """Whether the whole cluster is known."""
+        return all(one.synced for one in self._informers)
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled."""
+        async with tasks.Supervisor("extender", clock=self._clock, chance=self._chance) as supervisor:
+            for name, informer in zip(("nodes", "pods"), self._informers, strict=True):
+                supervisor.start(name, informer.run)
+            await supervisor.wait()
+
+    def application(self) -> web.Application:
+        """The pages."""
+        app = web.Application(client_max_size=_MOST_BYTES)
+        verbs: dict[str, _Answer] = {
+            "filter": self.filter,
+            "prioritize": self.prioritize,
+            "preempt": self.preempt,
+            **({"bind": self.bind} if self._binds else {}),
+        }
+        for verb, answer in verbs.items():
+            app.router.add_post(f"/{verb}", self._page(verb, answer))
+        app.router.add_get("/healthz", _healthy)
+        app.router.add_get("/readyz", self._ready)
+        app.router.add_get("/metrics", self._metrics_page)
+        return app
+
+    async def filter(self, body: bytes) -> bytes:
+        """Which nodes a pod may go to, in the form in which they came."""
+        asked = messages.args(body)
+        try:
+            found = self._adviser.filter(asked.pod, self._candidates(asked), now=self._clock.now())
+        except PolicyError as problem:
+            # the attempt fails with these words, in the pod's event
+            return messages.filter_result(error=str(problem))
+        whole = None
+        if asked.nodes is not None:
+            passed = set(found.passed)
+            whole = [node for node in asked.nodes if node["metadata"]["name"] in passed]
+        return messages.filter_result(
+            names=found.passed if whole is None else None,
+            nodes=whole,
+            failed=found.failed,
+            unresolvable=found.unresolvable,
+        )
+
+    async def prioritize(self, body: bytes) -> bytes:
+        """How good nodes are for a pod."""
+        asked = messages.args(body)
+        candidates = self._candidates(asked)
+        try:
+            scores: Sequence[int] = self._adviser.prioritize(asked.pod, candidates, now=self._clock.now())
+        except PolicyError:
+            scores = [0] * len(candidates)  # the filter has told it
+        return messages.host_priorities((one.name, score) for one, score in zip(candidates, scores, strict=True))
+
+    async def preempt(self, body: bytes) -> bytes:
+        """On which nodes others may be evicted for a pod."""
+        asked = messages.preemption_args(body)
+        candidates = [self._known(name) for name in asked.victims]
+        try:
+            kept = self._adviser.worth_preempting(asked.pod, candidates)
+        except PolicyError:
+            kept = []
+        return messages.preemption_result(kept, asked)
+
+    async def bind(self, body: bytes) -> bytes:
+        """Bind a pod, unless its node is about to end since it was chosen."""
+        asked = messages.binding_args(body)
+        if self._known(asked.node).reading.notice is not None:
+            return messages.binding_result(f"node {asked.node} is about to end")
+        try:
+            await bind(self._client, Binding(namespace=asked.namespace, pod=asked.name, node=asked.node, uid=asked.uid))
+        except (errors.ApiError, TransportError) as problem:
+            return messages.binding_result(str(problem))
+        return messages.binding_result()
+
+    def _candidates(self, asked: Args) -> list[NodeFacts]:
+        if asked.nodes is not None:
+            try:
+                sent = [self._view.read(node, now=self._clock.now()) for node in asked.nodes]
+            except quantities.QuantityError as problem:
+                raise MalformedRequest(str(problem)) from None
+            for one in sent:
+                known = self._view.nodes.get(one.name)
+                if known is not None:
+                    one.used = known.used
+            return sent
+        return [self._known(name) for name in asked.node_names or ()]
+
+    def _known(self, name: str) -> NodeFacts:
+        """What is known of a node; one that is too new to be known is kept out by nothing."""
+        known = self._view.nodes.get(name)
+        if known is not None:
+            return known
+        reading = Reading(capacity=Capacity.UNKNOWN, notice=None, risky="", pool="")
+        return NodeFacts(name=name, reading=reading, price=None, zone="", region="", allocatable={})
+
+    def _page(self, verb: str, answer: _Answer) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def page(request: web.Request) -> web.Response:
+            begun = self._clock.monotonic()
+            code, body = await self._answered(answer, request)
+            self._requests.labels(verb, str(code)).inc()
+            self._durations.labels(verb).observe(self._clock.monotonic() - begun)
+            return web.Response(status=code, body=body, content_type=_JSON if code == 200 else "text/plain")
+
+        return page
+
+    async def _answered(self, answer: _Answer, request: web.Request) -> tuple[int, bytes]:
+        if not self.synced:
+            return 503, b"the cluster is not known yet"
+        try:
+            return 200, await answer(await request.read())
+        except MalformedRequest as problem:
+            return 400, str(problem).encode()
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        if self.synced:
+            return web.Response(text="ok")
+        return web.Response(status=503, text="the cluster is not known yet")
+
+    async def _metrics_page(self, request: web.Request) -> web.Response:
+        kind, body = self.metrics.exposition(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": kind})
+
+    def _informer(
+        self, target: tuple[str, str, str], changed: Callable[[Key, Object | None, Object | None], None]
+    ) -> Informer[Object]:
+        informer = Informer[Object](
+            Source(client=self._client, target=target),
+            decode=codec.decode,
+            clock=self._clock,
+            chance=self._chance,
+            metrics=self.metrics,
+        )
+        informer.add_handler(changed)
+        return informer
+
+    def _node_changed(self, key: Key, _: Object | None, new: Object | None) -> None:
+        if new is None:
+            self._view.remove_node(key.name, now=self._clock.now())
+        else:
+            self._view.put_node(new, now=self._clock.now())
+
+    def _pod_changed(self, _: Key, old: Object | None, new: Object | None) -> None:
+        if new is not None:
+            self._view.put_pod(new)
+        elif old is not None:
+            self._view.remove_pod(old)
+
+
+@contextlib.asynccontextmanager
+async def serving(extender: Extender, *, host: str, port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """Serve until the block is left; the address. 0 takes a free port."""
+    runner = web.AppRunner(extender.application(), access_log=None, shutdown_timeout=2.0)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host, port, ssl_context=tls).start()
+        except OSError as problem:
+            why = f"cannot listen on {host}:{port}: {problem.strerror}"
+            raise UserError(why, "choose another address with --listen, or port 0 for a free one") from problem
+        scheme = "http" if tls is None else "https"
+        yield f"{scheme}://{host}:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def _healthy(_: web.Request) -> web.Response:
+    return web.Response(text="ok")

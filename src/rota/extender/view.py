@@ -1,0 +1,226 @@
+"""What the extender knows of the cluster: its nodes by their marks, how full they are, where each owner's pods run.
+
+Fed with every change of a node or pod, asked on every attempt of a scheduler; so whatever can be worked out when
+something changes is worked out then. Pure: times come in as arguments.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from rota.api import resources
+from rota.spot import nodes
+from rota.spot.marks import Marks
+from rota.spot.nodes import Reading
+from rota.spot.policies import Spread
+from rota.spot.risks import Risks
+
+_ZONE: Final = "topology.kubernetes.io/zone"
+_REGION: Final = "topology.kubernetes.io/region"
+#: Where a node tells what it costs per hour; the first that holds a number counts.
+PRICE_LABELS: Final = ("rota.dev/price", "node.kubernetes.io/price", "karpenter.sh/price")
+#: Pods of one owner share these distances to it: its own node, zone, region, anywhere.
+_NEAR, _SAME_ZONE, _SAME_REGION, _FAR = 0.0, 0.25, 0.6, 1.0
+
+
+@dataclass(slots=True)
+class NodeFacts:
+    """One node."""
+
+    name: str
+    reading: Reading
+    price: float | None
+    zone: str
+    region: str
+    allocatable: Mapping[str, int]
+    used: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def load(self) -> float | None:
+        """The fuller of processor and memory, by requests; None where a node has neither."""
+        parts = [
+            self.used.get(name, 0) / self.allocatable[name] for name in ("cpu", "memory") if self.allocatable.get(name)
+        ]
+        return max(parts) if parts else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """What of a pod counts here."""
+
+    node: str
+    owner: str
+    requests: Mapping[str, int]
+
+
+class View:
+    """The cluster as the extender sees it."""
+
+    def __init__(self, marks: Marks | None = None, *, risks: Risks | None = None) -> None:
+        self._marks: Final = marks or Marks()
+        self.risks: Final = risks or Risks()
+        self.nodes: Final[dict[str, NodeFacts]] = {}
+        self._pods: Final[dict[str, _Placed]] = {}
+        #: How many pods an owner has on each node.
+        self._owners: Final[dict[str, dict[str, int]]] = {}
+        self._pools: Final[dict[str, int]] = {}
+
+    def put_node(self, node: Mapping[str, Any], *, now: float) -> None:
+        """A node is there, or has changed."""
+        facts = self.read(node, now=now)
+        before = self.nodes.get(facts.name)
+        if before is not None:
+            facts.used = before.used
+            facts.reading = _steady(facts.reading, before.reading)
+        if facts.reading.notice is not None and (before is None or before.reading.notice is None):
+            self.risks.interrupted(facts.reading.pool, now=now)
+        self.nodes[facts.name] = facts
+        if before is None or before.reading.pool != facts.reading.pool:
+            if before is not None:
+                self._count_pool(before.reading.pool, -1, now)
+            self._count_pool(facts.reading.pool, +1, now)
+        if before is None:
+            for placed in self._pods.values():
+                if placed.node == facts.name:
+                    _add(facts.used, placed.requests, 1)
+
+    def remove_node(self, name: str, *, now: float) -> None:
+        """A node is gone."""
+        gone = self.nodes.pop(name, None)
+        if gone is not None:
+            self._count_pool(gone.reading.pool, -1, now)
+
+    def put_pod(self, pod: Mapping[str, Any]) -> None:
+        """A pod is there, or has changed; one that has ended, or has no node, counts nowhere."""
+        key = _key(pod)
+        self._take_out(key)
+        node = (pod.get("spec") or {}).get("nodeName", "")
+        ended = (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
+        if not node or ended:
+            return
+        # one that ends holds its resources until it has ended, but is not where its owner wants pods
+        owner = "" if pod["metadata"].get("deletionTimestamp") else owner_of(pod)
+        placed = _Placed(node, owner, resources.pod_requests(pod))
+        self._pods[key] = placed
+        if owner:
+            there = self._owners.setdefault(owner, {})
+            there[node] = there.get(node, 0) + 1
+        facts = self.nodes.get(node)
+        if facts is not None:
+            _add(facts.used, placed.requests, 1)
+
+    def remove_pod(self, pod: Mapping[str, Any]) -> None:
+        """A pod is gone."""
+        self._take_out(_key(pod))
+
+    def read(self, node: Mapping[str, Any], *, now: float) -> NodeFacts:
+        """A node on its own, for those who send it whole."""
+        labels = node["metadata"].get("labels") or {}
+        return NodeFacts(
+            name=node["metadata"]["name"],
+            reading=nodes.read(node, self._marks, now=now),
+            price=_price(labels),
+            zone=labels.get(_ZONE, ""),
+            region=labels.get(_REGION, ""),
+            allocatable=resources.node_allocatable(node),
+        )
+
+    def spread(self, owner: str) -> Spread:
+        """On what machines an owner's pods run."""
+        spot = staying = 0
+        for name, count in self._owners.get(owner, {}).items():
+            facts = self.nodes.get(name)
+            if facts is not None and facts.reading.capacity.leaves:
+                spot += count
+            else:
+                staying += count
+        return Spread(spot, staying)
+
+    def distances(self, owner: str) -> "Distances":
+        """How far nodes are from where an owner's pods run."""
+        there = [self.nodes[name] for name in self._owners.get(owner, {}) if name in self.nodes]
+        return Distances(
+            nodes=frozenset(one.name for one in there),
+            zones=frozenset(one.zone for one in there if one.zone),
+            regions=frozenset(one.region for one in there if one.region),
+        )
+
+    def _take_out(self, key: str) -> None:
+        placed = self._pods.pop(key, None)
+        if placed is None:
+            return
+        facts = self.nodes.get(placed.node)
+        if facts is not None:
+            _add(facts.used, placed.requests, -1)
+        if placed.owner:
+            there = self._owners[placed.owner]
+            there[placed.node] -= 1
+            if not there[placed.node]:
+                del there[placed.node]
+            if not there:
+                del self._owners[placed.owner]
+
+    def _count_pool(self, pool: str, change: int, now: float) -> None:
+        self._pools[pool] = self._pools.get(pool, 0) + change
+        self.risks.machines(pool, self._pools[pool], now=now)
+        if not self._pools[pool]:
+            del self._pools[pool]
+
+
+@dataclass(frozen=True, slots=True)
+class Distances:
+    """Where an owner's pods run."""
+
+    nodes: frozenset[str]
+    zones: frozenset[str]
+    regions: frozenset[str]
+
+    def to(self, facts: NodeFacts) -> float | None:
+        """How far a node is, from 0 to 1; None where nothing can be said."""
+        if not self.nodes:
+            return None
+        if facts.name in self.nodes:
+            return _NEAR
+        if facts.zone in self.zones:
+            return _SAME_ZONE
+        return _SAME_REGION if facts.region in self.regions else _FAR
+
+
+def owner_of(pod: Mapping[str, Any]) -> str:
+    """Whose pods are counted together: the controller's uid; empty for a pod of its own."""
+    for owner in pod["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner.get("uid", ""))
+    return ""
+
+
+def _steady(now: Reading, before: Reading) -> Reading:
+    """The reading with the notice as it was first heard: one without a time of its own must not move."""
+    if now.notice is None or before.notice is None:
+        return now
+    if (now.notice.uid, now.notice.mark) != (before.notice.uid, before.notice.mark):
+        return now
+    # what is told later can only shorten the time
+    deadline = min(now.notice.deadline, before.notice.deadline)
+    return replace(now, notice=replace(before.notice, deadline=deadline))
+
+
+def _price(labels: Mapping[str, str]) -> float | None:
+    for name in PRICE_LABELS:
+        try:
+            price = float(labels[name])
+        except (KeyError, ValueError):
+            continue
+        if 0 <= price < float("inf"):
+            return price
+    return None
+
+
+def _key(pod: Mapping[str, Any]) -> str:
+    metadata = pod["metadata"]
+    return f"{metadata.get('namespace', '')}/{metadata['name']}"
+
+
+def _add(total: dict[str, int], more: Mapping[str, int], sign: int) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + sign * amount
