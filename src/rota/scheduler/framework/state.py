@@ -6,7 +6,7 @@ The state of pods that no plugin can tell apart is kept from one attempt to the 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol, TypeVar, cast, runtime_checkable
+from typing import Final, Protocol, TypeVar, cast
 
 from rota.columns.cluster import Cluster
 from rota.columns.pods import PodInfo
@@ -17,7 +17,6 @@ T = TypeVar("T")
 PODS_TO_ACTIVATE: Final = "kubernetes.io/pods-to-activate"
 
 
-@runtime_checkable
 class Cloneable(Protocol):
     """A value that must not be shared between an attempt and its what-if copies."""
 
@@ -80,10 +79,14 @@ class CycleState:
         """Copy for a what-if question: changes to the copy do not reach the original."""
         copy = CycleState(self.cluster)
         copy.nominations = self.nominations
-        copy._values = {
-            key: value.clone() if isinstance(value, Cloneable) else value for key, value in self._values.items()
-        }
+        copy._values = {key: _copied(value) for key, value in self._values.items()}
         copy.skip_filter = set(self.skip_filter)
         copy.skip_score = set(self.skip_score)
         copy.start = self.start
         return copy
+
+
+def _copied(value: object) -> object:
+    # Not by `isinstance`, which looks at a protocol's members anew for every value of every node.
+    clone = getattr(value, "clone", None)
+    return value if clone is None else clone()

@@ -172,6 +172,8 @@ class _Trials:
 
     def _try(self, node: NodeInfo) -> Candidate | Status:
         if self._sole is None:
+            if all(other.shape.priority >= self._pod.shape.priority for other in node.pods.values()):
+                return preemption.NO_VICTIMS  # before anything is copied
             return preemption.select_victims(
                 self._handle, self._state.clone(), self._pod, node.copy(), limits=self._budgets
             )
