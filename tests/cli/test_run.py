@@ -11,6 +11,7 @@ import click
 import pytest
 
 from rota.cli import run
+from rota.cli.acts import tasks
 
 ROTA = str(Path(sys.executable).with_name("rota"))
 PLAIN: dict[str, Any] = {
@@ -20,7 +21,7 @@ PLAIN: dict[str, Any] = {
 
 
 def test_a_command_becomes_a_pod_that_runs_once() -> None:
-    pod = run.manifest(("/usr/bin/My_Tool.py", "a", "$HOME"), **PLAIN)
+    pod = tasks.manifest(("/usr/bin/My_Tool.py", "a", "$HOME"), **PLAIN)
     assert pod["metadata"]["generateName"] == "my-tool-py-"
     assert pod["spec"]["restartPolicy"] == "Never"
     (container,) = pod["spec"]["containers"]
@@ -31,7 +32,7 @@ def test_a_command_becomes_a_pod_that_runs_once() -> None:
 
 def test_what_it_needs_is_asked_for() -> None:
     wishes = {"cpu": "1500m", "memory": "4Gi", "gpu": 2, "labels": ("team=a",), "variables": ("X=1=2",), "name": "n"}
-    pod = run.manifest(("true",), **{**PLAIN, **wishes})
+    pod = tasks.manifest(("true",), **{**PLAIN, **wishes})
     (container,) = pod["spec"]["containers"]
     assert container["resources"]["requests"] == {"cpu": "1500m", "memory": "4Gi", "nvidia.com/gpu": "2"}
     assert container["resources"]["limits"] == {"memory": "4Gi", "nvidia.com/gpu": "2"}
@@ -43,7 +44,7 @@ def test_what_it_needs_is_asked_for() -> None:
 @pytest.mark.parametrize("wrong", [{"cpu": "lots"}, {"labels": ("x",)}, {"variables": ("=1",)}])
 def test_what_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(click.UsageError):
-        run.manifest(("true",), **{**PLAIN, **wrong})
+        tasks.manifest(("true",), **{**PLAIN, **wrong})
 
 
 def test_a_misspelt_option_is_not_taken_for_the_command() -> None:

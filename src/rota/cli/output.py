@@ -80,6 +80,36 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Co
 
 
 @contextlib.contextmanager
+def waiting() -> Iterator[Callable[[str], None]]:
+    """Say what is waited for, each time that it changes: beside a spinner that goes away, or as lines in a pipe."""
+    said = ""
+    if not sys.stderr.isatty():
+
+        def say(text: str) -> None:
+            nonlocal said
+            if text != said:
+                said = text
+                note(text)
+
+        yield say
+        return
+    from rich.text import Text  # noqa: PLC0415
+
+    with contextlib.ExitStack() as shown:
+        spinner = _console(stderr=True).status("")
+
+        def turn(text: str) -> None:
+            nonlocal said
+            if not said:
+                shown.enter_context(spinner)
+            if text != said:
+                said = text
+                spinner.update(Text(printable(text)))
+
+        yield turn
+
+
+@contextlib.contextmanager
 def live() -> Iterator[Show | None]:
     """What shows a table and, on the next call, that table's successor in its place; None where nothing can move."""
     if not sys.stdout.isatty():

@@ -1,0 +1,32 @@
+"""`rota exec`: a command beside a task, where it runs."""
+
+from typing import Any
+
+import click
+
+from rota.cli import completing, endpoints, options
+from rota.cli.commands import Command
+
+
+@click.command(
+    "exec",
+    cls=Command,
+    examples=[
+        ("rota exec web -- ps aux", "in the task's container; exits with the command's code"),
+        ("rota exec -it web -- sh", "a shell there, with this terminal"),
+        ("rota exec -i web -- tee data.csv < data.csv", "with this standard input"),
+    ],
+)
+@click.argument("name", metavar="NAME", shell_complete=completing.complete_names("pods"))
+@click.argument("command_line", metavar="COMMAND [ARG]...", nargs=-1, required=True, type=click.UNPROCESSED)
+@options.namespace_option
+@options.container_option
+@click.option("-i", "--stdin", is_flag=True, help="Hand standard input on.")
+@click.option("-t", "--tty", is_flag=True, help="Give it this terminal; hands standard input on too.")
+@endpoints.own_options
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> None:
+    """Run COMMAND in a container of a running pod and exit with its code."""
+    from rota.cli.acts import executing  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+
+    ctx.exit(executing.execute(**given))
