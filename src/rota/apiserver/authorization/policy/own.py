@@ -4,6 +4,7 @@ The scheduler is the user `rota:scheduler`, a controller `rota:controller:` and 
 campaigns for all of them; leases are in kube-system (`namespaced`). Workers are nodes: what they may do is the node
 authorizer's business. A newcomer with a join token may ask for a worker's certificate, and a worker for its next one.
 `rota:explain` is for people, and bound to nobody: why a pod is where it is tells about all nodes and others' pods.
+What nodes and pods use may be seen by whoever may see pods (upstream's name for that, which comes with its metrics).
 """
 
 from typing import Final
@@ -27,6 +28,8 @@ rota:scheduler: User/rota:scheduler
     update  core  pods/finalizers
 rota:explain
     get  core  pods/explain
+system:aggregated-metrics-reader
+    get,list  metrics.k8s.io  nodes,pods
 rota:controller:account-secrets: User/rota:controller:account-secrets
     read  core  serviceaccounts
     read,delete,update  core  secrets
@@ -86,6 +89,8 @@ rota:controller:terminations: User/rota:controller:terminations
     read,delete  core  pods
 """
 
+#: Roles whose rules go into one that is the sum of others.
+PART_OF: Final = {"system:aggregated-metrics-reader": "view"}
 #: Bindings of roles that `general` has: the role, then who is bound.
 BINDINGS: Final = {
     "rota:join-workers": ("system:node-bootstrapper", "Group/system:bootstrappers"),
