@@ -117,6 +117,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                 explainer=explainer,
                 logs=workers,
                 wires=workers,
+                usage=workers,
             )
         )
         known_as = settings.advertise or await asyncio.to_thread(_own_names, settings.host)

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final, Protocol
 
+import msgspec
 from aiohttp import web
 
 from rota.api import times, users
@@ -21,6 +22,7 @@ from rota.apiserver.app import App
 from rota.apiserver.subresources import conversations
 from rota.apiserver.subresources.conversations import Wires
 from rota.apiserver.subresources.logs import LogRequest, LogSource, NoWorkers
+from rota.apiserver.subresources.usage import Summary, UsageSource
 from rota.apiserver.subresources.worker_addresses import Address
 from rota.client import connecting
 from rota.kit import system
@@ -32,12 +34,12 @@ from rota.worker.runtimes.contract import LogOptions
 _NODES: Final = "system:nodes"
 
 
-class Beyond(LogSource, Wires, Protocol):
+class Beyond(LogSource, Wires, UsageSource, Protocol):
     """Reaches workers that are elsewhere."""
 
 
 class LocalWorkers:
-    """The workers of this process, and the way to all others; a `LogSource` and `Wires`."""
+    """The workers of this process, and the way to all others; a `LogSource`, `Wires` and a `UsageSource`."""
 
     def __init__(self, beyond: Beyond | None = None) -> None:
         self._beyond: Final = beyond or NoWorkers()
@@ -74,6 +76,13 @@ class LocalWorkers:
         assert endpoint.server is not None, "it was set up"
         await asyncio.get_running_loop().connect_accepted_socket(endpoint.server, its)
         return await asyncio.open_connection(sock=ours)
+
+    async def usage(self, node: str, address: Address | None, /) -> Summary:
+        """See `UsageSource.usage`."""
+        endpoint = self._endpoints.get(node)
+        if endpoint is None:
+            return await self._beyond.usage(node, address)
+        return msgspec.convert(await endpoint.app[serving.STATISTICS].summary(), Summary)
 
     @contextlib.asynccontextmanager
     async def running(

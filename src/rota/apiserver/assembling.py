@@ -43,9 +43,11 @@ from rota.apiserver.pages import Pages
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.strategies import lookup
 from rota.apiserver.subresources import bindings, explanations, table
+from rota.apiserver.subresources import usage as usages
 from rota.apiserver.subresources.conversations import Wires
 from rota.apiserver.subresources.explanations import Door
 from rota.apiserver.subresources.logs import LogSource
+from rota.apiserver.subresources.usage import UsageSource
 from rota.apiserver.traffic import Traffic
 from rota.kit import tasks
 from rota.kit.clock import Clock
@@ -65,6 +67,7 @@ async def server(
     conflict_check: bool = True,
     logs: LogSource | None = None,
     wires: Wires | None = None,
+    usage: UsageSource | None = None,
     encryption: KeyFile | None = None,
     limits: Limits | None = None,
     auditor: Auditor | None = None,
@@ -72,22 +75,27 @@ async def server(
 ) -> AsyncIterator[App]:
     """A server on `store`, which stays its owner's to close.
 
-    Without `conflict_check`, bindings are not checked against the room that nodes have, as in stock Kubernetes. `logs`
-    and `wires` reach the workers. `signing_in` says how users prove who they are; without it, and without an
-    `authenticator` of one's own, everybody is the administrator. `encryption` holds the keys of what is encrypted at
-    rest; without it nothing is. `limits` bound what is taken on at once, `auditor` takes down who asked for what.
+    Without `conflict_check`, bindings are not checked against the room that nodes have, as in stock Kubernetes.
+    `logs`, `wires` and `usage` reach the workers; without the last there is no group `metrics.k8s.io`. `signing_in`
+    says how users prove who they are; without it, and without an `authenticator` of one's own, everybody is the
+    administrator. `encryption` holds the keys of what is encrypted at rest; without it nothing is. `limits` bound what
+    is taken on at once, `auditor` takes down who asked for what.
     Behind `explainer` stands, sooner or later, a scheduler that explains pods.
     """
     if encryption is not None:
         store = EncryptedStore(store, encryption)
     known = scheme.builtin() if explainer is None else explanations.with_explain(scheme.builtin())
     known.add(bindings.BATCHES)
+    measured = {} if usage is None else usages.handlers(usage, clock)
+    if measured:
+        known.add(usages.NODE_METRICS)
+        known.add(usages.POD_METRICS)
     catalog, index = Catalog(known), PodIndex(store, clock)
     ledger = Ledger(store, index) if conflict_check else None
     copies = _copies(store, known, clock)
     entrance = sign_in.SignIn(signing_in or sign_in.Settings(), Directory(store, known), clock=clock)
     authorization = Authorization(store, known, clock)
-    actions = {**entrance.handlers, **table.handlers(ledger, logs, explainer, wires)}
+    actions = {**entrance.handlers, **table.handlers(ledger, logs, explainer, wires), **measured}
     kinds = _kinds(catalog, copies, ledger, actions, authorization)
     registry = ObjectRegistry(store, scheme=known, kinds=kinds, clock=clock, chance=chance)
     metrics = metrics or Metrics("apiserver", process=True)

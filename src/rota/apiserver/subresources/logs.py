@@ -59,6 +59,10 @@ class NoWorkers:
         """Refuses likewise."""
         raise errors.InternalError(f"no worker of node {gotext.quote(node)} answers")
 
+    async def usage(self, node: str, _: worker_addresses.Address | None, /) -> NoReturn:
+        """Refuses likewise."""
+        raise errors.InternalError(f"no worker of node {gotext.quote(node)} answers")
+
 
 class PodLog:
     """GET of `pods/<name>/log`."""

@@ -1,4 +1,4 @@
-"""The way to the workers, for the logs that they keep and for conversations with what they run.
+"""The way to the workers, for the logs that they keep, for conversations with what they run, and for what that uses.
 
 Workers speak the kubelet's protocol, so that real kubelets and ours are reached alike:
 `GET /containerLogs/<namespace>/<pod>/<container>`, over TLS with a certificate on both sides.
@@ -12,20 +12,24 @@ from typing import Final
 from urllib.parse import quote, urlencode
 
 import aiohttp
+import msgspec
 from yarl import URL
 
 from rota.api import errors, gotext
 from rota.apiserver.subresources import conversations
 from rota.apiserver.subresources.logs import LogRequest
+from rota.apiserver.subresources.usage import Summary
 from rota.apiserver.subresources.worker_addresses import Address
 
 _CONNECT_S: Final = 10.0
 _MOST_OF_A_REFUSAL: Final = 4096
+#: Of a node with a thousand pods.
+_MOST_OF_A_SUMMARY: Final = 16 * 1024 * 1024
 _REFUSALS: Final = {400: errors.BadRequest, 403: errors.Forbidden, 404: errors.NotFound}
 
 
 class Workers:
-    """Connections to workers; a `LogSource` and `Wires`.
+    """Connections to workers; a `LogSource`, `Wires` and a `UsageSource`.
 
     Without `tls` they are asked in the clear, which is for tests alone.
     """
@@ -73,6 +77,26 @@ class Workers:
             ) from problem
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return reader, writer
+
+    async def usage(self, node: str, address: Address | None, /) -> Summary:
+        """See `UsageSource.usage`."""
+        if address is None:
+            raise errors.InternalError(f"node {gotext.quote(node)} does not say where its worker listens")
+        url = address.url("https" if self._tls is not None else "http", "/stats/summary")
+        try:
+            async with self._connected().get(URL(url, encoded=True), ssl=self._tls or False) as answer:
+                if answer.status != 200:
+                    raise _refusal(answer.status, await answer.content.read(_MOST_OF_A_REFUSAL))
+                said = bytearray()
+                async for chunk in answer.content.iter_any():
+                    said += chunk
+                    if len(said) > _MOST_OF_A_SUMMARY:
+                        raise errors.InternalError(f"Get {gotext.quote(url)}: the answer is too long")
+            return msgspec.json.decode(said, type=Summary)
+        except (TimeoutError, aiohttp.ClientError, OSError, msgspec.MsgspecError) as problem:
+            raise errors.InternalError(
+                f"Get {gotext.quote(url)}: {str(problem) or type(problem).__name__}"
+            ) from problem
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -66,6 +66,11 @@ def table(call: Call, objects: Sequence[Object], about: Object, *, with_columns:
     )
 
 
+def tabled(call: Call, objects: Sequence[Object], about: Object) -> responses.Response:
+    """A list of objects that are not stored, as a table."""
+    return _encoded(call, table(call, objects, about))
+
+
 def listed(call: Call, entries: Sequence[Entry], about: Object) -> responses.Response:
     """A list of stored objects."""
     accepted, resource = call.accepted, call.resource

@@ -6,6 +6,7 @@ from typing import Final
 from rota.api import errors, gotext, scopes
 from rota.apiserver import responses
 from rota.apiserver.contract import Stream, SubresourceHandler, SubresourceRequest, Tunnel
+from rota.apiserver.negotiation import Shape
 from rota.apiserver.verbs import rendering
 from rota.apiserver.verbs.calls import Call
 
@@ -31,6 +32,8 @@ async def handle(call: Call, handler: SubresourceHandler) -> responses.Answer:
         return responses.Tunnelled(reply.peer, (*reply.headers, *headers))
     if isinstance(reply, Stream):
         return responses.Streamed(reply.chunks, reply.content_type, headers)
+    if "items" in reply.object and call.accepted.shape is Shape.TABLE:
+        return rendering.tabled(call, reply.object["items"], reply.object["metadata"])
     return rendering.plain(call, reply.object, code=reply.code)
 
 

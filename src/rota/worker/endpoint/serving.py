@@ -19,26 +19,31 @@ from aiohttp.typedefs import Handler, Middleware
 
 from rota.api import errors
 from rota.kit import logs as logging
+from rota.kit import system
 from rota.kit.errors import UserError
-from rota.worker.endpoint import guarding, logs, sessions
+from rota.worker.endpoint import guarding, logs, sessions, stats
+from rota.worker.endpoint.stats import Statistics
 from rota.worker.running import Worker
 
 log = logging.get(__name__)
 
 #: The kubelet's port.
 DEFAULT_PORT: Final = 10_250
+#: Where an application keeps what it measures.
+STATISTICS: Final = web.AppKey("statistics", Statistics)
 _BACKLOG: Final = 128
 #: How long what is under way has to end when the endpoint closes.
 _GRACE_S: Final = 2.0
 
 
-def routes(worker: Worker) -> list[web.RouteDef]:
+def routes(worker: Worker, statistics: Statistics) -> list[web.RouteDef]:
     """All that the endpoint serves."""
     return [
         web.get("/healthz", _healthy),
         web.get("/pods", _pods(worker)),
         logs.route(worker),
         *sessions.routes(worker),
+        *stats.routes(statistics),
     ]
 
 
@@ -83,7 +88,8 @@ def unlistening(worker: Worker) -> contextlib.AbstractAsyncContextManager[web.Ap
 @contextlib.asynccontextmanager
 async def _runner(worker: Worker, *guards: Middleware) -> AsyncIterator[web.AppRunner]:
     application = web.Application(middlewares=[*guards, _refusing])
-    application.add_routes(routes(worker))
+    application[STATISTICS] = statistics = Statistics(worker, clock=system.SystemClock())
+    application.add_routes(routes(worker, statistics))
     runner = web.AppRunner(application, handler_cancellation=True, access_log=None, shutdown_timeout=_GRACE_S)
     await runner.setup()
     try:

@@ -31,7 +31,9 @@ def all_defaults() -> tuple[Object, ...]:
 
 def _cluster_roles() -> Iterator[Object]:
     for grant in _grants():
-        summand = grant.name.removeprefix(_SUMMAND) if grant.name.startswith(_SUMMAND) else ""
+        summand = (
+            grant.name.removeprefix(_SUMMAND) if grant.name.startswith(_SUMMAND) else own.PART_OF.get(grant.name, "")
+        )
         yield _object("ClusterRole", grant.name, labels=_into(summand), rules=list(grant.rules))
     # the smaller ones first, since the greater are made from them
     for name, greater in reversed(_AGGREGATED.items()):
