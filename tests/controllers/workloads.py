@@ -1,19 +1,24 @@
 """What workload controllers need around them in virtual time: a scheduler and a kubelet in a few lines."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rota.api import errors, meta, times
+from rota.client import pods as pod_actions
 from rota.client.informers.cache import Key
 from rota.client.paths import Target
+from rota.client.pods import Binding
 from rota.client.verbs import Object, PatchType, Selection
 from rota.controllers.reconciling import Reconciler
 from rota.testing.virtual_api import VirtualCluster
 
 PODS = ("", "v1", "pods")
+NODES = ("", "v1", "nodes")
 EVENTS = ("", "v1", "events")
+NODE = "box"
 
 
 class Ending(NamedTuple):
@@ -37,6 +42,8 @@ class Kubelet:
         self.broken: Callable[[Object], bool] = lambda _: False
         #: How long a deleted pod takes to go.
         self.farewell_s = 0.0
+        #: How pods have ended by themselves, by their uids.
+        self.ended: dict[str, int] = {}
         self._cluster = cluster
         self._frame = Reconciler[Key](
             cluster.client, "kubelet", self._process, clock=cluster.clock, chance=cluster.chance
@@ -44,6 +51,9 @@ class Kubelet:
         self._pods = self._frame.follow(PODS, lambda key, _old, _new: self._frame.queue.add(key))
 
     async def run(self) -> None:
+        with contextlib.suppress(errors.AlreadyExists):
+            room = {"cpu": "1000", "memory": "1000Gi", "pods": "10000"}
+            await self._cluster.client.create(NODES, {"metadata": {"name": NODE}, "status": {"allocatable": room}})
         await self._frame.run()
 
     async def _process(self, key: Key) -> float | None:
@@ -54,13 +64,17 @@ class Kubelet:
         try:
             if meta.is_deleting(pod):
                 return await self._let_go(key, pod, now)
-            if phase == "Pending" and not self.broken(pod):
+            if not pod["spec"].get("nodeName"):
+                binding = Binding(namespace=key.namespace, pod=key.name, node=NODE, uid=meta.uid(pod))
+                await pod_actions.bind(self._cluster.client, binding)
+            elif phase == "Pending" and not self.broken(pod):
                 await self._report(pod, "Running", ready=True)
             elif phase == "Running" and (ending := self.ends(pod)) is not None:
                 left = times.parse(pod["status"]["startTime"]) + ending.after_s - now
                 if left > 0:
                     return left
                 await self._report(pod, "Failed" if ending.code else "Succeeded", ready=False, code=ending.code)
+                self.ended[meta.uid(pod)] = ending.code
         except (errors.NotFound, errors.Conflict):
             return None
         return None

@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.api import meta, times
@@ -61,47 +62,65 @@ def deletion_cost(pod: Mapping[str, Any]) -> int:
     return cost if cost in _INT32 else 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Worth:
+    """What speaks for keeping a pod."""
+
+    #: On a node, far in its life, ready, dear to somebody, with few of its kind beside it; in this order.
+    merits: tuple[int, ...]
+    ready_since: float | None
+    #: The most restarts of a container, and of a sidecar.
+    restarts: tuple[int, int]
+    created: float | None
+    uid: str
+
+
 def least_missed(
     pods: Sequence[Object], count: int, *, related: Iterable[Mapping[str, Any]], now: float
 ) -> list[Object]:
     """So many of the pods, those first that are missed least; `related` are all of which one node may have too many."""
-    if count >= len(pods):
-        return list(pods)
+    if count <= 0 or count >= len(pods):
+        return list(pods) if count > 0 else []
     neighbours = Counter(_node(one) for one in related if is_active(one))
+    worth = {meta.uid(one): _worth(one, neighbours[_node(one)]) for one in pods}
 
     def compare(one: Object, other: Object) -> int:
-        return _compare(one, other, neighbours=neighbours, now=now)
+        return _compare(worth[meta.uid(one)], worth[meta.uid(other)], now=now)
 
     return sorted(pods, key=functools.cmp_to_key(compare))[:count]
 
 
-def _compare(one: Object, other: Object, *, neighbours: Mapping[str, int], now: float) -> int:
+def _worth(pod: Object, neighbours: int) -> _Worth:
+    ready, known_phase = is_ready(pod), _PHASES.get(phase(pod), 0)
+    return _Worth(
+        merits=(int(bool(_node(pod))), known_phase, int(ready), deletion_cost(pod), -neighbours),
+        ready_since=_ready_since(pod) if ready else None,
+        restarts=_restarts(pod),
+        created=_created(pod),
+        uid=meta.uid(pod),
+    )
+
+
+def _compare(one: _Worth, other: _Worth, *, now: float) -> int:
     """Below zero if the first pod is missed less."""
-    for mine, theirs in (
-        (bool(_node(one)), bool(_node(other))),
-        (_PHASES.get(phase(one), 0), _PHASES.get(phase(other), 0)),
-        (is_ready(one), is_ready(other)),
-        (deletion_cost(one), deletion_cost(other)),
-        (-neighbours[_node(one)], -neighbours[_node(other)]),
-    ):
-        if mine != theirs:
-            return -1 if mine < theirs else 1
-    if is_ready(one) and is_ready(other) and _ready_since(one) != _ready_since(other):
-        return _compare_ages(one, other, _ready_since(one), _ready_since(other), now=now)
-    mine_restarts, their_restarts = _restarts(one), _restarts(other)
-    if mine_restarts != their_restarts:
-        return -1 if mine_restarts > their_restarts else 1
-    return _compare_ages(one, other, _created(one), _created(other), now=now)
+    if one.merits != other.merits:
+        return -1 if one.merits < other.merits else 1
+    by_age = functools.partial(_compare_ages, uids=(one.uid, other.uid), now=now)
+    if one.ready_since != other.ready_since:
+        return by_age(one.ready_since, other.ready_since)
+    if one.restarts != other.restarts:
+        return -1 if one.restarts > other.restarts else 1
+    return by_age(one.created, other.created)
 
 
-def _compare_ages(one: Object, other: Object, mine: float | None, theirs: float | None, *, now: float) -> int:
+def _compare_ages(mine: float | None, theirs: float | None, *, uids: tuple[str, str], now: float) -> int:
     """The younger is missed less; where the order of magnitude is the same, chance (the uid) decides."""
     if mine is None or theirs is None:
         return int(mine is not None) - int(theirs is not None)
     magnitudes = _magnitude(now - mine), _magnitude(now - theirs)
     if magnitudes[0] != magnitudes[1]:
         return -1 if magnitudes[0] < magnitudes[1] else 1
-    return -1 if meta.uid(one) < meta.uid(other) else 1
+    return -1 if uids[0] < uids[1] else 1
 
 
 def _magnitude(age_s: float) -> int:
@@ -109,7 +128,6 @@ def _magnitude(age_s: float) -> int:
 
 
 def _restarts(pod: Object) -> tuple[int, int]:
-    """The most restarts of a container, and of a sidecar."""
     status, spec = pod.get("status") or {}, pod.get("spec") or {}
     sidecars = {one["name"] for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"}
     own = [one.get("restartCount", 0) for one in status.get("containerStatuses") or ()]

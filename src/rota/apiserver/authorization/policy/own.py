@@ -56,6 +56,11 @@ rota:controller:event-expiry: User/rota:controller:event-expiry
     read,delete  core,events.k8s.io  events
 rota:controller:garbage: User/rota:controller:garbage
     read,delete,patch,update  *  *
+rota:controller:jobs: User/rota:controller:jobs
+    record-events
+    read  batch  jobs
+    update  batch  jobs/status
+    read,create,delete,patch  core  pods
 rota:controller:namespaces: User/rota:controller:namespaces
     read,delete,deletecollection  *  *
     update  core  namespaces/finalize,namespaces/status

@@ -1,0 +1,347 @@
+"""Runs Jobs: makes their pods, counts how they end, and says when it is over.
+
+Whether to end, and which pods to make or give up, is decided in `plan`; what is known, in `tally`. One round here is:
+look after the pods, write down which have ended, let those go, write down how many that makes. Each of these steps can
+be the last: the next round, here or in another process, goes on from what is written. Nothing is decided before the
+caches have all of this controller's own writes. Behaves as upstream's (`pkg/controller/job`, 1.36) but for disruptions
+(see `verdicts`).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from rota.api import errors, meta, selectors, times
+from rota.client.informers.cache import Key, by_namespace
+from rota.client.verbs import Client, Object, PatchType
+from rota.controllers import claims, pod_states
+from rota.controllers.claims import BY_CONTROLLER, Claims, OwnerKind
+from rota.controllers.expectations import Expectations
+from rota.controllers.jobs import plan, templates
+from rota.controllers.jobs.plan import Backoff, Changes, Ending
+from rota.controllers.jobs.tally import FINALIZER, Tally, account, booked_off, is_suspended, is_tracked, tally, tidied
+from rota.controllers.pod_control import PODS, PodControl, slow_start
+from rota.controllers.reconciling import Reconciler
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+JOBS: Final = ("batch", "v1", "jobs")
+KIND: Final = OwnerKind(api_version="batch/v1", kind="Job", target=JOBS)
+#: Who looks after Jobs that do not say who should.
+_US: Final = "kubernetes.io/job-controller"
+_BY_NAMESPACE: Final = "namespace"
+_WORKERS: Final = 5
+#: Somebody else wrote first, and the news is on the way.
+_SOON_S: Final = 0.05
+#: A round of a large Job takes a while, so it waits for more to have happened: so long for each pod, but no longer.
+_BATCH_PER_POD_S: Final = 0.0001
+_BATCH_S: Final = 1.0
+_RELEASE: Final = {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Stray:
+    """A pod that waits to be counted, by nobody."""
+
+    key: Key
+
+
+_Work: TypeAlias = Key | _Stray
+
+
+class JobController:
+    """Pods for every Job."""
+
+    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+        self._client: Final = client
+        self._clock: Final = clock
+        self._frame: Final = Reconciler[_Work](
+            client, "jobs", self._process, clock=clock, chance=chance, workers=_WORKERS, metrics=metrics
+        )
+        self._recorder: Final = self._frame.report_as("job-controller")
+        #: Writes on pods, and on Jobs themselves, both by the uid of the Job.
+        self._expectations: Final = Expectations(clock)
+        self._own_writes: Final = Expectations(clock)
+        self._claims: Final = Claims(client, PODS, KIND, finalizer=FINALIZER)
+        self._control: Final = PodControl(
+            client, recorder=self._recorder, expectations=self._expectations, chance=chance
+        )
+        #: Since their last success, by the uid of the Job; begins anew with the process.
+        self._backoffs: Final[dict[str, Backoff]] = {}
+        #: How many pods a Job had last time, by its uid.
+        self._pods_of: Final[dict[str, int]] = {}
+        self._jobs: Final = self._frame.follow(JOBS, self._job_changed, indexers={_BY_NAMESPACE: by_namespace})
+        self._pods: Final = self._frame.follow(PODS, self._pod_changed, indexers={BY_CONTROLLER: claims.by_controller})
+
+    async def run(self) -> None:
+        """Run Jobs until cancelled."""
+        await self._frame.run()
+
+    def _job_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._own_writes.observe(key, old, new)
+        if new is None or is_finished(new):
+            uid = meta.uid(new or old or {})
+            for expectations in (self._expectations, self._own_writes):
+                expectations.forget(uid)
+            self._backoffs.pop(uid, None)
+            self._pods_of.pop(uid, None)
+            for pod in self._pods.cache.indexed(BY_CONTROLLER, uid):
+                if is_tracked(pod):
+                    self._frame.queue.add(_Stray(Key(key.namespace, meta.name(pod))))
+            return
+        self._frame.queue.add(key)
+
+    def _pod_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._expectations.observe(key, old, new)
+        for one in (old, new):
+            if (owner := KIND.owner_of(one)) is not None:
+                batch_s = min(self._pods_of.get(owner["uid"], 0) * _BATCH_PER_POD_S, _BATCH_S)
+                self._frame.queue.add_after(Key(key.namespace, owner["name"]), batch_s)
+        if new is None:
+            return
+        if is_tracked(new) and self._owner(new) is None:
+            self._frame.queue.add(_Stray(key))
+        if meta.controller_of(new) is None:
+            for job in self._jobs.cache.indexed(_BY_NAMESPACE, key.namespace):
+                if selectors.from_object(job["spec"]["selector"]).matches(meta.labels(new)):
+                    self._frame.queue.add(Key(key.namespace, meta.name(job)))
+
+    def _owner(self, pod: Object) -> Object | None:
+        """The Job by which a pod will be counted."""
+        reference = KIND.owner_of(pod)
+        job = None if reference is None else self._jobs.cache.get(reference["name"], meta.namespace(pod))
+        if reference is None or job is None or meta.uid(job) != reference["uid"]:
+            return None
+        return None if is_finished(job) else job
+
+    async def _process(self, work: _Work) -> float | None:
+        if isinstance(work, _Stray):
+            return await self._free(work.key)
+        found = self._jobs.cache.get(work.name, work.namespace)
+        if found is None or is_finished(found) or found["spec"].get("managedBy", _US) != _US:
+            return None
+        job = KIND.complete(found)
+        for expectations in (self._expectations, self._own_writes):
+            if not expectations.settled(meta.uid(job)):
+                return expectations.patience_s(meta.uid(job))
+        try:
+            return await self._sync(job)
+        except errors.NotFound:
+            return None
+        except errors.Conflict:
+            return _SOON_S
+
+    async def _free(self, key: Key) -> float | None:
+        """Let a pod go whose Job is gone or over; one that was never a Job's keeps what others gave it."""
+        pod = self._pods.cache.get(key.name, key.namespace)
+        if pod is None or not is_tracked(pod) or self._owner(pod) is not None:
+            return None
+        reference = meta.controller_of(pod)
+        if reference is not None:
+            if KIND.owner_of(pod) is None:
+                return None
+            try:
+                job = await self._client.get(JOBS, reference["name"], namespace=key.namespace)
+            except errors.NotFound:
+                job = {}
+            alive = meta.uid(job) == reference["uid"] and not is_finished(job)
+            if alive or (job.get("spec") or {}).get("managedBy", _US) != _US:
+                return None
+        patch = {"metadata": {"uid": meta.uid(pod), **_RELEASE}}
+        with contextlib.suppress(errors.NotFound, errors.Conflict):
+            await self._client.patch(PODS, key.name, patch, type=PatchType.STRATEGIC, namespace=key.namespace)
+        return None
+
+    async def _sync(self, job: Object) -> float | None:
+        uid, now = meta.uid(job), self._clock.now()
+        candidates = [
+            *self._pods.cache.indexed(BY_CONTROLLER, uid),
+            *self._pods.cache.indexed(BY_CONTROLLER, claims.orphans(meta.namespace(job))),
+        ]
+        selector = selectors.from_object(job["spec"]["selector"])
+        view = tally(job, await self._claims.claim(job, selector, candidates))
+        self._pods_of[uid] = len(view.pods)
+        backoff = self._backoffs.get(uid, Backoff()).after(view)
+        status = _begun(job, now=now)
+        view = tally({**job, "status": status}, view.pods)
+        ending = plan.ending(view, now=now)
+        outcome = _Outcome(
+            active=len(view.active), ready=view.ready, terminating=len(view.terminating), backoff=backoff
+        )
+        again_in_s = plan.deadline_in_s(view.job, now=now)
+        if ending is not None:
+            await self._stop(view, outcome)
+        elif not meta.is_deleting(job):
+            changes = plan.changes(view, backoff, now=now)
+            await self._change(view, changes, outcome)
+            again_in_s = min((one for one in (changes.again_in_s, again_in_s) if one is not None), default=None)
+            if plan.is_complete(view, active=outcome.active):
+                ending = plan.COMPLETED
+            else:
+                status = self._suspended_or_resumed(job, status, now=now)
+        announced = ending if outcome.problem is None else None
+        await self._account(job, view, status, announced, outcome)
+        if outcome.problem is not None:
+            raise outcome.problem
+        return again_in_s
+
+    async def _stop(self, view: Tally, outcome: "_Outcome") -> None:
+        """Delete what runs; it is still to be counted."""
+        outcomes = await asyncio.gather(
+            *(self._control.delete(view.job, one) for one in view.active), return_exceptions=True
+        )
+        self._note_deleted(view.active, outcomes, outcome)
+
+    async def _change(self, view: Tally, changes: Changes, outcome: "_Outcome") -> None:
+        """Make pods and give some up."""
+        outcomes = await asyncio.gather(
+            *(self._give_up(view.job, one) for one in changes.given_up), return_exceptions=True
+        )
+        self._note_deleted(changes.given_up, outcomes, outcome)
+
+        async def make(number: int) -> None:
+            index = changes.made[number]
+            pod = templates.pod(view, index)
+            await self._control.create(view.job, pod, name_prefix=templates.name_prefix(view.job, index))
+
+        started = await slow_start(len(changes.made), make)
+        outcome.active += started.done
+        outcome.problem = outcome.problem or started.error
+
+    async def _give_up(self, job: Object, pod: Object) -> None:
+        """Delete a pod that is not to be counted."""
+        if is_tracked(pod) and await self._control.change(job, pod, _RELEASE) is None:
+            return
+        await self._control.delete(job, pod)
+
+    def _note_deleted(self, pods: Sequence[Object], outcomes: Sequence[object], outcome: "_Outcome") -> None:
+        for pod, one in zip(pods, outcomes, strict=True):
+            if isinstance(one, Exception):
+                outcome.problem = outcome.problem or one
+                continue
+            outcome.active -= 1
+            outcome.terminating += 1
+            outcome.ready -= pod_states.is_ready(pod)
+
+    def _suspended_or_resumed(self, job: Object, status: Object, *, now: float) -> Object:
+        conditions, suspended = status.get("conditions") or (), is_suspended(job)
+        words = ("JobSuspended", "Job suspended") if suspended else ("JobResumed", "Job resumed")
+        changed = _with_condition(conditions, "Suspended", "True" if suspended else "False", *words, now=now)
+        if changed is None:
+            return status
+        self._recorder.event(job, "Normal", "Suspended" if suspended else "Resumed", words[1])
+        status = {**status, "conditions": changed}
+        if suspended:
+            return {name: item for name, item in status.items() if name != "startTime"}
+        return {**status, "startTime": times.format_time(now)}
+
+    async def _account(
+        self,
+        job: Object,
+        view: Tally,
+        status: Mapping[str, Any],
+        ending: Ending | None,
+        outcome: "_Outcome",
+    ) -> None:
+        """Write down which pods have ended, let them go, and write down how many that makes."""
+        now = self._clock.now()
+        numbers = {"active": outcome.active, "ready": outcome.ready, "terminating": outcome.terminating}
+        accounts = account(view, {**status, **numbers}, ending="" if ending is None else ending.type)
+        said = dict(accounts.status)
+        if ending is not None and meta.condition(job, ending.type) is None:
+            words = (ending.reason, ending.message)
+            said["conditions"] = _with_condition(said.get("conditions") or (), ending.type, "True", *words, now=now)
+        job = await self._write(job, said)
+        self._backoffs[meta.uid(job)] = outcome.backoff
+        left = await self._release(job, accounts.released)
+        tracked = {meta.uid(one) for one in view.pods if is_tracked(one)} - {meta.uid(one) for one in accounts.released}
+        said = booked_off(said, tracked | left)
+        over = ending is not None and not (accounts.more or said["uncountedTerminatedPods"] or said["terminating"])
+        if over and ending is not None:
+            said = _ended(said, ending, now=now)
+        job = await self._write(job, said)
+        if over and ending is not None:
+            self._say_over(job, ending)
+        if left:
+            raise errors.InternalError(f"{len(left)} pods of {meta.qualified_name(job)} could not be let go")
+
+    async def _release(self, job: Object, pods: Sequence[Object]) -> set[str]:
+        """Take the finalizer off pods; the uids of those that still have it."""
+        outcomes = await asyncio.gather(
+            *(self._control.change(job, one, _RELEASE) for one in pods), return_exceptions=True
+        )
+        return {meta.uid(pod) for pod, one in zip(pods, outcomes, strict=True) if isinstance(one, Exception)}
+
+    async def _write(self, job: Object, said: Mapping[str, Any]) -> Object:
+        """Write the status if it has changed; the Job as it is then."""
+        if tidied(said) == (job.get("status") or {}):
+            return job
+        key = Key(meta.namespace(job), meta.name(job))
+        self._own_writes.expect(meta.uid(job), key, uid=meta.uid(job))
+        try:
+            written = await self._client.update(JOBS, {**job, "status": tidied(said)}, subresource="status")
+        except BaseException:
+            self._own_writes.drop(key)
+            raise
+        self._own_writes.confirm(key, written)
+        return KIND.complete(written)
+
+    def _say_over(self, job: Object, ending: Ending) -> None:
+        if ending.type == plan.FAILURE:
+            self._recorder.event(job, "Warning", ending.reason, ending.message)
+            return
+        completions = job["spec"].get("completions")
+        if completions is not None and (job.get("status") or {}).get("succeeded", 0) > completions:
+            message = "Too many succeeded pods running after completion count reached"
+            self._recorder.event(job, "Warning", "TooManySucceededPods", message)
+        self._recorder.event(job, "Normal", "Completed", "Job completed")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Outcome:
+    """How things are after the pods were looked after, and what went wrong."""
+
+    active: int
+    ready: int
+    terminating: int
+    backoff: Backoff
+    problem: Exception | None = None
+
+
+def is_finished(job: Mapping[str, Any]) -> bool:
+    """Whether a Job is over, well or not."""
+    return meta.is_condition_true(job, "Complete") or meta.is_condition_true(job, "Failed")
+
+
+def _begun(job: Object, *, now: float) -> dict[str, Any]:
+    """The status of a Job with the time at which it began."""
+    status = {"uncountedTerminatedPods": {}, **(job.get("status") or {})}
+    if "startTime" not in status and not is_suspended(job):
+        status["startTime"] = times.format_time(now)
+    return status
+
+
+def _ended(status: Mapping[str, Any], ending: Ending, *, now: float) -> dict[str, Any]:
+    kind = "Failed" if ending.type == plan.FAILURE else "Complete"
+    words = (ending.reason, ending.message)
+    conditions = _with_condition(status.get("conditions") or (), kind, "True", *words, now=now)
+    ended = {**status, "conditions": conditions}
+    return {**ended, "completionTime": times.format_time(now)} if kind == "Complete" else ended
+
+
+def _with_condition(
+    present: Sequence[Mapping[str, Any]], kind: str, status: str, reason: str, message: str, *, now: float
+) -> list[dict[str, Any]] | None:
+    """The conditions with one set; None if it stands there already, or would be the first to say no."""
+    stamp = times.format_time(now)
+    new = {"type": kind, "status": status, "reason": reason, "message": message}
+    old = next((one for one in present if one.get("type") == kind), None)
+    if (old is None and status == "False") or (old is not None and new.items() <= old.items()):
+        return None
+    made = {**new, "lastProbeTime": stamp, "lastTransitionTime": stamp}
+    if old is None:
+        return [*map(dict, present), made]
+    return [made if one is old else dict(one) for one in present]

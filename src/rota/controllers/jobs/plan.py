@@ -1,0 +1,237 @@
+"""What a Job does next: end, wait, make pods or give some up. Pure: the time is an argument.
+
+Order and words are upstream's (`syncJob`, `manageJob` in `pkg/controller/job`, 1.36): what was decided before stands,
+failures come before successes, and a pod that fails makes the next one wait for 10 s, then 20 s, up to 10 min.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rota.api import meta, times
+from rota.client.verbs import Object
+from rota.controllers import pod_states
+from rota.controllers.jobs import verdicts
+from rota.controllers.jobs.indexes import Indexes
+from rota.controllers.jobs.tally import (
+    FAILURES,
+    IGNORED_FAILURES,
+    Tally,
+    ended_at,
+    failures_of,
+    has_failed,
+    has_limit_per_index,
+    index_of,
+    is_indexed,
+    is_suspended,
+    replaces_only_failed,
+)
+
+FAILURE: Final = "FailureTarget"
+SUCCESS: Final = "SuccessCriteriaMet"
+#: Pods made or deleted before the next look.
+BURST: Final = 500
+_FIRST_DELAY_S: Final = 10.0
+_LONGEST_DELAY_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a Job ends; the type is that of the condition that announces it."""
+
+    type: str
+    reason: str
+    message: str
+
+
+COMPLETED: Final = Ending(SUCCESS, "CompletionsReached", "Reached expected number of succeeded pods")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How long new pods wait after failures."""
+
+    failures: int = 0
+    last_at: float = 0.0
+
+    def after(self, view: Tally) -> "Backoff":
+        """The same after the ends of pods that are new."""
+        failures = sorted(ended_at(one) for one in view.new_failed if verdicts.judge(view.job, one).delays)
+        if not view.new_succeeded:
+            if not failures:
+                return self
+            return Backoff(failures=self.failures + len(failures), last_at=failures[-1])
+        last_success = max(ended_at(one) for one in view.new_succeeded)
+        since = [at for at in failures if at > last_success]
+        return Backoff(failures=len(since), last_at=since[-1]) if since else Backoff()
+
+    def remaining_s(self, now: float) -> float:
+        """How long from now."""
+        return _remaining_s(self.failures, self.last_at, now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What to do about pods."""
+
+    #: Given up: they do not count as failures.
+    given_up: tuple[Object, ...] = ()
+    #: One for each pod to make; the index where there is one.
+    made: tuple[int | None, ...] = ()
+    #: When to look again, since pods have to wait; None if nothing waits.
+    again_in_s: float | None = None
+
+
+def ending(view: Tally, *, now: float) -> Ending | None:
+    """Why the Job ends, if it does; that it has all that it wants is seen only after its pods were looked after."""
+    job = view.job
+    for announced in (SUCCESS, FAILURE):
+        condition = meta.condition(job, announced)
+        if condition is not None and condition.get("status") == "True":
+            return Ending(announced, str(condition.get("reason") or ""), str(condition.get("message") or ""))
+    return _failure(view, now=now) or _early_success(view)
+
+
+def _failure(view: Tally, *, now: float) -> Ending | None:
+    job, spec = view.job, view.job["spec"]
+    for pod in view.pods:
+        if has_failed(job, pod) and (message := verdicts.judge(job, pod).fails_job):
+            return Ending(FAILURE, "PodFailurePolicy", message)
+    if view.failed > int(spec.get("backoffLimit", 6)) or _restarts_too_often(view):
+        return Ending(FAILURE, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+    left = deadline_in_s(job, now=now)
+    if left is not None and left <= 0:
+        return Ending(FAILURE, "DeadlineExceeded", "Job was active longer than specified deadline")
+    if has_limit_per_index(job) and view.failed_indexes:
+        most, lost = spec.get("maxFailedIndexes"), len(view.failed_indexes)
+        if most is not None and lost > most:
+            message = "Job has exceeded the specified maximal number of failed indexes"
+            return Ending(FAILURE, "MaxFailedIndexesExceeded", message)
+        if lost + len(view.succeeded_indexes) >= int(spec["completions"]):
+            return Ending(FAILURE, "FailedIndexes", "Job has failed indexes")
+    return None
+
+
+def _early_success(view: Tally) -> Ending | None:
+    message = verdicts.success(view.job, view.succeeded_indexes) if is_indexed(view.job) else None
+    return None if message is None else Ending(SUCCESS, "SuccessPolicy", message)
+
+
+def is_complete(view: Tally, *, active: int) -> bool:
+    """Whether all wanted completions are there and no pod runs any more."""
+    completions = view.job["spec"].get("completions")
+    return active == 0 and view.succeeded >= (1 if completions is None else int(completions))
+
+
+def deadline_in_s(job: Object, *, now: float) -> float | None:
+    """How long a Job may still take; None if that is not limited, or does not run."""
+    seconds, start = job["spec"].get("activeDeadlineSeconds"), (job.get("status") or {}).get("startTime")
+    if seconds is None or start is None or is_suspended(job):
+        return None
+    return times.parse(start) + float(seconds) - now
+
+
+def changes(view: Tally, backoff: Backoff, *, now: float) -> Changes:
+    """Which pods to make and which to give up, for a Job that goes on."""
+    job, spec = view.job, view.job["spec"]
+    if is_suspended(job):
+        return Changes(given_up=view.active)
+    parallelism, completions = int(spec.get("parallelism", 1)), spec.get("completions")
+    if completions is None:
+        wanted = len(view.active) if view.succeeded else parallelism
+    else:
+        wanted = max(min(int(completions) - view.succeeded, parallelism), 0)
+    surplus = _surplus(view, len(view.active) - wanted, now=now)
+    if surplus:
+        return Changes(given_up=tuple(surplus[:BURST]))
+    leaving = len(view.terminating) if replaces_only_failed(job) else 0
+    missing = min(wanted - len(view.active) - leaving, BURST)
+    if missing <= 0:
+        return Changes()
+    if not has_limit_per_index(job) and (wait := backoff.remaining_s(now)) > 0:
+        return Changes(again_in_s=wait)
+    if not is_indexed(job):
+        return Changes(made=(None,) * missing)
+    return _by_index(view, missing, now=now)
+
+
+def index_failures(view: Tally, index: int) -> dict[str, str]:
+    """The annotations by which a pod knows how often its index has failed."""
+    before = view.kept.get(index)
+    if before is None:
+        return {FAILURES: "0"}
+    counts = verdicts.judge(view.job, before).counts
+    ignored = failures_of(before, IGNORED_FAILURES) + (not counts)
+    found = {FAILURES: str(failures_of(before) + counts)}
+    return {**found, IGNORED_FAILURES: str(ignored)} if ignored else found
+
+
+def _by_index(view: Tally, missing: int, *, now: float) -> Changes:
+    job = view.job
+    taken = view.succeeded_indexes | view.failed_indexes | _indexes(view.active)
+    if replaces_only_failed(job):
+        taken |= _indexes(view.terminating)
+    free = list(itertools.islice(taken.missing(below=int(job["spec"]["completions"])), missing))
+    if not has_limit_per_index(job):
+        return Changes(made=tuple(free))
+    waits = {index: _index_wait_s(view, index, now=now) for index in free}
+    now_possible = tuple(index for index in free if waits[index] <= 0)
+    later = [wait for wait in waits.values() if wait > 0]
+    return Changes(made=now_possible, again_in_s=min(later, default=None))
+
+
+def _index_wait_s(view: Tally, index: int, *, now: float) -> float:
+    before = view.kept.get(index)
+    if before is None or not verdicts.judge(view.job, before).delays:
+        return 0.0
+    failures = failures_of(before) + failures_of(before, IGNORED_FAILURES) + 1
+    return _remaining_s(failures, ended_at(before), now)
+
+
+def _surplus(view: Tally, least: int, *, now: float) -> list[Object]:
+    """At least so many active pods to give up; of an indexed Job all that share an index, or have none."""
+    if not is_indexed(view.job):
+        return pod_states.least_missed(view.active, max(least, 0), related=(), now=now)
+    completions = int(view.job["spec"]["completions"])
+    groups: dict[int | None, list[Object]] = {}
+    for pod in view.active:
+        groups.setdefault(index_of(pod), []).append(pod)
+    found: list[Object] = []
+    left: list[Object] = []
+    for index, pods in groups.items():
+        if index is None or index >= completions:
+            found += pods
+        else:
+            found += pod_states.least_missed(pods, len(pods) - 1, related=(), now=now)
+    spared = {meta.uid(one) for one in found}
+    left = [one for one in view.active if meta.uid(one) not in spared]
+    return found + pod_states.least_missed(left, max(least - len(found), 0), related=(), now=now)
+
+
+def _restarts_too_often(view: Tally) -> bool:
+    """Whether the containers of pods that restart them have been restarted more often than the Job allows."""
+    spec = view.job["spec"]
+    if (spec["template"].get("spec") or {}).get("restartPolicy") != "OnFailure":
+        return False
+    restarts = sum(
+        int(one.get("restartCount") or 0)
+        for pod in view.pods
+        if pod_states.phase(pod) in {"Running", "Pending"}
+        for name in ("initContainerStatuses", "containerStatuses")
+        for one in (pod.get("status") or {}).get(name) or ()
+    )
+    limit = int(spec.get("backoffLimit", 6))
+    return restarts > 0 if limit == 0 else restarts >= limit
+
+
+def _indexes(pods: Sequence[Object]) -> Indexes:
+    return Indexes.of(index for one in pods if (index := index_of(one)) is not None)
+
+
+def _remaining_s(failures: int, last_at: float, now: float) -> float:
+    if failures == 0:
+        return 0.0
+    # 2**10 times the first delay is past the longest.
+    delay = min(_FIRST_DELAY_S * (1 << min(failures - 1, 10)), _LONGEST_DELAY_S)
+    return max(last_at + delay - now, 0.0)
