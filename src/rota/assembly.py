@@ -11,7 +11,7 @@ import secrets
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -109,8 +109,17 @@ async def _with_store(url: str, work: Callable[[Store], Coroutine[Any, Any, _T]]
         await store.close()
 
 
-async def run_local(url: str, settings: control_plane.Settings, *, ready: Callable[[dict[str, str]], None]) -> None:
-    """Run all parts on the store at `url` until a signal asks to stop; `ready` is told what runs where."""
+async def run_local(
+    url: str,
+    settings: control_plane.Settings,
+    *,
+    ready: Callable[[dict[str, str]], None],
+    leaving: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Run all parts on the store at `url` until a signal asks to stop; `ready` is told what runs where.
+
+    Between the signal and the end, while the API still answers, `leaving` may look once more.
+    """
     system.allow_many_files()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -126,6 +135,8 @@ async def run_local(url: str, settings: control_plane.Settings, *, ready: Callab
         facts = await parts.enter_async_context(control_plane.running(store, settings))
         ready({"store": logs.redact_url(url), **facts})
         await stop.wait()
+        if leaving is not None:
+            await leaving()
 
 
 async def run_worker(

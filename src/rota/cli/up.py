@@ -79,6 +79,7 @@ def command(
     the data folder, readable by its owner only.
     """
     from rota import assembly  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+    from rota.cli.acts import farewells  # noqa: PLC0415
 
     logs.configure(level="warning")
     folder = data.absolute()
@@ -89,8 +90,14 @@ def command(
     settings = master_options.settings(
         served, data=folder, workers=workers, worker_prefix=prefix, port=port, http_port=http_port
     )
-    assembly.run(assembly.run_local(store_url, settings, ready=_say_ready))
-    click.echo("Rota has stopped.")
+    lasting = farewells.Lasting()
+
+    def ready(facts: dict[str, str]) -> None:
+        _say_ready(facts)
+        lasting.note(facts)
+
+    assembly.run(assembly.run_local(store_url, settings, ready=ready, leaving=lasting.look))
+    click.echo(f"Rota has stopped.{lasting.told()}")
 
 
 def _say_ready(facts: dict[str, str]) -> None:
@@ -99,6 +106,7 @@ def _say_ready(facts: dict[str, str]) -> None:
     fate = "goes with it" if facts["store"].startswith("memory:") else "stays"
     click.echo(f"Rota is up. Ctrl-C stops it; the data {fate}.")
     click.echo(f"Try: export KUBECONFIG={shlex.quote(facts['config'])}")
-    click.echo("     kubectl get nodes")
     if "workers" in facts:
         click.echo("     rota run -- echo hi")
+    click.echo("     rota status")
+    click.echo("     kubectl get nodes")
