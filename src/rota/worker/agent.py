@@ -275,6 +275,8 @@ class Agent:
             self._happened(event)
             return
         self._launches[launch.id] = launch
+        if wanted.run == 0 and (remark := self._runtime.remark(launch)) and (pod := self._seen(wanted.uid)):
+            self._recorder.event(pod, "Warning", "ImageNotUsed", remark)
         self._happened(contract.Started(now=self._clock.now(), id=launch.id, **fields))  # type: ignore[arg-type]
 
     async def _launch(self, uid: str, container: str, run: int) -> Launch | None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from rota.api import resources
+from rota.worker.runtimes.contract import PROCESS
 
 PODS: Final = 110
 #: Kept back for the machine itself, as a share, and at least.
@@ -28,6 +29,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     allocatable: Mapping[str, int]
     #: Where software in pods finds the API: host and port.
     api_server: tuple[str, str] = ("127.0.0.1", "6443")
+    #: Of pods that do not name one.
+    runtime: str = PROCESS
 
 
 def measure(
@@ -77,13 +80,13 @@ def has_address(address: str) -> bool:
     return True
 
 
-def system_info(incarnation: str) -> dict[str, Any]:
-    """The node's `nodeInfo`."""
+def system_info(incarnation: str, *, runtime: str = PROCESS) -> dict[str, Any]:
+    """The node's `nodeInfo`; `runtime` is the one of pods that do not name one."""
     system = platform.uname()
     return {
         "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(system.machine, system.machine),
         "bootID": _text("/proc/sys/kernel/random/boot_id"),
-        "containerRuntimeVersion": "rota://process",
+        "containerRuntimeVersion": f"rota://{runtime}",
         "kernelVersion": system.release,
         "kubeProxyVersion": "",
         "kubeletVersion": "v1.33.0-rota",

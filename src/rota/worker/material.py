@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from rota.api import errors, meta, quantities
 from rota.client.verbs import Client, Object
 from rota.worker import expansion
-from rota.worker.runtimes.contract import Launch, LaunchError, Limits, Mount
+from rota.worker.runtimes.contract import CONTAINER, PROCESS, Launch, LaunchError, Limits, Mount, Security
 
 _MISSING: Final = "CreateContainerConfigError"
 _CONFIG_MAPS: Final = ("", "v1", "configmaps")
@@ -76,6 +76,11 @@ class Settings(Protocol):
         ...
 
     @property
+    def runtime(self) -> str:
+        """The runtime of pods that do not name one."""
+        ...
+
+    @property
     def api_server(self) -> tuple[str, str]:
         """Where software in pods finds the API: host and port."""
         ...
@@ -88,11 +93,13 @@ async def launch(
     spec = pod["spec"]
     container = _container(spec, name)
     environment = await variables(pod, container, references=references, settings=settings)
+    runtime = chosen(spec, settings)
     security = {**(spec.get("securityContext") or {}), **(container.get("securityContext") or {})}
     user = security.get("runAsUser")
-    if security.get("runAsNonRoot") and (user == 0 or (user is None and os.geteuid() == 0)):
+    if security.get("runAsNonRoot") and (user == 0 or (user is None and runtime == PROCESS and os.geteuid() == 0)):
         raise LaunchError(_MISSING, "container has runAsNonRoot and image will run as root")
     group = security.get("runAsGroup")
+    machine = {**_inherited(), "HOME": home} if runtime == PROCESS else {}
     return Launch(
         uid=meta.uid(pod),
         namespace=meta.namespace(pod),
@@ -102,14 +109,44 @@ async def launch(
         image=container.get("image") or "",
         command=expansion.expand_all(container.get("command") or (), environment),
         args=expansion.expand_all(container.get("args") or (), environment),
-        env={**_inherited(), "HOME": home, "HOSTNAME": meta.name(pod), **environment},
+        env={**machine, "HOSTNAME": meta.name(pod), **environment},
         working_dir=container.get("workingDir") or "",
         user=user,
-        group=group if group is not None else user,
+        group=user if group is None and runtime == PROCESS else group,
         groups=_groups(spec),
         limits=_limits(container),
         mounts=mounts,
         tty=bool(container.get("tty")),
+        runtime=runtime,
+        pull_policy=container.get("imagePullPolicy") or "IfNotPresent",
+        security=_security(security),
+        host_pid=bool(spec.get("hostPID")),
+    )
+
+
+def chosen(spec: Mapping[str, Any], settings: Settings) -> str:
+    """The runtime of a pod: the one that its class is called after, else the node's; LaunchError for any other."""
+    named = spec.get("runtimeClassName")
+    if not named:
+        return settings.runtime
+    if named not in {PROCESS, CONTAINER}:
+        raise LaunchError(
+            _MISSING, f'this node has no runtime "{named}": runtimeClassName may be "{PROCESS}" or "{CONTAINER}"'
+        )
+    if named == CONTAINER and spec.get("shareProcessNamespace"):
+        raise LaunchError(_MISSING, "shareProcessNamespace: containers of a pod do not see each other's processes here")
+    return str(named)
+
+
+def _security(wanted: Mapping[str, Any]) -> Security:
+    capabilities = wanted.get("capabilities") or {}
+    return Security(
+        privileged=bool(wanted.get("privileged")),
+        read_only_root=bool(wanted.get("readOnlyRootFilesystem")),
+        may_gain=wanted.get("allowPrivilegeEscalation") is not False,
+        not_root=bool(wanted.get("runAsNonRoot")),
+        add=tuple(capabilities.get("add") or ()),
+        drop=tuple(capabilities.get("drop") or ()),
     )
 
 

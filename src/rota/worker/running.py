@@ -29,8 +29,12 @@ from rota.worker.folders import Incarnation
 from rota.worker.machines import Machine
 from rota.worker.material import ApiReferences
 from rota.worker.node import NodeKeeper
-from rota.worker.runtimes.contract import Runtime
-from rota.worker.runtimes.process.runtime import ProcessRuntime
+from rota.worker.runtimes.container import engines
+from rota.worker.runtimes.container.runtime import ContainerRuntime
+from rota.worker.runtimes.contract import PROCESS, Runtime
+
+#: On nodes that can run containers from images.
+CONTAINERS_LABEL: Final = "rota.dev/containers"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +50,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     share: float = 1.0
     address: str = ""
     api_server: tuple[str, str] = ("127.0.0.1", "6443")
+    #: How containers run whose pods do not say: `process` or `container`.
+    runtime: str = PROCESS
+    #: Where people put images for this worker; its folder's `images` if nothing is said.
+    images: Path | None = None
     #: Where its endpoint listens, if it has one.
     port: int | None = None
 
@@ -106,7 +114,12 @@ class Worker:
 
     def _renew(self) -> None:
         settings = self._settings
-        self.runtime = ProcessRuntime(settings.folder / "runtime", node=settings.node, clock=self._clock)
+        self.runtime = ContainerRuntime(
+            settings.folder / "runtime",
+            node=settings.node,
+            clock=self._clock,
+            images=settings.images or settings.folder / "images",
+        )
         self.agent = Agent(
             self._client,
             self.runtime,
@@ -139,8 +152,8 @@ async def _worker(
         incarnation=incarnation.name,
         predecessor=incarnation.predecessor,
         clock=clock,
-        info=machines.system_info(incarnation.name),
-        labels=settings.labels,
+        info=machines.system_info(incarnation.name, runtime=settings.runtime),
+        labels={**_labels(), **settings.labels},
         taints=settings.taints,
         conditions=made.conditions,
         port=settings.port,
@@ -163,4 +176,9 @@ def _measured(settings: Settings) -> Machine:
         capacity=capacity,
         allocatable=allocatable,
         api_server=settings.api_server,
+        runtime=settings.runtime,
     )
+
+
+def _labels() -> dict[str, str]:
+    return {} if engines.problem() else {CONTAINERS_LABEL: "true"}

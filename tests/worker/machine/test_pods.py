@@ -373,3 +373,12 @@ def test_readiness_gates_of_others_hold_the_pod_back(stage: Stage) -> None:
     stage.see({**found, "status": opened})
     assert stage.condition("Ready") == ("True", "")
     assert stage.condition("example.com/open") == ("True", "")
+
+
+def test_a_task_that_is_over_before_anybody_could_say_so_was_started_all_the_same(stage: Stage) -> None:
+    stage.begin(pod(restartPolicy="Never"))
+    run = stage.running[stage.uid, "c"]
+    stage.exited()
+    stage.send(contract.Started, uid=stage.uid, container="c", run=run, id=f"c-{run}")
+    assert stage.told().count("Started") == 1
+    assert stage.status["phase"] == "Succeeded"

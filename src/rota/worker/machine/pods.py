@@ -208,6 +208,9 @@ class Pod:
             return
         self._note(now, f"{name}: run {run} ended with {ending.code} ({ending.reason})")
         ran_s = now - container.started_at if container.stage is Stage.RUNNING else 0.0
+        if container.stage is Stage.STARTING:
+            # Over before anybody could say that it had begun.
+            self._tell("Normal", "Started", f"Started container {name}")
         container.end(ending)
         if self.winding is None and self._restarts(container):
             container.again()

@@ -41,6 +41,8 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
     read_only_root: bool = False
     #: Whether programs may give it more rights than it has, as those with the set-user-id bit do.
     may_gain: bool = True
+    #: Whether it must not be root, whatever its image says.
+    not_root: bool = False
     #: Capabilities, without `CAP_`; `ALL` for all of them.
     add: Sequence[str] = ()
     drop: Sequence[str] = ()
@@ -166,6 +168,10 @@ class Runtime(Protocol):
 
     async def execute(self, launch: Launch, command: Sequence[str]) -> tuple[int, bytes]:
         """Run a command beside a container, as the container; its exit code and the beginning of what it said."""
+        ...
+
+    def remark(self, launch: Launch) -> str:
+        """What people should know about how a container is run that they would not expect; empty if nothing."""
         ...
 
     def inside(self, launch: Launch, command: Sequence[str], *, tty: bool = False) -> Inside:

@@ -60,14 +60,12 @@ class Engine:
         steps = ["set -e", f"cd {shlex.quote(str(bundle))}", *_hide(), *_LAYERS, f"exec {shlex.join(crun)}"]
         return ["unshare", "--mount", "--propagation", "private", "sh", "-c", "; ".join(steps)]
 
-    def execute(
-        self, run: str, command: Sequence[str], *, cwd: str, cgroups: Sequence[str], tty: bool, pid_file: str = ""
-    ) -> list[str]:
-        """Run a command in a container that runs, with its variables, as its user, and within its control groups."""
-        options = [f"--cwd={cwd}", *(["--tty"] if tty else []), *([f"--pid-file={pid_file}"] if pid_file else [])]
+    def execute(self, run: str, process: Path, *, cgroups: Sequence[str], pid_file: str = "") -> list[str]:
+        """Run a process, as a file describes it, in a container that runs, and within its control groups."""
+        options = [f"--process={process}", *([f"--pid-file={pid_file}"] if pid_file else [])]
         join = (f"echo $$ > {shlex.quote(one)}/cgroup.procs" for one in cgroups)
         steps = ["set -e", *join, *_hide(), 'exec "$@"']
-        crun = [*self._crun(), "exec", *options, run, *command]
+        crun = [*self._crun(), "exec", *options, run]
         return ["unshare", "--mount", "--propagation", "private", "sh", "-c", "; ".join(steps), "sh", *crun]
 
     def forget(self, run: str) -> None:

@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import tempfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -105,6 +106,10 @@ class ContainerRuntime(ProcessRuntime):
             how = self._inside(launch, command, tty=False, pid_file=pid_file.name)
             return await asking.output(how, on_cut_off=end)
 
+    def remark(self, launch: Launch) -> str:
+        """See `Runtime.remark`."""
+        return "" if launch.runtime == CONTAINER else super().remark(launch)
+
     def inside(self, launch: Launch, command: Sequence[str], *, tty: bool = False) -> Inside:
         """See `Runtime.inside`."""
         if launch.runtime != CONTAINER:
@@ -148,6 +153,8 @@ class ContainerRuntime(ProcessRuntime):
     def _write(self, launch: Launch, image: Image, bundle: Path) -> None:
         """Make a bundle; its configuration comes last, so one that has it is whole."""
         user = users.find(image.root, image.config.user, user=launch.user, group=launch.group)
+        if launch.security.not_root and user.uid == 0:
+            raise LaunchError("CreateContainerConfigError", "container has runAsNonRoot and image will run as root")
         host_name = launch.pod[: bundles.LONGEST_HOST_NAME].rstrip("-.")
         shared = namespaces.made(self._namespaces / launch.uid, host_name=host_name)
         files = [
@@ -191,11 +198,19 @@ class ContainerRuntime(ProcessRuntime):
         place = self.places().get(launch.id)
         if place is None:
             raise LaunchError("ContainerNotRunning", f'container "{launch.container}" does not run')
-        process = json.loads((self._bundles / launch.id / engines.CONFIG).read_bytes())["process"]
-        argv = self._engine.execute(
-            launch.id, command, cwd=process["cwd"], cgroups=place.cgroups, tty=tty, pid_file=pid_file
-        )
+        process = self._process(launch.id, command, tty=tty)
+        argv = self._engine.execute(launch.id, process, cgroups=place.cgroups, pid_file=pid_file)
         return Inside(argv=argv, env=_OUTER_ENVIRONMENT, cwd="/")
+
+    def _process(self, run: str, command: Sequence[str], *, tty: bool) -> Path:
+        """A file that describes a command as the container's own process is described; the same for the same one."""
+        bundle = self._bundles / run
+        own = json.loads((bundle / engines.CONFIG).read_bytes())["process"]
+        text = json.dumps({**own, "args": list(command), "terminal": tty})
+        path = bundle / f"command-{zlib.crc32(text.encode()):08x}.json"
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+        return path
 
     async def _remove(self, run: str) -> None:
         """Remove what was made for a run that has ended."""

@@ -37,7 +37,8 @@ def unpack(archive: tarfile.TarFile, root: Path) -> None:
             target = root / name
             if (target.is_symlink() or target.exists()) and not (member.isdir() and target.is_dir()):
                 _remove(target)
-            target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            # Where its folder is a link, what that leads to; which need not be there yet.
+            target.parent.resolve().mkdir(mode=0o755, parents=True, exist_ok=True)
             archive.extract(member, root, numeric_owner=True, filter="fully_trusted")
             fresh.add(name)
 

@@ -75,4 +75,4 @@ def _veil(folder: Path, home: Path) -> str:
     """Cover a closed folder with an empty one that holds nothing but the home, which stays open by its number."""
     veiled, kept = shlex.quote(str(folder)), shlex.quote(str(home))
     cover = f"mount -t tmpfs -o mode=711,size=64k tmpfs {veiled}"
-    return f"exec 9<{kept}; {cover}; mkdir -p {kept}; mount --bind /proc/self/fd/9 {kept}; exec 9<&-"
+    return f"exec 9<{kept}; {cover}; mkdir -p {kept}; mount --no-canonicalize --bind /proc/self/fd/9 {kept}; exec 9<&-"

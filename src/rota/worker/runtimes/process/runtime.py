@@ -1,7 +1,6 @@
 """Containers as processes: a command with its environment in a folder, in a session and control groups of its own.
 
-There is no image: `command` and `args` name a program of this machine. A container that has no command at all runs
-what its image is called, if that is a program here, so that `image: /usr/bin/true` does what one would think.
+There is no image: `command` and `args` name a program of this machine (`commands.py`).
 """
 
 import asyncio
@@ -27,7 +26,7 @@ from rota.worker.runtimes.contract import (
     parse_run_id,
     run_id,
 )
-from rota.worker.runtimes.process import asking, entering, log_files, mounting
+from rota.worker.runtimes.process import asking, commands, entering, log_files, mounting
 from rota.worker.runtimes.process.cgroups import NO_GROUP, ControlGroups
 from rota.worker.runtimes.process.nursing import Nurse, NurseryGone
 
@@ -86,11 +85,7 @@ class ProcessRuntime:
 
     async def start(self, launch: Launch) -> None:
         """See `Runtime.start`."""
-        argv = [*launch.command, *launch.args]
-        if not launch.command:
-            argv = [launch.image, *launch.args]
-        if not argv[0]:
-            raise LaunchError("CreateContainerError", "no command specified")
+        argv = commands.command(launch)
         user, primary, groups = launch.user, launch.group, list(launch.groups)
         home = self.home(launch.uid)
         if user:
@@ -192,6 +187,10 @@ class ProcessRuntime:
             # It ends only if nothing runs.
             await self._nurse.ask("end")
         await self._nurse.close()
+
+    def remark(self, launch: Launch) -> str:
+        """See `Runtime.remark`."""
+        return commands.remark(launch)
 
     def inside(self, launch: Launch, command: Sequence[str], *, tty: bool = False) -> Inside:
         """See `Runtime.inside`."""

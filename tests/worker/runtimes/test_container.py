@@ -1,0 +1,182 @@
+"""Containers in root file systems that the tests build."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.worker.runtimes.bench import UID, Bench, build_root, needs_containers, opened
+from tests.worker.runtimes.images import write_layout
+
+from rota.worker.runtimes.container.podman import Podman
+from rota.worker.runtimes.contract import CONTAINER, PROCESS, LaunchError, Mount, Security
+
+pytestmark = [pytest.mark.slow, needs_containers]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_root(tmp_path_factory.mktemp("image") / "root")
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, root: Path) -> AsyncIterator[Bench]:
+    async with opened(tmp_path, runtime=CONTAINER, image=f"file://{root}") as made:
+        yield made
+
+
+async def _said(bench: Bench, script: str, **fields: object) -> list[str]:
+    await bench.start("sh", "-c", script, **fields)
+    ended = await bench.exit()
+    said = (await bench.log()).decode().splitlines()
+    assert ended.code == 0, said
+    return said
+
+
+async def test_a_container_sees_its_image_and_no_other_processes(bench: Bench) -> None:
+    said = await _said(bench, "cat /mark; ls /; echo $$; ls /proc | grep -c '^[0-9]'; hostname")
+    assert said[0] == "of the image"
+    assert "work" not in said
+    assert said[-3] == "1", "it is the first process"
+    assert int(said[-2]) < 6
+    assert said[-1] == "p"
+
+
+async def test_what_a_container_writes_is_its_own_and_goes_with_it(bench: Bench, root: Path) -> None:
+    assert await _said(bench, "echo mine > /mark; rm /bin/vi; touch /new; cat /mark; ls /new") == ["mine", "/new"]
+    assert (root / "mark").read_text() == "of the image\n"
+    assert (root / "bin" / "vi").is_symlink()
+    assert not (root / "new").exists()
+    assert not (root / "proc").exists(), "not even places to mount on"
+    await bench.start("cat", "/mark", run=1)
+    await bench.exit()
+    assert await bench.log(run=1) == b"of the image\n"
+
+
+async def test_a_root_file_system_can_be_closed_but_for_volumes(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    said = await _said(
+        bench,
+        "touch /x || echo closed; touch /data/x && echo open; touch /dev/shm/y && echo memory",
+        security=Security(read_only_root=True),
+        mounts=(Mount(source=str(tmp_path / "data"), target="/data"),),
+    )
+    assert said[1:] == ["closed", "open", "memory"] or said[:-1] == ["closed", "open", "memory"]
+    assert (tmp_path / "data" / "x").exists()
+
+
+async def test_containers_of_a_pod_share_messages_and_memory_and_the_machines_network(bench: Bench) -> None:
+    links = "for i in ipc uts net; do readlink /proc/self/ns/$i; done"
+    await bench.start("sh", "-c", f"{links}; echo hello > /dev/shm/letter; sleep 60", container="a")
+    await bench.says(b"net:", container="a")
+    await bench.start("sh", "-c", f"{links}; while ! cat /dev/shm/letter; do sleep 0.05; done", container="b")
+    assert (await bench.exit()).code == 0
+    first = (await bench.log("a")).split()
+    second = (await bench.log("b")).split()
+    assert first[:3] == [one for one in second if one.startswith((b"ipc:", b"uts:", b"net:"))]
+    assert b"hello" in second
+    machine = [os.readlink(f"/proc/self/ns/{kind}").encode() for kind in ("ipc", "uts", "net")]  # noqa: PTH115
+    assert first[0] != machine[0]
+    assert first[1] != machine[1]
+    assert first[2] == machine[2]
+
+
+async def test_root_in_a_container_is_not_root_of_the_machine(bench: Bench) -> None:
+    said = await _said(bench, "mount -t tmpfs x /tmp 2>/dev/null || echo no-mount; mknod /dev/sda b 8 0 || echo no-dev")
+    assert {"no-mount", "no-dev"} <= set(said)
+    await bench.start("sh", "-c", "chown 5 /mark || echo no-chown", run=1, security=Security(drop=("ALL",)))
+    await bench.exit()
+    assert b"no-chown" in await bench.log(run=1)
+
+
+async def test_users_may_have_names_which_the_image_knows(bench: Bench, tmp_path: Path, root: Path) -> None:
+    write_layout(tmp_path / "layout", [root], {"User": "web", "Cmd": ["sh", "-c", "id; sleep 60"]})
+    launch = bench.launch(image=f"oci:{tmp_path}/layout")
+    await bench.runtime.start(launch)
+    await bench.says(b"7001")
+    assert await bench.log() == b"uid=7001(web) gid=7002(web) groups=7003(extra)\n"
+    assert await bench.runtime.execute(launch, ["id", "-u"]) == (0, b"7001\n")
+    strict = bench.launch("true", container="d", security=Security(not_root=True))
+    with pytest.raises(LaunchError, match="image will run as root"):
+        await bench.runtime.start(strict)
+
+
+async def test_what_the_pod_leaves_open_is_the_images(bench: Bench, tmp_path: Path, root: Path) -> None:
+    settings = {
+        "Entrypoint": ["echo", "entry"],
+        "Cmd": ["and", "cmd"],
+        "Env": ["A=image", "B=image", "PATH=/bin"],
+        "WorkingDir": "/srv/app",
+    }
+    image = f"oci:{write_layout(tmp_path / 'layout', [root], settings)}"
+    for number, (command, args, wanted) in enumerate(
+        [
+            ((), (), "entry and cmd"),
+            ((), ("mine",), "entry mine"),
+            (("sh", "-c", "echo $A $B; pwd"), (), "pod image\n/srv/app"),
+        ]
+    ):
+        await bench.start(*command, args=args, image=image, run=number, env={"A": "pod"})
+        await bench.exit()
+        assert (await bench.log(run=number)).decode().strip() == wanted
+
+
+async def test_an_image_without_a_command_needs_one(bench: Bench) -> None:
+    with pytest.raises(LaunchError, match="no command specified"):
+        await bench.start()
+
+
+async def test_an_image_that_is_nowhere_is_said_with_what_to_do(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: object, **__: object) -> None:
+        return None
+
+    monkeypatch.setattr(Podman, "find", nothing)
+    with pytest.raises(LaunchError) as refused:
+        await bench.start("true", image="registry.example/app:1")
+    assert refused.value.reason == "ErrImagePull"
+    assert "install podman" in refused.value.message
+    with pytest.raises(LaunchError, match="there is no /no/such/folder on this node"):
+        await bench.start("true", image="/no/such/folder")
+    with pytest.raises(LaunchError) as never:
+        await bench.start("true", image="registry.example/app:1", pull_policy="Never")
+    assert never.value.reason == "ErrImageNeverPull"
+
+
+async def test_images_lie_in_a_folder_under_their_names(bench: Bench, root: Path) -> None:
+    images = bench.folder.parent / "images"
+    (images / "team").mkdir(parents=True)
+    (images / "team" / "app:1").symlink_to(root)
+    (images / "plain").symlink_to(root)
+    for number, name in enumerate(["team/app:1", "plain:latest", "docker.io/library/plain"]):
+        await bench.start("cat", "/mark", image=name, run=number)
+        assert (await bench.exit()).code == 0
+
+
+async def test_what_the_engine_cannot_set_up_is_an_error_of_the_start(bench: Bench, tmp_path: Path) -> None:
+    missing = Mount(source=str(tmp_path / "missing"), target="/data")
+    with pytest.raises(LaunchError) as refused:
+        await bench.start("true", mounts=(missing,))
+    assert refused.value.reason == "RunContainerError"
+    assert "missing" in refused.value.message
+    assert bench.exits.empty(), "what never ran has not ended"
+    (tmp_path / "missing").mkdir()
+    await bench.start("true", mounts=(missing,))
+    assert (await bench.exit()).code == 0
+
+
+async def test_nothing_stays_of_a_container_that_has_ended(bench: Bench) -> None:
+    run = await bench.start("sleep", "600")
+    mounted = Path("/proc/self/mountinfo").read_text().count(UID)
+    assert mounted == 3, "what the pod shares, and no root file system"
+    await bench.runtime.stop(run, 0)
+    await bench.exit()
+    await bench.runtime.forget(run)
+    await bench.runtime.clean_up(UID, logs=True)
+    assert UID not in Path("/proc/self/mountinfo").read_text()
+    assert [one for one in bench.folder.rglob("*") if UID in one.name] == []
+
+
+async def test_a_node_runs_both_kinds(bench: Bench) -> None:
+    await bench.start("cat", "/mark", container="a")
+    await bench.start("sh", "-c", "test ! -e /mark", container="b", runtime=PROCESS, env={"PATH": os.environ["PATH"]})
+    assert {(await bench.exit()).code, (await bench.exit()).code} == {0}

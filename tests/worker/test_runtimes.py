@@ -1,0 +1,141 @@
+"""How a pod chooses its runtime, at a real API server; and what it hears about its image."""
+
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.worker.runtimes.bench import build_root, needs_containers
+from tests.worker.test_agent import Worker, _create, _log, _phase, _until
+
+from rota.client import connecting
+from rota.client.verbs import Client
+from rota.kit import system
+from rota.testing.api import ApiServer
+from rota.worker.node import NODES
+
+pytestmark = pytest.mark.slow
+EVENTS = ("", "v1", "events")
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async with ApiServer() as server:
+        clock, chance = system.SystemClock(), random.Random(0)
+        async with connecting.to_application(server.app, clock=clock, chance=chance) as made:
+            yield made
+
+
+@pytest.fixture
+async def worker(client: Client, tmp_path: Path) -> AsyncIterator[Worker]:
+    made = Worker(client, tmp_path / "worker")
+    await made.start()
+    yield made
+    await made.close()
+
+
+async def _told(client: Client, reason: str) -> str:
+    """Wait for an event; its message."""
+    found: list[str] = []
+
+    async def there() -> bool:
+        events = (await client.list(EVENTS, namespace="default")).items
+        found.extend(one["message"] for one in events if one["reason"] == reason)
+        return bool(found)
+
+    await _until(there)
+    return found[0]
+
+
+async def _waiting(client: Client) -> dict[str, Any]:
+    """Wait for a container that waits with a message."""
+    found: dict[str, Any] = {}
+
+    async def there() -> bool:
+        pod = await client.get(("", "v1", "pods"), "p", namespace="default")
+        statuses = pod["status"].get("containerStatuses") or [{}]
+        found.update((statuses[0].get("state") or {}).get("waiting") or {})
+        return "message" in found
+
+    await _until(there)
+    return found
+
+
+async def test_a_process_is_told_that_its_image_is_not_used(client: Client, worker: Worker) -> None:
+    await _create(client, container={"image": "busybox:1.36", "command": [], "args": ["echo", "hi"]})
+    pod = await _phase(client, "Succeeded")
+    assert await _log(worker, pod) == b"hi\n"
+    message = await _told(client, "ImageNotUsed")
+    assert message.startswith('image "busybox:1.36" is not used: "echo" runs as a process of this machine')
+
+
+async def test_an_image_that_nobody_can_run_is_said_with_the_remedy(client: Client, worker: Worker) -> None:
+    await _create(client, container={"image": "nginx", "command": []})
+    waiting = await _waiting(client)
+    assert waiting["reason"] == "CreateContainerError"
+    assert "runtimeClassName: container" in waiting["message"]
+
+
+async def test_a_runtime_that_there_is_not_is_said(client: Client, worker: Worker) -> None:
+    await _create(client, "true", runtimeClassName="gvisor")
+    waiting = await _waiting(client)
+    assert waiting["reason"] == "CreateContainerConfigError"
+    assert 'no runtime "gvisor"' in waiting["message"]
+
+
+@needs_containers
+async def test_a_pod_may_choose_containers_for_itself(client: Client, worker: Worker, tmp_path: Path) -> None:
+    root = build_root(tmp_path / "root")
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": "default"}}
+    await client.create(("", "v1", "configmaps"), {**config, "data": {"file": "content"}})
+    container = {
+        "image": str(root),
+        "volumeMounts": [{"name": "m", "mountPath": "/config"}, {"name": "e", "mountPath": "/out"}],
+        "resources": {"limits": {"cpu": "500m", "memory": "64Mi"}},
+        "env": [{"name": "A", "value": "a"}],
+    }
+    script = "cat /mark /config/file; echo; echo $A $HOME; hostname; id -u > /out/id"
+    volumes = [{"name": "m", "configMap": {"name": "m"}}, {"name": "e", "emptyDir": {}}]
+    await _create(client, "sh", "-c", script, container=container, volumes=volumes, runtimeClassName="container")
+    pod = await _phase(client, "Succeeded")
+    assert await _log(worker, pod) == b"of the image\ncontent\na /root\np\n"
+    node = await client.get(NODES, "w1")
+    assert node["metadata"]["labels"]["rota.dev/containers"] == "true"
+
+
+@needs_containers
+async def test_a_node_may_choose_containers_for_all(client: Client, tmp_path: Path) -> None:
+    made = Worker(client, tmp_path / "worker")
+    made.settings = msgspec.structs.replace(made.settings, runtime="container")
+    build_root(tmp_path / "worker" / "images" / "app")
+    await made.start()
+    try:
+        await _create(client, "cat", "/mark", container={"image": "app"})
+        pod = await _phase(client, "Succeeded")
+        assert await _log(made, pod) == b"of the image\n"
+        await _create(client, "sh", "-c", "test ! -e /mark", name="q", runtimeClassName="process")
+        await _phase(client, "Succeeded", "q")
+        node = await client.get(NODES, "w1")
+        assert node["status"]["nodeInfo"]["containerRuntimeVersion"] == "rota://container"
+    finally:
+        await made.close()
+
+
+@needs_containers
+async def test_containers_go_on_while_the_agent_is_away(client: Client, worker: Worker, tmp_path: Path) -> None:
+    root = build_root(tmp_path / "root")
+    script = "echo up; while [ ! -e /door/open ]; do sleep 0.05; done; exit 7"
+    (tmp_path / "door").mkdir()
+    await _create(
+        client, "sh", "-c", script, runtimeClassName="container",
+        container={"image": str(root), "volumeMounts": [{"name": "d", "mountPath": "/door"}]},
+        volumes=[{"name": "d", "hostPath": {"path": str(tmp_path / "door")}}],
+    )  # fmt: skip
+    await _phase(client, "Running")
+    await worker.stop()
+    await worker.start()
+    (tmp_path / "door" / "open").touch()
+    pod = await _phase(client, "Failed")
+    assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 7
