@@ -64,7 +64,7 @@ def delete(
         begun: list[_Deletion] = []
         for target in targets:
             try:
-                begun.append(await _delete(client, target, grace_period=grace_period, dry_run=dry_run))
+                begun.append(await _delete(client, target, grace_period=grace_period, wait=wait, dry_run=dry_run))
             except api_errors.NotFound as error:
                 missing.append(error.message)
         if wait and not dry_run:
@@ -109,7 +109,7 @@ def _described(document: documents.Document, kinds: Kinds, namespace: str) -> _T
     return _Target(kind, name, (meta.namespace(document.obj) or namespace) if kind.namespaced else "")
 
 
-async def _delete(client: Client, target: _Target, *, grace_period: int | None, dry_run: bool) -> _Deletion:
+async def _delete(client: Client, target: _Target, *, grace_period: int | None, wait: bool, dry_run: bool) -> _Deletion:
     answer = await client.delete(
         target.kind,
         target.name,
@@ -120,7 +120,9 @@ async def _delete(client: Client, target: _Target, *, grace_period: int | None, 
     )
     tried = " (dry run)" if dry_run else ""
     waits = answer.get("kind") != "Status" and meta.is_deleting(answer)
-    click.echo(f"{naming.shown(target.kind, target.name)} {'is being deleted' if waits else 'deleted'}{tried}")
+    if not waits or not wait or dry_run:
+        word = "is being deleted" if waits and not dry_run else "deleted"
+        click.echo(f"{naming.shown(target.kind, target.name)} {word}{tried}")
     return _Deletion(target, meta.uid(answer) if waits else "")
 
 
@@ -136,6 +138,7 @@ async def _gone(client: Client, begun: list[_Deletion], timeout: float) -> None:
             for one in waiting:
                 while await _is_there(client, one):
                     await _change(client, one, clock)
+                click.echo(f"{naming.shown(one.target.kind, one.target.name)} deleted")
                 advance(1)
 
     try:
