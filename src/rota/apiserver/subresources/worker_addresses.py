@@ -6,8 +6,8 @@ from typing import Final
 from rota.apiserver.contract import Object
 
 DEFAULT_PORT: Final = 10_250
-#: As upstream prefers them.
-_PREFERRED: Final = ("Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP")
+#: Addresses before names: those of nodes are often known to nobody else, and certificates hold what masters can use.
+_PREFERRED: Final = ("InternalIP", "InternalDNS", "Hostname", "ExternalIP", "ExternalDNS")
 
 
 @dataclass(frozen=True, slots=True)

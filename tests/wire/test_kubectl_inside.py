@@ -1,0 +1,180 @@
+"""kubectl looks inside what runs: exec, attach, logs -f, cp and top; through workers in the process and elsewhere."""
+
+import contextlib
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rota.testing.servers import binaries
+
+pytestmark = [pytest.mark.slow, pytest.mark.kubectl]
+
+ROTA = str(Path(sys.executable).with_name("rota"))
+PATIENCE_S = 60.0
+
+
+class Cluster:
+    """A running cluster and a kubectl for it."""
+
+    def __init__(self, config: Path, *, local: bool) -> None:
+        self.config = config
+        self.local = local
+        self.newest = binaries.kubectls()[-1]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "KUBECONFIG": str(self.config), "HOME": str(self.config.parent / "kubectl")}
+
+    def run(self, *arguments: str, program: Path | None = None, text: str | None = None) -> tuple[int, str, str]:
+        """The code, the output and the errors of a command."""
+        done = subprocess.run(
+            [str(program or self.newest), *arguments],
+            env=self.environment,
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def succeed(self, *arguments: str) -> str:
+        """The output of a command that must not fail."""
+        code, said, complaint = self.run(*arguments)
+        assert code == 0, complaint
+        return said
+
+    def start(self, name: str, script: str) -> None:
+        self.succeed("run", name, "--image=none", "--restart=Never", "--command", "--", "sh", "-c", script)
+        self.succeed("wait", "--for=condition=Ready", f"pod/{name}", f"--timeout={PATIENCE_S / 2:.0f}s")
+
+
+@contextlib.contextmanager
+def _process(*command: str, until: str, environment: dict[str, str] | None = None) -> Iterator[None]:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        try:
+            assert any(until in line for line in iter(process.stdout.readline, ""))
+            yield
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+
+
+@pytest.fixture(scope="module", params=["in the server's process", "elsewhere"])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    made = Cluster(folder / "kubeconfig", local=request.param != "elsewhere")
+    with contextlib.ExitStack() as parts:
+        if not made.local:
+            store = ("--store", f"sqlite:///{folder}/rota.db")
+            master = (ROTA, "master", *store, "--data", str(folder), "--host", "127.0.0.1", "--port", "0")
+            parts.enter_context(_process(*master, until="This master is up"))
+            joining = subprocess.run(
+                [ROTA, "token", "create", "--join-command"],
+                env=made.environment,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.split()
+            worker = (ROTA, *joining[1:], "--name", "w1", "--data", str(folder / "worker"), "--port", "0")
+            parts.enter_context(_process(*worker, until="This worker is ready"))
+        else:
+            up = (ROTA, "up", "--workers", "1", "--data", str(folder), "--port", "0")
+            parts.enter_context(_process(*up, until="Rota is up"))
+        try:
+            made.start("web", "echo begun; while sleep 0.1; do [ -e stop ] && break; done; echo ended; exec sleep 1000")
+            yield made
+        finally:
+            made.succeed("delete", "pods", "--all", "--grace-period=1", f"--timeout={PATIENCE_S / 2:.0f}s")
+
+
+def test_a_command_is_run_with_its_streams_and_its_code(cluster: Cluster) -> None:
+    script = "cat; echo bad >&2; exit 3"
+    code, said, complaint = cluster.run("exec", "-i", "web", "--", "sh", "-c", script, text="from here\n")
+    assert (code, said) == (3, "from here\n")
+    assert complaint == "bad\ncommand terminated with exit code 3\n"
+
+
+def test_old_versions_are_told_what_to_do(cluster: Cluster) -> None:
+    # What versions say differs on their way to the server; behind it, one is as good as another.
+    programs = binaries.kubectls() if cluster.local else binaries.kubectls()[-1:]
+    for program in programs:
+        told = json.loads(cluster.run("version", "--client", "--output=json", program=program)[1])
+        minor = int(re.sub(r"\D", "", told["clientVersion"]["minor"]))
+        code, said, complaint = cluster.run("exec", "web", "--", "echo", "hi", program=program)
+        if minor >= 30:
+            assert (code, said) == (0, "hi\n"), (program, complaint)
+        else:
+            assert code == 1
+            assert "SPDY is not spoken here, but WebSocket: use kubectl 1.30 or newer" in complaint
+
+
+def test_what_is_not_there_is_said_to_be_missing(cluster: Cluster) -> None:
+    assert 'pods "nobody" not found' in cluster.run("exec", "nobody", "--", "true")[2]
+    assert "container none is not valid for pod web" in cluster.run("exec", "web", "-c", "none", "--", "true")[2]
+    code, _, complaint = cluster.run("exec", "web", "--", "no-such-program")
+    assert code == 127
+    assert "no-such-program" in complaint
+
+
+def test_a_terminal_behaves_like_one(cluster: Cluster) -> None:
+    ours, its = pty.openpty()
+    os.write(ours, b"stty size; tty; exit 4\n")
+    said = b""
+    command = [str(cluster.newest), "exec", "-it", "web", "--", "sh"]
+    with subprocess.Popen(command, env=cluster.environment, stdin=its, stdout=its, stderr=its) as process:
+        os.close(its)
+        with contextlib.suppress(OSError):
+            while piece := os.read(ours, 4096):
+                said += piece
+        assert process.wait(PATIENCE_S) == 4
+    os.close(ours)
+    assert re.search(rb"\n/dev/pts/\d+\r\n", said), said
+
+
+def test_files_are_copied_in_and_out(cluster: Cluster, tmp_path: Path) -> None:
+    data = os.urandom(2 << 20)
+    (tmp_path / "sent").write_bytes(data)
+    cluster.succeed("cp", str(tmp_path / "sent"), f"web:{tmp_path}/there")
+    assert (tmp_path / "there").read_bytes() == data
+    cluster.succeed("cp", f"web:{tmp_path}/there", str(tmp_path / "back"))
+    assert (tmp_path / "back").read_bytes() == data
+
+
+def test_logs_are_followed_while_they_come(cluster: Cluster) -> None:
+    command = [str(cluster.newest), "logs", "-f", "web"]
+    with subprocess.Popen(command, env=cluster.environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        cluster.succeed("exec", "web", "--", "touch", "stop")
+        assert process.stdout.readline() == "ended\n"
+        process.terminate()
+
+
+def test_what_a_pod_says_is_seen_by_attaching(cluster: Cluster) -> None:
+    cluster.start("talker", "while sleep 0.1; do echo again; done")
+    command = [str(cluster.newest), "attach", "talker"]
+    with subprocess.Popen(command, env=cluster.environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "again\n"
+        process.terminate()
+
+
+def test_what_is_used_is_shown(cluster: Cluster) -> None:
+    ((node, *_),) = (line.split() for line in cluster.succeed("top", "nodes", "--no-headers").splitlines())
+    assert node in {"w1", "worker-1"}
+    shown = {line.split()[0]: line.split()[1:] for line in cluster.succeed("top", "pods", "--no-headers").splitlines()}
+    cpu, memory = shown["web"]
+    assert cpu.endswith("m")
+    assert re.fullmatch(r"[1-9]\d*Mi", memory)
+    assert "podmetrics" in cluster.succeed("get", "pods.metrics.k8s.io", "web", "-o", "name")
+    assert cluster.run("top", "pods", "-l", "run=nobody")[2].strip() == "No resources found in default namespace."
