@@ -1,0 +1,1 @@
+"""Moving work when a cluster has drifted from what the scheduler would decide now."""

@@ -1,0 +1,145 @@
+"""How far a cluster has drifted, in numbers that a move must improve.
+
+What is wrong is asked of the scheduler's own filters: a pod is misplaced if they would refuse it where it is. How
+uneven nodes are is the sum of the squares of their shares: whoever moves from a fuller to an emptier node lowers it,
+and whoever moves back raises it, so nothing moves back and forth.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from rota.columns.cluster import Cluster
+from rota.columns.nodes import NodeInfo
+from rota.columns.pods import PodInfo
+from rota.scheduler.decide import Decider
+from rota.scheduler.framework.evaluation import Evaluation
+from rota.scheduler.rebalancing.contract import Figures, Strategy, Usage
+
+#: Whose refusal of a pod's own node is which kind of drift.
+MISPLACED_BY: Final[Mapping[str, Strategy]] = {
+    "NodeAffinity": Strategy.NODE_AFFINITY,
+    "TaintToleration": Strategy.TAINTS,
+    "InterPodAffinity": Strategy.POD_AFFINITY,
+    "PodTopologySpread": Strategy.SPREAD,
+}
+_COUNTED: Final = ("cpu", "memory")
+
+
+class Measures:
+    """Asks a cluster that may be changed between questions."""
+
+    def __init__(self, cluster: Cluster, deciders: Mapping[str, Decider], usage: Usage | None) -> None:
+        self._cluster: Final = cluster
+        self._deciders: Final = deciders
+        self._usage: Final = usage
+        #: Measured use that was moved between nodes within the plan.
+        self._shifted: Final[dict[str, Counter[str]]] = {}
+
+    @contextmanager
+    def without(self, pod: PodInfo) -> Iterator[Evaluation | None]:
+        """What the scheduler thinks of all nodes for a pod that is taken off its own; None if it is not its pod."""
+        decider = self._deciders.get(pod.shape.scheduler_name)
+        if decider is None:
+            yield None
+            return
+        with self._cluster.trial():
+            self._cluster.remove_pod(pod.uid)
+            yield decider.evaluate(homeless(pod))
+
+    def misplaced(self, pod: PodInfo) -> Strategy | None:
+        """What is wrong with where a pod is; None if nothing is."""
+        node = self._cluster.by_name.get(pod.node_name)
+        if node is None:
+            return None
+        with self.without(pod) as evaluation:
+            if evaluation is None or evaluation.failure is not None or evaluation.feasible[node.row]:
+                return None
+            # each filter by itself: that a node is too full must not hide what else is wrong with it
+            verdicts = evaluation.verdicts()
+            refusing = (
+                strategy
+                for plugin, strategy in MISPLACED_BY.items()
+                if plugin in verdicts and verdicts[plugin][node.row] > 0
+            )
+            return next(refusing, None)
+
+    def all_misplaced(self, pods: Collection[PodInfo] | None = None) -> dict[str, Strategy]:
+        """Those of some pods, or of all, that are misplaced, by uid, and how."""
+        known = self._cluster.pods
+        asked = list(known.values()) if pods is None else [known[pod.uid] for pod in pods if pod.uid in known]
+        found = ((pod.uid, self.misplaced(pod)) for pod in asked)
+        return {uid: strategy for uid, strategy in found if strategy is not None}
+
+    def sensitive_to(self, moved: PodInfo) -> list[PodInfo]:
+        """Pods whose own rules look at the moved one, so that its move may put them in the wrong."""
+        labels = self._cluster.catalog.namespace_labels(moved.namespace)
+        group, found = moved.shape.group, []
+        for pod in self._cluster.pods.values():
+            shape = pod.shape
+            if pod.uid == moved.uid or pod.terminating:
+                continue
+            spreads = shape.spread_constraints and pod.namespace == moved.namespace
+            if spreads or any(term.matches(group, labels) for term in shape.required_affinity):
+                found.append(pod)
+        return found
+
+    def duplicates(self) -> int:
+        """How many pairs of one owner share a node."""
+        return sum(pairs(count) for count in self.by_owner().values())
+
+    def by_owner(self) -> Counter[tuple[str, str]]:
+        """How many pods an owner has on a node."""
+        counted: Counter[tuple[str, str]] = Counter()
+        for pod in self._cluster.pods.values():
+            if pod.shape.owner is not None and pod.node_name in self._cluster.by_name:
+                counted[pod.shape.owner.uid, pod.node_name] += 1
+        return counted
+
+    def share(self, node: NodeInfo) -> float:
+        """How full a node is: the fullest of its resources."""
+        return max(self._shares(node), default=0.0)
+
+    def unevenness(self, *names: str) -> float:
+        """The sum of the squares of the shares of these nodes, or of all."""
+        infos = [self._cluster.by_name[name] for name in names] if names else self._cluster.node_infos()
+        return sum(share * share for node in infos for share in self._shares(node))
+
+    def shift(self, pod: PodInfo, source: str, target: str) -> None:
+        """A pod's measured use goes along with it."""
+        if self._usage is not None:
+            used = self._usage.pods.get(pod.uid, pod.shape.requests)
+            self._shifted.setdefault(source, Counter()).subtract(used)
+            self._shifted.setdefault(target, Counter()).update(used)
+
+    def figures(self, misplaced: Collection[str]) -> Figures:
+        """All of it, where these pods are misplaced."""
+        nodes = list(self._cluster.node_infos())
+        return Figures(
+            violations=len(misplaced),
+            duplicates=self.duplicates(),
+            unevenness=self.unevenness(),
+            nodes_in_use=sum(bool(node.pods) for node in nodes),
+            shares={node.name: self.share(node) for node in nodes},
+        )
+
+    def _shares(self, node: NodeInfo) -> list[float]:
+        used: Mapping[str, int] = node.requested
+        measured = self._usage.nodes.get(node.name) if self._usage is not None else None
+        if measured is not None:
+            shifted = self._shifted.get(node.name, Counter())
+            used = {name: max(0, measured.get(name, 0) + shifted[name]) for name in _COUNTED}
+        return [used.get(name, 0) / node.allocatable[name] for name in _COUNTED if node.allocatable.get(name)]
+
+
+def homeless(pod: PodInfo) -> PodInfo:
+    """A pod as it would come to the scheduler anew."""
+    return msgspec.structs.replace(pod, node_name="", nominated_node="")
+
+
+def pairs(count: int) -> int:
+    """How many pairs there are among so many."""
+    return count * (count - 1) // 2
