@@ -1,8 +1,8 @@
 """How fast pods are scheduled from end to end: from their creation to a watcher that sees them bound.
 
-API server and scheduler run in one process on the store that is measured, as a master runs them; this process creates
-pods over HTTP and watches. Where a stock control plane runs beside it (`ROTA_BENCH_STOCK` names its kubeconfig, which
-`scripts/bench` starts where the programs are there), the same pods are created there in the same run.
+API server and scheduler run on the store that is measured, each in its process, as a master runs them; this process
+creates pods over HTTP and watches. Where a stock control plane runs beside it (`ROTA_BENCH_STOCK` names its kubeconfig,
+which `scripts/bench` starts where the programs are there), the same pods are created there in the same run.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import os
 import secrets
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Final
@@ -28,10 +28,10 @@ from rota.bench import workloads
 from rota.bench.http import Connection
 from rota.bench.report import Result, duration, rate
 from rota.bench.workloads import NAMESPACE, Case
-from rota.client import connecting, kubeconfig
-from rota.kit import system
-from rota.scheduler import builtin, loading
-from rota.scheduler.service import Scheduler
+from rota.client import kubeconfig
+from rota.client.endpoints import Endpoint
+from rota.kit import system, tasks
+from rota.scheduler_process import SchedulerProcess
 from rota.store.contract import MOST_WRITES, Put, Transaction
 
 STOCK: Final = "ROTA_BENCH_STOCK"
@@ -215,15 +215,15 @@ def _stored(document: workloads.Document) -> bytes:
 
 
 class _Master:
-    """API server and scheduler in a process of their own."""
+    """API server and scheduler, each in a process of its own."""
 
-    def __init__(self, port: int, process: int) -> None:
+    def __init__(self, port: int, processes: Sequence[int]) -> None:
         self.port = port
-        self._process = process
+        self.processes = processes
 
     def memory_mib(self) -> float:
-        """What the process has in memory."""
-        pages = int(Path(f"/proc/{self._process}/statm").read_text(encoding="ascii").split()[1])
+        """What the processes have in memory."""
+        pages = sum(int(Path(f"/proc/{one}/statm").read_text(encoding="ascii").split()[1]) for one in self.processes)
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
@@ -231,12 +231,12 @@ class _Master:
 def _master(store_url: str) -> Iterator[_Master]:
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
-    child = spawn.Process(target=_serve, args=(store_url, theirs), daemon=True)
+    child = spawn.Process(target=_serve, args=(store_url, theirs))
     child.start()
     theirs.close()
     try:
-        port: int = ours.recv()
-        yield _Master(port, child.pid or 0)
+        port, scheduler = ours.recv()
+        yield _Master(port, (child.pid or 0, scheduler))
     finally:
         # the child serves until its end of the pipe is all that is left
         ours.close()
@@ -257,15 +257,13 @@ async def _run_master(store_url: str, pipe: Pipe) -> None:
         parts.push_async_callback(store.close)
         app = await parts.enter_async_context(assembling.server(store, clock=clock, chance=chance))
         served = await parts.enter_async_context(serving.serve(app))
-        client = await parts.enter_async_context(connecting.to_application(app, clock=clock, chance=chance))
-        loaded = loading.default(builtin.registry())
-        scheduler = Scheduler(client, loaded, clock=clock, chance=chance, identity=secrets.token_hex(8))
-        running = asyncio.ensure_future(scheduler.run())
-        pipe.send(served.port)
+        scheduler = SchedulerProcess(lambda: Endpoint(server=served.url), identity=secrets.token_hex(8), clock=clock)
+        beside = await parts.enter_async_context(tasks.Supervisor("bench", clock=clock, chance=chance))
+        beside.start("scheduler", scheduler.run)
+        await clock.wait_for(scheduler.wait_synced(), _LONGEST_S)
+        pipe.send((served.port, scheduler.pid))
         await closed.wait()
         asyncio.get_running_loop().remove_reader(pipe.fileno())
-        running.cancel()
-        await asyncio.wait([running])
 
 
 def _encoded(document: workloads.Document) -> bytes:

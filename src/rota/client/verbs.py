@@ -185,6 +185,49 @@ class Client:
 
         `timeout_s` is when the server should end the watch; without it, the server decides.
         """
+        call = self._watching(
+            target,
+            namespace=namespace,
+            selection=selection,
+            resource_version=resource_version,
+            bookmarks=bookmarks,
+            timeout_s=timeout_s,
+        )
+        async with self._answer(call) as answer:
+            yield wire.events(answer.chunks())
+
+    @contextlib.asynccontextmanager
+    async def follow(
+        self,
+        target: Target,
+        *,
+        namespace: str = "",
+        selection: Selection = EVERYTHING,
+        resource_version: str = "",
+        timeout_s: int | None = None,
+    ) -> AsyncIterator[AsyncIterator[wire.Batch]]:
+        """As `watch`, with bookmarks, many events at a time: see `wire.batches`."""
+        call = self._watching(
+            target,
+            namespace=namespace,
+            selection=selection,
+            resource_version=resource_version,
+            bookmarks=True,
+            timeout_s=timeout_s,
+        )
+        async with self._answer(call) as answer:
+            yield wire.batches(answer.chunks())
+
+    def _watching(
+        self,
+        target: Target,
+        *,
+        namespace: str,
+        selection: Selection,
+        resource_version: str,
+        bookmarks: bool,
+        timeout_s: int | None,
+    ) -> Call:
         query = [*selection.query(), ("watch", "true")]
         if resource_version:
             query.append(("resourceVersion", resource_version))
@@ -193,9 +236,7 @@ class Client:
         if timeout_s is not None:
             query.append(("timeoutSeconds", str(timeout_s)))
         call = self._call("GET", paths.collection(target, namespace), query=query, accept=self._accept())
-        patience = None if timeout_s is None else timeout_s + _WATCH_SLACK_S
-        async with self._answer(replace(call, timeout_s=patience)) as answer:
-            yield wire.events(answer.chunks())
+        return replace(call, timeout_s=None if timeout_s is None else timeout_s + _WATCH_SLACK_S)
 
     async def create(
         self,

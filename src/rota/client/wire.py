@@ -8,7 +8,7 @@ it came.
 import enum
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -59,8 +59,7 @@ class EventType(enum.Enum):
 _TYPES: Final = {one.value: one for one in EventType}
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(NamedTuple):
     """A change, and the object as it is after it (for DELETED: as it was last)."""
 
     type: EventType
@@ -109,15 +108,43 @@ def decode_page(body: bytes) -> Page:
 
 async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
     """The events of a watch's body; an ERROR event is raised as what it says."""
-    async for line in _lines(chunks):
-        try:
-            found = _event_decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise unexpected(line) from None
-        kind = _TYPES.get(found.type)
-        if kind is None:
-            raise errors.from_wire(bytes(found.object)) if found.type == "ERROR" else unexpected(line)
-        yield WatchEvent(kind, bytes(found.object))
+    async for batch in batches(chunks):
+        for event in batch:
+            yield event
+        if batch.problem is not None:
+            raise batch.problem
+
+
+class Batch(list[WatchEvent]):
+    """Events that came together, and what came after them if that was no event."""
+
+    problem: errors.ApiError | None = None
+
+
+async def batches(chunks: AsyncIterator[bytes]) -> AsyncIterator[Batch]:
+    """The same events as they come, for who has very many of them; the last batch may have a `problem`."""
+    async for lines in _lines(chunks):
+        batch = Batch()
+        for line in lines:
+            event = _event(line)
+            if isinstance(event, errors.ApiError):
+                batch.problem = event
+                break
+            batch.append(event)
+        yield batch
+        if batch.problem is not None:
+            return
+
+
+def _event(line: bytes) -> WatchEvent | errors.ApiError:
+    try:
+        found = _event_decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return unexpected(line)
+    kind = _TYPES.get(found.type)
+    if kind is None:
+        return errors.from_wire(bytes(found.object)) if found.type == "ERROR" else unexpected(line)
+    return WatchEvent(kind, bytes(found.object))
 
 
 def unexpected(body: bytes) -> errors.ApiError:
@@ -125,7 +152,7 @@ def unexpected(body: bytes) -> errors.ApiError:
     return errors.from_wire(body[:2048] or b"-")
 
 
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
     """Whole lines; what a broken stream leaves of its last one is dropped, for the resumed watch brings it again."""
     rest: list[bytes] = []
     size = 0
@@ -135,11 +162,10 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         size += len(first)
         if size > _LONGEST_LINE:
             raise unexpected(rest[0])
-        for following in others:
-            line = b"".join(rest)
-            if line.strip():
-                yield line
-            rest, size = [following], len(following)
+        if others:
+            whole = [b"".join(rest), *others[:-1]]
+            rest, size = [others[-1]], len(others[-1])
+            yield [line for line in whole if line.strip()]
 
 
 def _prefix(found: _List) -> bytes:

@@ -108,8 +108,13 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, kw_only=True, gc=False):
     start_time: str = ""
     #: Whether the pod is being evicted by a scheduler (condition DisruptionTarget, PreemptionByScheduler).
     preempted: bool = False
-    #: The whole object as plain JSON data, where whoever read the pod chose to keep it.
-    manifest: Mapping[str, Any] | None = None
+    #: The whole object as plain JSON data or as JSON, where whoever read the pod chose to keep it.
+    kept: Mapping[str, Any] | bytes | None = None
+
+    @property
+    def manifest(self) -> Mapping[str, Any] | None:
+        """The whole object as plain JSON data, if it was kept; decoded anew if it was kept as JSON."""
+        return msgspec.json.decode(self.kept) if isinstance(self.kept, bytes) else self.kept
 
     @property
     def namespace(self) -> str:

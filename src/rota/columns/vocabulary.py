@@ -47,11 +47,15 @@ class Vocabulary:
             view = self._decode(raw)
         except msgspec.ValidationError:
             return self.pod(msgspec.json.decode(raw), path=path)  # which says better what is wrong
-        kept = msgspec.json.decode(raw) if keep_waiting and not view.spec.nodeName else None
-        return self._info(view, lambda: kept or msgspec.json.decode(raw), path, kept)
+        kept = raw if keep_waiting and not view.spec.nodeName else None
+        return self._info(view, lambda: msgspec.json.decode(raw), path, kept)
 
     def _info(
-        self, view: objects.Pod, document: Callable[[], Mapping[str, Any]], path: str, kept: Mapping[str, Any] | None
+        self,
+        view: objects.Pod,
+        document: Callable[[], Mapping[str, Any]],
+        path: str,
+        kept: Mapping[str, Any] | bytes | None,
     ) -> PodInfo:
         meta, status = view.metadata, view.status
         shape = self._shape(document, view, path)
@@ -63,7 +67,7 @@ class Vocabulary:
             nominated_node=status.nominatedNodeName or "",
             start_time=status.startTime or "",
             preempted=_is_preempted(status),
-            manifest=kept,
+            kept=kept,
         )
 
     def _shape(self, document: Callable[[], Mapping[str, Any]], view: objects.Pod, path: str) -> PodShape:

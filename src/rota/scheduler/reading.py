@@ -16,6 +16,7 @@ from rota.columns.objects import MalformedObjectError
 from rota.columns.pods import PodInfo
 from rota.columns.vocabulary import Vocabulary, read_node
 from rota.scheduler import surroundings
+from rota.scheduler.templates import Templates
 
 Document = Mapping[str, Any]
 _T = TypeVar("_T")
@@ -52,13 +53,23 @@ class NodeRecord(NamedTuple):
 def pods(vocabulary: Vocabulary) -> Callable[[bytes], PodInfo | Ended | Unreadable]:
     """Give a reader of pods; those that have no node keep their documents."""
 
+    templates = Templates()
+
     def read(raw: bytes) -> PodInfo | Ended | Unreadable:
+        parts = templates.split(raw)
+        if parts is not None:
+            known = templates.find(parts, raw)
+            if known is not None:
+                return known
         if (_PHASES[0] in raw or _PHASES[1] in raw) and _has_ended(msgspec.json.decode(raw)):
             return ENDED
         try:
-            return vocabulary.pod_from_wire(raw, keep_waiting=True)
+            info = vocabulary.pod_from_wire(raw, keep_waiting=True)
         except (MalformedObjectError, ValueError) as error:
             return _unreadable(msgspec.json.decode(raw), "Pod", error)
+        if parts is not None:
+            templates.learn(parts, info)
+        return info
 
     return read
 

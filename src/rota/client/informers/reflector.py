@@ -187,20 +187,23 @@ class Reflector:
 
     async def _watch(self) -> None:
         source = self._source
-        async with source.client.watch(
+        async with source.client.follow(
             source.target,
             namespace=source.namespace,
             selection=source.selection,
             resource_version=self._version,
             timeout_s=_WATCH_S + int(_WATCH_S * self._chance.random()),
-        ) as events:
+        ) as batches:
             self._sink.connected(True)
             try:
-                async for event in events:
-                    found = identity(event.raw)
-                    if event.type is not EventType.BOOKMARK:
-                        self._sink.changed(event.type, event.raw, found)
-                    self._version = found.resource_version
+                async for batch in batches:
+                    for kind, raw in batch:
+                        found = identity(raw)
+                        if kind is not EventType.BOOKMARK:
+                            self._sink.changed(kind, raw, found)
+                        self._version = found.resource_version
+                    if batch.problem is not None:
+                        raise batch.problem
                     self._backoff.reset()
             finally:
                 self._sink.connected(False)

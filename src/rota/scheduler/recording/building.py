@@ -82,7 +82,7 @@ class Rebuilt:
             nominated_node=pod.nominated,
             start_time=pod.start_time,
             preempted=pod.preempted,
-            manifest=manifest,
+            kept=manifest,
         )
 
 

@@ -1,0 +1,249 @@
+"""A master's scheduler in a process of its own: what the master runs, and what runs in it.
+
+Python works on one thing at a time in a process, so a scheduler beside its API server takes from it what it uses. On a
+machine with a second core it had better have that. It reaches the API as any scheduler does, over HTTP as a user of
+its own; what it needs to know for that comes over its standard input, and so do questions for explanations, a line of
+JSON each. Answers go back over its standard output. The end of its input is its end, so it does not outlive the master.
+"""
+
+import asyncio
+import contextlib
+import gc
+import itertools
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+import uvloop
+
+from rota.api import errors
+from rota.client import connecting
+from rota.client.elections.elector import PROMPT
+from rota.client.endpoints import Endpoint
+from rota.kit import logs, system, tasks
+from rota.kit.clock import Clock
+from rota.scheduler import builtin, loading
+from rota.scheduler.explaining.live import LiveExplainer
+from rota.scheduler.service import Scheduler
+
+log = logs.get(__name__)
+
+#: An explanation of very many nodes is long.
+_LONGEST_LINE: Final = 64 * 1024 * 1024
+#: How long a scheduler may take to end its bindings and give up its lead.
+_FAREWELL_S: Final = 10.0
+_EXPLANATION_S: Final = 30.0
+#: As for servers, see `assembly.run`.
+_GARBAGE_AFTER: Final = 20_000
+_GONE: Final = "the scheduler's process has ended; ask again in a moment"
+
+
+class _Start(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line: where the API is, and who the scheduler is there."""
+
+    identity: str
+    server: str
+    certificate_authority: str | None = None
+    client_certificate: str | None = None
+    client_key: str | None = None
+
+
+class _Question(msgspec.Struct, frozen=True, kw_only=True):
+    """A further line: a pod to be explained."""
+
+    number: int
+    pod: dict[str, Any]
+    node: str
+    limit: int | None
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A line back: number 0 says that the scheduler knows the cluster."""
+
+    number: int
+    explanation: dict[str, Any] | None = None
+    refusal: msgspec.Raw = msgspec.Raw()
+
+
+_start: Final = msgspec.json.Decoder(_Start).decode
+_question: Final = msgspec.json.Decoder(_Question).decode
+_answer: Final = msgspec.json.Decoder(_Answer).decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class ProcessEndedError(Exception):
+    """A scheduler's process has ended though nobody asked it to."""
+
+
+class SchedulerProcess:
+    """The master's side. Also explains pods (`explanations.Explainer`)."""
+
+    def __init__(self, endpoint: Callable[[], Endpoint], *, identity: str, clock: Clock) -> None:
+        """`endpoint` is asked whenever a process starts."""
+        self._endpoint: Final = endpoint
+        self._identity: Final = identity
+        self._clock: Final = clock
+        self._process: Process | None = None
+        self._synced: Final = asyncio.Event()
+        self._numbers: Final = itertools.count(1)
+        self._asked: Final[dict[int, asyncio.Future[_Answer]]] = {}
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while there is one."""
+        return None if self._process is None else self._process.pid
+
+    async def run(self) -> None:
+        """Run one process until cancelled; ProcessEndedError if it ends by itself. To be supervised."""
+        # a session of its own: what a terminal tells the master is not for the scheduler, which ends with its input
+        command = (sys.executable, "-P", "-m", "rota.scheduler_process")
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=PIPE, stdout=PIPE, limit=_LONGEST_LINE, start_new_session=True
+        )
+        self._process = process
+        try:
+            self._write(self._greeting())
+            assert process.stdout is not None
+            async for line in process.stdout:
+                self._take(_answer(line))
+            raise ProcessEndedError(f"the scheduler's process has ended with {await process.wait()}")
+        finally:
+            self._process = None
+            self._synced.clear()
+            for asked in self._asked.values():
+                asked.cancel()
+            await self._end(process)
+
+    async def wait_synced(self) -> None:
+        """Until the scheduler knows the cluster."""
+        await self._synced.wait()
+
+    async def explain(self, document: Mapping[str, Any], /, *, node: str, limit: int | None) -> dict[str, Any]:
+        """Explain a pod; an ApiError if that cannot be done."""
+        if self._process is None:
+            raise errors.ServiceUnavailable(_GONE)
+        number = next(self._numbers)
+        asked = self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._write(_Question(number=number, pod=dict(document), node=node, limit=limit))
+            answer: _Answer = await self._clock.wait_for(asked, _EXPLANATION_S)
+        except TimeoutError:
+            raise errors.ServiceUnavailable("the scheduler does not answer; ask again in a moment") from None
+        except asyncio.CancelledError:
+            if self._process is not None:
+                raise
+            raise errors.ServiceUnavailable(_GONE) from None
+        finally:
+            del self._asked[number]
+        if answer.explanation is None:
+            raise errors.from_wire(bytes(answer.refusal))
+        return answer.explanation
+
+    def _greeting(self) -> _Start:
+        endpoint = self._endpoint()
+        return _Start(
+            identity=self._identity,
+            server=endpoint.server,
+            certificate_authority=_text(endpoint.certificate_authority),
+            client_certificate=_text(endpoint.client_certificate),
+            client_key=_text(endpoint.client_key),
+        )
+
+    def _take(self, answer: _Answer) -> None:
+        asked = self._asked.get(answer.number)
+        if not answer.number:
+            self._synced.set()
+        elif asked is not None and not asked.done():
+            asked.set_result(answer)
+
+    def _write(self, line: msgspec.Struct) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(_encode(line) + b"\n")
+
+    async def _end(self, process: Process) -> None:
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            await self._clock.wait_for(process.wait(), _FAREWELL_S)
+        except TimeoutError:
+            log.warning("the scheduler does not end", pid=process.pid)
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+# --- in the process -------------------------------------------------------------------------------------------------
+
+
+async def _run() -> None:
+    """Schedule until standard input ends."""
+    lines = asyncio.StreamReader(limit=_LONGEST_LINE)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin.buffer)
+    start = _start(await lines.readline())
+    endpoint = Endpoint(
+        server=start.server,
+        certificate_authority=_bytes(start.certificate_authority),
+        client_certificate=_bytes(start.client_certificate),
+        client_key=_bytes(start.client_key),
+    )
+    clock, chance = system.SystemClock(), system.chance()
+    async with (
+        connecting.to_server(endpoint, clock=clock, chance=chance) as client,
+        tasks.Supervisor("scheduler", clock=clock, chance=chance) as supervisor,
+    ):
+        loaded = loading.default(builtin.registry())
+        scheduler = Scheduler(client, loaded, clock=clock, chance=chance, identity=start.identity, pace=PROMPT)
+        supervisor.start("scheduler", scheduler.run)
+        supervisor.start("synced", lambda: _say_when_synced(scheduler))
+        explainer = LiveExplainer(scheduler)
+        async for line in lines:
+            await _say(await _explained(explainer, _question(line)))
+
+
+async def _say_when_synced(scheduler: Scheduler) -> None:
+    await scheduler.wait_synced()
+    await _say(_Answer(number=0))
+
+
+async def _explained(explainer: LiveExplainer, question: _Question) -> _Answer:
+    try:
+        found = await explainer.explain(question.pod, node=question.node, limit=question.limit)
+    except errors.ApiError as refusal:
+        return _refused(question, refusal)
+    except Exception as error:  # a question that cannot be answered must not cost the cluster its scheduler
+        log.exception("explanation failed", error=error)
+        return _refused(question, errors.internal_error("see the scheduler's log"))
+    return _Answer(number=question.number, explanation=found)
+
+
+def _refused(question: _Question, why: errors.ApiError) -> _Answer:
+    return _Answer(number=question.number, refusal=msgspec.Raw(why.encode()))
+
+
+async def _say(answer: _Answer) -> None:
+    # in a thread: whoever reads may be slow, and the scheduler has other things to do
+    await asyncio.to_thread(_put, _encode(answer) + b"\n")
+
+
+def _put(line: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+
+
+def _text(pem: bytes | None) -> str | None:
+    return None if pem is None else pem.decode()
+
+
+def _bytes(pem: str | None) -> bytes | None:
+    return None if pem is None else pem.encode()
+
+
+if __name__ == "__main__":
+    logs.configure(level="warning")
+    gc.set_threshold(_GARBAGE_AFTER, *gc.get_threshold()[1:])
+    uvloop.run(_run())

@@ -1,0 +1,72 @@
+"""A scheduler in a process of its own places pods, explains them, and ends with its master."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from rota.api import errors
+from rota.apiserver import serving
+from rota.client.endpoints import Endpoint
+from rota.kit import system
+from rota.scheduler_process import ProcessEndedError, SchedulerProcess
+from rota.testing import manifests
+from rota.testing.api import ApiServer
+
+pytestmark = pytest.mark.slow
+
+PATIENCE_S = 60.0
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest_asyncio.fixture
+async def api() -> AsyncIterator[ApiServer]:
+    async with ApiServer() as server:
+        yield server
+
+
+async def test_it_places_and_explains_and_goes_when_told(api: ApiServer) -> None:
+    async with serving.serve(api.app) as served:
+        scheduler = SchedulerProcess(lambda: Endpoint(server=served.url), identity="one", clock=system.SystemClock())
+        with pytest.raises(errors.ServiceUnavailable):
+            await scheduler.explain({}, node="", limit=None)
+        running = asyncio.create_task(scheduler.run())
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await scheduler.wait_synced()
+            process = scheduler.pid
+            assert process is not None
+            await api.post("/api/v1/nodes", manifests.node("n", zone="a"))
+            async with api.watch(PODS) as events:
+                pod = (await api.post(PODS, manifests.pod("p"))).json
+                while not (await events.next())["object"]["spec"].get("nodeName"):
+                    pass
+            assert (await scheduler.explain(pod, node="n", limit=None))["kind"] == "Explanation"
+            with pytest.raises(errors.BadRequest, match="no node"):
+                await scheduler.explain(pod, node="elsewhere", limit=None)
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+
+
+async def test_its_death_is_an_error_and_nobody_waits_for_its_answers(api: ApiServer) -> None:
+    async with serving.serve(api.app) as served:
+        scheduler = SchedulerProcess(lambda: Endpoint(server=served.url), identity="one", clock=system.SystemClock())
+        running = asyncio.create_task(scheduler.run())
+        async with asyncio.timeout(PATIENCE_S):
+            await scheduler.wait_synced()
+        assert scheduler.pid is not None
+        os.kill(scheduler.pid, signal.SIGSTOP)
+        asked = asyncio.create_task(scheduler.explain(manifests.pod("p"), node="", limit=None))
+        await asyncio.sleep(0)
+        os.kill(scheduler.pid, signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(ProcessEndedError):
+                await running
+            with pytest.raises(errors.ServiceUnavailable):
+                await asked
