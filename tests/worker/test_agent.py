@@ -17,8 +17,9 @@ from rota.kit import system
 from rota.kit.errors import UserError
 from rota.testing.api import ApiServer
 from rota.worker import running
-from rota.worker.agent import PODS
+from rota.worker.agent import PODS, Agent
 from rota.worker.node import NODES, NodeTaken
+from rota.worker.runtimes.container.runtime import ContainerRuntime
 from rota.worker.runtimes.contract import LogOptions
 from rota.worker.runtimes.process.runtime import ProcessRuntime
 
@@ -42,12 +43,14 @@ class Worker:
         )
         self._parts = contextlib.AsyncExitStack()
         self.runtime: ProcessRuntime
+        self.agent: Agent
 
     async def start(self) -> None:
         context = running.worker(self.client, self.settings, clock=self.clock, chance=random.Random(0))
         made = await self._parts.enter_async_context(context)
         assert isinstance(made.runtime, ProcessRuntime)
         self.runtime = made.runtime
+        self.agent = made.agent
 
     async def stop(self) -> None:
         """The agent goes away; what runs goes on."""
@@ -56,7 +59,7 @@ class Worker:
     async def close(self) -> None:
         """End everything."""
         await self.stop()
-        last = ProcessRuntime(self.folder / "runtime", node="w1", clock=self.clock)
+        last = ContainerRuntime(self.folder / "runtime", node="w1", clock=self.clock, images=self.folder / "images")
         await last.open(lambda _: None)
         for run in list(last._running):
             await last.stop(run, 0)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import jwt
 import msgspec
 import pytest
 from tests.worker.runtimes.bench import build_root, needs_containers
@@ -139,3 +140,31 @@ async def test_containers_go_on_while_the_agent_is_away(client: Client, worker: 
     (tmp_path / "door" / "open").touch()
     pod = await _phase(client, "Failed")
     assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 7
+
+
+async def test_tokens_and_changes_reach_a_pod_that_runs(client: Client, worker: Worker, tmp_path: Path) -> None:
+    base = {"apiVersion": "v1", "metadata": {"name": "m", "namespace": "default"}}
+    await client.create(("", "v1", "configmaps"), {**base, "kind": "ConfigMap", "data": {"file": "old"}})
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "web", "namespace": "default"}}
+    await client.create(("", "v1", "serviceaccounts"), account)
+    sources = [
+        {"configMap": {"name": "m"}},
+        {"serviceAccountToken": {"path": "token", "audience": "vault", "expirationSeconds": 600}},
+    ]
+    inside = tmp_path / "inside"
+    container = {"volumeMounts": [{"name": "v", "mountPath": str(inside)}]}
+    script = f"cat {inside}/token; echo; while ! grep new {inside}/file; do sleep 0.05; done"
+    volumes = [{"name": "v", "projected": {"sources": sources}}]
+    await _create(client, "sh", "-c", script, container=container, volumes=volumes, serviceAccountName="web")
+    await _phase(client, "Running")
+    change = {"data": {"file": "new"}}
+    await client.patch(("", "v1", "configmaps"), "m", change, namespace="default")
+    await worker.agent.refresh_files()
+    pod = await _phase(client, "Succeeded")
+    token, said = (await _log(worker, pod)).decode().splitlines()
+    assert said == "new"
+    claims = jwt.decode(token, options={"verify_signature": False})
+    assert claims["aud"] == ["vault"]
+    assert claims["sub"] == "system:serviceaccount:default:web"
+    assert claims["kubernetes.io"]["pod"]["uid"] == pod["metadata"]["uid"]
+    assert claims["exp"] - claims["iat"] == 600

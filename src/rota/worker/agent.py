@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rota.api import codec, meta
+from rota.api import codec, errors, meta
 from rota.client.events.recorder import EventRecorder
 from rota.client.informers.cache import Key
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
+from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client, Object, Selection
 from rota.kit import logs, tasks
 from rota.kit.backoff import Chance
@@ -28,13 +29,15 @@ from rota.worker.machine import contract
 from rota.worker.machine.contract import Event, FoundRun, Instruction
 from rota.worker.machine.machine import Machine
 from rota.worker.machines import Machine as Hardware
-from rota.worker.material import References
+from rota.worker.references import References
 from rota.worker.reporting import Reporter
 from rota.worker.runtimes.contract import Exit, Known, Launch, LaunchError, Runtime, parse_run_id, run_id
 
 log = logs.get(__name__)
 
 PODS: Final = ("", "v1", "pods")
+#: How often files that are made from objects of the API are brought up to date; the kubelet's rhythm.
+_REFRESH_S: Final = 60.0
 #: How long a container's first hook may take.
 _HOOK_S: Final = 300.0
 _PROBES: Final[Mapping[str, str]] = {
@@ -102,6 +105,7 @@ class Agent:
             running.start("sync", self._sync)
             running.start("machine", self._loop)
             running.start("statuses", self._reporter.run)
+            running.start("files", self._keep_files_fresh)
             running.start("runtime", self._watch_runtime, on_crash=tasks.OnCrash.FAIL)
             try:
                 await running.wait()
@@ -254,6 +258,23 @@ class Agent:
         else:
             self._happened(contract.VolumesReady(now=self._clock.now(), uid=uid))
 
+    async def _keep_files_fresh(self) -> None:
+        while True:
+            await self._clock.sleep(_REFRESH_S)
+            await self.refresh_files()
+
+    async def refresh_files(self) -> None:
+        """Bring files that are made from objects of the API up to date, in all pods."""
+        for pod in list(self.machine.pods):
+            seen = dict(pod.seen)
+            if not volumes.may_change(seen):
+                continue
+            try:
+                folder = self._volumes / pod.uid
+                await volumes.refresh(seen, folder, references=self._references, settings=self._hardware)
+            except (volumes.VolumeError, errors.ApiError, TransportError, OSError) as problem:
+                log.warning("files not brought up to date", pod=meta.qualified_name(seen), error=problem)
+
     async def _start(self, wanted: contract.Start) -> None:
         fields = {"uid": wanted.uid, "container": wanted.container, "run": wanted.run}
         try:
@@ -291,7 +312,7 @@ class Agent:
             run,
             references=self._references,
             settings=self._hardware,
-            mounts=volumes.mounts(pod, container, folder, {}),
+            mounts=functools.partial(volumes.mounts, pod, container, folder),
             home=home,
         )
 

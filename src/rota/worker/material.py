@@ -4,57 +4,24 @@ Variables come from values, fields of the pod, ConfigMaps and Secrets; `$(NAME)`
 missing and not optional keeps the container from starting, with a message that names it.
 """
 
-import base64
 import math
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
-from rota.api import errors, meta, quantities
-from rota.client.verbs import Client, Object
+from rota.api import meta, quantities
+from rota.client.verbs import Object
 from rota.worker import expansion
+from rota.worker.references import References
 from rota.worker.runtimes.contract import CONTAINER, PROCESS, Launch, LaunchError, Limits, Mount, Security
 
 _MISSING: Final = "CreateContainerConfigError"
-_CONFIG_MAPS: Final = ("", "v1", "configmaps")
-_SECRETS: Final = ("", "v1", "secrets")
 #: What every process has, whatever its pod says.
 _INHERITED: Final = ("PATH", "LANG", "TZ")
 
 
-class References(Protocol):
-    """Looks up what pods refer to."""
-
-    async def config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
-        """The texts of a ConfigMap; None if there is none."""
-        ...
-
-    async def secret(self, namespace: str, name: str) -> Mapping[str, str] | None:
-        """The values of a Secret in base 64; None if there is none."""
-        ...
-
-
-class ApiReferences:
-    """From the API."""
-
-    def __init__(self, client: Client) -> None:
-        self._client: Final = client
-
-    async def config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
-        """See `References.config_map`."""
-        found = await self._find(_CONFIG_MAPS, namespace, name)
-        return None if found is None else dict(found.get("data") or {})
-
-    async def secret(self, namespace: str, name: str) -> Mapping[str, str] | None:
-        """See `References.secret`."""
-        found = await self._find(_SECRETS, namespace, name)
-        return None if found is None else dict(found.get("data") or {})
-
-    async def _find(self, target: tuple[str, str, str], namespace: str, name: str) -> Object | None:
-        try:
-            return await self._client.get(target, name, namespace=namespace)
-        except errors.NotFound:
-            return None
+#: A container's volumes, by its variables.
+Mounts: TypeAlias = Callable[[Mapping[str, str]], Sequence[Mount]]
 
 
 class Settings(Protocol):
@@ -87,9 +54,12 @@ class Settings(Protocol):
 
 
 async def launch(
-    pod: Object, name: str, run: int, *, references: References, settings: Settings, mounts: Sequence[Mount], home: str
+    pod: Object, name: str, run: int, *, references: References, settings: Settings, mounts: Mounts, home: str
 ) -> Launch:
-    """Everything about one run of a container; LaunchError if something that it needs is not there."""
+    """Everything about one run of a container; LaunchError if something that it needs is not there.
+
+    `mounts` says where its volumes go, of which its variables may have a word to say.
+    """
     spec = pod["spec"]
     container = _container(spec, name)
     environment = await variables(pod, container, references=references, settings=settings)
@@ -115,7 +85,7 @@ async def launch(
         group=user if group is None and runtime == PROCESS else group,
         groups=_groups(spec),
         limits=_limits(container),
-        mounts=mounts,
+        mounts=mounts(environment),
         tty=bool(container.get("tty")),
         runtime=runtime,
         pull_policy=container.get("imagePullPolicy") or "IfNotPresent",
@@ -172,16 +142,14 @@ async def variables(
 
 async def _whole(source: Mapping[str, Any], namespace: str, references: References) -> dict[str, str]:
     prefix = source.get("prefix") or ""
-    values: Mapping[str, str] | None = {}
-    if wanted := source.get("configMapRef"):
-        values = await references.config_map(namespace, wanted.get("name", ""))
-        if values is None and not wanted.get("optional"):
-            raise LaunchError(_MISSING, f'configmap "{wanted.get("name", "")}" not found')
-    elif wanted := source.get("secretRef"):
-        values = await _decoded(references, namespace, wanted.get("name", ""))
-        if values is None and not wanted.get("optional"):
-            raise LaunchError(_MISSING, f'secret "{wanted.get("name", "")}" not found')
-    return {f"{prefix}{name}": value for name, value in (values or {}).items()}
+    for kind, key in (("configmap", "configMapRef"), ("secret", "secretRef")):
+        if wanted := source.get(key):
+            name = wanted.get("name", "")
+            values = await _texts(kind, namespace, name, references)
+            if values is None and not wanted.get("optional"):
+                raise LaunchError(_MISSING, f'{kind} "{name}" not found')
+            return {f"{prefix}{one}": value for one, value in (values or {}).items()}
+    return {}
 
 
 async def _from(
@@ -197,14 +165,9 @@ async def _from(
         return field(pod, wanted.get("fieldPath", ""), settings)
     if wanted := origin.get("resourceFieldRef"):
         return resource_field(pod, wanted, container, settings)
-    for kind, key, values in (
-        ("configmap", "configMapKeyRef", references.config_map),
-        ("secret", "secretKeyRef", None),
-    ):
-        wanted = origin.get(key)
-        if wanted:
-            name = wanted.get("name", "")
-            found = await (values(namespace, name) if values is not None else _decoded(references, namespace, name))
+    for kind, key in (("configmap", "configMapKeyRef"), ("secret", "secretKeyRef")):
+        if wanted := origin.get(key):
+            found = await _texts(kind, namespace, wanted.get("name", ""), references)
             return _one(kind, namespace, wanted, found)
     return None
 
@@ -223,11 +186,15 @@ def _one(kind: str, namespace: str, wanted: Mapping[str, Any], values: Mapping[s
     return values[key]
 
 
-async def _decoded(references: References, namespace: str, name: str) -> dict[str, str] | None:
-    found = await references.secret(namespace, name)
-    if found is None:
+async def _texts(kind: str, namespace: str, name: str, references: References) -> Mapping[str, str] | None:
+    """What variables may be made of: the texts of a ConfigMap, the values of a Secret."""
+    if kind == "configmap":
+        found = await references.config_map(namespace, name)
+        return None if found is None else found.texts
+    values = await references.secret(namespace, name)
+    if values is None:
         return None
-    return {key: base64.b64decode(value).decode("utf-8", "surrogateescape") for key, value in found.items()}
+    return {key: value.decode("utf-8", "surrogateescape") for key, value in values.items()}
 
 
 def field(pod: Object, path: str, settings: Settings) -> str:

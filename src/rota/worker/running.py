@@ -27,8 +27,8 @@ from rota.worker import folders, machines
 from rota.worker.agent import Agent
 from rota.worker.folders import Incarnation
 from rota.worker.machines import Machine
-from rota.worker.material import ApiReferences
 from rota.worker.node import NodeKeeper
+from rota.worker.references import ApiReferences
 from rota.worker.runtimes.container import engines
 from rota.worker.runtimes.container.runtime import ContainerRuntime
 from rota.worker.runtimes.contract import PROCESS, Runtime
@@ -125,7 +125,7 @@ class Worker:
             self.runtime,
             self.machine,
             folder=settings.folder,
-            references=ApiReferences(self._client),
+            references=ApiReferences(self._client, clock=self._clock),
             recorder=self.recorder,
             clock=self._clock,
             chance=self._chance,

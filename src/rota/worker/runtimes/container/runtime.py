@@ -33,6 +33,7 @@ from rota.worker.runtimes.contract import (
     LaunchError,
     Mount,
     OnExit,
+    parse_run_id,
 )
 from rota.worker.runtimes.process import asking
 from rota.worker.runtimes.process.runtime import ProcessRuntime
@@ -65,9 +66,7 @@ class ContainerRuntime(ProcessRuntime):
         """See `Runtime.open`."""
         self._tell = on_exit
         known = await super().open(self._told)
-        for one in known:
-            if one.exit is not None:
-                await self._remove(one.id)
+        await self._sweep()
         return known
 
     async def start(self, launch: Launch) -> None:
@@ -123,12 +122,28 @@ class ContainerRuntime(ProcessRuntime):
 
     async def clean_up(self, uid: str, *, logs: bool) -> None:
         """See `Runtime.clean_up`."""
-        if self._bundles.exists():
-            for bundle in self._bundles.glob(f"{uid}.*"):
+        for bundle in _entries(self._bundles):
+            if parse_run_id(bundle.name)[0] == uid:
                 await self._remove(bundle.name)
         if (self._namespaces / uid).exists():
             await asyncio.to_thread(namespaces.removed, self._namespaces / uid)
         await super().clean_up(uid, logs=logs)
+
+    async def close(self) -> None:
+        """See `Runtime.close`."""
+        await self._sweep()
+        await super().close()
+
+    async def _sweep(self) -> None:
+        """Remove what was made for runs that are over, and for pods of which nothing runs."""
+        running = set(self.places()) | set(self._starting)
+        pods = {parse_run_id(run)[0] for run in running}
+        for bundle in _entries(self._bundles):
+            if bundle.name not in running:
+                await self._remove(bundle.name)
+        for shared in _entries(self._namespaces):
+            if shared.name not in pods:
+                await asyncio.to_thread(namespaces.removed, shared)
 
     def _told(self, ended: Exit) -> None:
         if ended.id in self._starting:
@@ -218,3 +233,7 @@ class ContainerRuntime(ProcessRuntime):
         if bundle.exists():
             await asyncio.to_thread(shutil.rmtree, bundle, ignore_errors=True)
             self._engine.forget(run)
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
