@@ -116,8 +116,8 @@ async def test_a_rolling_update_keeps_within_its_limits(
     await create(cluster, deployment(5, strategy=rolling(surge, unavailable), minReadySeconds=2))
     await done(cluster, 5, 1)
     await set_image(cluster, "app:2")
-    for _ in range(120):
-        await cluster.clock.advance(0.25)
+    for _ in range(60):
+        await cluster.clock.advance(0.5)
         pods = [one for one in await listed(cluster, PODS) if pod_states.is_active(one)]
         waits = [pod_states.available_in_s(one, min_ready_s=2, now=cluster.clock.now()) for one in pods]
         assert len(pods) <= most

@@ -71,11 +71,10 @@ class PodControl:
             try:
                 made = await self._client.create(PODS, pod)
             except errors.AlreadyExists:
+                self._expectations.drop(key)  # the news of it may have come already
                 found = await self._found(owner, key)
                 if found is not None:
-                    self._expectations.confirm(key, found)
                     return found
-                self._expectations.drop(key)
                 if not name_prefix:
                     raise
             except errors.ApiError as error:

@@ -9,7 +9,7 @@ from typing import Final
 
 from rota.api import errors, meta, selectors
 from rota.client.informers.cache import Key, by_namespace
-from rota.client.verbs import Client, Object, Selection
+from rota.client.verbs import Client, Object, Propagation, Selection
 from rota.controllers import claims, pod_states
 from rota.controllers.claims import BY_CONTROLLER, Claims, OwnerKind
 from rota.controllers.deployments import revisions, sizes, status
@@ -283,7 +283,13 @@ class DeploymentController:
             seen = (said.get("observedGeneration") or 0) >= (meta.metadata(one).get("generation") or 0)
             if said.get("replicas") or sizes.replicas(one) or not seen:
                 continue
-            await self._client.delete(REPLICA_SETS, meta.name(one), namespace=meta.namespace(one), uid=meta.uid(one))
+            await self._client.delete(
+                REPLICA_SETS,
+                meta.name(one),
+                namespace=meta.namespace(one),
+                uid=meta.uid(one),
+                propagation=Propagation.BACKGROUND,
+            )
 
     async def _write(self, deployment: Object, said: Object, *, revision: str = "") -> Object:
         """Write the status, and with it the revision, if anything has changed; the Deployment as it is then."""

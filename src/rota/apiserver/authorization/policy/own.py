@@ -41,6 +41,11 @@ rota:controller:certificates: User/rota:controller:certificates
     sign  certificates.k8s.io  signers
         kubernetes.io/kube-apiserver-client,kubernetes.io/kube-apiserver-client-kubelet,kubernetes.io/kubelet-serving
     create  authorization.k8s.io  subjectaccessreviews
+rota:controller:cron-jobs: User/rota:controller:cron-jobs
+    record-events
+    read  batch  cronjobs
+    update  batch  cronjobs/status
+    read,create,delete  batch  jobs
 rota:controller:deployments: User/rota:controller:deployments
     record-events
     read  apps  deployments
@@ -92,6 +97,8 @@ rota:controller:taint-eviction: User/rota:controller:taint-eviction
 rota:controller:terminations: User/rota:controller:terminations
     read  core  nodes
     read,delete  core  pods
+rota:controller:ttl-after-finished: User/rota:controller:ttl-after-finished
+    read,delete  batch  jobs
 """
 
 #: Roles whose rules go into one that is the sum of others.

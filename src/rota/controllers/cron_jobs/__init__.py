@@ -1,0 +1,1 @@
+"""CronJobs: a Job for every time that a schedule names."""

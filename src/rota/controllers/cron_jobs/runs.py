@@ -1,0 +1,155 @@
+"""Which run of a CronJob is due, which Jobs are its runs, and which of them may go. Pure: the time is an argument.
+
+A run's Job has a name that follows from its time, so that it is made once, whoever makes it and however often. Only the
+latest of several missed runs is made up for. Rules and words are upstream's (`pkg/controller/cronjob`, 1.36); a
+schedule without a time zone is one in UTC, so that all masters mean the same.
+"""
+
+import datetime as dt
+import zoneinfo
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rota.api import cron, meta, times
+from rota.api.cron import Schedule
+from rota.client.verbs import Object
+
+SCHEDULED_AT: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+#: More missed runs than this are worth a warning.
+MANY: Final = 100
+#: Clocks of several machines differ a little; who is woken too early would wait for the next time.
+_SLACK_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """The latest run that should have begun."""
+
+    at: float
+    #: Whether there were more of them than `MANY`.
+    many: bool
+
+
+def zone(cron_job: Object) -> dt.tzinfo:
+    """Where a schedule's wall clock hangs; `ValueError` or `ZoneInfoNotFoundError` if nobody knows the place."""
+    name = cron_job["spec"].get("timeZone")
+    return dt.UTC if name is None else zoneinfo.ZoneInfo(name)
+
+
+def due(cron_job: Object, schedule: Schedule, place: dt.tzinfo, *, now: float) -> Due | None:
+    """The run that is due now; None if none is."""
+    since = _since(cron_job)
+    deadline = cron_job["spec"].get("startingDeadlineSeconds")
+    if deadline is not None:
+        since = max(since, now - float(deadline))
+    return _latest(schedule, place, since=since, now=now)
+
+
+def next_in_s(cron_job: Object, schedule: Schedule, place: dt.tzinfo, *, now: float) -> float | None:
+    """When to look at a CronJob next, from now; None if its schedule has no more times."""
+    since = _since(cron_job)
+    latest = _latest(schedule, place, since=since, now=now)
+    if isinstance(schedule, cron.Every):
+        following = schedule.after(since if latest is None else latest.at, place)
+    else:
+        following = schedule.after(now, place)
+    return None if following is None else max(following - now, 0.0) + _SLACK_S
+
+
+def name(cron_job: Object, at: float) -> str:
+    """The name of a run's Job."""
+    return f"{meta.name(cron_job)}-{int(at // 60)}"
+
+
+def job(cron_job: Object, at: float, place: dt.tzinfo) -> Object:
+    """The Job of a run."""
+    template = cron_job["spec"].get("jobTemplate") or {}
+    made = template.get("metadata") or {}
+    stamp = dt.datetime.fromtimestamp(at, place).isoformat().replace("+00:00", "Z")
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name(cron_job, at),
+            "namespace": meta.namespace(cron_job),
+            "labels": dict(made.get("labels") or {}),
+            "annotations": {**(made.get("annotations") or {}), SCHEDULED_AT: stamp},
+            "ownerReferences": [meta.controller_reference(cron_job)],
+        },
+        "spec": template.get("spec") or {},
+    }
+
+
+def scheduled_at(one: Object) -> float | None:
+    """For when a Job was made; None for one that was made by hand."""
+    stamp = meta.annotations(one).get(SCHEDULED_AT, "")
+    try:
+        return times.parse(stamp)
+    except times.TimeError:
+        return None
+
+
+def reference(one: Object) -> dict[str, Any]:
+    """How a CronJob's status names a Job."""
+    metadata = meta.metadata(one)
+    return {
+        "kind": "Job",
+        "namespace": meta.namespace(one),
+        "name": meta.name(one),
+        "uid": meta.uid(one),
+        "apiVersion": "batch/v1",
+        "resourceVersion": str(metadata.get("resourceVersion", "")),
+    }
+
+
+def end_of(one: Mapping[str, Any]) -> str:
+    """How a Job has ended, as the type of its condition; empty if it has not."""
+    return next((kind for kind in ("Complete", "Failed") if meta.is_condition_true(one, kind)), "")
+
+
+def outlived(cron_job: Object, jobs: Iterable[Object]) -> list[Object]:
+    """The oldest Jobs beyond those that are kept to look at."""
+    ended, spec, found = list(jobs), cron_job["spec"], list[Object]()
+    for kind, setting in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):
+        if (limit := spec.get(setting)) is not None:
+            some = sorted((one for one in ended if end_of(one) == kind), key=_began)
+            found += some[: max(len(some) - int(limit), 0)]
+    return found
+
+
+def _began(one: Object) -> tuple[bool, str, str]:
+    start = (one.get("status") or {}).get("startTime")
+    return start is None, start or "", meta.name(one)
+
+
+def _since(cron_job: Object) -> float:
+    last = (cron_job.get("status") or {}).get("lastScheduleTime")
+    return times.parse(last or meta.metadata(cron_job)["creationTimestamp"])
+
+
+def _latest(schedule: Schedule, place: dt.tzinfo, *, since: float, now: float) -> Due | None:
+    """The last time of a schedule after one moment and not after another."""
+    if isinstance(schedule, cron.Every):
+        start = since // 1
+        passed = int((now - start) // schedule.seconds)
+        return Due(at=start + passed * schedule.seconds, many=passed > MANY) if passed > 0 else None
+    found = _run(schedule, place, since=since, now=now)
+    if not found:
+        return None
+    if len(found) <= MANY:
+        return Due(at=found[-1], many=False)
+    back_s = 60.0
+    while not (late := _run(schedule, place, since=now - back_s, now=now)):
+        back_s *= 2
+    return Due(at=late[-1], many=True)
+
+
+def _run(schedule: cron.Calendar, place: dt.tzinfo, *, since: float, now: float) -> Sequence[float]:
+    """The times between two moments, in order; no more than are many."""
+    found: list[float] = []
+    at = schedule.after(since, place)
+    while at is not None and at <= now and len(found) <= MANY:
+        found.append(at)
+        at = schedule.after(at, place)
+    return found

@@ -1,0 +1,76 @@
+"""Deletes Jobs that have been over for as long as they say (`ttlSecondsAfterFinished`).
+
+The Job is read again before it goes: its time may have been made longer, and the cache may not know yet.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rota.api import errors, meta, times
+from rota.client.informers.cache import Key
+from rota.client.verbs import Client, Object, Propagation
+from rota.controllers.reconciling import Reconciler
+from rota.kit import logs
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+log = logs.get(__name__)
+
+JOBS: Final = ("batch", "v1", "jobs")
+
+
+def expires_at(job: Mapping[str, Any]) -> float | None:
+    """When a Job goes; None if it stays, or is not over."""
+    patience = job["spec"].get("ttlSecondsAfterFinished")
+    if patience is None or meta.is_deleting(job):
+        return None
+    for kind in ("Complete", "Failed"):
+        condition = meta.condition(job, kind)
+        if condition is not None and condition.get("status") == "True" and condition.get("lastTransitionTime"):
+            return times.parse(condition["lastTransitionTime"]) + float(patience)
+    return None
+
+
+class TtlAfterFinished:
+    """An end to every Job that asks for one."""
+
+    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+        self._client: Final = client
+        self._clock: Final = clock
+        self._frame: Final = Reconciler[Key](
+            client, "ttl after finished", self._process, clock=clock, chance=chance, metrics=metrics
+        )
+        self._jobs: Final = self._frame.follow(JOBS, self._changed)
+
+    async def run(self) -> None:
+        """Delete until cancelled."""
+        await self._frame.run()
+
+    def _changed(self, key: Key, _: Object | None, new: Object | None) -> None:
+        if new is not None and expires_at(new) is not None:
+            self._frame.queue.add(key)
+
+    async def _process(self, key: Key) -> float | None:
+        job = self._jobs.cache.get(key.name, key.namespace)
+        if job is None or (due := expires_at(job)) is None:
+            return None
+        if due > self._clock.now():
+            return due - self._clock.now()
+        try:
+            fresh = await self._client.get(JOBS, key.name, namespace=key.namespace)
+            due = expires_at(fresh)
+            if due is None or due > self._clock.now():
+                return None if due is None else due - self._clock.now()
+            log.info("job goes after its time", job=str(key))
+            await self._client.delete(
+                JOBS,
+                key.name,
+                namespace=key.namespace,
+                propagation=Propagation.FOREGROUND,
+                uid=meta.uid(fresh),
+                resource_version=str(meta.metadata(fresh).get("resourceVersion", "")),
+            )
+        except (errors.NotFound, errors.Conflict):
+            return None  # gone, or changed: the news is on the way
+        return None
