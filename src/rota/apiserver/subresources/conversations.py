@@ -8,6 +8,7 @@ SPDY, which clients spoke before, is refused with words that say what to do.
 import asyncio
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from typing import Final, Protocol
 from urllib.parse import parse_qsl, quote, urlencode
@@ -31,6 +32,8 @@ _PIECE: Final = 64 * 1024
 _HANDED_ON: Final = frozenset({b"sec-websocket-accept", b"sec-websocket-protocol"})
 #: How the streams are called by clients, and by workers.
 _STREAMS: Final = (("stdin", "input"), ("stdout", "output"), ("stderr", "error"))
+
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.1 ([1-5][0-9][0-9])(?: |$)")
 
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -160,7 +163,10 @@ async def _agree(
     )
     await writer.drain()
     first, *lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[:-2]
-    code = int(first.split(b" ", 2)[1])
+    begun = _STATUS_LINE.match(first)
+    if begun is None:
+        raise ValueError("that is no answer in HTTP")
+    code = int(begun[1])
     headers = [(name.lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
     if code == 101:
         return tuple(one for one in headers if one[0] in _HANDED_ON)
