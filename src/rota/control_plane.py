@@ -7,6 +7,7 @@ control plane reads its settings from somewhere; here they become running parts.
 import asyncio
 import contextlib
 import errno
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,7 @@ from rota.client.elections.elector import PROMPT, STEADY, Election, LeaderElecto
 from rota.client.endpoints import Endpoint
 from rota.client.verbs import Client
 from rota.controllers import roster
+from rota.dispatch import Push
 from rota.embedded import LocalWorkers
 from rota.kit import errors, system, tasks, tenure
 from rota.kit.metrics import Metrics
@@ -42,7 +44,7 @@ from rota.pki import contexts, files
 from rota.pki.authorities import YEAR_S, Authority, Purpose
 from rota.pki.certificates import Identity, IpAddress, Names, Subject
 from rota.pki.renewal import Renewal
-from rota.scheduler import builtin, loading
+from rota.scheduler import builtin, dispatching, loading
 from rota.scheduler.explaining.live import LiveExplainer
 from rota.scheduler.service import Scheduler
 from rota.store.contract import Store
@@ -87,6 +89,8 @@ class Settings:
     audit_policy: Path | None = None
     #: How many workers to run in this process, and what their names begin with; None for what no other master has.
     workers: int = 0
+    #: How bound pods reach their workers where they do not say so themselves: by `push` or by `pull`.
+    dispatch: str = dispatching.PUSH
     worker_prefix: str | None = None
 
 
@@ -102,7 +106,10 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         shared = await trust.ensure(EncryptedStore(store, keys), now=clock.now(), provided=provided)
         metrics, explainer = Metrics("apiserver", process=True), Door()
         supervisor = await parts.enter_async_context(tasks.Supervisor("control plane", clock=clock, chance=chance))
-        workers = LocalWorkers(beyond=await _way_to_workers(parts, shared.authority, supervisor))
+        calling = _calling(shared.authority, supervisor)
+        beyond = Workers(calling)
+        parts.push_async_callback(beyond.close)
+        workers = LocalWorkers(beyond=beyond)
         app = await parts.enter_async_context(
             assembling.server(
                 store,
@@ -128,7 +135,9 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         if settings.http_port is not None:
             facts["http"] = (await _serve_plainly(parts, app, settings.http_port)).url
         reserved = await asyncio.to_thread(_not_of_this_machine, known_as)
-        await _start_clients(parts, app, shared, explainer, reserved, identity)
+        push = Push(custom=settings.dispatch, local=workers, tls=calling, clock=clock)
+        parts.push_async_callback(push.close)
+        await _start_clients(parts, app, shared, explainer, reserved, identity, push)
         if settings.workers:
             host, port = url.removeprefix("https://").rsplit(":", 1)
             names = await parts.enter_async_context(
@@ -213,8 +222,8 @@ def _cannot_listen(port: int, problem: OSError) -> errors.UserError:
     return errors.UserError(f"cannot listen on port {port}: {problem.strerror}", "choose another, or 0 for a free one")
 
 
-async def _way_to_workers(parts: contextlib.AsyncExitStack, authority: Authority, supervisor: Supervisor) -> Workers:
-    """Connections to workers on other machines, as the API server, with a certificate that is kept fresh."""
+def _calling(authority: Authority, supervisor: Supervisor) -> ssl.SSLContext:
+    """How this master shows itself to workers on other machines: with a certificate that is kept fresh."""
     clock = system.SystemClock()
 
     def issue() -> Identity:
@@ -224,9 +233,7 @@ async def _way_to_workers(parts: contextlib.AsyncExitStack, authority: Authority
     context = contexts.client(first, server_authorities=authority.certificate_pem)
     renewal = Renewal("to workers", first, issue=issue, install=lambda one: contexts.use(context, one), clock=clock)
     supervisor.start("certificate to workers", renewal.run)
-    found = Workers(context)
-    parts.push_async_callback(found.close)
-    return found
+    return context
 
 
 def _keep_kubeconfig(path: Path, url: str, authority: Authority, supervisor: Supervisor) -> Path:
@@ -258,6 +265,7 @@ async def _start_clients(
     explainer: Door,
     reserved: tuple[IpAddress, ...],
     identity: str,
+    push: Push,
 ) -> None:
     """The parts that go through the API, each as the user whose rights it has."""
     clock, chance = system.SystemClock(), system.chance()
@@ -278,7 +286,15 @@ async def _start_clients(
     election = Election(name="rota-controllers", identity=identity, pace=STEADY)
     elector = LeaderElector(await client("controllers"), election, clock=clock, chance=chance)
     loaded = loading.default(builtin.registry())
-    scheduler = Scheduler(await client("scheduler"), loaded, clock=clock, chance=chance, identity=identity, pace=PROMPT)
+    scheduler = Scheduler(
+        await client("scheduler"),
+        loaded,
+        clock=clock,
+        chance=chance,
+        identity=identity,
+        pace=PROMPT,
+        dispatcher=push,
+    )
     explainer.explainer = LiveExplainer(scheduler)
     # Entered last, so that it ends before the clients of what it runs are closed.
     supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, chance=chance))

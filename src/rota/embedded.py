@@ -11,7 +11,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from aiohttp import web
@@ -83,6 +83,14 @@ class LocalWorkers:
         if endpoint is None:
             return await self._beyond.usage(node, address)
         return msgspec.convert(await endpoint.app[serving.STATISTICS].summary(), Summary)
+
+    def offer(self, node: str, pods: list[dict[str, Any]], /) -> bool:
+        """See `Local.offer`."""
+        worker = self._workers.get(node)
+        if worker is None:
+            return False
+        worker.offer(worker.incarnation, pods)
+        return True
 
     @contextlib.asynccontextmanager
     async def running(

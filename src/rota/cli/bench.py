@@ -13,7 +13,7 @@ from rota.cli import options, output
 from rota.cli.commands import Command
 
 #: What can be measured, in the order of `all`; each is a module of `rota.bench` with a `measure`.
-BENCHES = ("store", "apiserver", "decide", "queue", "schedule")
+BENCHES = ("store", "apiserver", "decide", "queue", "schedule", "tasks")
 
 
 @click.command(

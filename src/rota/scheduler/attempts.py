@@ -20,6 +20,7 @@ from rota.scheduler import bindings, failures, figures, preemption, references, 
 from rota.scheduler.binding_cycles import BindingCycles
 from rota.scheduler.cache.scheduler_cache import SchedulerCache
 from rota.scheduler.cycle import Advice, Cycle, Taken
+from rota.scheduler.dispatching import Dispatcher
 from rota.scheduler.eviction import Evictions
 from rota.scheduler.explaining.hints import Hints
 from rota.scheduler.extenders import offers
@@ -87,6 +88,7 @@ class Collaborators:
     recorder: EventRecorder
     figures: Figures
     clock: Clock
+    dispatcher: Dispatcher
 
 
 class Attempts:
@@ -320,6 +322,8 @@ class Attempts:
         using.figures.attempted(figures.SCHEDULED, pod.shape.scheduler_name, now - began.at)
         message = f"Successfully assigned {pod.key} to {taken.node_name}"
         using.recorder.event(references.of_pod(pod), "Normal", "Scheduled", message, action="Binding")
+        if pod.manifest is not None:
+            using.dispatcher.bound(pod.manifest, taken.node_name, using.surroundings.node(taken.node_name))
 
     def gone(self, uid: str) -> None:
         """A pod needs no node any more."""

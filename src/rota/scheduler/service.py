@@ -38,6 +38,7 @@ from rota.scheduler.cache.scheduler_cache import SchedulerCache
 from rota.scheduler.config.resolution import Configuration
 from rota.scheduler.config.wire import DEFAULT_SCHEDULER_NAME
 from rota.scheduler.cycle import Cycle
+from rota.scheduler.dispatching import Dispatcher, Pull
 from rota.scheduler.eviction import Evictions
 from rota.scheduler.extenders import building
 from rota.scheduler.extenders.panel import Panel
@@ -81,11 +82,13 @@ class Scheduler:
         metrics: Metrics | None = None,
         limit_s: float = LIMIT_S,
         tracer: Tracer | None = None,
+        dispatcher: Dispatcher | None = None,
     ) -> None:
         """`identity` tells this process from all others; plugins that take longer than `limit_s` are cut off.
 
         Without `elect` it schedules at once, whatever the configuration says about leader election; a `pace` goes
-        before the configuration's. A `tracer` gets a span for every attempt and for every call of a plugin.
+        before the configuration's. A `tracer` gets a span for every attempt and for every call of a plugin. A
+        `dispatcher` hears of every pod that was bound.
         """
         self._tracer: Final = tracer
         self._elect: Final = elect
@@ -117,6 +120,7 @@ class Scheduler:
             recorder=self._recorder,
             figures=self._figures,
             clock=clock,
+            dispatcher=dispatcher or Pull(),
         )
         self.attempts: Final = Attempts(self._using, start=int(chance.random() * 65_536))
         self.attempts.tracer = tracer

@@ -1,5 +1,9 @@
 """The worker's shell: what the API and the runtime tell becomes events of the machine, and its instructions are done.
 
+A pod comes by the watch, or sooner by an offer (`offer`), which is taken only where the watch cannot have told of the
+pod before: what was here already, or is gone again, is the watch's business. A pod that was offered and that the watch
+does not show soon is looked up, and let go if the API does not have it.
+
 Every event goes through one queue, so the machine sees one history. Instructions for one container are carried out in
 their order; different containers do not wait for each other.
 """
@@ -38,6 +42,10 @@ log = logs.get(__name__)
 PODS: Final = ("", "v1", "pods")
 #: How often files that are made from objects of the API are brought up to date; the kubelet's rhythm.
 _REFRESH_S: Final = 60.0
+#: How long the watch has to show a pod that was offered.
+_SHOWN_S: Final = 3.0
+#: How many pods that are gone are remembered, so that a late offer of one is known for what it is.
+_GONE: Final = 10_000
 #: How long a container's first hook may take.
 _HOOK_S: Final = 300.0
 _PROBES: Final[Mapping[str, str]] = {
@@ -62,7 +70,11 @@ class Agent:
         clock: Clock,
         chance: Chance,
         metrics: Metrics | None = None,
+        offers_after_s: float = 0.0,
     ) -> None:
+        """Offers are taken so long after the watch has begun; what an agent before this one let go is late by then."""
+        self._offers_after_s: Final = offers_after_s
+        self._takes_offers = False
         self._client: Final = client
         self._runtime: Final = runtime
         self._hardware: Final = hardware
@@ -91,6 +103,9 @@ class Agent:
             metrics=metrics or Metrics("worker"),
         )
         self._pods.add_handler(self._changed)
+        #: Pods that were offered and that the watch has not shown yet.
+        self._offered: Final[set[str]] = set()
+        self._gone: Final[dict[str, None]] = {}
 
     async def run(self) -> None:
         """Work until cancelled; what runs goes on without us."""
@@ -120,11 +135,54 @@ class Agent:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
+    def offer(self, pod: Object) -> str:
+        """A pod that was just bound to this node; taken if the answer is empty, else it says why not.
+
+        Whoever offers need not care: the watch brings what was not taken.
+        """
+        uid = meta.uid(pod)
+        if not uid or pod["spec"].get("nodeName") != self._hardware.node:
+            return "it is not bound to this node"
+        if not self._takes_offers or self._pods.lag_s:
+            return "the watch is behind, so that it cannot be told what is new"
+        shown = self._pods.cache.get(meta.name(pod), meta.namespace(pod))
+        if uid in self._offered or self.machine.pod(uid) is not None or (shown is not None and meta.uid(shown) == uid):
+            return "it is here"
+        if uid in self._gone or meta.is_deleting(pod):
+            return "it is gone"
+        self._offered.add(uid)
+        self._happened(contract.PodSeen(now=self._clock.now(), pod=dict(pod)))
+        self._spawn(functools.partial(self._look_up, uid, meta.name(pod), meta.namespace(pod)))
+        return ""
+
+    async def _look_up(self, uid: str, name: str, namespace: str) -> None:
+        """See to it that a pod that was offered is one of the API's."""
+        while True:
+            await self._clock.sleep(_SHOWN_S)
+            if uid not in self._offered:
+                return
+            try:
+                found = await self._client.get(PODS, name, namespace=namespace)
+            except errors.NotFound:
+                found = {}
+            except (errors.ApiError, TransportError) as problem:
+                log.info("a pod that was offered cannot be read", pod=name, error=problem)
+                continue
+            if meta.uid(found) != uid or found["spec"].get("nodeName") != self._hardware.node:
+                self._offered.discard(uid)
+                self._happened(contract.PodGone(now=self._clock.now(), uid=uid))
+                return
+
     def _changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is not None:
+            self._offered.discard(meta.uid(new))
             self._happened(contract.PodSeen(now=self._clock.now(), pod=dict(new)))
         elif old is not None:
-            self._happened(contract.PodGone(now=self._clock.now(), uid=meta.uid(old)))
+            uid = meta.uid(old)
+            self._gone[uid] = None
+            if len(self._gone) > _GONE:
+                del self._gone[next(iter(self._gone))]
+            self._happened(contract.PodGone(now=self._clock.now(), uid=uid))
 
     def _exited(self, ended: Exit) -> None:
         uid, container, run = parse_run_id(ended.id)
@@ -169,6 +227,8 @@ class Agent:
     async def _sync(self) -> None:
         await self._pods.wait_synced()
         self._happened(contract.Synced(now=self._clock.now()))
+        await self._clock.sleep(self._offers_after_s)
+        self._takes_offers = True
 
     async def _loop(self) -> None:
         while True:
@@ -211,9 +271,10 @@ class Agent:
                 self._in_turn((one.uid, one.container), functools.partial(self._start, one))
             case contract.Stop():
                 # Not in turn: a sooner end must not wait for a later one.
-                self._spawn(self._runtime.stop(run_id(one.uid, one.container, one.run), one.grace_s))
+                run = run_id(one.uid, one.container, one.run)
+                self._spawn(functools.partial(self._runtime.stop, run, one.grace_s))
             case contract.RunHook():
-                self._spawn(self._hook(one))
+                self._spawn(functools.partial(self._hook, one))
             case contract.BeginProbe():
                 self._begin_probe(one)
             case contract.EndProbe():
@@ -227,13 +288,13 @@ class Agent:
                 await asyncio.wait([before])
             await work()
 
-        task = self._lanes[lane] = self._spawn(turn())
+        task = self._lanes[lane] = self._spawn(turn)
         task.add_done_callback(lambda ended: self._lanes.pop(lane, None) if self._lanes.get(lane) is ended else None)
 
-    def _spawn(self, work: Any) -> "asyncio.Task[None]":
+    def _spawn(self, work: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
         async def logged() -> None:
             try:
-                await work
+                await work()
             except Exception as problem:  # one pod's trouble is not the others'
                 log.exception("an instruction failed", error=problem)
 
@@ -361,7 +422,7 @@ class Agent:
     def _begin_probe(self, wanted: contract.BeginProbe) -> None:
         key = (wanted.uid, wanted.container, wanted.run, wanted.kind)
         if key not in self._probes:
-            task = self._probes[key] = self._spawn(self._probe(wanted))
+            task = self._probes[key] = self._spawn(functools.partial(self._probe, wanted))
             task.add_done_callback(lambda _: self._probes.pop(key, None))
 
     def _end_probe(self, uid: str, container: str, run: int, kind: str) -> None:

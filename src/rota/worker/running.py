@@ -15,11 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
+from rota.api import errors
 from rota.client.events.correlation import Source
 from rota.client.events.recorder import EventRecorder
 from rota.client.verbs import Client
 from rota.kit import tasks
 from rota.kit.backoff import Chance
+from rota.kit.buckets import TokenBucket
 from rota.kit.clock import Clock
 from rota.kit.errors import UserError
 from rota.kit.tasks import Supervisor
@@ -35,6 +37,12 @@ from rota.worker.runtimes.contract import PROCESS, Runtime
 
 #: On nodes that can run containers from images.
 CONTAINERS_LABEL: Final = "rota.dev/containers"
+
+#: By then an offer that was made to a former agent of this worker has arrived or never will.
+_SETTLED_S: Final = 10.0
+#: Events for each second, and at once: they tell of the work and must not crowd it out.
+_EVENTS_RATE: Final = 10.0
+_EVENTS_BURST: Final = 25
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,10 +69,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Worker:
     """A running worker. Its runtime and its agent are made anew when the runtime has failed."""
 
-    def __init__(self, client: Client, settings: Settings, machine: Machine, *, clock: Clock, chance: Chance) -> None:
+    def __init__(
+        self,
+        client: Client,
+        settings: Settings,
+        machine: Machine,
+        *,
+        incarnation: str,
+        clock: Clock,
+        chance: Chance,
+    ) -> None:
         self.machine: Final = machine
+        #: Which start of the worker this is; its node tells it.
+        self.incarnation: Final = incarnation
         self.recorder: Final = EventRecorder(
-            client, Source(component="rota-worker", host=settings.node), clock=clock, chance=chance
+            client,
+            Source(component="rota-worker", host=settings.node),
+            clock=clock,
+            chance=chance,
+            bucket=TokenBucket(rate=_EVENTS_RATE, burst=_EVENTS_BURST, now=clock.monotonic()),
         )
         self._client: Final = client
         self._settings: Final = settings
@@ -74,7 +97,7 @@ class Worker:
         self.agent: Agent
         #: What runs of it; gone before it is entered and after it is left.
         self._running: Supervisor | None = None
-        self._renew()
+        self._renew(offers_after_s=0.0)
 
     async def run(self) -> None:
         """Work until cancelled, or until the runtime fails; run again to go on."""
@@ -82,7 +105,16 @@ class Worker:
             await self.agent.run()
         finally:
             await self.runtime.close()
-            self._renew()
+            self._renew(offers_after_s=_SETTLED_S)
+
+    def offer(self, incarnation: str, pods: Sequence[dict[str, Any]]) -> list[str]:
+        """Pods that were just bound to this node: for each an empty text if it was taken, or why not.
+
+        `Conflict` if another incarnation is meant: then whoever offers knows an older state of the node than there is.
+        """
+        if incarnation != self.incarnation:
+            raise errors.Conflict(f"this is not incarnation {incarnation} of {self.machine.node}")
+        return [self.agent.offer(pod) for pod in pods]
 
     async def wait(self) -> None:
         """Return when nothing of it runs any more; raise what it cannot go on after, such as the loss of its name."""
@@ -112,7 +144,7 @@ class Worker:
         """What the node should tell about the runtime."""
         return self.runtime.conditions
 
-    def _renew(self) -> None:
+    def _renew(self, *, offers_after_s: float) -> None:
         settings = self._settings
         self.runtime = ContainerRuntime(
             settings.folder / "runtime",
@@ -129,6 +161,7 @@ class Worker:
             recorder=self.recorder,
             clock=self._clock,
             chance=self._chance,
+            offers_after_s=offers_after_s,
         )
 
 
@@ -145,7 +178,7 @@ async def _worker(
     client: Client, settings: Settings, incarnation: Incarnation, *, clock: Clock, chance: Chance
 ) -> AsyncIterator[Worker]:
     machine = await asyncio.to_thread(_measured, settings)
-    made = Worker(client, settings, machine, clock=clock, chance=chance)
+    made = Worker(client, settings, machine, incarnation=incarnation.name, clock=clock, chance=chance)
     keeper = NodeKeeper(
         client,
         machine,

@@ -21,7 +21,7 @@ from rota.api import errors
 from rota.kit import logs as logging
 from rota.kit import system
 from rota.kit.errors import UserError
-from rota.worker.endpoint import guarding, logs, sessions, stats
+from rota.worker.endpoint import guarding, logs, pushes, sessions, stats
 from rota.worker.endpoint.stats import Statistics
 from rota.worker.running import Worker
 
@@ -42,6 +42,7 @@ def routes(worker: Worker, statistics: Statistics) -> list[web.RouteDef]:
         web.get("/healthz", _healthy),
         web.get("/pods", _pods(worker)),
         logs.route(worker),
+        pushes.route(worker),
         *sessions.routes(worker),
         *stats.routes(statistics),
     ]

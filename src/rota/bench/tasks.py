@@ -1,0 +1,310 @@
+"""How fast tasks run from end to end: from their creation to a watcher that sees them finished, or running.
+
+A whole Rota (API server, scheduler, controllers, three workers and what they start) runs as `rota up` runs it, on the
+store that is measured; this process creates pods over HTTP and watches. Beside it, in the same run, the same commands
+are spawned directly. What is measured is told in `docs/benchmarks.md`.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import multiprocessing
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from rota import assembly, control_plane
+from rota.bench import report
+from rota.bench.http import Connection
+from rota.bench.report import Result, duration, rate
+from rota.kit import logs
+from rota.scheduler import dispatching
+
+WORKERS: Final = 3
+#: How many tasks are created, and how many processes spawned, at a time.
+AT_ONCE: Final = 16
+RAW: Final = f"spawning the same processes from asyncio, {AT_ONCE} at a time, in the same run"
+#: What submitting to running may take, in milliseconds: median and 99th percentile, when tasks are pushed.
+MEDIAN_MS: Final = 100.0
+P99_MS: Final = 500.0
+#: Pulling may take so many times that.
+PULL: Final = 1.5
+PER_SECOND: Final = 50
+#: What a Rota in which nothing happens may cost.
+IDLE_PERCENT: Final = 2.0
+IDLE_MIB: Final = 300.0
+_NOTHING: Final = "/bin/true"
+_FINISHED: Final = (b'"phase":"Succeeded"',)
+#: A master that is far behind may tell of the end of a task alone.
+_BEGUN: Final = (b'"phase":"Running"', *_FINISHED)
+_LONGEST_S: Final = 300.0
+#: How long what was removed is cleaned up after.
+_SETTLED_S: Final = 2.0
+_PODS: Final = "/api/v1/namespaces/default/pods"
+
+
+def measure(*, store_url: str, quick: bool) -> list[Result]:
+    """Rate, latency and idle cost, each on a fresh store beside `store_url`; see `rota bench`."""
+    url = (f"{store_url}-{number}" if store_url.startswith("sqlite") else store_url for number in itertools.count())
+    count, seconds = (300, 6) if quick else (1000, 20)
+    results = []
+    for mode in dispatching.MODES:
+        with _cluster(next(url), mode) as cluster:
+            results += uvloop.run(_throughput(cluster, mode, count, rounds=1 if quick else 3))
+            results += uvloop.run(_latency(cluster, mode, seconds))
+    with _cluster(next(url), dispatching.PULL) as cluster:
+        results += _idle(cluster, seconds)
+    return results
+
+
+# --- how many -------------------------------------------------------------------------------------------------------
+
+
+async def _throughput(cluster: "_Cluster", mode: str, count: int, *, rounds: int) -> list[Result]:
+    await _finished(cluster, 30)  # what is started or loaded with the first of them is not what a task costs
+    ours, raw, spent = [], [], []
+    for _ in range(rounds):
+        raw.append(count / await asyncio.to_thread(lambda: asyncio.run(_spawned(count))))
+        before = cluster.cpu_s()
+        ours.append(count / await _finished(cluster, count))
+        spent.append((cluster.cpu_s() - before) / count * 1000)
+    title = f"{count:,} tasks that do nothing, {WORKERS} workers, {mode}"
+    return [
+        rate(title, report.median(ours), report.median(raw), against=RAW),
+        Result(name=f"processor time for each, tasks included, {mode}", value=report.median(spent), unit="ms"),
+    ]
+
+
+async def _spawned(count: int) -> float:
+    """How long it takes to run so many processes without anybody's help."""
+    left = iter(range(count))
+
+    async def spawner() -> None:
+        for _ in left:
+            process = await asyncio.create_subprocess_exec(_NOTHING, stdin=asyncio.subprocess.DEVNULL)
+            await process.wait()
+
+    begin = time.perf_counter()
+    await asyncio.gather(*(spawner() for _ in range(AT_ONCE)))
+    return time.perf_counter() - begin
+
+
+async def _finished(cluster: "_Cluster", count: int) -> float:
+    """How long it takes until a watcher has seen so many tasks succeed; they are removed afterwards."""
+    names = [cluster.name() for _ in range(count)]
+    async with _watching(cluster, _FINISHED, names) as seen:
+        begin = time.perf_counter()
+        await _create(cluster, [_task(name, _NOTHING) for name in names])
+        await asyncio.wait_for(seen, _LONGEST_S)
+        took = time.perf_counter() - begin
+    await _clean_up(cluster)
+    return took
+
+
+async def _create(cluster: "_Cluster", bodies: list[bytes]) -> None:
+    left = iter(bodies)
+
+    async def creator() -> None:
+        connection = await cluster.connect()
+        for body in left:
+            await _post(connection, body)
+        connection.close()
+
+    await asyncio.gather(*(creator() for _ in range(AT_ONCE)))
+
+
+# --- how soon -------------------------------------------------------------------------------------------------------
+
+
+async def _latency(cluster: "_Cluster", mode: str, seconds: int) -> list[Result]:
+    """Tasks at a steady pace, each timed from the sending of its creation to the sight of it running."""
+    names = [cluster.name() for _ in range(PER_SECOND * seconds)]
+    sent: dict[str, float] = {}
+    connections = [await cluster.connect() for _ in range(AT_ONCE)]
+    idle: asyncio.Queue[Connection] = asyncio.Queue()
+    for connection in connections:
+        idle.put_nowait(connection)
+
+    async def submit(name: str) -> None:
+        connection = await idle.get()
+        sent[name] = time.perf_counter()
+        await _post(connection, _task(name, "/bin/sleep", "1"))
+        idle.put_nowait(connection)
+
+    async with _watching(cluster, _BEGUN, names) as seen:
+        begin = time.perf_counter()
+        submitted = []
+        for number, name in enumerate(names):
+            await asyncio.sleep(begin + number / PER_SECOND - time.perf_counter())
+            submitted.append(asyncio.ensure_future(submit(name)))
+        await asyncio.gather(*submitted)
+        times = await asyncio.wait_for(seen, _LONGEST_S)
+    for connection in connections:
+        connection.close()
+    await _clean_up(cluster)
+    took = sorted((times[name] - sent[name]) * 1000 for name in names)
+    factor = 1.0 if mode == dispatching.PUSH else PULL
+    title = f"submitted to running at {PER_SECOND} tasks/s, {mode}"
+    return [
+        duration(f"{title}, median", took[len(took) // 2], MEDIAN_MS * factor, against=f"{MEDIAN_MS * factor:g} ms"),
+        duration(f"{title}, p99", took[len(took) * 99 // 100], P99_MS * factor, against=f"{P99_MS * factor:g} ms"),
+    ]
+
+
+# --- what nothing costs ---------------------------------------------------------------------------------------------
+
+
+def _idle(cluster: "_Cluster", seconds: int) -> list[Result]:
+    time.sleep(5.0)  # what a start leaves to be done is not what idling costs
+    before, begin = cluster.cpu_s(), time.perf_counter()
+    time.sleep(seconds)
+    percent = (cluster.cpu_s() - before) / (time.perf_counter() - begin) * 100
+    what = f"idle with {WORKERS} workers"
+    return [
+        duration(f"{what}: of a core", percent, IDLE_PERCENT, against=f"{IDLE_PERCENT:g} %", unit="%"),
+        duration(f"{what}: memory", cluster.memory_mib(), IDLE_MIB, against=f"{IDLE_MIB:g} MiB", unit="MiB"),
+    ]
+
+
+# --- watching -------------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def _watching(cluster: "_Cluster", marks: tuple[bytes, ...], names: list[str]) -> Any:
+    """A future with the times at which each of the pods was first seen with one of the marks in it."""
+    connection = await cluster.connect()
+    newest = json.loads((await connection.request("GET", f"{_PODS}?limit=1"))[1])["metadata"]["resourceVersion"]
+    path = f"{_PODS}?watch=true&resourceVersion={newest}"
+    following = asyncio.ensure_future(_follow(connection, path, marks, {name.encode() for name in names}))
+    await asyncio.sleep(0.1)
+    try:
+        yield following
+    finally:
+        following.cancel()
+        connection.close()
+
+
+async def _follow(connection: Connection, path: str, marks: tuple[bytes, ...], waiting: set[bytes]) -> dict[str, float]:
+    times = {}
+    async for line in connection.lines(path):
+        if any(mark in line for mark in marks):
+            at = line.index(b'"name":"') + 8
+            name = line[at : line.index(b'"', at)]
+            if name in waiting:
+                waiting.discard(name)
+                times[name.decode()] = time.perf_counter()
+                if not waiting:
+                    break
+    return times
+
+
+async def _post(connection: Connection, body: bytes) -> None:
+    code, answer = await connection.request("POST", _PODS, body)
+    if code != 201:
+        raise RuntimeError(f"a task was answered with {code}: {answer[:500].decode()}")
+
+
+async def _clean_up(cluster: "_Cluster") -> None:
+    connection = await cluster.connect()
+    now = json.dumps({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}).encode()
+    await connection.request("DELETE", _PODS, now)
+    connection.close()
+    # Workers remove what was theirs; a later measurement should not pay for it.
+    await asyncio.sleep(_SETTLED_S)
+
+
+def _task(name: str, *command: str) -> bytes:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "task", "image": "none", "command": command}]},
+    }
+    return json.dumps(pod, separators=(",", ":")).encode()
+
+
+# --- the cluster ----------------------------------------------------------------------------------------------------
+
+
+class _Cluster:
+    """A running Rota."""
+
+    def __init__(self, port: int, process: int) -> None:
+        self._port: Final = port
+        self._process: Final = process
+        self._numbers: Final = itertools.count()
+
+    def name(self) -> str:
+        """A name for a task that no other has had."""
+        return f"task-{next(self._numbers)}"
+
+    async def connect(self) -> Connection:
+        """A connection to its API."""
+        return await Connection.open("127.0.0.1", self._port)
+
+    def cpu_s(self) -> float:
+        """The processor time that it has used, with what its processes have waited for."""
+        ticks = 0
+        for pid in self._family():
+            fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+            ticks += sum(int(field) for field in fields[11:15])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def memory_mib(self) -> float:
+        """What all its processes hold; what several share is counted once."""
+        total = 0
+        for pid in self._family():
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+            total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        return total / 1024
+
+    def _family(self) -> list[int]:
+        found = [self._process]
+        for pid in found:
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                found += [int(child) for child in (thread / "children").read_text(encoding="ascii").split()]
+        return found
+
+
+@contextlib.contextmanager
+def _cluster(store_url: str, dispatch: str) -> Iterator[_Cluster]:
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    data = Path(tempfile.mkdtemp(prefix="rota-bench-"))
+    child = spawn.Process(target=_serve, args=(store_url, data, dispatch, theirs))
+    child.start()
+    theirs.close()
+    try:
+        yield _Cluster(ours.recv(), child.pid or 0)
+    finally:
+        # the child serves until its end of the pipe is all that is left
+        ours.close()
+        child.join()
+        shutil.rmtree(data, ignore_errors=True)
+
+
+def _serve(store_url: str, data: Path, dispatch: str, pipe: Pipe) -> None:
+    logs.configure(level="warning")
+    assembly.run(_run(store_url, data, dispatch, pipe))
+
+
+async def _run(store_url: str, data: Path, dispatch: str, pipe: Pipe) -> None:
+    closed = asyncio.Event()
+    asyncio.get_running_loop().add_reader(pipe.fileno(), closed.set)
+    store = await assembly.open_store(store_url)
+    settings = control_plane.Settings(data=data, port=0, http_port=0, workers=WORKERS, dispatch=dispatch)
+    try:
+        async with control_plane.running(store, settings) as facts:
+            pipe.send(int(facts["http"].rsplit(":", 1)[1]))
+            await closed.wait()
+            asyncio.get_running_loop().remove_reader(pipe.fileno())
+    finally:
+        await store.close()
