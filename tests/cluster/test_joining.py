@@ -173,7 +173,6 @@ def test_a_kubeconfig_is_a_way_in_too(fleet: Fleet, tmp_path: Path) -> None:
         ("worker", "--kubeconfig", str(config), "--name", "by-file", "--data", str(tmp_path / "w"), "--port", "0"),
         folder=tmp_path / "w",
         ready="This worker is ready",
-        inside=(),
     )
     try:
         own = kubeconfig.load(tmp_path / "w" / "kubeconfig", clock=system.SystemClock())

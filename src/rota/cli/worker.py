@@ -125,6 +125,15 @@ def _host_name() -> str:
     help="What to offer.  [default: what the machine has, less a reserve]",
 )
 @click.option(
+    "--lease",
+    "lease_s",
+    type=click.IntRange(2, 40),
+    default=40,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long masters believe in this worker after they last heard of it.",
+)
+@click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 from rota.api.users import User
 from rota.client.endpoints import Endpoint
+from rota.client.transports.contract import Transport
 from rota.client.transports.failover import FailoverTransport
 from rota.client.transports.http import HttpTransport
 from rota.client.transports.in_process import Application, InProcessTransport
@@ -18,13 +19,18 @@ from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 
 
+def over_http(endpoint: Endpoint) -> Transport:
+    """The way to a cluster: by whichever of its servers answers."""
+    servers = [HttpTransport(server) for server in endpoint.each()]
+    return FailoverTransport(servers, interrupt=lambda number: servers[number].interrupt())
+
+
 @contextlib.asynccontextmanager
 async def to_server(
     endpoint: Endpoint, *, clock: Clock, chance: Chance, settings: Settings | None = None
 ) -> AsyncIterator[Client]:
     """A client over HTTP, which repeats what can be repeated, at another server if there is one."""
-    servers = FailoverTransport([HttpTransport(server) for server in endpoint.each()])
-    transport = RetryingTransport(servers, clock=clock, chance=chance)
+    transport = RetryingTransport(over_http(endpoint), clock=clock, chance=chance)
     try:
         yield Client(transport, settings)
     finally:

@@ -1,7 +1,8 @@
 """Notices workers that are gone or unwell, and marks their nodes: nothing is put there, and what is there may leave.
 
 A worker lives as long as its Lease is renewed; when that was is judged by this process's own clock, from when a change
-of the Lease was seen. After forty seconds without one the node's condition Ready becomes Unknown. A node that is not
+of the Lease was seen. After forty seconds without one, or less where the Lease says so, the node's condition Ready
+becomes Unknown. A node that is not
 Ready is tainted: NoSchedule at once, NoExecute at a bounded rate for each zone, because when many nodes fall silent
 together it is rather the network than the nodes. Where all zones are dark nothing is driven out at all. Rules and
 figures are upstream's (`pkg/controller/nodelifecycle`, 1.37).
@@ -54,6 +55,8 @@ class _Heard:
     at: float
     #: Whether anything was heard at all, or the node is only known to exist.
     ever: bool
+    #: For how long it may be silent.
+    grace_s: float = GRACE_S
 
 
 def condition_taint(node: Object) -> str:
@@ -113,10 +116,13 @@ class NodeLifecycle:
     def _lease_changed(self, key: Key, _: Object | None, new: Object | None) -> None:
         if new is None:
             return
-        renewed = str((new.get("spec") or {}).get("renewTime") or "")
+        spec = new.get("spec") or {}
+        renewed = str(spec.get("renewTime") or "")
         known = self._heard.get(key.name)
         if known is None or known.renewed != renewed:
-            self._heard[key.name] = _Heard(renewed, self._clock.monotonic(), ever=True)
+            # A worker may want to be missed earlier, not later.
+            grace_s = min(float(spec.get("leaseDurationSeconds") or GRACE_S), GRACE_S)
+            self._heard[key.name] = _Heard(renewed, self._clock.monotonic(), ever=True, grace_s=grace_s)
 
     async def _process(self, name: str) -> float | None:
         node = self._nodes.cache.get(name)
@@ -141,7 +147,12 @@ class NodeLifecycle:
         heard = self._heard.get(name)
         if heard is None:
             return 0.0
-        return self._clock.monotonic() - heard.at - (GRACE_S if heard.ever else STARTUP_GRACE_S)
+        return self._clock.monotonic() - heard.at - (heard.grace_s if heard.ever else STARTUP_GRACE_S)
+
+    def _look_s(self, name: str) -> float:
+        """How often to look at a worker."""
+        heard = self._heard.get(name)
+        return _LOOK_S if heard is None else min(_LOOK_S, heard.grace_s / 4)
 
     async def _mark_unknown(self, node: Object) -> Object:
         now = times.format_time(self._clock.now())
@@ -179,7 +190,7 @@ class NodeLifecycle:
         wanted = condition_taint(node)
         present = _taints(node)
         kept = [one for one in present if one.get("key") not in _KEYS or one.get("key") == wanted]
-        again = _LOOK_S
+        again = self._look_s(meta.name(node))
         if wanted:
             kept = _with(kept, wanted, "NoSchedule", self._clock.now())
             if not any(one.get("key") == wanted and one.get("effect") == "NoExecute" for one in kept):

@@ -34,21 +34,40 @@ _LOOK_AGAIN_S: Final = 0.02
 class Member:
     """One process of a fleet, started when it is made."""
 
-    def __init__(self, name: str, command: Sequence[str], *, folder: Path, ready: str, inside: Sequence[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        ready: str,
+        inside: Sequence[str] = (),
+        wait: bool = True,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.name: Final = name
         self.folder: Final = folder
-        self._command: Final = (*inside, sys.executable, "-m", "rota", *command)
+        self._inside = tuple(inside)
+        self._command: Final = (sys.executable, "-m", "rota", *command)
         self._log: Final = folder / "output.log"
         self._ready: Final = ready
         self._clock: Final = system.SystemClock()
         self._process: subprocess.Popen[bytes] | None = None
-        self.start()
+        self._begun_at = 0
+        self.start(wait=wait)
 
-    def start(self, *, wait: bool = True) -> None:
-        """Start it, by default until it is ready; AssertionError with its words if it ends instead."""
-        with self._log.open("wb") as output:
-            self._process = subprocess.Popen(self._command, stdout=output, stderr=subprocess.STDOUT)
+    def start(self, *, wait: bool = True, inside: Sequence[str] = ()) -> None:
+        """Start it, by default until it is ready; AssertionError with its words if it ends instead.
+
+        `inside` is where from now on, if its machine is another.
+        """
+        if self._process is not None:
+            self._process.wait(_STOP_S)  # its machine may have ended it
+        self._inside = tuple(inside) or self._inside
+        with self._log.open("ab") as output:
+            self._begun_at = output.tell()
+            command = (*self._inside, *self._command)
+            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         if wait:
             self.wait_ready()
 
@@ -69,7 +88,7 @@ class Member:
     @property
     def output(self) -> str:
         """What it has said since it was started."""
-        return self._log.read_text(errors="replace") if self._log.exists() else ""
+        return self._log.read_bytes()[self._begun_at :].decode(errors="replace")
 
     def wait(self) -> int:
         """Until it ends by itself; its exit code."""
@@ -145,6 +164,7 @@ class Fleet:
         self._store_url: Final = store_url
         self.masters: Final[list[Master]] = []
         self.workers: Final[list[Worker]] = []
+        self._invitation: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
         return self
@@ -169,9 +189,10 @@ class Fleet:
             inside=inside,
         )
         self.masters.append(made)
+        self._invitation = ()
         return made
 
-    def worker(self, name: str, *options: str, inside: Sequence[str] = ()) -> Worker:
+    def worker(self, name: str, *options: str, inside: Sequence[str] = (), wait: bool = True) -> Worker:
         """A further worker, which knows all masters that there are by now."""
         made = Worker(
             name,
@@ -179,15 +200,18 @@ class Fleet:
             folder=self._folder / name,
             ready="This worker is ready",
             inside=inside,
+            wait=wait,
         )
         self.workers.append(made)
         return made
 
     def invitation(self) -> tuple[str, ...]:
         """The options by which a worker joins."""
-        made = self.rota("token", "create", "--json")
-        servers = ",".join(one.endpoint().server for one in self.masters)
-        return "--join", servers, "--token", made["token"], "--ca-hash", made["ca_hash"]
+        if not self._invitation:
+            made = self.rota("token", "create", "--json")
+            servers = ",".join(one.endpoint().server for one in self.masters)
+            self._invitation = ("--join", servers, "--token", made["token"], "--ca-hash", made["ca_hash"])
+        return self._invitation
 
     def rota(self, *arguments: str) -> Any:
         """What another command says as JSON, about this cluster."""

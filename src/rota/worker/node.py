@@ -17,8 +17,9 @@ log = logs.get(__name__)
 NODES: Final = ("", "v1", "nodes")
 LEASES: Final = ("coordination.k8s.io", "v1", "leases")
 LEASE_NAMESPACE: Final = "kube-node-lease"
+#: For how long a worker is believed after it was last heard, as upstream has it; a quarter of that it is silent.
 LEASE_S: Final = 40
-RENEW_S: Final = 10.0
+_RENEWALS: Final = 4
 #: How often a status in which nothing changes is told all the same.
 STATUS_S: Final = 300.0
 _ENTERING: Final = backoff.Policy(initial_s=0.5, cap_s=10.0)
@@ -46,8 +47,10 @@ class NodeKeeper:
         taints: Sequence[Mapping[str, str]],
         conditions: Callable[[], Sequence[Mapping[str, Any]]],
         port: int | None,
+        lease_s: int = LEASE_S,
     ) -> None:
-        self._client: Final = client
+        # A master that does not answer by the next renewal is left for another.
+        self._client: Final = client.with_settings(timeout_s=lease_s / _RENEWALS)
         self._machine: Final = machine
         self._identity: Final = f"{machine.node}_{incarnation}"
         self._predecessor: Final = f"{machine.node}_{predecessor}"
@@ -57,6 +60,7 @@ class NodeKeeper:
         self._taints: Final = taints
         self._conditions: Final = conditions
         self._port: Final = port
+        self._lease_s: Final = lease_s
         #: Whether the Lease has been this worker's.
         self._holds = False
 
@@ -99,7 +103,7 @@ class NodeKeeper:
         """Renew and tell until cancelled."""
         told = self._clock.monotonic()
         while True:
-            await self._clock.sleep(RENEW_S)
+            await self._clock.sleep(self._lease_s / _RENEWALS)
             try:
                 await self.renew()
                 if self._clock.monotonic() - told >= STATUS_S or not await self._is_believed():
@@ -130,7 +134,7 @@ class NodeKeeper:
     async def renew(self) -> None:
         """Say that the worker lives; NodeTaken if another one has become this node meanwhile."""
         name, now = self._machine.node, times.format_micro_time(self._clock.now())
-        spec = {"holderIdentity": self._identity, "leaseDurationSeconds": LEASE_S, "renewTime": now}
+        spec = {"holderIdentity": self._identity, "leaseDurationSeconds": self._lease_s, "renewTime": now}
         try:
             lease = await self._client.get(LEASES, name, namespace=LEASE_NAMESPACE)
         except errors.NotFound:
@@ -158,7 +162,8 @@ class NodeKeeper:
         except errors.NotFound:
             return
         spec = lease.get("spec") or {}
-        left_s = times.parse(spec["renewTime"]) + LEASE_S - self._clock.now() if spec.get("renewTime") else 0.0
+        believed_s = spec.get("leaseDurationSeconds") or LEASE_S
+        left_s = times.parse(spec["renewTime"]) + believed_s - self._clock.now() if spec.get("renewTime") else 0.0
         if left_s > 0 and spec.get("holderIdentity") not in {self._identity, self._predecessor}:
             raise NodeTaken(
                 f"another worker runs as {name}",

@@ -29,7 +29,7 @@ from rota.worker import folders, machines
 from rota.worker.agent import Agent
 from rota.worker.folders import Incarnation
 from rota.worker.machines import Machine
-from rota.worker.node import NodeKeeper
+from rota.worker.node import LEASE_S, NodeKeeper
 from rota.worker.references import ApiReferences
 from rota.worker.runtimes.container import engines
 from rota.worker.runtimes.container.runtime import ContainerRuntime
@@ -64,6 +64,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     images: Path | None = None
     #: Where its endpoint listens, if it has one.
     port: int | None = None
+    #: For how long the masters believe in the worker after they last heard of it.
+    lease_s: int = LEASE_S
 
 
 class Worker:
@@ -190,6 +192,7 @@ async def _worker(
         taints=settings.taints,
         conditions=made.conditions,
         port=settings.port,
+        lease_s=settings.lease_s,
     )
     async with tasks.Supervisor(f"worker {settings.node}", clock=clock, chance=chance) as supervisor:
         made.runs_in(supervisor)

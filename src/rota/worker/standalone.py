@@ -16,10 +16,7 @@ from typing import Final
 
 import msgspec
 
-from rota.client.endpoints import Endpoint
-from rota.client.transports.contract import Transport
-from rota.client.transports.failover import FailoverTransport
-from rota.client.transports.http import HttpTransport
+from rota.client import connecting
 from rota.client.transports.replaceable import ReplaceableTransport
 from rota.client.transports.retries import RetryingTransport
 from rota.client.verbs import Client
@@ -42,14 +39,14 @@ async def joined_client(
     joined: Membership, settings: Settings, *, clock: Clock, chance: Chance
 ) -> AsyncIterator[Client]:
     """A client with the worker's own certificate, which is kept fresh for as long as the block lasts."""
-    servers = ReplaceableTransport(_servers(joined.endpoint))
+    servers = ReplaceableTransport(connecting.over_http(joined.endpoint))
     transport = RetryingTransport(servers, clock=clock, chance=chance)
     client = Client(transport).with_settings(user_agent=_AGENT)
 
     async def install(fresh: Identity) -> None:
         newer = joined.renewed(fresh)
         await asyncio.to_thread(membership.save, settings.folder, newer)
-        await servers.replace(_servers(newer.endpoint))
+        await servers.replace(connecting.over_http(newer.endpoint))
 
     certificate = renewing.Certificate(
         client, settings.node, requests.CLIENT, joined.identity, install=install, clock=clock, chance=chance
@@ -94,7 +91,3 @@ async def running_worker(
         )
         supervisor.start("certificate", certificate.run)
         yield worker
-
-
-def _servers(endpoint: Endpoint) -> Transport:
-    return FailoverTransport([HttpTransport(server) for server in endpoint.each()])

@@ -3,14 +3,15 @@
 A call that never left is sent to the next server at once, whatever it is. One that broke off is its caller's to judge,
 as with a single server (`retries` repeats what only reads); but what comes after it goes to the next server. Where a
 server says that it cannot serve, reads ask the next one at once. Streams are resumed by whoever reads them: all
-servers of a cluster have the same revisions, so nothing is missed.
+servers of a cluster have the same revisions, so nothing is missed. A machine that has lost its power says nothing, and
+its streams are just quiet; so those of a server that does not answer are broken off.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
-from rota.client.transports.contract import Answer, Call, Transport, TransportError, Unreachable
+from rota.client.transports.contract import Answer, Call, TimedOut, Transport, TransportError, Unreachable
 from rota.kit import logs
 
 log = logs.get(__name__)
@@ -21,10 +22,12 @@ _UNAVAILABLE: Final = 503
 class FailoverTransport:
     """A `Transport` over others, each of them to one server."""
 
-    def __init__(self, servers: Sequence[Transport]) -> None:
+    def __init__(self, servers: Sequence[Transport], *, interrupt: Callable[[int], None] = lambda _: None) -> None:
+        """`interrupt` breaks off the streams of a server, by its number."""
         if not servers:
             raise ValueError("a cluster has at least one server")
         self._servers: Final = tuple(servers)
+        self._interrupt: Final = interrupt
         self._current = 0
 
     @contextlib.asynccontextmanager
@@ -65,3 +68,5 @@ class FailoverTransport:
         if self._current == server and len(self._servers) > 1:
             self._current = (server + 1) % len(self._servers)
             log.info("going on with the next server", number=self._current, error=error)
+            if isinstance(error, TimedOut | Unreachable):
+                self._interrupt(server)

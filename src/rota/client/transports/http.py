@@ -33,7 +33,8 @@ class HttpTransport:
         self._base: Final = endpoint.server.rstrip("/")
         self._tls: Final = endpoint.tls()
         self._session: aiohttp.ClientSession | None = None
-        self._open: Final[set[aiohttp.ClientResponse]] = set()
+        #: Answers under way, and whether they are streams without an end.
+        self._open: Final[dict[aiohttp.ClientResponse, bool]] = {}
         self._closed = False
 
     @contextlib.asynccontextmanager
@@ -43,11 +44,11 @@ class HttpTransport:
         if response.status == _UNAUTHORIZED and call.repeatable and self._endpoint.credentials.reject():
             response.close()
             response = await self._send(call)
-        self._open.add(response)
+        self._open[response] = call.timeout_s is None
         try:
             yield _Answer(call, response)
         finally:
-            self._open.discard(response)
+            self._open.pop(response, None)
             # Returns the connection to the pool if the body was read to its end, and cuts it otherwise.
             response.close()
 
@@ -59,6 +60,12 @@ class HttpTransport:
             response.content.set_exception(aiohttp.ClientConnectionError("the transport was closed"))
         if self._session is not None:
             await self._session.close()
+
+    def interrupt(self) -> None:
+        """Break off streams: whoever reads them resumes them, perhaps at another server."""
+        for response, endless in self._open.items():
+            if endless:
+                response.content.set_exception(aiohttp.ClientConnectionError("the server does not answer"))
 
     async def _send(self, call: Call) -> aiohttp.ClientResponse:
         if self._closed:

@@ -17,13 +17,17 @@ from rota.testing.servers.processes import Server, ServerError, free_port
 class EtcdServer(Server):
     """One private etcd."""
 
-    def __init__(self, *, quota_backend_bytes: int = 0, program: Path | None = None) -> None:
-        """`quota_backend_bytes`: the size at which etcd refuses further writes; 0 means its default."""
+    def __init__(self, *, quota_backend_bytes: int = 0, program: Path | None = None, address: str = "") -> None:
+        """`quota_backend_bytes`: the size at which etcd refuses further writes; 0 means its default.
+
+        `address`: another one of this machine, by which others reach it.
+        """
         program = program or binaries.etcd()
         if program is None:
             raise ServerError("etcd is not installed")
         self._program = program
         self._quota = quota_backend_bytes
+        self._address = address
         self._name = f"rota-{secrets.token_hex(6)}"
         super().__init__("etcd")
 
@@ -34,7 +38,7 @@ class EtcdServer(Server):
     @property
     def url(self) -> str:
         """See `Server.url`."""
-        return f"etcd://127.0.0.1:{self.port}"
+        return f"etcd://{self._address or '127.0.0.1'}:{self.port}"
 
     def command(self) -> list[str]:
         """See `Server.command`."""
@@ -42,7 +46,9 @@ class EtcdServer(Server):
         settings = {
             "name": self._name,
             "data-dir": str(self.folder / "data"),
-            "listen-client-urls": client,
+            "listen-client-urls": ",".join(
+                [client, *([f"http://{self._address}:{self.port}"] if self._address else ())]
+            ),
             "advertise-client-urls": client,
             "listen-peer-urls": peer,
             "initial-advertise-peer-urls": peer,

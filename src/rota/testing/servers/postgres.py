@@ -35,18 +35,25 @@ class PostgresServer(Server):
     #: "Fast shutdown": open transactions are rolled back, clients are disconnected, the data is checkpointed.
     stop_signal = signal.SIGINT
 
-    def __init__(self, *, fsync: bool = True, template: Path | None = None) -> None:
-        """`template`: a folder that keeps a new cluster for the servers to come; it is made if missing."""
+    def __init__(self, *, fsync: bool = True, template: Path | None = None, address: str = "") -> None:
+        """`template`: a folder that keeps a new cluster for the servers to come; it is made if missing.
+
+        `address`: another one of this machine, by which others reach it.
+        """
         programs = binaries.postgres_folder()
         if programs is None:
             raise ServerError("PostgreSQL's server programs (initdb, postgres) are not installed")
         self._programs = programs
         self._fsync = fsync
+        self._address = address
         self._data = Path()
         super().__init__("pg", account=_account())
         self._data = self.folder / "data"
         try:
             self._password = self._make_cluster() if template is None else self._copy_cluster(template)
+            if address:
+                with (self._data / "pg_hba.conf").open("a", encoding="utf-8") as access:
+                    access.write("host all all samenet scram-sha-256\n")
         except BaseException:
             self.close()
             raise
@@ -62,12 +69,14 @@ class PostgresServer(Server):
 
     def url_of(self, database: str, *, password: str | None = None) -> str:
         """The URL of a database, with the right password unless another is given."""
-        return f"postgresql://{_USER}:{password or self._password}@127.0.0.1:{self.port}/{database}"
+        return (
+            f"postgresql://{_USER}:{password or self._password}@{self._address or '127.0.0.1'}:{self.port}/{database}"
+        )
 
     def command(self) -> list[str]:
         """See `Server.command`."""
         settings = {
-            "listen_addresses": "127.0.0.1",
+            "listen_addresses": ",".join(filter(None, ("127.0.0.1", self._address))),
             "unix_socket_directories": str(self.folder),
             "fsync": "on" if self._fsync else "off",
             "max_connections": "200",
