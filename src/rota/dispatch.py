@@ -32,6 +32,8 @@ _REST_S: Final = 5.0
 _WAITING: Final = 256
 _TOGETHER: Final = 32
 _OK: Final = 200
+#: What the runtimes of our own workers begin with.
+_OURS: Final = "rota://"
 
 
 class Local(Protocol):
@@ -55,7 +57,8 @@ class _Endpoints(msgspec.Struct, frozen=True, rename="camel"):
     kubelet_endpoint: _KubeletEndpoint = _KubeletEndpoint()
 
 
-class _Info(msgspec.Struct, frozen=True):
+class _Info(msgspec.Struct, frozen=True, rename="camel"):
+    container_runtime_version: str = ""
     incarnation: str = msgspec.field(default="", name="systemUUID")
 
 
@@ -167,7 +170,7 @@ def door_of(node: Document | msgspec.Raw | None) -> Door | None:
         return None
     addresses = {one.type: one.address for one in status.addresses}
     host = addresses.get("InternalIP") or addresses.get("Hostname") or ""
-    # A stock kubelet has other ways, and does not know this one.
-    if not host or not status.node_info.incarnation:
+    # A stock kubelet does not know this way.
+    if not host or not status.node_info.container_runtime_version.startswith(_OURS):
         return None
     return Door(host, status.daemon_endpoints.kubelet_endpoint.port or DEFAULT_PORT, status.node_info.incarnation)

@@ -113,11 +113,13 @@ def test_a_task_goes_before_the_custom_of_its_cluster(custom: str, said: str | N
 
 
 def test_a_node_that_does_not_say_where_it_listens_is_not_called() -> None:
-    info = {"nodeInfo": {"systemUUID": "i"}}
+    info = {"nodeInfo": {"systemUUID": "i", "containerRuntimeVersion": "rota://process"}}
+    stock = {"nodeInfo": {"systemUUID": "i", "containerRuntimeVersion": "containerd://2.1"}}
     address = {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}
     assert dispatch.door_of(None) is None
     assert dispatch.door_of({"status": info}) is None
     assert dispatch.door_of({"status": address}) is None
+    assert dispatch.door_of({"status": {**stock, **address}}) is None
     door = dispatch.door_of({"status": {**info, **address, "daemonEndpoints": {"kubeletEndpoint": {"Port": 7}}}})
     assert door is not None
     assert (door.url, door.incarnation) == ("https://10.0.0.1:7/rota/v1/pods", "i")
