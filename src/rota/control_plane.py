@@ -92,12 +92,15 @@ class Settings:
     #: How bound pods reach their workers where they do not say so themselves: by `push` or by `pull`.
     dispatch: str = dispatching.PUSH
     worker_prefix: str | None = None
+    #: Which controllers to run, as `roster.chosen` reads it.
+    controllers: str = "*"
 
 
 @contextlib.asynccontextmanager
 async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str, str]]:
     """All parts on a store; what runs where, for people."""
     clock, chance = system.SystemClock(), system.chance()
+    controllers = roster.chosen(settings.controllers)
     async with contextlib.AsyncExitStack() as parts:
         await asyncio.to_thread(files.make_private_folder, settings.data)
         identity = parts.enter_context(tenure.held(settings.data / "master.lock"))
@@ -137,7 +140,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         reserved = await asyncio.to_thread(_not_of_this_machine, known_as)
         push = Push(custom=settings.dispatch, local=workers, tls=calling, clock=clock)
         parts.push_async_callback(push.close)
-        await _start_clients(parts, app, shared, explainer, reserved, identity, push)
+        await _start_clients(parts, app, shared, explainer, reserved, identity, push, controllers)
         if settings.workers:
             host, port = url.removeprefix("https://").rsplit(":", 1)
             names = await parts.enter_async_context(
@@ -266,6 +269,7 @@ async def _start_clients(
     reserved: tuple[IpAddress, ...],
     identity: str,
     push: Push,
+    controllers: Mapping[str, roster.Make],
 ) -> None:
     """The parts that go through the API, each as the user whose rights it has."""
     clock, chance = system.SystemClock(), system.chance()
@@ -274,13 +278,13 @@ async def _start_clients(
         user = User(name=f"rota:{name}", groups=(users.AUTHENTICATED,))
         return await parts.enter_async_context(connecting.to_application(app, clock=clock, chance=chance, user=user))
 
-    clients = {name: await client(f"controller:{name}") for name in roster.ROSTER}
+    clients = {name: await client(f"controller:{name}") for name in controllers}
 
     async def lead(_: object) -> None:
         # Pods wait for the scheduler, nobody for controllers: where there is very much to read, it goes first.
         with contextlib.suppress(TimeoutError):
             await clock.wait_for(scheduler.wait_synced(), _SCHEDULER_FIRST_S)
-        await _run_controllers(clients, shared.authority, reserved)
+        await _run_controllers(controllers, clients, shared.authority, reserved)
 
     # Several processes on one store run the same controllers: one of them at a time.
     election = Election(name="rota-controllers", identity=identity, pace=STEADY)
@@ -303,12 +307,15 @@ async def _start_clients(
 
 
 async def _run_controllers(
-    clients: Mapping[str, Client], authority: Authority, reserved: tuple[IpAddress, ...]
+    controllers: Mapping[str, roster.Make],
+    clients: Mapping[str, Client],
+    authority: Authority,
+    reserved: tuple[IpAddress, ...],
 ) -> None:
-    """Run every controller until cancelled."""
+    """Run controllers until cancelled."""
     clock, chance = system.SystemClock(), system.chance()
     around = roster.Surroundings(clock=clock, chance=chance, authority=authority, reserved=reserved)
     async with tasks.Supervisor("controllers", clock=clock, chance=chance) as supervisor:
-        for name, make in roster.ROSTER.items():
+        for name, make in controllers.items():
             supervisor.start(name, make(clients[name], around).run)
         await supervisor.wait()

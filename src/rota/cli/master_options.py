@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 PORT = click.IntRange(0, 65535)
-_AS_IT_IS = ("dispatch", "encryption_keys", "authority", "token_file", "audit_log", "audit_policy")
+_AS_IT_IS = ("encryption_keys", "authority", "token_file", "audit_log", "audit_policy", "controllers")
 _LIMITS = ("max_requests", "request_timeout", "requests_per_second")
 
 
@@ -22,6 +22,13 @@ def master_options(command: _F) -> _F:
     # Options stand in the help in the order in which they are put on, from the last.
     command = sign_in_options.sign_in_options(protection_options.protection_options(command))
     for option in (
+        click.option(
+            "--controllers",
+            metavar="LIST",
+            default="*",
+            show_default="all",
+            help="Which controllers to run: names with commas; * is all of them, -jobs leaves one out.",
+        ),
         click.option(
             "--authority",
             type=click.Path(path_type=Path, file_okay=False),
@@ -33,14 +40,6 @@ def master_options(command: _F) -> _F:
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",
             help="The keys of Secrets; made if missing.  [default: encryption-keys.yaml in the data folder]",
-        ),
-        click.option(
-            "--dispatch",
-            type=click.Choice(["push", "pull"]),
-            default="push",
-            show_default=True,
-            help="Whether workers are called with their tasks, or find them by their watches alone; "
-            "a task's annotation rota.dev/dispatch goes before this.",
         ),
         click.option(
             "--conflict-check",

@@ -11,19 +11,25 @@ from typing import Final, Protocol, TypeAlias
 from rota.client.verbs import Client
 from rota.controllers.account_secrets import AccountSecretController
 from rota.controllers.certificates import CertificateController
+from rota.controllers.cron_jobs.controller import CronJobController
+from rota.controllers.deployments.controller import DeploymentController
 from rota.controllers.disruption import DisruptionController
 from rota.controllers.event_expiry import EventExpiry
 from rota.controllers.garbage import GarbageCollector
+from rota.controllers.jobs.controller import JobController
 from rota.controllers.join_tokens import JoinTokenController
 from rota.controllers.namespaces import NamespaceController
 from rota.controllers.node_lifecycle import NodeLifecycle
+from rota.controllers.replica_sets import ReplicaSetController
 from rota.controllers.resource_quotas import QuotaController
 from rota.controllers.role_aggregation import RoleAggregation
 from rota.controllers.service_accounts import ServiceAccountController
 from rota.controllers.taint_eviction import TaintEviction
 from rota.controllers.terminations import TerminationController
+from rota.controllers.ttl_after_finished import TtlAfterFinished
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
+from rota.kit.errors import UserError
 from rota.pki.authorities import Authority
 from rota.pki.certificates import IpAddress
 
@@ -72,12 +78,16 @@ ROSTER: Final[Mapping[str, Make]] = {
     "certificates": lambda client, around: CertificateController(
         client, around.authority, clock=around.clock, chance=around.chance, reserved=around.reserved
     ),
+    "cron-jobs": _usual(CronJobController),
+    "deployments": _usual(DeploymentController),
     "disruption": _usual(DisruptionController),
     "event-expiry": lambda client, around: EventExpiry(client, clock=around.clock),
     "garbage": _usual(GarbageCollector),
+    "jobs": _usual(JobController),
     "join-tokens": _usual(JoinTokenController),
     "namespaces": _usual(NamespaceController),
     "node-lifecycle": _usual(NodeLifecycle),
+    "replica-sets": _usual(ReplicaSetController),
     "resource-quotas": _usual(QuotaController),
     "role-aggregation": _usual(RoleAggregation),
     "service-accounts": lambda client, around: ServiceAccountController(
@@ -85,4 +95,19 @@ ROSTER: Final[Mapping[str, Make]] = {
     ),
     "taint-eviction": _usual(TaintEviction),
     "terminations": _usual(TerminationController),
+    "ttl-after-finished": _usual(TtlAfterFinished),
 }
+
+
+def chosen(text: str) -> Mapping[str, Make]:
+    """The controllers that a list with commas names: `*` is all, `-jobs` leaves one out; `UserError` for strangers.
+
+    As kube-controller-manager's `--controllers`, so that a stock one can do what ours is told not to.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    strangers = [word for word in words if word != "*" and word.removeprefix("-") not in ROSTER]
+    if strangers:
+        raise UserError(f"there is no controller {strangers[0]}", f"choose from *, {', '.join(ROSTER)}")
+    wanted = set(ROSTER) if "*" in words else {word for word in words if not word.startswith("-")}
+    unwanted = {word.removeprefix("-") for word in words if word.startswith("-")}
+    return {name: make for name, make in ROSTER.items() if name in wanted - unwanted}
