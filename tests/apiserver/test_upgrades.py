@@ -272,6 +272,6 @@ async def test_a_page_that_is_asked_for_by_websocket_is_a_page(scene: _Scene) ->
 
 async def test_callers_in_the_process_cannot_hand_over_what_they_do_not_have(scene: _Scene) -> None:
     scene.api.user = User(name="x", groups=("system:masters",))
-    answer = await scene.api.get(_ASKED, headers=_HEADERS)
+    answer = await scene.api.request("GET", _ASKED, headers={name.lower(): value for name, value in _HEADERS.items()})
     assert answer.code == 400
     assert answer.json["message"] == "Upgrade request required"
