@@ -124,6 +124,26 @@ async def test_a_container_can_be_somebody_else(bench: Bench) -> None:
     assert {b"7", b"8"} <= set(third.split())
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can have other groups")
+@pytest.mark.parametrize("mounted", [False, True])
+async def test_root_may_have_other_groups(bench: Bench, tmp_path: Path, mounted: bool) -> None:
+    mounts = (Mount(source=str(tmp_path), target=str(tmp_path)),) if mounted else ()
+    await bench.start("sh", "-c", "id -u; id -g; id -G", group=65532, groups=(7, 8), mounts=mounts)
+    assert (await bench.exit()).code == 0
+    first, second, third = (await bench.log()).split(b"\n", 2)
+    assert (first, second) == (b"0", b"65532")
+    assert {b"7", b"8"} <= set(third.split())
+
+
+async def test_output_is_kept_as_it_was_written(bench: Bench) -> None:
+    await bench.start("printf", "one\ntwo\nthree")
+    await bench.exit()
+    assert await bench.log() == b"one\ntwo\nthree"
+    assert await bench.log(tail_lines=1) == b"three"
+    assert await bench.log(tail_lines=2) == b"two\nthree"
+    assert len((await bench.log(timestamps=True)).splitlines()) == 3
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 async def test_volumes_are_where_the_container_expects_them(bench: Bench, tmp_path: Path) -> None:
     source, written = tmp_path / "source", tmp_path / "written"

@@ -120,8 +120,10 @@ def _tail(lines: Iterator[Line], options: LogOptions) -> list[Line]:
     if options.tail_lines is None:
         return list(lines)
     kept: list[Line] = []
-    count = 0
-    for line in reversed(list(lines)):
+    every = list(lines)
+    # A last line without an end is one all the same.
+    count = int(bool(every) and not every[-1].whole)
+    for line in reversed(every):
         count += line.whole
         if count > options.tail_lines:
             break

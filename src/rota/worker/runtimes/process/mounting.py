@@ -42,11 +42,13 @@ def inside(argv: Sequence[str], launch: Launch, home: Path) -> list[str]:
 
 def become(launch: Launch) -> list[str]:
     """Whoever mounts is root; what runs then is who the container says."""
-    if launch.user is None:
+    user, group = launch.user, launch.group if launch.group is not None else launch.user
+    if user is None and group is None and not launch.groups:
         return []
-    groups = ["--groups", ",".join(map(str, launch.groups))] if launch.groups else ["--clear-groups"]
-    group = launch.group if launch.group is not None else launch.user
-    return ["setpriv", f"--reuid={launch.user}", f"--regid={group}", *groups]
+    options = [*([] if user is None else [f"--reuid={user}"]), *([] if group is None else [f"--regid={group}"])]
+    if launch.groups:
+        return ["setpriv", *options, "--groups", ",".join(map(str, launch.groups))]
+    return ["setpriv", *options, "--keep-groups" if user is None else "--clear-groups"]
 
 
 def closed(path: Path) -> Path | None:

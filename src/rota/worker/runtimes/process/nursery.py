@@ -60,8 +60,7 @@ class Log:
 
     def write(self, stream: str, data: bytes) -> None:
         """Keep what came; a line is written when it is whole, or too long to wait for the rest."""
-        now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").encode()  # noqa: TID251
-        head = now + b" " + stream.encode()
+        head = self._head(stream)
         *whole, rest = (self._rest.pop(stream, b"") + data).split(b"\n")
         lines = []
         for line in whole:
@@ -78,11 +77,16 @@ class Log:
             self._append(b"\n".join(lines) + b"\n")
 
     def close(self) -> None:
-        """Nothing more comes."""
-        for stream in list(self._rest):
-            self.write(stream, b"\n")
+        """Nothing more comes: what has no end of a line is kept without one."""
+        for stream, rest in self._rest.items():
+            self._append(self._head(stream) + b" P " + rest + b"\n")
         if self._fd is not None:
             os.close(self._fd)
+
+    @staticmethod
+    def _head(stream: str) -> bytes:
+        now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # noqa: TID251
+        return f"{now} {stream}".encode()
 
     def _append(self, data: bytes) -> None:
         # A full disk costs output, not the process that wrote it.

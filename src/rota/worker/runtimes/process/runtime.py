@@ -117,7 +117,7 @@ class ProcessRuntime:
             memory=group.memory,
             user=user,
             group=primary,
-            groups=groups if user is not None else None,
+            groups=groups if user is not None or (groups and os.geteuid() == 0) else None,
         )
         if "failed" in answer:
             self._running.pop(launch.id, None)
