@@ -1,4 +1,4 @@
-"""Asks containers how they are: a command, an HTTP answer, an open port. One task for each probe of each run.
+"""Asks containers how they are: a command, an HTTP or gRPC answer, an open port. One task for each probe of each run.
 
 What an answer means is for the machine to say; here is only asked, in the rhythm that the probe's spec gives.
 """
@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import aiohttp
 
 from rota.kit.clock import Clock
+from rota.worker import health
 
 _MOST_BYTES: Final = 10 * 1024
 
@@ -64,7 +65,8 @@ async def handle(handler: Mapping[str, Any], *, execute: Execute, ports: Mapping
     if wanted := handler.get("tcpSocket"):
         return await _tcp(wanted.get("host") or address, _port(wanted.get("port"), ports))
     if wanted := handler.get("grpc"):
-        return await _tcp(address, _port(wanted.get("port"), ports))
+        found = await health.ask(_at(address, _port(wanted.get("port"), ports)), wanted.get("service") or "")
+        return Answer(found.serves, found.message)
     if wanted := handler.get("sleep"):
         await asyncio.sleep(wanted.get("seconds") or 0)
         return Answer(True)
@@ -74,9 +76,8 @@ async def handle(handler: Mapping[str, Any], *, execute: Execute, ports: Mapping
 async def _http(wanted: Mapping[str, Any], ports: Mapping[str, int], address: str) -> Answer:
     scheme = (wanted.get("scheme") or "HTTP").lower()
     host = wanted.get("host") or address
-    shown = f"[{host}]" if ":" in host else host
     path = wanted.get("path") or "/"
-    url = f"{scheme}://{shown}:{_port(wanted.get('port'), ports)}{path if path.startswith('/') else '/' + path}"
+    url = f"{scheme}://{_at(host, _port(wanted.get('port'), ports))}{path if path.startswith('/') else '/' + path}"
     headers = {one["name"]: one.get("value", "") for one in wanted.get("httpHeaders") or ()}
     headers.setdefault("User-Agent", "kube-probe/rota")
     async with (
@@ -87,6 +88,10 @@ async def _http(wanted: Mapping[str, Any], ports: Mapping[str, int], address: st
         await answer.content.read(_MOST_BYTES)
         good = 200 <= answer.status < 400
         return Answer(good, "" if good else f"HTTP probe failed with statuscode: {answer.status}")
+
+
+def _at(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def _tcp(host: str, port: int) -> Answer:
