@@ -48,6 +48,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("cordon", "Place no new tasks on nodes"),
         Verb("uncordon", "Place new tasks on nodes again"),
         Verb("drain", "Move the tasks of a node elsewhere"),
+        Verb("rebalance", "Move tasks to where the scheduler would put them today"),
     ),
     "Scheduling": (
         Verb("decide", "Say where a pod would go, and why, without a cluster"),

@@ -1,0 +1,81 @@
+"""`rota rebalance`: move pods when the cluster has drifted from what the scheduler would decide now."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rota.cli import endpoints, output
+from rota.cli.commands import Command
+
+#: As `rota.scheduler.rebalancing.contract.Strategy` has them; a test compares.
+STRATEGIES = (
+    "node-affinity",
+    "taints",
+    "pod-affinity",
+    "spread",
+    "duplicates",
+    "crashes",
+    "lifetime",
+    "balance",
+    "compact",
+)
+
+
+@click.command(
+    "rebalance",
+    cls=Command,
+    examples=[
+        ("rota rebalance --dry-run", "show what would move and why, and how full nodes are before and after"),
+        ("rota rebalance --yes", "move what should move, once"),
+        ("rota rebalance --yes --every 300", "look every five minutes, until interrupted"),
+        ("rota rebalance --dry-run --strategy compact --config packing.yaml", "empty what is nearly empty"),
+        ("rota rebalance --dry-run --by usage", "go by what is measured instead of what was asked for"),
+    ],
+)
+@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask before pods are evicted.")
+@click.option(
+    "--every", type=click.FloatRange(min=1), metavar="SECONDS", help="Rebalance again and again, until interrupted."
+)
+@click.option(
+    "--strategy",
+    "strategies",
+    multiple=True,
+    type=click.Choice(STRATEGIES),
+    help="Which drift to look for; may be repeated.  [default: all but crashes, lifetime and compact]",
+)
+@click.option(
+    "--by",
+    "measure",
+    type=click.Choice(["requests", "usage"]),
+    default="requests",
+    show_default=True,
+    help="How full a node is: by what its pods ask for, or by what they use.",
+)
+@click.option("--empty-below", type=click.FloatRange(0, 100), default=20, show_default=True, metavar="PERCENT")
+@click.option("--full-above", type=click.FloatRange(0, 100), default=70, show_default=True, metavar="PERCENT")
+@click.option("--most", type=click.IntRange(min=1), default=50, show_default=True, help="Pods that may move at once.")
+@click.option("--most-per-node", type=click.IntRange(min=1), default=5, show_default=True, help="Of one node.")
+@click.option("--most-per-namespace", type=click.IntRange(min=1), default=20, show_default=True, help="And namespace.")
+@click.option("--most-per-hour", type=click.IntRange(min=1), default=200, show_default=True, help="With --every.")
+@click.option("--local-storage", is_flag=True, help="Move pods though they lose what is in their local volumes.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The KubeSchedulerConfiguration by which pods will be placed again.",
+)
+@output.json_option
+@endpoints.nearest_options
+def command(**given: Any) -> None:
+    """Move pods to where the scheduler would put them today.
+
+    A pod moves only if the scheduler would place it elsewhere, likes that place strictly better, and the cluster gets
+    better by it: nothing moves back and forth. Disruption budgets are kept. Pods that nothing would replace, daemons
+    and critical ones stay; so do those with the annotation rota.dev/rebalance: never.
+    """
+    from rota.cli.acts import rebalancing  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+
+    rebalancing.rebalance(**given)

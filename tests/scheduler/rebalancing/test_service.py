@@ -1,0 +1,100 @@
+"""The rebalancer on a real API server: what it sees, what it evicts, and what keeps it from that."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from rota.client import connecting
+from rota.kit import system
+from rota.scheduler.rebalancing import observing
+from rota.scheduler.rebalancing.contract import PodFacts, Settings
+from rota.scheduler.rebalancing.service import Rebalancer
+from rota.testing import manifests
+from rota.testing.api import ApiServer
+from rota.testing.schedulers import configured
+
+PODS = "/api/v1/namespaces/default/pods"
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web-uid", "controller": True}
+TAINT = {"spec": {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[ApiServer]:
+    async with ApiServer() as running:
+        for name in ("a", "b"):
+            await running.post("/api/v1/nodes", manifests.node(name))
+        for number in range(3):
+            pod = manifests.pod(f"p{number}", on="a", labels={"app": "web"})
+            pod["metadata"]["ownerReferences"] = [OWNER]
+            await running.post(PODS, pod)
+            status = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
+            await running.patch(f"{PODS}/p{number}/status", {"status": status})
+        await running.patch("/api/v1/nodes/a", TAINT)
+        yield running
+
+
+@asynccontextmanager
+async def rebalancing(api: ApiServer, **settings: Any) -> AsyncIterator[Rebalancer]:
+    clock, chance = system.SystemClock(), random.Random(0)
+    async with connecting.to_application(api.app, clock=clock, chance=chance) as client:
+        yield Rebalancer(client, configured(), Settings(**settings), clock=clock, chance=chance)
+
+
+async def terminating(api: ApiServer) -> set[str]:
+    listed = (await api.get(PODS)).json["items"]
+    return {one["metadata"]["name"] for one in listed if "deletionTimestamp" in one["metadata"]}
+
+
+async def test_a_plan_changes_nothing_and_carrying_it_out_evicts(api: ApiServer) -> None:
+    async with rebalancing(api) as rebalancer:
+        plan = await rebalancer.plan()
+        assert {move.name: move.target for move in plan.moves} == {"p0": "b", "p1": "b", "p2": "b"}
+        assert not await terminating(api)
+        outcomes = await rebalancer.carry_out(plan.moves)
+        assert not any(one.refusal for one in outcomes)
+        assert await terminating(api) == {"p0", "p1", "p2"}
+
+
+async def test_no_more_move_than_an_hour_allows(api: ApiServer) -> None:
+    async with rebalancing(api, most_per_hour=2) as rebalancer:
+        outcomes = await rebalancer.carry_out((await rebalancer.plan()).moves)
+        assert [bool(one.refusal) for one in outcomes] == [False, False, True]
+
+
+async def test_a_namesake_that_came_meanwhile_is_left_alone(api: ApiServer) -> None:
+    async with rebalancing(api) as rebalancer:
+        plan = await rebalancer.plan()
+        await api.delete(f"{PODS}/p0?gracePeriodSeconds=0")
+        await api.post(PODS, manifests.pod("p0", on="b"))
+        outcomes = {one.move.name: one.refusal for one in await rebalancer.carry_out(plan.moves)}
+        assert "precondition" in outcomes["p0"].lower()
+        assert await terminating(api) == {"p1", "p2"}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "objects"),
+    [
+        ({"rota.dev/rebalance": "never"}, True),
+        ({"karpenter.sh/do-not-disrupt": "true"}, True),
+        ({"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}, True),
+        ({"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}, False),
+        ({}, False),
+    ],
+)
+def test_annotations_that_others_know_are_heeded(annotation: dict[str, str], *, objects: bool) -> None:
+    pod = manifests.pod("p")
+    pod["metadata"]["annotations"] = annotation
+    assert bool(observing.facts(pod, now=0).objection) is objects
+
+
+def test_what_moving_depends_on_is_read_from_the_pod() -> None:
+    pod = manifests.pod("p", volumes=[{"name": "v", "emptyDir": {}}])
+    pod["metadata"]["ownerReferences"] = [OWNER]
+    waiting = {"name": "main", "restartCount": 7, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    pod["status"] = {"phase": "Running", "startTime": "1970-01-01T00:01:00Z", "containerStatuses": [waiting]}
+    assert observing.facts(pod, now=100) == PodFacts(
+        owner_kind="ReplicaSet", age_s=40, restarts=7, crashing=True, local_storage=True
+    )
