@@ -16,6 +16,7 @@ from rota.scheduler.bindings import BindingQueue
 from rota.scheduler.cycle import Taken
 from rota.scheduler.extenders.contract import Surroundings
 from rota.scheduler.extenders.panel import Panel
+from rota.scheduler.failures import Note
 from rota.scheduler.figures import Figures
 from rota.scheduler.framework import binding
 from rota.scheduler.framework import status as statuses
@@ -116,8 +117,22 @@ class BindingCycles:
             return False
         return binding.nothing_to_prepare(framework, taken.state, taken.pod, taken.node_name)
 
+    def _announce(self, taken: Taken) -> bool:
+        """Where it takes time until the pod is bound, say on the pod where it is to come; whether that is so.
+
+        Those who add nodes then know that this pod needs none, and whoever schedules after us tries that node first.
+        """
+        pod = taken.pod
+        slow = taken.permission.waits_s or not binding.nothing_to_prepare(
+            taken.framework, taken.state, pod, taken.node_name
+        )
+        if slow:
+            self._notes.write(pod, Note(nominated=taken.node_name))
+        return bool(slow)
+
     async def _run(self, taken: Taken) -> None:
         pod = taken.pod
+        announced = self._announce(taken)
         try:
             status = await self._prepare(taken)
             if status.ok:
@@ -134,6 +149,8 @@ class BindingCycles:
             status = statuses.fault(error)
         finally:
             self._revocable.discard(pod.uid)
+        if announced and not status.ok:
+            self._notes.write(pod, Note(nominated=""))
         self._end(taken, status)
         if status.ok:
             for problem in await binding.post_bind(taken.framework, taken.state, pod, taken.node_name):

@@ -128,6 +128,9 @@ class Handlers:
             self._move(_WAITING_ADD, None, new)
         else:
             self.queue.update(new, self._clock.monotonic())
+            if self._cache.is_assumed(new.uid):
+                # Where it is to come it counts already.
+                self.queue.withdraw(new.uid)
         if self.queue.ready:
             self._wake()
 

@@ -1,4 +1,4 @@
-"""What the scheduler writes on pods: the condition PodScheduled=False, and the node that room is made on.
+"""What the scheduler writes on pods: the condition PodScheduled=False, and the node that they are to come to.
 
 Notes are written beside the scheduling, a bounded number at a time; of several for one pod that were not written yet
 only the sum is, and one that says what was written last is left out. A pod that is about to be bound waits for its note
@@ -37,6 +37,8 @@ class NoteWriter:
         self._clock: Final = clock
         self._pending: Final[dict[str, _Pending]] = {}
         self._under_way: Final[dict[str, asyncio.Task[None]]] = {}
+        #: What they are about to tell.
+        self._sending: Final[dict[str, Note]] = {}
         #: What each pod that still waits was told last.
         self._written: Final[dict[str, Note]] = {}
 
@@ -44,11 +46,13 @@ class NoteWriter:
         """Have a note written soon."""
         earlier = self._pending.get(pod.uid)
         last = NOTHING if earlier is None else earlier.note
-        known = last.over(self._written.get(pod.uid, Note(nominated=pod.nominated_node)))
+        told = self._sending.get(pod.uid, NOTHING).over(self._written.get(pod.uid, Note(nominated=pod.nominated_node)))
+        known = last.over(told)
         if note.over(known) == known:
             return
         self._pending[pod.uid] = _Pending(pod, note.over(last))
-        self._pump()
+        # Not at once: what is written in the same breath is one note.
+        asyncio.get_running_loop().call_soon(self._pump)
 
     def forget(self, uid: str) -> None:
         """The pod has gone, or has a node: nothing more is written on it."""
@@ -75,12 +79,13 @@ class NoteWriter:
         if len(self._under_way) >= AT_ONCE:
             return
         for uid in [uid for uid in self._pending if uid not in self._under_way][: AT_ONCE - len(self._under_way)]:
-            task = asyncio.get_running_loop().create_task(self._send(*self._pending.pop(uid)))
-            self._under_way[uid] = task
+            pod, note = self._pending.pop(uid)
+            task = asyncio.get_running_loop().create_task(self._send(pod, note))
+            self._under_way[uid], self._sending[uid] = task, note
             task.add_done_callback(partial(self._ended, uid))
 
     def _ended(self, uid: str, _: "asyncio.Task[None]") -> None:
-        del self._under_way[uid]
+        del self._under_way[uid], self._sending[uid]
         self._pump()
 
     async def _send(self, pod: Addressee, note: Note) -> None:
@@ -98,6 +103,7 @@ class NoteWriter:
             self.forget(pod.uid)
         except (errors.ApiError, TransportError) as error:
             log.warning("pod not told why it waits", pod=pod.key, error=error)
-            self._written.pop(pod.uid, None)
+            # It may have been written or not: whatever is to be told next is told in full.
+            self._written[pod.uid] = NOTHING
         else:
             self._written[pod.uid] = note.over(self._written.get(pod.uid, NOTHING))

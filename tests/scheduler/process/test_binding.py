@@ -17,6 +17,7 @@ from rota.scheduler.framework.registry import Handle, NoArgs
 from rota.scheduler.framework.state import PODS_TO_ACTIVATE, CycleState
 from rota.scheduler.framework.status import Code, Status
 from rota.scheduler.notes import NoteWriter
+from rota.scheduler.service import NODES, Scheduler
 from rota.testing.schedulers import SchedulingCluster
 
 PROFILE = """
@@ -116,6 +117,67 @@ async def test_a_pod_on_hold_counts_on_its_node_and_goes_on_when_it_is_allowed(c
         await cluster.add_pod("lets-go")
         await cluster.bound("held", "n1")
         assert not list(scheduler.waiting)
+
+
+def send_back(scheduler: Scheduler) -> None:
+    for waiting in list(scheduler.waiting):
+        waiting.reject("Holding", "sent back")
+
+
+async def nominated(cluster: SchedulingCluster, name: str) -> str:
+    return str((await cluster.pod(name))["status"].get("nominatedNodeName") or "")
+
+
+async def test_a_pod_on_hold_says_where_it_is_to_come_until_it_is_there_or_sent_back(
+    cluster: SchedulingCluster,
+) -> None:
+    await cluster.add_node("n1", pods="3")
+    async with cluster.scheduling(profile("Holding"), plugins=(Holding,)) as scheduler:
+        await cluster.add_pod("held")
+        await cluster.clock.advance(2)
+        assert await nominated(cluster, "held") == "n1"
+        # It counts on its node as assumed, not once more as one that is to come.
+        assert not scheduler.queue.nominations()
+        await cluster.client.patch(NODES, "n1", {"spec": {"unschedulable": True}})
+        send_back(scheduler)
+        await cluster.refused("held")
+        assert await nominated(cluster, "held") == ""
+        await cluster.client.patch(NODES, "n1", {"spec": {"unschedulable": False}})
+        await cluster.clock.advance(12)
+        assert await nominated(cluster, "held") == "n1"
+        await cluster.add_pod("lets-go")
+        await cluster.bound("held", "n1")
+        assert await nominated(cluster, "held") == ""
+
+
+async def test_a_pod_that_nothing_holds_is_bound_without_a_word_before(cluster: SchedulingCluster) -> None:
+    await cluster.add_node("n1")
+    client, transport = cluster.meddling()
+    async with cluster.scheduling(client=client):
+        await cluster.add_pod("web")
+        await cluster.bound("web", "n1")
+    assert not [call for call in transport.calls if call.method == "PATCH" and call.path.endswith("/status")]
+
+
+async def test_where_a_pod_is_to_come_is_taken_back_though_the_answer_to_saying_so_was_lost(
+    cluster: SchedulingCluster,
+) -> None:
+    await cluster.add_node("n1")
+    client, transport = cluster.meddling()
+
+    async def lose(call: Call) -> None:
+        if isinstance(call.body, bytes) and b'"nominatedNodeName":"n1"' in call.body:
+            raise TimedOut(f"{call}: answer lost")
+
+    transport.after = lose
+    async with cluster.scheduling(profile("Holding"), plugins=(Holding,), client=client) as scheduler:
+        await cluster.add_pod("held")
+        await cluster.clock.advance(2)
+        assert await nominated(cluster, "held") == "n1"
+        await cluster.client.patch(NODES, "n1", {"spec": {"unschedulable": True}})
+        send_back(scheduler)
+        await cluster.refused("held")
+        assert await nominated(cluster, "held") == ""
 
 
 async def test_a_pod_on_hold_is_rejected_by_the_plugin_or_by_time(cluster: SchedulingCluster) -> None:

@@ -84,8 +84,13 @@ def assignable(value: bytes) -> Assignable | None:
     return None if metadata.deletionTimestamp else Assignable(metadata.uid, found.share, head, found)
 
 
-def scheduled(conditions: list[dict[str, Any]], now: float) -> list[dict[str, Any]]:
-    """The conditions of a pod that has a node."""
+def scheduled(status: dict[str, Any], now: float) -> dict[str, Any]:
+    """The status of a pod that has a node: where it was to come is no news any more."""
+    kept = {name: value for name, value in status.items() if name != "nominatedNodeName"}
+    return {**kept, "conditions": _conditions(status.get("conditions") or [], now)}
+
+
+def _conditions(conditions: list[dict[str, Any]], now: float) -> list[dict[str, Any]]:
     fresh: dict[str, Any] = {"type": "PodScheduled", "status": "True", "lastTransitionTime": times.format_time(now)}
     kept = [one for one in conditions if one.get("type") != "PodScheduled"]
     before = next((one for one in conditions if one.get("type") == "PodScheduled"), None)
@@ -103,8 +108,7 @@ def _rest(rest: bytes) -> _Rest | None:
     spec, status = pod["spec"], pod.get("status") or {}
     if spec.get("nodeName") or spec.get("schedulingGates"):
         return None
-    status = {**status, "conditions": scheduled(status.get("conditions") or [], _NEVER_S)}
-    whole = _encode({**pod, "spec": {**spec, "nodeName": _NODE}, "status": status})
+    whole = _encode({**pod, "spec": {**spec, "nodeName": _NODE}, "status": scheduled(status, _NEVER_S)})
     before, at_node, more = whole.partition(_encode(_NODE))
     between, at_time, after = more.partition(_NEVER.encode())
     # once each, in this order: otherwise somebody wrote there what is looked for

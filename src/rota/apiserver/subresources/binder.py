@@ -298,9 +298,8 @@ def _conflict(what: GroupResource, name: str, why: str, causes: Sequence[errors.
 
 
 def _bound(pod: Object, wish: Wish, now: float) -> Object:
-    metadata, status = dict(pod["metadata"]), dict(pod.get("status") or {})
+    metadata, status = dict(pod["metadata"]), assigning.scheduled(pod.get("status") or {}, now)
     for name, added in (("labels", wish.labels), ("annotations", wish.annotations)):
         if added:
             metadata[name] = {**(metadata.get(name) or {}), **added}
-    status["conditions"] = assigning.scheduled(status.get("conditions") or [], now)
     return {**pod, "metadata": metadata, "spec": {**(pod.get("spec") or {}), "nodeName": wish.node}, "status": status}
