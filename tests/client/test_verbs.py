@@ -15,7 +15,7 @@ from rota.client import paths, pods, wire
 from rota.client.endpoints import Endpoint
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
-from rota.client.transports.contract import Transport
+from rota.client.transports.contract import Call, Transport, Unreachable
 from rota.client.transports.http import HttpTransport
 from rota.client.transports.in_process import InProcessTransport
 from rota.client.typed import TypedClient
@@ -23,6 +23,7 @@ from rota.client.verbs import Client, PatchType, Propagation, Selection, Setting
 from rota.client.wire import EventType
 from rota.kit.system import SystemClock
 from rota.testing.api import ApiServer
+from rota.testing.schedulers import MeddlingTransport
 from rota.testing.scripted_api import Reply, ScriptedApi
 
 SCHEME = scheme.builtin()
@@ -271,6 +272,24 @@ async def test_bindings_are_posted_one_by_one_where_there_are_no_batches(client:
         "/api/v1/namespaces/default/pods/a/binding",
         "/api/v1/namespaces/default/pods/b/binding",
     ]
+
+
+async def test_a_connection_that_breaks_between_single_bindings_costs_only_the_one_that_was_sent(
+    api: ScriptedApi,
+) -> None:
+    async def breaking(call: Call) -> None:
+        if "/pods/b/" in call.path:
+            raise Unreachable(f"{call}: nobody is there")
+
+    transport = MeddlingTransport(InProcessTransport(api, clock=SystemClock()))
+    transport.before = breaking
+    api.replies.append(Reply(code=404, reason="NotFound"))
+    wanted = [pods.Binding(namespace="default", pod=name, node="n1") for name in ("a", "b", "c")]
+    first, second, third = await pods.bind_many(Client(transport), wanted)
+    assert first is None
+    assert isinstance(second, Unreachable)
+    assert third is None
+    await transport.close()
 
 
 async def test_an_answer_that_is_no_json_is_an_error_of_its_code(client: Client, api: ScriptedApi) -> None:

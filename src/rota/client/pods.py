@@ -9,6 +9,7 @@ from rota.api import errors
 from rota.api.errors import ApiError
 from rota.api.kinds import ResourceType
 from rota.client import paths
+from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client, Object
 
 PODS: Final = ("", "v1", "pods")
@@ -36,11 +37,13 @@ async def bind(client: Client, binding: Binding) -> None:
     await client.create(PODS, binding.wire(), name=binding.pod, namespace=binding.namespace, subresource="binding")
 
 
-async def bind_many(client: Client, bindings: Sequence[Binding], *, atomic: bool = False) -> list[ApiError | None]:
+async def bind_many(
+    client: Client, bindings: Sequence[Binding], *, atomic: bool = False
+) -> list[ApiError | TransportError | None]:
     """Put many pods on nodes; one verdict each, in their order, None for success.
 
     Servers that do not know batches, as stock ones, are sent one binding after the other; what is `atomic` (all pods or
-    none) they cannot do, and `NotFound` says so.
+    none) they cannot do, and `NotFound` says so. A connection that breaks then is the verdict of the one that was sent.
     """
     body = {
         "apiVersion": "rota.dev/v1alpha1",
@@ -58,10 +61,10 @@ async def bind_many(client: Client, bindings: Sequence[Binding], *, atomic: bool
     return [None if status["status"] == "Success" else errors.from_wire(status) for status in statuses]
 
 
-async def _verdict(client: Client, one: Binding) -> ApiError | None:
+async def _verdict(client: Client, one: Binding) -> ApiError | TransportError | None:
     try:
         await bind(client, one)
-    except ApiError as error:
+    except (ApiError, TransportError) as error:
         return error
     return None
 

@@ -286,24 +286,35 @@ class Attempts:
         self.using.queue.done(taken.pod.uid)
 
     def ended(self, taken: Taken, status: Status) -> None:
-        """A binding succeeded or failed."""
+        """A binding succeeded or failed; whatever comes up while that is dealt with, the pod is not left behind."""
         using, pod = self.using, taken.pod
         now = using.clock.monotonic()
-        self._activate(taken)
-        if status.ok:
-            self._bound(taken, now)
-        else:
-            using.cache.forget(pod.uid)
-            # Its place is free again, as if it had been there.
-            using.queue.move(ASSIGNED_DELETE, pod, None, now=now)
-            tried = self._tried.get(pod.uid, frozenset()) | {taken.node_name}
-            if bindings.lost_race(status) and len(tried) < MOST_NODES and pod.uid in using.queue:
-                using.figures.lost_races.inc()
-                self._tried[pod.uid] = tried
-                self._losers.append((pod, tried))
+        try:
+            if status.ok:
+                self._bound(taken, now)
             else:
-                self._fail(pod, failures.of_status(status))
+                self._not_bound(taken, status, now)
+            self._activate(taken)
+        except Exception as error:
+            log.exception("end of a binding failed", error=error, pod=pod.key, bound=status.ok)
+            self._began.pop(pod.uid, None)
+            if not status.ok:
+                using.cache.forget(pod.uid)
+                using.queue.requeue(pod.uid, now=now)
         self.wake()
+
+    def _not_bound(self, taken: Taken, status: Status, now: float) -> None:
+        using, pod = self.using, taken.pod
+        using.cache.forget(pod.uid)
+        # Its place is free again, as if it had been there.
+        using.queue.move(ASSIGNED_DELETE, pod, None, now=now)
+        tried = self._tried.get(pod.uid, frozenset()) | {taken.node_name}
+        if bindings.lost_race(status) and len(tried) < MOST_NODES and pod.uid in using.queue:
+            using.figures.lost_races.inc()
+            self._tried[pod.uid] = tried
+            self._losers.append((pod, tried))
+        else:
+            self._fail(pod, failures.of_status(status))
 
     def _activate(self, taken: Taken) -> None:
         """Have the pods tried that plugins have asked for."""

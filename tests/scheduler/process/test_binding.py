@@ -7,10 +7,11 @@ import pytest
 from rota.api.errors import ApiError
 from rota.client import pods as pod_calls
 from rota.client.pods import PODS, Binding
-from rota.client.transports.contract import Call, Interrupted, TimedOut
+from rota.client.transports.contract import Call, Interrupted, TimedOut, TransportError
 from rota.client.verbs import Client
 from rota.columns.pods import PodInfo
 from rota.scheduler.bindings import BATCHES_AT_ONCE
+from rota.scheduler.figures import Figures
 from rota.scheduler.framework.events import Subscription
 from rota.scheduler.framework.points import PermitResult
 from rota.scheduler.framework.registry import Handle, NoArgs
@@ -294,7 +295,7 @@ async def test_an_answer_with_too_few_verdicts_loses_no_pod(
 ) -> None:
     await cluster.add_node("n1")
 
-    async def forgetful(client: Client, wanted: Sequence[Binding]) -> list[ApiError | None]:
+    async def forgetful(client: Client, wanted: Sequence[Binding]) -> list[ApiError | TransportError | None]:
         return (await bind_many(client, wanted))[1:]
 
     bind_many = pod_calls.bind_many
@@ -340,6 +341,30 @@ async def test_a_binding_cycle_that_raises_gives_its_pod_back(
         await cluster.bound("web", "n1")
         await cluster.clock.advance(1)
         assert not scheduler.cache.assumed
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_a_pod_is_not_left_behind_by_what_raises_at_the_end_of_its_binding(
+    cluster: SchedulingCluster, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    FailingPreBind.left = int(fails)
+    await cluster.add_node("n1")
+    async with cluster.scheduling(profile("FailingPreBind"), plugins=(FailingPreBind,)) as scheduler:
+        raised: list[str] = []
+
+        def raising(figures: Figures, result: str, profile: str, took_s: float) -> None:
+            raised.append(result)
+            raise RuntimeError("no idea")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Figures, "attempted", raising)
+            await cluster.add_pod("web")
+            await cluster.clock.advance(0.1)
+            assert raised == (["error"] if fails else ["scheduled"])
+        await cluster.bound("web", "n1")
+        await cluster.clock.advance(1)
+        assert not scheduler.cache.assumed
+        assert not len(scheduler.queue)
 
 
 @pytest.mark.parametrize("arrives", [True, False])
