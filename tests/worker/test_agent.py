@@ -173,7 +173,7 @@ async def test_variables_and_files_come_from_where_the_pod_says(client: Client, 
         volumes=[{"name": "m", "configMap": {"name": "m"}}],
     )  # fmt: skip
     pod = await _phase(client, "Succeeded")
-    assert await _log(worker, pod) == b"from-map+from-secret+$(A) p web unset\ncontent\n"
+    assert await _log(worker, pod) == b"from-map+from-secret+$(A) p web unset\ncontent"
 
 
 async def test_what_is_missing_is_said_and_waited_for(client: Client, worker: Worker) -> None:
