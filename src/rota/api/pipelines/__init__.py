@@ -1,0 +1,1 @@
+"""Pipelines as data: their expressions, their graph, and what is wrong with them. Pure."""
