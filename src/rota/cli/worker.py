@@ -87,6 +87,7 @@ def _host_name() -> str:
         ("rota worker --join m1,m2,m3 --token ... --ca-hash ...", "know several masters, and use whichever answers"),
         ("rota worker ... --labels disk=ssd --taints gpu=yes:NoSchedule", "say what kind of machine this is"),
         ("rota worker ... --resources cpu=4,memory=8Gi,example.com/gpu=2", "offer so much instead of what is found"),
+        ("rota worker ... --runtime container", "run containers in their images, not as processes of this machine"),
         ("rota worker --kubeconfig FILE", "join any Kubernetes cluster, with credentials for it"),
     ],
 )
@@ -132,6 +133,32 @@ def _host_name() -> str:
     show_default=True,
     metavar="SECONDS",
     help="How long masters believe in this worker after they last heard of it.",
+)
+@click.option(
+    "--reserve",
+    multiple=True,
+    callback=_amounts,
+    metavar="NAME=AMOUNT,...",
+    help="What to keep back for the machine itself.  [default: a twentieth of memory and storage]",
+)
+@click.option(
+    "--pids",
+    type=click.IntRange(min=1, max=4_194_304),
+    metavar="COUNT",
+    help="How many processes a container may have.  [default: any number]",
+)
+@click.option(
+    "--runtime",
+    type=click.Choice(["process", "container"]),
+    default="process",
+    show_default=True,
+    help="How containers run whose pods have no runtimeClassName.",
+)
+@click.option(
+    "--images",
+    type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
+    metavar="DIR",
+    help="Where images for containers lie.  [default: images in the data folder]",
 )
 @click.option(
     "--data",

@@ -31,14 +31,21 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     api_server: tuple[str, str] = ("127.0.0.1", "6443")
     #: Of pods that do not name one.
     runtime: str = PROCESS
+    #: How many processes a container may have; None for as many as there is room for.
+    pids: int | None = None
 
 
 def measure(
-    folder: Path, *, share: float = 1.0, overrides: Mapping[str, int] | None = None
+    folder: Path,
+    *,
+    share: float = 1.0,
+    overrides: Mapping[str, int] | None = None,
+    reserve: Mapping[str, int] | None = None,
 ) -> tuple[dict[str, int], dict[str, int]]:
     """What this machine has, and what of it pods may have; whoever names amounts means both.
 
-    `share` is the part of the machine that is meant, where several workers have it together.
+    `share` is the part of the machine that is meant, where several workers have it together; `reserve` is kept back for
+    the machine itself, in place of what is otherwise.
     """
     capacity = {
         resources.CPU: len(os.sched_getaffinity(0)) * 1000,
@@ -46,14 +53,22 @@ def measure(
         resources.EPHEMERAL_STORAGE: shutil.disk_usage(folder).total,
         resources.PODS: PODS,
     }
-    gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
-    if gpus:
-        capacity[_GPU] = gpus
+    if found := gpus():
+        capacity[_GPU] = found
     capacity = {name: amount if name == resources.PODS else int(amount * share) for name, amount in capacity.items()}
-    allocatable = dict(capacity)
-    allocatable[resources.MEMORY] -= max(int(capacity[resources.MEMORY] * _RESERVED), _LEAST_MEMORY)
-    allocatable[resources.EPHEMERAL_STORAGE] -= int(capacity[resources.EPHEMERAL_STORAGE] * _RESERVED)
+    kept = {
+        resources.MEMORY: max(int(capacity[resources.MEMORY] * _RESERVED), _LEAST_MEMORY),
+        resources.EPHEMERAL_STORAGE: int(capacity[resources.EPHEMERAL_STORAGE] * _RESERVED),
+        **(reserve or {}),
+    }
+    allocatable = {name: max(amount - kept.get(name, 0), 0) for name, amount in capacity.items()}
     return capacity | dict(overrides or {}), allocatable | dict(overrides or {})
+
+
+def gpus(*, dev: Path = Path("/dev"), proc: Path = Path("/proc")) -> int:
+    """How many graphics cards of NVIDIA there are: device files, or what the driver tells while there are none."""
+    devices = [one for one in dev.glob("nvidia*") if one.name.removeprefix("nvidia").isdecimal()]
+    return len(devices) or len(list(proc.glob("driver/nvidia/gpus/*")))
 
 
 def own_address(toward: str = "192.0.2.1") -> str:

@@ -43,6 +43,11 @@ class Settings(Protocol):
         ...
 
     @property
+    def pids(self) -> int | None:
+        """How many processes a container may have."""
+        ...
+
+    @property
     def runtime(self) -> str:
         """The runtime of pods that do not name one."""
         ...
@@ -84,7 +89,7 @@ async def launch(
         user=user,
         group=user if group is None and runtime == PROCESS else group,
         groups=_groups(spec),
-        limits=_limits(container),
+        limits=_limits(container, settings),
         mounts=mounts(environment),
         tty=bool(container.get("tty")),
         runtime=runtime,
@@ -246,13 +251,14 @@ def _listed(values: Mapping[str, str]) -> str:
     return "\n".join(f'{name}="{value}"' for name, value in sorted(values.items()))
 
 
-def _limits(container: Mapping[str, Any]) -> Limits:
+def _limits(container: Mapping[str, Any], settings: Settings) -> Limits:
     wanted = container.get("resources") or {}
     limits, requests = wanted.get("limits") or {}, wanted.get("requests") or {}
     return Limits(
         cpu_milli=quantities.milli(limits["cpu"]) if "cpu" in limits else None,
         cpu_request_milli=quantities.milli(requests.get("cpu")),
         memory_bytes=quantities.value(limits["memory"]) if "memory" in limits else None,
+        pids=settings.pids,
     )
 
 

@@ -61,6 +61,8 @@ class NodeKeeper:
         self._conditions: Final = conditions
         self._port: Final = port
         self._lease_s: Final = lease_s
+        #: Which conditions held when the node's status was last written.
+        self._told: dict[str, str] = {}
         #: Whether the Lease has been this worker's.
         self._holds = False
 
@@ -106,13 +108,18 @@ class NodeKeeper:
             await self._clock.sleep(self._lease_s / _RENEWALS)
             try:
                 await self.renew()
-                if self._clock.monotonic() - told >= STATUS_S or not await self._is_believed():
+                due = self._clock.monotonic() - told >= STATUS_S or self._present() != self._told
+                if due or not await self._is_believed():
                     await self.tell()
                     told = self._clock.monotonic()
             except (errors.ApiError, TransportError) as problem:
                 log.warning("the node could not be renewed", node=self._machine.node, error=problem)
                 if isinstance(problem, errors.NotFound):
                     await self._return()
+
+    def _present(self) -> dict[str, str]:
+        """Which conditions hold now."""
+        return {one["type"]: one["status"] for one in self._conditions()}
 
     async def _return(self) -> None:
         """Somebody removed the node while its worker lives."""
@@ -172,9 +179,10 @@ class NodeKeeper:
 
     def status(self, node: Object) -> dict[str, Any]:
         """The node's status as it is now."""
+        self._told = self._present()
         now = times.format_time(self._clock.now())
         present: Sequence[Mapping[str, Any]] = list(meta.conditions(node))
-        for one in (*_GOOD, *self._conditions()):
+        for one in (*self._conditions(), _READY):
             present = meta.with_condition(present, one, now=now)
         conditions = [{**one, "lastHeartbeatTime": now} for one in present]
         machine = self._machine
@@ -206,13 +214,8 @@ def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, s
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
-#: What holds while the agent lives and nothing else is said.
-_GOOD: Final = (
-    _condition("MemoryPressure", "False", "WorkerHasSufficientMemory", "the worker has sufficient memory available"),
-    _condition("DiskPressure", "False", "WorkerHasNoDiskPressure", "the worker has no disk pressure"),
-    _condition("PIDPressure", "False", "WorkerHasSufficientPID", "the worker has sufficient PID available"),
-    _condition("Ready", "True", "WorkerReady", "the worker is posting ready status"),
-)
+#: What holds while the agent lives.
+_READY: Final = _condition("Ready", "True", "WorkerReady", "the worker is posting ready status")
 
 
 def _shown(amounts: Mapping[str, int]) -> dict[str, str]:

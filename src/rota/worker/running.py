@@ -25,7 +25,7 @@ from rota.kit.buckets import TokenBucket
 from rota.kit.clock import Clock
 from rota.kit.errors import UserError
 from rota.kit.tasks import Supervisor
-from rota.worker import folders, machines
+from rota.worker import folders, machines, pressure
 from rota.worker.agent import Agent
 from rota.worker.folders import Incarnation
 from rota.worker.machines import Machine
@@ -34,6 +34,7 @@ from rota.worker.references import ApiReferences
 from rota.worker.runtimes.container import engines
 from rota.worker.runtimes.container.runtime import ContainerRuntime
 from rota.worker.runtimes.contract import PROCESS, Runtime
+from rota.worker.usage import Meter
 
 #: On nodes that can run containers from images.
 CONTAINERS_LABEL: Final = "rota.dev/containers"
@@ -58,6 +59,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     share: float = 1.0
     address: str = ""
     api_server: tuple[str, str] = ("127.0.0.1", "6443")
+    #: Amounts that are kept back for the machine itself, in place of what is otherwise.
+    reserve: Mapping[str, int] = {}
+    #: How many processes a container may have; None for as many as there is room for.
+    pids: int | None = None
     #: How containers run whose pods do not say: `process` or `container`.
     runtime: str = PROCESS
     #: Where people put images for this worker; its folder's `images` if nothing is said.
@@ -99,6 +104,7 @@ class Worker:
         self.agent: Agent
         #: What runs of it; gone before it is entered and after it is left.
         self._running: Supervisor | None = None
+        self._meter: Final = Meter(dict, folder=settings.folder, clock=clock)
         self._renew(offers_after_s=0.0)
 
     async def run(self) -> None:
@@ -143,8 +149,8 @@ class Worker:
         return self._settings.share
 
     def conditions(self) -> Sequence[Mapping[str, Any]]:
-        """What the node should tell about the runtime."""
-        return self.runtime.conditions
+        """What the node should tell about the machine and the runtime."""
+        return [*pressure.conditions(self._meter.node()), *self.runtime.conditions]
 
     def _renew(self, *, offers_after_s: float) -> None:
         settings = self._settings
@@ -205,7 +211,9 @@ async def _worker(
 
 
 def _measured(settings: Settings) -> Machine:
-    capacity, allocatable = machines.measure(settings.folder, share=settings.share, overrides=settings.resources)
+    capacity, allocatable = machines.measure(
+        settings.folder, share=settings.share, overrides=settings.resources, reserve=settings.reserve
+    )
     return Machine(
         node=settings.node,
         address=settings.address or machines.own_address(),
@@ -213,6 +221,7 @@ def _measured(settings: Settings) -> Machine:
         allocatable=allocatable,
         api_server=settings.api_server,
         runtime=settings.runtime,
+        pids=settings.pids,
     )
 
 
