@@ -13,9 +13,9 @@ decides from a cache would take what it has not heard of for absent.
 from collections.abc import Callable, Hashable, Mapping
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from rota.api import codec
 from rota.client.events.correlation import Source as Reporter
 from rota.client.events.recorder import EventRecorder
+from rota.client.informers import decoding
 from rota.client.informers.cache import Indexer, Key
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
@@ -73,7 +73,7 @@ class Reconciler(Generic[K]):
         client = self._client.with_settings(metadata_only=True) if metadata_only else self._client
         informer = Informer[Object](
             Source(client=client, target=target, namespace=namespace, selection=selection),
-            decode=codec.decode,
+            decode=decoding.shared,
             clock=self._clock,
             chance=self._chance,
             indexers=indexers,

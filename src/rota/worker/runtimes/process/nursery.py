@@ -217,6 +217,7 @@ class Nursery:
             "signal": self._signal,
             "list": self._list,
             "forget": self._forget,
+            "remove": _remove,
             "end": self._end,
         }
         try:
@@ -394,12 +395,17 @@ class Nursery:
             return
         child.log.close()
         del self._children[child.id]
+        oom = _ran_out_of_memory(child.memory)
+        for folder in child.cgroups:
+            # One whose last members are just dying stays until the run is forgotten.
+            with contextlib.suppress(OSError):
+                Path(folder).rmdir()
         code = os.waitstatus_to_exitcode(child.status)
         record = self._record(child.id) or {"id": child.id}
         record |= {
             "code": code if code >= 0 else 128 - code,
             "signal": -code if code < 0 else 0,
-            "oom": _ran_out_of_memory(child.memory),
+            "oom": oom,
             "finished_at": child.finished_at,
         }
         # Written down if that can be; told in any case.
@@ -446,6 +452,17 @@ def _why(problem: Exception, request: dict[str, Any]) -> str:
     if isinstance(problem, PermissionError):
         return f'exec: "{problem.filename or request["argv"][0]}": permission denied'
     return str(problem)
+
+
+def _remove(request: dict[str, Any]) -> dict[str, Any]:
+    """Remove an empty folder; whether it is gone."""
+    try:
+        Path(request["path"]).rmdir()
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return {"removed": False}
+    return {"removed": True}
 
 
 def _has_more(fd: int) -> bool:
