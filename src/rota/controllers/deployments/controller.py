@@ -175,9 +175,11 @@ class DeploymentController:
         new = sets.new
         wanted = revisions.annotated(deployment, meta.annotations(new), revisions.next_revision(sets.old))
         min_ready_s = deployment["spec"].get("minReadySeconds", 0)
-        if wanted != meta.annotations(new) or min_ready_s != new["spec"].get("minReadySeconds", 0):
+        other_patience = min_ready_s != new["spec"].get("minReadySeconds", 0)
+        if wanted != meta.annotations(new) or other_patience:
             changed = {**new, "metadata": {**new["metadata"], "annotations": wanted}}
-            changed["spec"] = {**new["spec"], "minReadySeconds": min_ready_s}
+            if other_patience:
+                changed["spec"] = {**new["spec"], "minReadySeconds": min_ready_s}
             sets = Sets(await self._update_set(deployment, changed), sets.old)
         conditions = meta.conditions(deployment)
         if status.has_deadline(deployment) and meta.condition(deployment, status.PROGRESSING) is None:

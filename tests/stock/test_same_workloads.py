@@ -1,0 +1,255 @@
+"""Our workload controllers beside the stock ones: the same manifests, the same steps, the same end.
+
+Two API servers of ours, one with our controllers and one with a stock kube-controller-manager in their place; nodes are
+simulated on both. What is compared is all that the controllers have written, without times, uids and drawn names.
+"""
+
+import asyncio
+import difflib
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from tests.stock.clusters import EVENTS, PODS, Cluster, cluster
+
+from rota.client.paths import Target
+from rota.testing import manifests
+from rota.testing.nodes import FAILS
+from rota.testing.servers.kubernetes import ControllerManager
+from rota.testing.servers.rota import RotaServer
+
+pytestmark = [pytest.mark.slow, pytest.mark.stock, pytest.mark.timeout(180)]
+
+DEPLOYMENTS = ("apps", "v1", "deployments")
+REPLICA_SETS = ("apps", "v1", "replicasets")
+JOBS = ("batch", "v1", "jobs")
+CRON_JOBS = ("batch", "v1", "cronjobs")
+OURS = "*,-cron-jobs,-deployments,-jobs,-replica-sets,-ttl-after-finished"
+STOCK = (
+    "deployment-controller,replicaset-controller,job-controller,cronjob-controller,ttl-after-finished-controller,"
+    "garbage-collector-controller"
+)
+REVISION = "deployment.kubernetes.io/revision"
+HASH = "pod-template-hash"
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[Z+\-:0-9]*")
+_UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_DRAWN = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
+#: What differs though nothing is different: who wrote what when, and how many steps it took.
+_LEFT_OUT = frozenset(
+    {"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "observedGeneration"}
+)
+#: What simulated nodes and the scheduler write.
+_OF_OTHERS = frozenset(
+    {"nodeName", "podIP", "podIPs", "hostIP", "hostIPs", "containerStatuses", "startTime", "qosClass"}
+)
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[RotaServer, RotaServer]]:
+    flags = {"controllers": STOCK, "use_service_account_credentials": "true"}
+    with (
+        RotaServer() as ours,
+        RotaServer("--controllers", OURS) as bare,
+        ControllerManager(bare.kubeconfig("system:kube-controller-manager"), **flags),
+    ):
+        yield ours, bare
+
+
+@pytest.fixture
+async def both(servers: tuple[RotaServer, RotaServer]) -> AsyncIterator[tuple[Cluster, Cluster]]:
+    nodes = [manifests.node(f"node-{number}") for number in range(2)]
+    async with AsyncExitStack() as running:
+        ours, stock = [await running.enter_async_context(cluster(one.kubeconfig(), nodes)) for one in servers]
+        yield ours, stock
+
+
+async def on(both: tuple[Cluster, Cluster], steps: Callable[[Cluster], Awaitable[Any]]) -> tuple[Any, Any]:
+    """The outcomes of the same steps on both."""
+    ours, stock = await asyncio.gather(*(steps(one) for one in both))
+    return ours, stock
+
+
+def alike(ours: Any, stock: Any) -> None:
+    """Fail with the lines that differ."""
+    theirs, mine = (json.dumps(one, indent=1, sort_keys=True, default=sorted).splitlines() for one in (stock, ours))
+    difference = "\n".join(difflib.unified_diff(theirs, mine, "stock", "ours", lineterm="", n=12))
+    assert not difference, difference
+
+
+async def says(it: Cluster, target: Target, name: str, **wanted: Any) -> None:
+    async def said() -> bool:
+        status = (await it.get(target, name)).get("status", {})
+        return all(status.get(field, 0) == value for field, value in wanted.items())
+
+    await it.until(said, f"{name} has {wanted}", patience_s=60)
+
+
+async def is_over(it: Cluster, name: str) -> None:
+    async def said() -> bool:
+        conditions = (await it.get(JOBS, name)).get("status", {}).get("conditions", ())
+        return any(one["type"] in {"Complete", "Failed"} and one["status"] == "True" for one in conditions)
+
+    await it.until(said, f"{name} is over", patience_s=60)
+
+
+def shape(value: Any, names: Mapping[str, str]) -> Any:
+    """What is left of an object without what is different every time."""
+    match value:
+        case dict():
+            kept = {key: shape(item, names) for key, item in value.items() if key not in _LEFT_OUT | _OF_OTHERS}
+            if {"type", "lastTransitionTime"} <= kept.keys():  # in whatever order
+                kept.pop("lastHeartbeatTime", None)
+            return kept
+        case list():
+            return [shape(item, names) for item in value]
+        case str():
+            for drawn, name in names.items():
+                value = value.replace(drawn, name)
+            return _DRAWN.sub("-<drawn>", _UID.sub("<uid>", _TIME.sub("<time>", value)))
+    return value
+
+
+async def pods(it: Cluster, names: Mapping[str, str]) -> list[Any]:
+    found = [shape(one, names) for one in await it.list(PODS)]
+    for one in found:
+        one["status"] = {"phase": one["status"]["phase"]}
+        one["metadata"].pop("namespace")
+    return sorted(found, key=repr)
+
+
+async def reasons(it: Cluster, kind: str) -> set[tuple[str, str]]:
+    about = [one for one in await it.list(EVENTS) if one["involvedObject"]["kind"] == kind]
+    return {(one["reason"], one["type"]) for one in about}
+
+
+def conditions(status: dict[str, Any]) -> dict[str, Any]:
+    """A status with its conditions by type, for controllers that do not agree with themselves about their order."""
+    return {**status, "conditions": {one["type"]: one for one in status.get("conditions", ())}}
+
+
+async def test_deployments_end_alike(both: tuple[Cluster, Cluster]) -> None:
+    async def steps(it: Cluster) -> Any:
+        web = manifests.deployment("web", replicas=3)
+        web["metadata"]["annotations"] = {"kubernetes.io/change-cause": "first"}
+        recreated = manifests.deployment("again", replicas=2)
+        recreated["spec"]["strategy"] = {"type": "Recreate"}
+        await it.create(DEPLOYMENTS, web, recreated)
+        await says(it, DEPLOYMENTS, "web", observedGeneration=1, availableReplicas=3, updatedReplicas=3)
+        await says(it, DEPLOYMENTS, "again", availableReplicas=2)
+        second = {"spec": {"template": {"metadata": {"labels": {"tier": "two"}}}}}
+        for name in ("web", "again"):
+            await it.client.patch(DEPLOYMENTS, name, second, namespace=it.namespace)
+        await says(it, DEPLOYMENTS, "web", observedGeneration=2, availableReplicas=3, updatedReplicas=3, replicas=3)
+        await says(it, DEPLOYMENTS, "again", observedGeneration=2, availableReplicas=2, updatedReplicas=2, replicas=2)
+        first = {"spec": {"replicas": 5, "template": {"metadata": {"labels": {"tier": None}}}}}
+        await it.client.patch(DEPLOYMENTS, "web", first, namespace=it.namespace)
+        await says(it, DEPLOYMENTS, "web", observedGeneration=3, availableReplicas=5, updatedReplicas=5, replicas=5)
+        await it.client.patch(DEPLOYMENTS, "again", {"spec": {"paused": True}}, namespace=it.namespace)
+        await says(it, DEPLOYMENTS, "again", observedGeneration=3, terminatingReplicas=0)
+        await says(it, DEPLOYMENTS, "web", terminatingReplicas=0)
+
+        async def settled() -> bool:
+            web = await it.get(DEPLOYMENTS, "web")
+            said = {one["type"]: one["reason"] for one in web["status"]["conditions"]}
+            return bool(said["Progressing"] == "NewReplicaSetAvailable")
+
+        await it.until(settled, "the rollout is over")
+        return await rollout(it)
+
+    alike(*await on(both, steps))
+
+
+async def rollout(it: Cluster) -> Any:
+    """All that a Deployment controller and a ReplicaSet controller have written."""
+    sets = await it.list(REPLICA_SETS)
+    names: dict[str, str] = {}
+    for one in sets:
+        owner = one["metadata"]["ownerReferences"][0]["name"]
+        names[one["metadata"]["labels"][HASH]] = f"<{owner} {one['metadata']['annotations'][REVISION]}>"
+    shaped = [shape(one, names) for one in (*await it.list(DEPLOYMENTS), *sets)]
+    for one in shaped:
+        one["metadata"].pop("namespace")
+        one["status"] = conditions(one["status"])
+    found = sorted(shaped, key=lambda one: (one["kind"], one["metadata"]["name"]))
+    return found, await pods(it, names), await reasons(it, "Deployment"), await reasons(it, "ReplicaSet")
+
+
+def job(name: str, *, fails: bool = False, **spec: Any) -> dict[str, Any]:
+    made = manifests.job(name)
+    made["spec"] |= spec
+    if fails:
+        made["spec"]["template"]["metadata"] = {"annotations": {FAILS: ""}}
+    return made
+
+
+async def test_jobs_end_alike(both: tuple[Cluster, Cluster]) -> None:
+    indexed: dict[str, Any] = {"completionMode": "Indexed", "completions": 4, "parallelism": 4}
+    by_code = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1]}}]}
+    lost = {"rules": [{"action": "FailIndex", "onExitCodes": {"operator": "NotIn", "values": [7]}}]}
+    over = [
+        job("several", completions=3, parallelism=2),
+        job("any", completions=None, parallelism=2),
+        job("bad", fails=True, backoffLimit=0),
+        job("indexed", **indexed),
+        job("each", fails=True, **indexed, backoffLimitPerIndex=0),
+        job("too-many", fails=True, **indexed, backoffLimitPerIndex=0, maxFailedIndexes=3),
+        job("by-code", fails=True, podFailurePolicy=by_code),
+        job("by-index", fails=True, **indexed, backoffLimitPerIndex=3, podFailurePolicy=lost),
+        job("enough", **indexed, successPolicy={"rules": [{"succeededIndexes": "0-3", "succeededCount": 4}]}),
+    ]
+
+    async def steps(it: Cluster) -> Any:
+        await it.create(JOBS, *over, job("asleep", suspend=True), job("short-lived", ttlSecondsAfterFinished=1))
+        for one in over:
+            await is_over(it, one["metadata"]["name"])
+
+        async def gone() -> bool:
+            return "short-lived" not in {one["metadata"]["name"] for one in await it.list(JOBS)}
+
+        await it.until(gone, "the job goes after its time", patience_s=60)
+        await it.client.patch(JOBS, "asleep", {"spec": {"suspend": False}}, namespace=it.namespace)
+        await is_over(it, "asleep")
+        found = [shape(one, {}) for one in await it.list(JOBS)]
+        for one in found:
+            one["metadata"].pop("namespace")
+            one["status"] = conditions(one["status"])
+            for said in one["status"]["conditions"].values():
+                said["message"] = said["message"].replace(it.namespace, "<namespace>")
+        return sorted(found, key=lambda one: str(one["metadata"]["name"])), await pods(it, {}), await reasons(it, "Job")
+
+    alike(*await on(both, steps))
+
+
+async def test_cron_jobs_make_the_same_jobs(both: tuple[Cluster, Cluster]) -> None:
+    spec = {
+        "schedule": "@every 3s",
+        "timeZone": "Asia/Tokyo",
+        "jobTemplate": {
+            "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+            "spec": manifests.job("x")["spec"],
+        },
+    }
+
+    async def steps(it: Cluster) -> Any:
+        await it.create(CRON_JOBS, {"metadata": {"name": "often"}, "spec": spec})
+
+        async def made() -> bool:
+            return bool(await it.list(JOBS))
+
+        await it.until(made, "the cron job makes a job")
+        await it.client.patch(CRON_JOBS, "often", {"spec": {"suspend": True}}, namespace=it.namespace)
+        (only, *_others) = await it.list(JOBS)
+        await is_over(it, only["metadata"]["name"])
+
+        async def seen() -> bool:
+            status = (await it.get(CRON_JOBS, "often")).get("status", {})
+            return "lastSuccessfulTime" in status and "active" not in status
+
+        await it.until(seen, "the cron job has seen the end of its job")
+        names = {only["metadata"]["name"]: "often-<minute>", it.namespace: "<namespace>"}
+        return shape(await it.get(CRON_JOBS, "often"), names), shape(only["metadata"], names)
+
+    alike(*await on(both, steps))
