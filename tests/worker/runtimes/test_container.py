@@ -1,5 +1,6 @@
 """Containers in root file systems that the tests build."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from tests.worker.runtimes.bench import UID, Bench, build_root, needs_containers, opened
 from tests.worker.runtimes.images import write_layout
 
+from rota.worker.runtimes import sessions
 from rota.worker.runtimes.container.podman import Podman
 from rota.worker.runtimes.contract import CONTAINER, PROCESS, LaunchError, Mount, Security
 
@@ -180,3 +182,24 @@ async def test_a_node_runs_both_kinds(bench: Bench) -> None:
     await bench.start("cat", "/mark", container="a")
     await bench.start("sh", "-c", "test ! -e /mark", container="b", runtime=PROCESS, env={"PATH": os.environ["PATH"]})
     assert {(await bench.exit()).code, (await bench.exit()).code} == {0}
+
+
+async def test_somebody_may_sit_at_a_terminal_in_it(bench: Bench) -> None:
+    launch = bench.launch("sleep", "60")
+    await bench.runtime.start(launch)
+    how = bench.runtime.inside(launch, ["sh", "-c", "tty; stty size; read x; cat /mark; exit 5"], tty=True)
+    session = await sessions.begin(how, tty=True, stdin=True)
+    said = b""
+    try:
+        async with asyncio.timeout(20):
+            session.resize(columns=91, rows=23)
+            while b"/dev/" not in said:
+                said += await session.read()
+            await session.write(b"go\n")
+            while piece := await session.read():
+                said += piece
+            assert await session.wait() == 5
+    finally:
+        await session.close()
+    assert b"/dev/pts/0" in said, "a terminal of the container's own"
+    assert b"of the image" in said
