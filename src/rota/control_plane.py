@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import errno
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -47,6 +47,7 @@ from rota.pki.renewal import Renewal
 from rota.scheduler import builtin, dispatching, loading
 from rota.scheduler.explaining.live import LiveExplainer
 from rota.scheduler.service import Scheduler
+from rota.scheduler_process import SchedulerProcess, Start
 from rota.store.contract import Store
 from rota.worker import machines
 
@@ -58,6 +59,7 @@ _ADMINISTRATOR: Final = Subject(common_name="rota-admin", organizations=(users.M
 _ADMINISTRATOR_S: Final = YEAR_S
 #: As whom API servers call workers; upstream's name for it.
 _TO_WORKERS: Final = Subject(common_name="kube-apiserver-kubelet-client", organizations=(users.MASTERS,))
+_SCHEDULER: Final = Subject(common_name="rota:scheduler")
 #: How long controllers let the scheduler read the cluster before they do.
 _SCHEDULER_FIRST_S: Final = 30.0
 KUBECONFIG: Final = "kubeconfig"
@@ -94,6 +96,8 @@ class Settings:
     worker_prefix: str | None = None
     #: Which controllers to run, as `roster.chosen` reads it.
     controllers: str = "*"
+    #: Whether the scheduler gets a process of its own, which pays where there is a second core for it.
+    scheduler_apart: bool = False
 
 
 @contextlib.asynccontextmanager
@@ -140,7 +144,8 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         reserved = await asyncio.to_thread(_not_of_this_machine, known_as)
         push = Push(custom=settings.dispatch, local=workers, tls=calling, clock=clock)
         parts.push_async_callback(push.close)
-        await _start_clients(parts, app, shared, explainer, reserved, identity, push, controllers)
+        apart = _for_scheduler(url, shared.authority, settings.dispatch) if settings.scheduler_apart else None
+        await _start_clients(parts, app, shared, explainer, reserved, identity, push, controllers, apart=apart)
         if settings.workers:
             host, port = url.removeprefix("https://").rsplit(":", 1)
             names = await parts.enter_async_context(
@@ -261,6 +266,24 @@ def _keep_kubeconfig(path: Path, url: str, authority: Authority, supervisor: Sup
     return path
 
 
+def _for_scheduler(url: str, authority: Authority, dispatch: str) -> Callable[[], Start]:
+    """What a scheduler that is apart has to know, with certificates that are new whenever it starts."""
+
+    def start() -> Start:
+        now = system.SystemClock().now()
+        own = authority.issue(_SCHEDULER, purpose=Purpose.CLIENT, now=now, lifetime_s=YEAR_S)
+        calling = authority.issue(_TO_WORKERS, purpose=Purpose.CLIENT, now=now, lifetime_s=YEAR_S)
+        return Start(
+            server=url,
+            certificate_authority=authority.certificate_pem,
+            client=own,
+            to_workers=calling,
+            dispatch=dispatch,
+        )
+
+    return start
+
+
 async def _start_clients(
     parts: contextlib.AsyncExitStack,
     app: App,
@@ -270,8 +293,13 @@ async def _start_clients(
     identity: str,
     push: Push,
     controllers: Mapping[str, roster.Make],
+    *,
+    apart: Callable[[], Start] | None,
 ) -> None:
-    """The parts that go through the API, each as the user whose rights it has."""
+    """The parts that go through the API, each as the user whose rights it has; the scheduler in this process or apart.
+
+    One that is apart comes in by the front door, and `apart` tells it the way.
+    """
     clock, chance = system.SystemClock(), system.chance()
 
     async def client(name: str) -> Client:
@@ -289,17 +317,13 @@ async def _start_clients(
     # Several processes on one store run the same controllers: one of them at a time.
     election = Election(name="rota-controllers", identity=identity, pace=STEADY)
     elector = LeaderElector(await client("controllers"), election, clock=clock, chance=chance)
-    loaded = loading.default(builtin.registry())
-    scheduler = Scheduler(
-        await client("scheduler"),
-        loaded,
-        clock=clock,
-        chance=chance,
-        identity=identity,
-        pace=PROMPT,
-        dispatcher=push,
-    )
-    explainer.explainer = LiveExplainer(scheduler)
+    scheduler: Scheduler | SchedulerProcess
+    if apart is not None:
+        scheduler = explainer.explainer = SchedulerProcess(apart, identity=identity, clock=clock)
+    else:
+        own, loaded = await client("scheduler"), loading.default(builtin.registry())
+        scheduler = Scheduler(own, loaded, clock=clock, chance=chance, identity=identity, pace=PROMPT, dispatcher=push)
+        explainer.explainer = LiveExplainer(scheduler)
     # Entered last, so that it ends before the clients of what it runs are closed.
     supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, chance=chance))
     supervisor.start("controllers", lambda: elector.run(lead))

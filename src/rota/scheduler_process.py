@@ -22,9 +22,12 @@ from rota.api import errors
 from rota.client import connecting
 from rota.client.elections.elector import PROMPT
 from rota.client.endpoints import Endpoint
+from rota.dispatch import Push
 from rota.kit import logs, system, tasks
 from rota.kit.clock import Clock
-from rota.scheduler import builtin, loading
+from rota.pki import contexts
+from rota.pki.certificates import Identity
+from rota.scheduler import builtin, dispatching, loading
 from rota.scheduler.explaining.live import LiveExplainer
 from rota.scheduler.service import Scheduler
 
@@ -40,14 +43,22 @@ _GARBAGE_AFTER: Final = 20_000
 _GONE: Final = "the scheduler's process has ended; ask again in a moment"
 
 
-class _Start(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line: where the API is, and who the scheduler is there."""
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """What a scheduler is told: where the API is, who it is there, and how bound pods reach their workers."""
+
+    server: str
+    certificate_authority: bytes | None = None
+    client: Identity | None = None
+    #: What workers on other machines are shown.
+    to_workers: Identity | None = None
+    dispatch: str = dispatching.PULL
+
+
+class _Greeting(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line."""
 
     identity: str
-    server: str
-    certificate_authority: str | None = None
-    client_certificate: str | None = None
-    client_key: str | None = None
+    start: Start
 
 
 class _Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +78,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refusal: msgspec.Raw = msgspec.Raw()
 
 
-_start: Final = msgspec.json.Decoder(_Start).decode
+_greeting: Final = msgspec.json.Decoder(_Greeting).decode
 _question: Final = msgspec.json.Decoder(_Question).decode
 _answer: Final = msgspec.json.Decoder(_Answer).decode
 _encode: Final = msgspec.json.Encoder().encode
@@ -80,9 +91,9 @@ class ProcessEndedError(Exception):
 class SchedulerProcess:
     """The master's side. Also explains pods (`explanations.Explainer`)."""
 
-    def __init__(self, endpoint: Callable[[], Endpoint], *, identity: str, clock: Clock) -> None:
-        """`endpoint` is asked whenever a process starts."""
-        self._endpoint: Final = endpoint
+    def __init__(self, start: Callable[[], Start], *, identity: str, clock: Clock) -> None:
+        """`start` is asked whenever a process starts."""
+        self._start: Final = start
         self._identity: Final = identity
         self._clock: Final = clock
         self._process: Process | None = None
@@ -104,7 +115,7 @@ class SchedulerProcess:
         )
         self._process = process
         try:
-            self._write(self._greeting())
+            self._write(_Greeting(identity=self._identity, start=self._start()))
             assert process.stdout is not None
             async for line in process.stdout:
                 self._take(_answer(line))
@@ -141,16 +152,6 @@ class SchedulerProcess:
             raise errors.from_wire(bytes(answer.refusal))
         return answer.explanation
 
-    def _greeting(self) -> _Start:
-        endpoint = self._endpoint()
-        return _Start(
-            identity=self._identity,
-            server=endpoint.server,
-            certificate_authority=_text(endpoint.certificate_authority),
-            client_certificate=_text(endpoint.client_certificate),
-            client_key=_text(endpoint.client_key),
-        )
-
     def _take(self, answer: _Answer) -> None:
         asked = self._asked.get(answer.number)
         if not answer.number:
@@ -183,20 +184,25 @@ async def _run() -> None:
     lines = asyncio.StreamReader(limit=_LONGEST_LINE)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin.buffer)
-    start = _start(await lines.readline())
-    endpoint = Endpoint(
-        server=start.server,
-        certificate_authority=_bytes(start.certificate_authority),
-        client_certificate=_bytes(start.client_certificate),
-        client_key=_bytes(start.client_key),
-    )
+    told = _greeting(await lines.readline())
     clock, chance = system.SystemClock(), system.chance()
     async with (
-        connecting.to_server(endpoint, clock=clock, chance=chance) as client,
+        connecting.to_server(_endpoint(told.start), clock=clock, chance=chance) as client,
         tasks.Supervisor("scheduler", clock=clock, chance=chance) as supervisor,
+        contextlib.AsyncExitStack() as parts,
     ):
+        push = _dispatcher(told.start, clock)
+        parts.push_async_callback(push.close)
         loaded = loading.default(builtin.registry())
-        scheduler = Scheduler(client, loaded, clock=clock, chance=chance, identity=start.identity, pace=PROMPT)
+        scheduler = Scheduler(
+            client,
+            loaded,
+            clock=clock,
+            chance=chance,
+            identity=told.identity,
+            pace=PROMPT,
+            dispatcher=push,
+        )
         supervisor.start("scheduler", scheduler.run)
         supervisor.start("synced", lambda: _say_when_synced(scheduler))
         explainer = LiveExplainer(scheduler)
@@ -235,12 +241,29 @@ def _put(line: bytes) -> None:
         sys.stdout.buffer.flush()
 
 
-def _text(pem: bytes | None) -> str | None:
-    return None if pem is None else pem.decode()
+def _endpoint(start: Start) -> Endpoint:
+    client = start.client
+    return Endpoint(
+        server=start.server,
+        certificate_authority=start.certificate_authority,
+        client_certificate=None if client is None else client.certificate,
+        client_key=None if client is None else client.key,
+    )
 
 
-def _bytes(pem: str | None) -> bytes | None:
-    return None if pem is None else pem.encode()
+class _Nobody:
+    """No worker runs in a scheduler's process."""
+
+    def offer(self, node: str, pods: list[dict[str, Any]], /) -> bool:
+        """See `dispatch.Local.offer`."""
+        return False
+
+
+def _dispatcher(start: Start, clock: Clock) -> Push:
+    tls = None
+    if start.to_workers is not None and start.certificate_authority is not None:
+        tls = contexts.client(start.to_workers, server_authorities=start.certificate_authority)
+    return Push(custom=start.dispatch, local=_Nobody(), tls=tls, clock=clock)
 
 
 if __name__ == "__main__":

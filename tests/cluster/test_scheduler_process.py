@@ -1,18 +1,22 @@
 """A scheduler in a process of its own places pods, explains them, and ends with its master."""
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from rota import control_plane
 from rota.api import errors
 from rota.apiserver import serving
-from rota.client.endpoints import Endpoint
+from rota.client import connecting, kubeconfig, paths, pods
 from rota.kit import system
-from rota.scheduler_process import ProcessEndedError, SchedulerProcess
+from rota.scheduler_process import ProcessEndedError, SchedulerProcess, Start
+from rota.store import opening
 from rota.testing import manifests
 from rota.testing.api import ApiServer
 
@@ -30,7 +34,7 @@ async def api() -> AsyncIterator[ApiServer]:
 
 async def test_it_places_and_explains_and_goes_when_told(api: ApiServer) -> None:
     async with serving.serve(api.app) as served:
-        scheduler = SchedulerProcess(lambda: Endpoint(server=served.url), identity="one", clock=system.SystemClock())
+        scheduler = SchedulerProcess(lambda: Start(server=served.url), identity="one", clock=system.SystemClock())
         with pytest.raises(errors.ServiceUnavailable):
             await scheduler.explain({}, node="", limit=None)
         running = asyncio.create_task(scheduler.run())
@@ -56,7 +60,7 @@ async def test_it_places_and_explains_and_goes_when_told(api: ApiServer) -> None
 
 async def test_its_death_is_an_error_and_nobody_waits_for_its_answers(api: ApiServer) -> None:
     async with serving.serve(api.app) as served:
-        scheduler = SchedulerProcess(lambda: Endpoint(server=served.url), identity="one", clock=system.SystemClock())
+        scheduler = SchedulerProcess(lambda: Start(server=served.url), identity="one", clock=system.SystemClock())
         running = asyncio.create_task(scheduler.run())
         async with asyncio.timeout(PATIENCE_S):
             await scheduler.wait_synced()
@@ -70,3 +74,26 @@ async def test_its_death_is_an_error_and_nobody_waits_for_its_answers(api: ApiSe
                 await running
             with pytest.raises(errors.ServiceUnavailable):
                 await asked
+
+
+async def test_a_master_may_have_its_scheduler_apart(tmp_path: Path) -> None:
+    clock, chance = system.SystemClock(), system.chance()
+    store = await opening.open_store("memory://", time=clock, chance=chance)
+    settings = control_plane.Settings(data=tmp_path / "data", port=0, scheduler_apart=True)
+    try:
+        async with control_plane.running(store, settings) as facts:
+            endpoint = kubeconfig.load(Path(facts["config"]), clock=clock)
+            async with (
+                asyncio.timeout(PATIENCE_S),
+                connecting.to_server(endpoint, clock=clock, chance=chance) as client,
+                client.watch(pods.PODS, namespace="default") as events,
+            ):
+                await client.create(("", "v1", "nodes"), manifests.node("n", zone="a"))
+                await client.create(pods.PODS, manifests.pod("p"), namespace="default")
+                async for event in events:
+                    if event.object["spec"].get("nodeName") == "n":
+                        break
+                path = paths.item(pods.PODS, "p", namespace="default", subresource="explain")
+                assert json.loads(await client.request("GET", path))["kind"] == "Explanation"
+    finally:
+        await store.close()

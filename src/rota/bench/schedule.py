@@ -29,9 +29,9 @@ from rota.bench.http import Connection
 from rota.bench.report import Result, duration, rate
 from rota.bench.workloads import NAMESPACE, Case
 from rota.client import kubeconfig
-from rota.client.endpoints import Endpoint
 from rota.kit import system, tasks
-from rota.scheduler_process import SchedulerProcess
+from rota.scheduler import dispatching
+from rota.scheduler_process import SchedulerProcess, Start
 from rota.store.contract import MOST_WRITES, Put, Transaction
 
 STOCK: Final = "ROTA_BENCH_STOCK"
@@ -257,7 +257,8 @@ async def _run_master(store_url: str, pipe: Pipe) -> None:
         parts.push_async_callback(store.close)
         app = await parts.enter_async_context(assembling.server(store, clock=clock, chance=chance))
         served = await parts.enter_async_context(serving.serve(app))
-        scheduler = SchedulerProcess(lambda: Endpoint(server=served.url), identity=secrets.token_hex(8), clock=clock)
+        start = Start(server=served.url, dispatch=dispatching.PUSH)
+        scheduler = SchedulerProcess(lambda: start, identity=secrets.token_hex(8), clock=clock)
         beside = await parts.enter_async_context(tasks.Supervisor("bench", clock=clock, chance=chance))
         beside.start("scheduler", scheduler.run)
         await clock.wait_for(scheduler.wait_synced(), _LONGEST_S)

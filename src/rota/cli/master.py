@@ -1,5 +1,6 @@
 """`rota master`: one of any number of masters on a shared store."""
 
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,16 @@ def command(
 
     logs.configure(level="warning")
     folder = options.made_folder(data.absolute())
-    settings = master_options.settings(served, data=folder, workers=workers, host=host, port=port, advertise=advertise)
+    settings = master_options.settings(
+        served,
+        data=folder,
+        workers=workers,
+        host=host,
+        port=port,
+        advertise=advertise,
+        # workers in this process are handed their pods by a scheduler beside them
+        scheduler_apart=not workers and len(os.sched_getaffinity(0)) > 1,
+    )
     keys = settings.encryption_keys or folder / control_plane.ENCRYPTION_KEYS
 
     def say_ready(facts: dict[str, str]) -> None:

@@ -88,7 +88,8 @@ class Collaborators:
     recorder: EventRecorder
     figures: Figures
     clock: Clock
-    dispatcher: Dispatcher
+    #: None where nobody has to hear of bound pods.
+    dispatcher: Dispatcher | None
 
 
 class Attempts:
@@ -333,8 +334,8 @@ class Attempts:
         using.figures.attempted(figures.SCHEDULED, pod.shape.scheduler_name, now - began.at)
         message = f"Successfully assigned {pod.key} to {taken.node_name}"
         using.recorder.event(references.of_pod(pod), "Normal", "Scheduled", message, action="Binding")
-        if pod.manifest is not None:
-            using.dispatcher.bound(pod.manifest, taken.node_name, using.surroundings.node(taken.node_name))
+        if using.dispatcher is not None and (manifest := pod.manifest) is not None:
+            using.dispatcher.bound(manifest, taken.node_name, using.surroundings.node(taken.node_name))
 
     def gone(self, uid: str) -> None:
         """A pod needs no node any more."""

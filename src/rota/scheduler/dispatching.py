@@ -28,13 +28,6 @@ class Dispatcher(Protocol):
         ...
 
 
-class Pull:
-    """Leaves everything to the workers' watches."""
-
-    def bound(self, pod: Document, node_name: str, node: Document | msgspec.Raw | None) -> None:
-        """See `Dispatcher.bound`."""
-
-
 def is_pushed(pod: Document, custom: str) -> bool:
     """Whether a pod is to be pushed; what it says itself goes before the cluster's custom."""
     said = meta.annotations(pod).get(ANNOTATION)

@@ -38,7 +38,7 @@ from rota.scheduler.cache.scheduler_cache import SchedulerCache
 from rota.scheduler.config.resolution import Configuration
 from rota.scheduler.config.wire import DEFAULT_SCHEDULER_NAME
 from rota.scheduler.cycle import Cycle
-from rota.scheduler.dispatching import Dispatcher, Pull
+from rota.scheduler.dispatching import Dispatcher
 from rota.scheduler.eviction import Evictions
 from rota.scheduler.extenders import building
 from rota.scheduler.extenders.panel import Panel
@@ -120,7 +120,7 @@ class Scheduler:
             recorder=self._recorder,
             figures=self._figures,
             clock=clock,
-            dispatcher=dispatcher or Pull(),
+            dispatcher=dispatcher,
         )
         self.attempts: Final = Attempts(self._using, start=int(chance.random() * 65_536))
         self.attempts.tracer = tracer
