@@ -70,7 +70,7 @@ class BindingCycles:
         if not taken.permission.waits_s and not self._notes.busy(pod.uid) and self._plain(taken):
             self._permitted(taken)
             self._notes.forget(pod.uid)
-            self._bindings.submit(pod, taken.node_name, partial(self._end, taken))
+            self._bindings.submit(pod, taken.node_name, partial(self._answered, taken, self._clock.monotonic()))
             return
         if taken.permission.waits_s:
             waits = taken.permission.waits_s
@@ -193,6 +193,10 @@ class BindingCycles:
             status = Status(Code.ERROR, (f"{point} took longer than {LONGEST_S:g} s",))
         self._figures.passed(point, status, taken.framework.profile_name, self._clock.monotonic() - began)
         return status
+
+    def _answered(self, taken: Taken, began: float, status: Status) -> None:
+        self._figures.passed("Bind", status, taken.framework.profile_name, self._clock.monotonic() - began)
+        self._end(taken, status)
 
     def _end(self, taken: Taken, status: Status) -> None:
         if not status.ok:

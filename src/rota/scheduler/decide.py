@@ -11,6 +11,7 @@ from rota.columns.arrays import BoolArray
 from rota.columns.cluster import Cluster
 from rota.columns.pods import PodInfo, PodShape
 from rota.scheduler.framework import status as statuses
+from rota.scheduler.framework import stopwatch
 from rota.scheduler.framework.evaluation import Evaluation
 from rota.scheduler.framework.nominations import Nominations
 from rota.scheduler.framework.points import ExtensionPoint, NodeStatuses, PostFilterResult
@@ -94,6 +95,14 @@ class Decider:
 
         `verdicts` tells why, where others than plugins have refused nodes, too.
         """
+        watch = self.framework.stopwatch
+        began = watch.start()
+        decision = self._asked_for_room(evaluation, start, verdicts)
+        status = decision.status if decision.post_filter is None else decision.post_filter.status
+        watch.lap(stopwatch.POST_FILTER, status.code, began)
+        return decision
+
+    def _asked_for_room(self, evaluation: Evaluation, start: int, verdicts: NodeStatuses | None) -> Decision:
         refusal = evaluation.pre_filter_status
         if refusal.ok:
             refusal = unschedulable(f"0/{len(self.cluster.by_name)} nodes are available")

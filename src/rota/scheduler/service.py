@@ -294,6 +294,7 @@ class Scheduler:
                 volume_binder=self._volumes,
                 waiting_pods=self.waiting,
                 guard=self._watchdog,
+                stopwatch=self._figures.stopwatch(name, self._clock),
             )
             for name, profile in loaded.configuration.profiles.items()
         }

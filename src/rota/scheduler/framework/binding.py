@@ -11,6 +11,7 @@ from typing import Any
 
 from rota.columns.pods import PodInfo
 from rota.scheduler.framework import status as statuses
+from rota.scheduler.framework import stopwatch
 from rota.scheduler.framework.points import ExtensionPoint, PermitResult, PreBindPlan
 from rota.scheduler.framework.runtime import Framework, guarded
 from rota.scheduler.framework.state import CycleState
@@ -27,20 +28,24 @@ ALL_SKIPPED = Status(Code.ERROR, ("all bind plugins skipped the pod; enable Defa
 
 def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Status:
     """Run Reserve in order; the first refusal ends it. The caller then calls `unreserve`."""
+    began, answer = framework.stopwatch.start(), SUCCESS
     for plugin in framework.at(ExtensionPoint.RESERVE):
         answer = guarded(plugin.name, plugin.reserve, state, pod, node_name)
         if not answer.ok:
-            return answer
-    return SUCCESS
+            break
+    framework.stopwatch.lap(stopwatch.RESERVE, answer.code, began)
+    return answer if not answer.ok else SUCCESS
 
 
 def unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> list[Status]:
     """Run Unreserve of all Reserve plugins, in reverse; gives the faults, which do not keep the others from running."""
+    began = framework.stopwatch.start()
     answers = [
         guarded(plugin.name, plugin.unreserve, state, pod, node_name)
         for plugin in reversed(framework.at(ExtensionPoint.RESERVE))
         if hasattr(plugin, "unreserve")
     ]
+    framework.stopwatch.lap(stopwatch.UNRESERVE, Code.SUCCESS, began)
     return [answer for answer in answers if not answer.ok]
 
 
@@ -55,6 +60,13 @@ class Permission:
 
 def permit(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Permission:
     """Run Permit; a rejection or a fault ends it, a wait does not."""
+    began = framework.stopwatch.start()
+    permission = _permission(framework, state, pod, node_name)
+    framework.stopwatch.lap(stopwatch.PERMIT, permission.status.code, began)
+    return permission
+
+
+def _permission(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Permission:
     waits: dict[str, float] = {}
     for plugin in framework.at(ExtensionPoint.PERMIT):
         try:
@@ -122,10 +134,12 @@ async def bind(framework: Framework, state: CycleState, pod: PodInfo, node_name:
 
 async def post_bind(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> list[Status]:
     """Tell PostBind plugins; gives the faults, which change nothing."""
+    began = framework.stopwatch.start()
     answers = [
         await _awaited(plugin.name, plugin.post_bind, state, pod, node_name)
         for plugin in framework.at(ExtensionPoint.POST_BIND)
     ]
+    framework.stopwatch.lap(stopwatch.POST_BIND, Code.SUCCESS, began)
     return [answer for answer in answers if not answer.ok]
 
 

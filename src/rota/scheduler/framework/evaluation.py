@@ -15,6 +15,7 @@ from rota.columns.cluster import Cluster
 from rota.columns.journal import Changes
 from rota.columns.pods import PodInfo
 from rota.scheduler.framework import status as statuses
+from rota.scheduler.framework import stopwatch
 from rota.scheduler.framework.nominations import Nominated, Nominations
 from rota.scheduler.framework.parts import FEW_ROWS, UNKNOWN, FilterPart, PluginFailure, ScorePart
 from rota.scheduler.framework.points import ExtensionPoint, PreFilterResult, Reuse
@@ -46,6 +47,8 @@ class Evaluation:
         "_rows",
         "_scored",
         "_scorers",
+        "_since",
+        "_stage",
         "_sums",
         "_totals",
         "_within",
@@ -80,6 +83,9 @@ class Evaluation:
         self._totals: IntArray | None
         #: The plugin that is being asked, should it raise.
         self._asking = ""
+        #: The extension point that is being passed, and since when.
+        self._stage = ""
+        self._since = 0.0
         self._start()
 
     # --- results ----------------------------------------------------------------------------------------------------
@@ -204,7 +210,9 @@ class Evaluation:
         self._filters: list[FilterPart] = []
         self._scorers: list[ScorePart] = []
         self._scored = False
+        self._enter(stopwatch.PRE_FILTER)
         self._pre: PreFiltered = self.framework.pre_filter(self.state, self.pod, cluster)
+        self._leave(self._pre.status.code)
         self._eligible = cluster.alive[: cluster.size].copy()
         if self._pre.status.code is Code.ERROR:
             self.failure = self._pre.status
@@ -218,7 +226,9 @@ class Evaluation:
         if self._within is not None:
             self._eligible &= self._within
         try:
+            self._enter(stopwatch.FILTER)
             self._filter()
+            self._leave()
             self._score()
         except PluginFailure as failure:
             self._fail(failure.status)
@@ -247,8 +257,11 @@ class Evaluation:
             self._nowhere()
             return
         self.state.skip_score.clear()
+        self._enter(stopwatch.PRE_SCORE)
         for plugin in self.framework.at(ExtensionPoint.PRE_SCORE):
             self._pre_score(plugin)
+        self._leave()
+        self._enter(stopwatch.SCORE)
         chosen = [ScorePart(forms) for forms in self.framework.scorers if forms.name not in self.state.skip_score]
         self._scorers = chosen
         self._pod_scorers = [part for part in chosen if part.forms.watches_pods]
@@ -258,6 +271,7 @@ class Evaluation:
                 self._asking = part.forms.name
                 part.rate_all(self.state, self.pod, self.cluster, self.feasible)
             self._add_up()
+        self._leave()
 
     def _score_selection(self) -> bool:
         """Score just the feasible rows; False if some plugin has no form for that."""
@@ -306,7 +320,14 @@ class Evaluation:
         self._rows = None
         self._totals = np.where(self.feasible, sums, INFEASIBLE)
 
+    def _enter(self, stage: str) -> None:
+        self._stage, self._since = stage, self.framework.stopwatch.start()
+
+    def _leave(self, code: Code = Code.SUCCESS) -> None:
+        self.framework.stopwatch.lap(self._stage, code, self._since)
+
     def _fail(self, status: Status) -> None:
+        self._leave(status.code)
         self.failure = status
         self._nowhere()
 
@@ -338,10 +359,12 @@ class Evaluation:
         self._generation = generation
         self._catalog_generation = cluster.catalog.generation
         try:
+            self._enter(stopwatch.FILTER)
             flipped = self._refilter(changes)
             if flipped is None:
                 self._start()
             else:
+                self._leave()
                 self._rescore(changes, flipped)
         except PluginFailure as failure:
             self._fail(failure.status)
@@ -418,6 +441,7 @@ class Evaluation:
         if not self._scored or (any_flipped and not self.feasible.any()):
             self._score()
             return
+        self._enter(stopwatch.SCORE)
         self._expand()
         state, pod, cluster = self.state, self.pod, self.cluster
         again = False
@@ -445,6 +469,7 @@ class Evaluation:
         else:
             for row in flipped:
                 self.totals[row] = self._sums[row] if self.feasible[row] else INFEASIBLE
+        self._leave()
 
     def _rescore_rows(self, changes: Changes, flipped: Flipped) -> bool:
         """Rate changed rows and bring their sums up to date; whether some part had to renormalise all rows."""

@@ -23,6 +23,7 @@ from rota.scheduler.framework.points import ExtensionPoint, PreFilterResult
 from rota.scheduler.framework.registry import Binder, ProfileSpec, Registry, VolumeBinder, WaitingPods
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SUCCESS, Code, Status
+from rota.scheduler.framework.stopwatch import NO_STOPWATCH, Stopwatch
 
 
 class UnboundError(RuntimeError):
@@ -55,9 +56,14 @@ class Framework:
         volume_binder: VolumeBinder | None = None,
         waiting_pods: WaitingPods | None = None,
         guard: AbstractContextManager[None] | None = None,
+        stopwatch: Stopwatch | None = None,
     ) -> None:
-        """`guard` is entered around questions that the queue asks; around attempts, their maker does that."""
+        """`guard` is entered around questions that the queue asks; around attempts, their maker does that.
+
+        The `stopwatch` measures extension points; without one, nobody does.
+        """
         self.guard = guard or nullcontext()
+        self.stopwatch: Stopwatch = stopwatch or NO_STOPWATCH
         self.profile = profile
         self._binder = binder
         self._volume_binder = volume_binder
