@@ -46,6 +46,10 @@ class Endpoint:
             context = contexts.client(identity, server_authorities=self.authority.certificate_pem)
         return context
 
+    def server_tls(self) -> ssl.SSLContext:
+        """For another endpoint of the same worker."""
+        return server_tls(self.authority, self.worker.machine.node)
+
     def url(self, path: str) -> str:
         return f"https://127.0.0.1:{self.port}{path}"
 
@@ -58,19 +62,26 @@ class Endpoint:
             return answer.status, await answer.text()
 
 
-@contextlib.asynccontextmanager
-async def serving_worker(client: Client, folder: Path, *, node: str = "w1") -> AsyncIterator[Endpoint]:
-    """A worker and its endpoint, with an authority of their own."""
-    clock = system.SystemClock()
-    authority = Authority.create(now=clock.now())
+def server_tls(authority: Authority, node: str) -> ssl.SSLContext:
+    """As a node's endpoint."""
     identity = authority.issue(
         Subject(common_name=f"system:node:{node}", organizations=("system:nodes",)),
         purpose=Purpose.SERVER,
-        now=clock.now(),
+        now=system.SystemClock().now(),
         lifetime_s=_HOUR_S,
         names=Names.of(("127.0.0.1",)),
     )
-    tls = contexts.server(identity, client_authorities=authority.certificate_pem)
+    return contexts.server(identity, client_authorities=authority.certificate_pem)
+
+
+@contextlib.asynccontextmanager
+async def serving_worker(
+    client: Client, folder: Path, *, node: str = "w1", leave_running: bool = False
+) -> AsyncIterator[Endpoint]:
+    """A worker and its endpoint, with an authority of their own."""
+    clock = system.SystemClock()
+    authority = Authority.create(now=clock.now())
+    tls = server_tls(authority, node)
     listener = serving.listen("127.0.0.1", 0)
     settings = running.Settings(
         node=node,
@@ -86,7 +97,8 @@ async def serving_worker(client: Client, folder: Path, *, node: str = "w1") -> A
         ):
             yield Endpoint(authority, worker, port)
     finally:
-        await end_everything(folder, node)
+        if not leave_running:
+            await end_everything(folder, node)
 
 
 async def end_everything(folder: Path, node: str) -> None:

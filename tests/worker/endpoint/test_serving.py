@@ -1,5 +1,7 @@
 """The worker's endpoint behind TLS: who gets in, and what is served."""
 
+import asyncio
+import functools
 import json
 import random
 from collections.abc import AsyncIterator
@@ -7,7 +9,8 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from tests.worker.endpoint.harness import Endpoint, serving_worker, start_pod
+from aiohttp import web
+from tests.worker.endpoint.harness import PATIENCE_S, Endpoint, serving_worker, start_pod
 
 from rota.api import users
 from rota.client import connecting
@@ -18,6 +21,7 @@ from rota.pki.authorities import Authority
 from rota.pki.certificates import Subject
 from rota.testing.api import ApiServer
 from rota.worker.endpoint import serving
+from rota.worker.endpoint.guarding import Lobby
 
 pytestmark = pytest.mark.slow
 _LOGS = "/containerLogs/default/p/c"
@@ -98,3 +102,35 @@ async def test_a_taken_port_is_said_to_be_taken() -> None:
             serving.listen("127.0.0.1", first.getsockname()[1])
     finally:
         first.close()
+
+
+async def test_strangers_who_say_nothing_are_cut_off_and_guests_are_not(endpoint: Endpoint) -> None:
+    lobby = Lobby(moment_s=0.2)
+    application = web.Application(middlewares=[lobby.guard()])
+    application.router.add_get("/", _hello)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    assert runner.server is not None
+    tls = endpoint.server_tls()
+    served = await asyncio.get_running_loop().create_server(
+        functools.partial(lobby.entered, runner.server), "127.0.0.1", 0, ssl=tls
+    )
+    port = served.sockets[0].getsockname()[1]
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=endpoint.tls())
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"200 OK" in await reader.readuntil(b"hello")
+        silent, other = await asyncio.open_connection("127.0.0.1", port, ssl=endpoint.tls(None))
+        async with asyncio.timeout(PATIENCE_S):
+            assert await silent.read() == b""
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"200 OK" in await reader.readuntil(b"hello")
+        for one in (writer, other):
+            one.close()
+    finally:
+        served.close()
+        await runner.cleanup()
+
+
+async def _hello(_: web.Request) -> web.Response:
+    return web.Response(text="hello")

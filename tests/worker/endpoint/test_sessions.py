@@ -175,6 +175,20 @@ async def test_a_command_ends_with_its_container(client: Client, endpoint: Endpo
         assert await talk.code() == 137
 
 
+async def test_a_container_is_talked_to_after_the_agent_was_away(client: Client, tmp_path: Path) -> None:
+    async with serving_worker(client, tmp_path / "worker", leave_running=True):
+        await start_pod(client, "sleep", "300", container={"env": [{"name": "COLOUR", "value": "green"}]})
+    async with serving_worker(client, tmp_path / "worker") as endpoint:
+
+        async def known() -> bool:
+            return any(one.containers["c"].live for one in endpoint.worker.agent.machine.pods)
+
+        await until(known)
+        async with talking(endpoint, "sh", "-c", "echo $COLOUR") as talk:
+            assert await talk.code() == 0
+        assert talk.streams[1] == b"green\n"
+
+
 async def test_what_cannot_be_begun_is_told_as_its_end(client: Client, endpoint: Endpoint) -> None:
     await start_pod(client, "sleep", "300")
     async with talking(endpoint, "true", path="/exec/default/p/d") as talk:

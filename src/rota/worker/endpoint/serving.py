@@ -8,7 +8,9 @@
 `guarding`. An API server in the worker's own process needs no socket (`unlistening`).
 """
 
+import asyncio
 import contextlib
+import functools
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -21,7 +23,8 @@ from rota.api import errors
 from rota.kit import logs as logging
 from rota.kit import system
 from rota.kit.errors import UserError
-from rota.worker.endpoint import guarding, logs, pushes, sessions, stats
+from rota.worker.endpoint import logs, pushes, sessions, stats
+from rota.worker.endpoint.guarding import Lobby
 from rota.worker.endpoint.stats import Statistics
 from rota.worker.running import Worker
 
@@ -32,6 +35,7 @@ DEFAULT_PORT: Final = 10_250
 #: Where an application keeps what it measures.
 STATISTICS: Final = web.AppKey("statistics", Statistics)
 _BACKLOG: Final = 128
+_HANDSHAKE_S: Final = 10.0
 #: How long what is under way has to end when the endpoint closes.
 _GRACE_S: Final = 2.0
 
@@ -75,10 +79,20 @@ async def serve(
     listener: socket.socket | None = None,
 ) -> AsyncIterator[int]:
     """Serve until the block is left; yields the port. A `listener` takes the place of `host` and `port`."""
-    listener = listener or listen(host, port)
-    async with _runner(worker, guarding.guard) as runner:
-        await web.SockSite(runner, listener, ssl_context=tls).start()
-        yield listener.getsockname()[1]
+    listener, lobby = listener or listen(host, port), Lobby()
+    async with _runner(worker, lobby.guard()) as runner:
+        assert runner.server is not None, "it was set up"
+        server = await asyncio.get_running_loop().create_server(
+            functools.partial(lobby.entered, runner.server),
+            sock=listener,
+            ssl=tls,
+            backlog=_BACKLOG,
+            ssl_handshake_timeout=_HANDSHAKE_S,
+        )
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.close()
 
 
 def unlistening(worker: Worker) -> contextlib.AbstractAsyncContextManager[web.AppRunner]:
