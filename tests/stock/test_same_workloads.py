@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from tests.stock.clusters import EVENTS, PODS, Cluster, cluster
 
 from rota.client.paths import Target
 from rota.testing import manifests
+from rota.testing.kubectl import Kubectl
 from rota.testing.nodes import FAILS
+from rota.testing.servers import kubernetes
 from rota.testing.servers.kubernetes import ControllerManager
 from rota.testing.servers.rota import RotaServer
 
@@ -253,3 +256,42 @@ async def test_cron_jobs_make_the_same_jobs(both: tuple[Cluster, Cluster]) -> No
         return shape(await it.get(CRON_JOBS, "often"), names), shape(only["metadata"], names)
 
     alike(*await on(both, steps))
+
+
+async def test_kubectl_rolls_out_pauses_and_goes_back(servers: tuple[RotaServer, RotaServer], tmp_path: Path) -> None:
+    config = servers[0].kubeconfig()
+    async with cluster(config, [manifests.node("node-0")]) as it:
+        kubectl = Kubectl(kubernetes.program("kubectl"), namespace=it.namespace, home=tmp_path, kubeconfig=config)
+
+        async def call(*arguments: str) -> str:
+            return await asyncio.to_thread(kubectl, *arguments)
+
+        async def image() -> str:
+            return await call("get", "pods", "-o", "jsonpath={.items[*].spec.containers[0].image}")
+
+        await call("create", "deployment", "web", "--image=app:1", "--replicas=2")
+        await call("annotate", "deployment/web", "kubernetes.io/change-cause=the first")
+        assert "successfully rolled out" in await call("rollout", "status", "deployment/web", "--timeout=30s")
+        await call("set", "image", "deployment/web", "app=app:2")
+        await call("annotate", "deployment/web", "kubernetes.io/change-cause=the second", "--overwrite")
+        assert "successfully rolled out" in await call("rollout", "status", "deployment/web", "--timeout=30s")
+        history = await call("rollout", "history", "deployment/web")
+        assert [line.split(maxsplit=1) for line in history.splitlines()[2:] if line] == [
+            ["1", "the first"],
+            ["2", "the second"],
+        ]
+        await call("rollout", "pause", "deployment/web")
+        await call("set", "image", "deployment/web", "app=app:3")
+        await call("rollout", "resume", "deployment/web")
+        assert "successfully rolled out" in await call("rollout", "status", "deployment/web", "--timeout=30s")
+        await call("rollout", "undo", "deployment/web", "--to-revision=1")
+        assert "successfully rolled out" in await call("rollout", "status", "deployment/web", "--timeout=30s")
+        await call("wait", "--for=jsonpath={.status.terminatingReplicas}=0", "deployment/web", "--timeout=30s")
+        assert await image() == "app:1 app:1"
+        before = {one["metadata"]["name"] for one in await it.list(PODS)}
+        await call("rollout", "restart", "deployment/web")
+        assert "successfully rolled out" in await call("rollout", "status", "deployment/web", "--timeout=30s")
+        await call("wait", "--for=jsonpath={.status.terminatingReplicas}=0", "deployment/web", "--timeout=30s")
+        assert not before & {one["metadata"]["name"] for one in await it.list(PODS)}
+        await call("create", "job", "hello", "--image=app:1")
+        assert "condition met" in await call("wait", "--for=condition=complete", "job/hello", "--timeout=30s")
