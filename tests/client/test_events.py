@@ -1,6 +1,7 @@
 """Events: what becomes of reports, and that nobody has to wait for it."""
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,6 +12,7 @@ from rota.client.events.correlation import Correlator, CountEvent, CreateEvent, 
 from rota.client.events.recorder import EVENTS, EventRecorder
 from rota.client.transports.in_process import InProcessTransport
 from rota.client.verbs import Client
+from rota.kit.buckets import TokenBucket
 from rota.kit.metrics import Metrics
 from rota.testing.api import ApiServer
 from rota.testing.clocks import FakeClock
@@ -126,6 +128,34 @@ async def test_a_server_that_hangs_costs_reports_but_no_time(
         recorder.event(POD, "Normal", "Scheduled", f"{number}")
     assert metrics.value("recorder_events_total", outcome="overflow") == 2000
     api.open.set()
+
+
+@pytest.mark.slow
+async def test_no_object_is_left_without_its_warning_because_others_had_more_to_say(
+    client: Client, api: ScriptedApi, clock: FakeClock, metrics: Metrics
+) -> None:
+    bucket = TokenBucket(rate=50, burst=100, now=0.0)
+    recorder = EventRecorder(
+        client, Source(component="test"), clock=clock, chance=random.Random(0), metrics=metrics, bucket=bucket
+    )
+    for attempt in range(3):
+        for number in range(1200):
+            pod = {**POD, "metadata": {"name": f"web-{number}", "namespace": "default", "uid": f"u{number}"}}
+            recorder.event(pod, "Warning", "FailedScheduling", f"attempt {attempt}")
+            recorder.event(pod, "Normal", "Seen", "again")
+    task = asyncio.create_task(recorder.run())
+    flushed = asyncio.create_task(recorder.flush())
+    while not flushed.done():
+        assert clock.monotonic() < 300
+        await clock.advance(0.1)
+        assert len(api.asked) <= 100 + clock.monotonic() * 50 + 1
+    written = [json.loads(asked.body) for asked in api.asked]
+    warned = {event["involvedObject"]["name"] for event in written if event.get("reason") == "FailedScheduling"}
+    assert warned == {f"web-{number}" for number in range(1200)}
+    late = [event["message"] for event in written if event.get("involvedObject", {}).get("name") == "web-1199"]
+    assert late == ["attempt 2"], "what waits longest is told as it is now"
+    task.cancel()
+    await asyncio.wait([task])
 
 
 async def test_events_reach_a_real_server_and_count_there(clock: FakeClock) -> None:

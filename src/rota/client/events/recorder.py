@@ -2,7 +2,9 @@
 
 `recorder.event(pod, "Warning", "FailedScheduling", "0/3 nodes are available")` puts the report into a bounded queue and
 returns; it neither waits nor raises. `run` turns reports into Event objects (see `correlation`) and tries again for a
-while where the server does not answer. What does not fit into the queue or cannot be written is counted and lost.
+while where the server does not answer. What does not fit into the queue or cannot be written is counted and lost; of
+warnings, though, the latest of each kind about each object waits until there is room again, so that no object is left
+without a word because others had more to say.
 """
 
 import asyncio
@@ -23,6 +25,8 @@ log = logs.get(__name__)
 
 EVENTS: Final = ("", "v1", "events")
 _QUEUED: Final = 1000
+#: Warnings that wait beyond that, one of a kind for each object.
+_LATE: Final = 20_000
 #: About five minutes, then other events are more important.
 _ATTEMPTS: Final = 12
 _BACKOFF: Final = Policy(initial_s=1.0, cap_s=30.0)
@@ -48,6 +52,7 @@ class EventRecorder:
         self._chance: Final = chance
         self._correlator: Final = Correlator(source)
         self._reports: Final[asyncio.Queue[Report]] = asyncio.Queue(_QUEUED)
+        self._late: Final[dict[tuple[Reference, str], Report]] = {}
         self._counted: Final = (metrics or Metrics("client")).counter(
             "recorder_events_total", "Reports, by what became of them.", ("outcome",)
         )
@@ -63,7 +68,8 @@ class EventRecorder:
         action: str = "",
     ) -> None:
         """Report something about an object, which must carry its apiVersion and kind."""
-        if self._reports.full():
+        full = self._reports.full()
+        if full and (type != "Warning" or len(self._late) >= _LATE):
             self._overflow.inc()
             return
         about = Reference(
@@ -74,12 +80,19 @@ class EventRecorder:
             uid=meta.uid(obj),
         )
         report = Report(about=about, type=type, reason=reason, message=message, action=action)
-        self._reports.put_nowait(report)
+        if not full:
+            self._reports.put_nowait(report)
+            return
+        if (about, reason) in self._late:
+            self._overflow.inc()
+        self._late[about, reason] = report
 
     async def run(self) -> None:
         """Write events until cancelled."""
         while True:
             report = await self._reports.get()
+            while self._late and not self._reports.full():
+                self._reports.put_nowait(self._late.pop(next(iter(self._late))))
             if self._bucket is not None and (delay := self._bucket.reserve(self._clock.monotonic())):
                 await self._clock.sleep(delay)
             instruction = self._correlator.correlate(report, at=self._clock.now(), now=self._clock.monotonic())
