@@ -156,6 +156,96 @@ async def test_an_indexed_job_says_how_many(api: ApiServer) -> None:
     assert ("spec.backoffLimitPerIndex", "Invalid value: 1: requires indexed completion mode") in _complaints(answer)
 
 
+_CODES = {"operator": "In", "values": [1]}
+
+
+@pytest.mark.parametrize(
+    ("rule", "complaint"),
+    [
+        ({"onExitCodes": _CODES}, 'action: Required value: valid values: ["Count" "FailIndex" "FailJob" "Ignore"]'),
+        (
+            {"action": "Retry", "onExitCodes": _CODES},
+            'action: Unsupported value: "Retry": supported values: "Count", "FailIndex", "FailJob", "Ignore"',
+        ),
+        (
+            {"action": "FailIndex", "onExitCodes": _CODES},
+            'action: Invalid value: "FailIndex": requires the backoffLimitPerIndex to be set',
+        ),
+        (
+            {"action": "Count"},
+            "Invalid value: specifying one of OnExitCodes and OnPodConditions is required",
+        ),
+        (
+            {"action": "Count", "onExitCodes": _CODES, "onPodConditions": [{"type": "X"}]},
+            "Invalid value: specifying both OnExitCodes and OnPodConditions is not supported",
+        ),
+        (
+            {"action": "Count", "onExitCodes": {"operator": "In", "values": [3, 0, 3]}},
+            "onExitCodes.values[1]: Invalid value: 0: must not be 0 for the In operator; "
+            "onExitCodes.values[2]: Duplicate value: 3; "
+            "onExitCodes.values: Invalid value: [3,0,3]: must be ordered",
+        ),
+        (
+            {"action": "Count", "onExitCodes": {"operator": "In", "values": [], "containerName": "nobody"}},
+            'onExitCodes.containerName: Invalid value: "nobody": must be one of the container or initContainer names '
+            "in the pod template; onExitCodes.values: Invalid value: []: at least one value is required",
+        ),
+        (
+            {"action": "Count", "onPodConditions": [{"type": "X", "status": "Maybe"}]},
+            'onPodConditions[0].status: Unsupported value: "Maybe": supported values: "False", "True", "Unknown"',
+        ),
+    ],
+)
+async def test_a_failure_policy_that_makes_no_sense_is_refused(
+    api: ApiServer, rule: dict[str, Any], complaint: str
+) -> None:
+    job = _job(podFailurePolicy={"rules": [rule]})
+    job["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+    found = _complaints(await api.post(_JOBS, job))
+    shown = [f"{field.removeprefix('spec.podFailurePolicy.rules[0]').removeprefix('.')}: {why}" for field, why in found]
+    assert "; ".join(shown).removeprefix(": ") == complaint
+
+
+@pytest.mark.parametrize(
+    ("rules", "complaint"),
+    [
+        ([], "rules: Required value: at least one rules must be specified when the successPolicy is specified"),
+        (
+            [{}],
+            "rules[0]: Required value: at least one of succeededCount or succeededIndexes must be specified",
+        ),
+        (
+            [{"succeededIndexes": "0-9"}],
+            'rules[0].succeededIndexes: Invalid value: "0-9": error parsing succeededIndexes: too large index: "9"',
+        ),
+        (
+            [{"succeededIndexes": "2,1"}],
+            'rules[0].succeededIndexes: Invalid value: "2,1": error parsing succeededIndexes: non-increasing order, '
+            "previous: 2, current: 1",
+        ),
+        (
+            [{"succeededIndexes": "1,2", "succeededCount": 3}],
+            "rules[0].succeededCount: Invalid value: 3: must be less than or equal to 2 "
+            "(the number of indexes in the specified succeededIndexes field)",
+        ),
+    ],
+)
+async def test_a_success_policy_that_makes_no_sense_is_refused(
+    api: ApiServer, rules: list[dict[str, Any]], complaint: str
+) -> None:
+    job = _job(completionMode="Indexed", completions=4, parallelism=4, successPolicy={"rules": rules})
+    found = _complaints(await api.post(_JOBS, job))
+    assert [f"{field.removeprefix('spec.successPolicy.')}: {why}" for field, why in found] == [complaint]
+
+
+async def test_with_a_failure_policy_pods_are_replaced_after_their_end(api: ApiServer) -> None:
+    policy = {"rules": [{"action": "Count", "onExitCodes": _CODES}]}
+    answer = await api.post(_JOBS, _job(podFailurePolicy=policy, podReplacementPolicy="TerminatingOrFailed"))
+    assert ("spec.podReplacementPolicy", 'Unsupported value: "TerminatingOrFailed": supported values: "Failed"') in (
+        _complaints(answer)
+    )
+
+
 async def test_a_jobs_template_and_completions_stay(api: ApiServer) -> None:
     await api.post(_JOBS, _job())
     assert (await api.patch(f"{_JOBS}/j", {"spec": {"parallelism": 3, "suspend": True}})).code == 200

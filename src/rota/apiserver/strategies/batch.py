@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from rota.api import cron, fields
 from rota.apiserver.contract import Attributes, Object
-from rota.apiserver.strategies import checks, pod_defaults, pod_specs
+from rota.apiserver.strategies import checks, job_policies, pod_defaults, pod_specs
 from rota.apiserver.strategies.generic import GenericStrategy
 from rota.apiserver.strategies.workloads import SPEC, label_as_template
 
@@ -139,6 +139,7 @@ def validate_spec(spec: Mapping[str, Any], path: fields.Path, *, selects: bool =
     for name in _COUNTS:
         found += checks.not_negative(spec.get(name), path.child(name))
     found += _validate_indexes(spec, path)
+    found += job_policies.validate(spec, path)
     template = spec.get("template") or {}
     found += pod_specs.validate_template(template, path.child("template"))
     at = path.child("template", "spec", "restartPolicy")
