@@ -36,7 +36,7 @@ from rota.client.endpoints import Endpoint
 from rota.client.verbs import Client
 from rota.controllers import roster
 from rota.dispatch import Push
-from rota.embedded import LocalWorkers
+from rota.embedded import Listening, LocalWorkers
 from rota.kit import errors, system, tasks, tenure
 from rota.kit.metrics import Metrics
 from rota.kit.tasks import Supervisor
@@ -155,6 +155,12 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                     folder=settings.data / "workers",
                     prefix=settings.worker_prefix,
                     api_server=(host, port),
+                    listening=Listening(
+                        host=settings.host,
+                        address=await asyncio.to_thread(_own_address, known_as),
+                        authority=shared.authority,
+                        beside=supervisor,
+                    ),
                 )
             )
             facts["workers"] = ", ".join(names)
@@ -188,6 +194,12 @@ def _own_names(host: str) -> tuple[str, ...]:
 def _url(host: str, served: Served) -> str:
     port = served.url.rsplit(":", 1)[1]
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _own_address(known_as: tuple[str, ...]) -> str:
+    """The address by which other masters reach this machine."""
+    known = (str(one) for one in Names.of(known_as).addresses)
+    return next(filter(machines.has_address, known), "") or machines.own_address()
 
 
 def _not_of_this_machine(known_as: tuple[str, ...]) -> tuple[IpAddress, ...]:

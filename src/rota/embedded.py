@@ -1,7 +1,8 @@
 """Workers in the same process as their API server, for one machine that is a whole cluster.
 
 They are ordinary workers with the rights of ordinary nodes; only the way is shorter: they call the API without a
-socket, and the API server reaches their endpoints without one. All other workers are reached by network.
+socket, and the API server reaches their endpoints without one. Other masters reach them by network, as this one
+reaches all other workers.
 """
 
 import asyncio
@@ -9,7 +10,9 @@ import contextlib
 import re
 import secrets
 import socket
+import ssl
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -26,16 +29,52 @@ from rota.apiserver.subresources.usage import Summary, UsageSource
 from rota.apiserver.subresources.worker_addresses import Address
 from rota.client import connecting
 from rota.kit import system
+from rota.kit.tasks import Supervisor
+from rota.pki import contexts
+from rota.pki.authorities import YEAR_S, Authority, Purpose
+from rota.pki.certificates import Identity, Names, Subject
+from rota.pki.renewal import Renewal
 from rota.worker import running
 from rota.worker.endpoint import logs, lookup, serving
 from rota.worker.running import Worker
 from rota.worker.runtimes.contract import LogOptions
 
+_NODE: Final = "system:node:"
 _NODES: Final = "system:nodes"
 
 
 class Beyond(LogSource, Wires, UsageSource, Protocol):
     """Reaches workers that are elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """How other masters reach the workers of this process."""
+
+    #: Where to listen.
+    host: str
+    #: The address that nodes tell.
+    address: str
+    #: Of the workers' certificates, which are kept fresh in `beside`.
+    authority: Authority
+    beside: Supervisor
+
+    def context(self, node: str) -> ssl.SSLContext:
+        """TLS with a certificate of the node's own."""
+        clock = system.SystemClock()
+        subject = Subject(common_name=f"{_NODE}{node}", organizations=(_NODES,))
+        names = Names.of((self.address,))
+
+        def issue() -> Identity:
+            return self.authority.issue(
+                subject, purpose=Purpose.SERVER, now=clock.now(), lifetime_s=YEAR_S, names=names
+            )
+
+        first = issue()
+        made = contexts.server(first, client_authorities=self.authority.certificate_pem)
+        renewal = Renewal(node, first, issue=issue, install=lambda one: contexts.use(made, one), clock=clock)
+        self.beside.start(f"certificate of {node}", renewal.run)
+        return made
 
 
 class LocalWorkers:
@@ -44,7 +83,7 @@ class LocalWorkers:
     def __init__(self, beyond: Beyond | None = None) -> None:
         self._beyond: Final = beyond or NoWorkers()
         self._workers: Final[dict[str, Worker]] = {}
-        #: Their endpoints, which need no socket to listen on.
+        #: Their endpoints for this process, which need no socket to listen on.
         self._endpoints: Final[dict[str, web.AppRunner]] = {}
 
     async def stream(self, request: LogRequest, /) -> AsyncIterator[bytes]:
@@ -94,7 +133,14 @@ class LocalWorkers:
 
     @contextlib.asynccontextmanager
     async def running(
-        self, app: App, *, count: int, folder: Path, prefix: str | None, api_server: tuple[str, str]
+        self,
+        app: App,
+        *,
+        count: int,
+        folder: Path,
+        prefix: str | None,
+        api_server: tuple[str, str],
+        listening: Listening,
     ) -> AsyncIterator[list[str]]:
         """So many workers, each with its share of the machine; their names."""
         clock, chance = system.SystemClock(), system.chance()
@@ -102,20 +148,26 @@ class LocalWorkers:
         names = [f"{beginning}{number}" for number in range(1, count + 1)]
         async with contextlib.AsyncExitStack() as parts:
             for name in names:
-                user = User(name=f"system:node:{name}", groups=(_NODES, users.AUTHENTICATED))
+                user = User(name=f"{_NODE}{name}", groups=(_NODES, users.AUTHENTICATED))
                 client = await parts.enter_async_context(
                     connecting.to_application(app, clock=clock, chance=chance, user=user)
                 )
+                listener = serving.listen(listening.host, 0)
+                parts.callback(listener.close)
                 settings = running.Settings(
                     node=name,
                     folder=folder / name,
                     share=1 / count,
-                    address="127.0.0.1",
+                    address=listening.address,
+                    port=listener.getsockname()[1],
                     api_server=api_server,
+                    images=folder / "images",
                 )
                 worker = await parts.enter_async_context(running.worker(client, settings, clock=clock, chance=chance))
                 self._workers[name] = worker
                 self._endpoints[name] = await parts.enter_async_context(serving.unlistening(worker))
+                tls = listening.context(name)
+                await parts.enter_async_context(serving.serve(worker, listener=listener, tls=tls))
             try:
                 yield names
             finally:
