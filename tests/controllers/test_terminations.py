@@ -88,3 +88,14 @@ async def test_pods_that_nobody_deleted_and_their_successors_stay(cluster: Virtu
     await cluster.clock.advance(_GRACE_S + PATIENCE_S + 60)
     assert await cluster.exists(PODS, "fine", "default")
     assert await cluster.exists(PODS, "again", "default")
+
+
+async def test_a_pod_that_is_still_to_be_counted_is_marked_as_lost_to_a_disruption(cluster: VirtualCluster) -> None:
+    await _running_pod(cluster, "counted", finalizers=["batch.kubernetes.io/job-tracking"])
+    await cluster.client.delete(PODS, "counted", namespace="default")
+    await cluster.clock.advance(_GRACE_S + PATIENCE_S + 2)
+    pod = await cluster.client.get(PODS, "counted", namespace="default")
+    assert pod["status"]["phase"] == "Failed"
+    (disrupted,) = [one for one in pod["status"]["conditions"] if one["type"] == "DisruptionTarget"]
+    assert (disrupted["status"], disrupted["reason"]) == ("True", "DeletionByPodGC")
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 0

@@ -4,13 +4,15 @@ A worker confirms a deletion by deleting the pod again with a grace of zero. One
 does, and its pods would stay for ever, with what waits for them: a namespace, a StatefulSet's next pod. So a pod whose
 grace is over is removed here: soon if its node is gone or not ready, and after a longer patience if the worker seems to
 be well, since it is likely to be about to confirm. A worker that comes back finds the pod gone and stops what is left.
+A pod that somebody still has to count is marked as failed first, or it would look as if it went on for ever.
 """
 
 from typing import Final
 
 from rota.api import errors, meta, times
 from rota.client.informers.cache import Key
-from rota.client.verbs import Client, Object
+from rota.client.verbs import Client, Object, PatchType
+from rota.controllers import pod_states
 from rota.controllers.reconciling import Reconciler
 from rota.kit import logs
 from rota.kit.backoff import Chance
@@ -70,6 +72,8 @@ class TerminationController:
         if left_s > 0:
             return left_s
         try:
+            if meta.finalizers(pod) and not pod_states.is_finished(pod):
+                await self._mark_failed(pod)
             await self._client.delete(PODS, key.name, namespace=key.namespace, grace_period_s=0, uid=meta.uid(pod))
         except errors.NotFound:
             return None
@@ -80,6 +84,26 @@ class TerminationController:
                 "pod removed unconfirmed", pod=str(key), grace_s=meta.metadata(pod)["deletionGracePeriodSeconds"]
             )
         return None
+
+    async def _mark_failed(self, pod: Object) -> None:
+        status: Object = {"phase": "Failed"}
+        if meta.condition(pod, "DisruptionTarget") is None and not _is_well(self._nodes.cache.get(_node_of(pod))):
+            condition = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "DeletionByPodGC",
+                "message": "PodGC: node no longer exists or does not answer",
+                "lastTransitionTime": times.format_time(self._clock.now()),
+            }
+            status["conditions"] = [condition]
+        await self._client.patch(
+            PODS,
+            meta.name(pod),
+            {"metadata": {"uid": meta.uid(pod)}, "status": status},
+            type=PatchType.STRATEGIC,
+            namespace=meta.namespace(pod),
+            subresource="status",
+        )
 
     def _due(self, pod: Object) -> float:
         """When the pod's time is over; its deletionTimestamp has the grace in it already."""

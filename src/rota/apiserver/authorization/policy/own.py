@@ -97,6 +97,7 @@ rota:controller:taint-eviction: User/rota:controller:taint-eviction
 rota:controller:terminations: User/rota:controller:terminations
     read  core  nodes
     read,delete  core  pods
+    patch  core  pods/status
 rota:controller:ttl-after-finished: User/rota:controller:ttl-after-finished
     read,delete  batch  jobs
 """
