@@ -8,7 +8,7 @@ Columns: kind, plural, scope (`ns` or `-`), short names, categories, subresource
 (`-verb`: all but this one).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from rota.api.identifiers import GroupVersion, GroupVersionKind
@@ -189,6 +189,15 @@ _TABLE: Final[dict[tuple[str, str, str], str]] = {
 """,
 }
 
+#: Kinds of this product's own, in the same columns.
+_OWN: Final[dict[tuple[str, str, str], str]] = {
+    ("rota.dev", "v1alpha1", "rota_v1alpha1"): """
+    Pipeline                         pipelines                         ns pl       all            status
+    PipelineRun                      pipelineruns                      ns plr      all            status
+    StepRun                          stepruns                          ns -        -              status
+""",
+}
+
 #: Subresources that speak another kind than their parent.
 _OTHER_KINDS: Final = {
     "scale": ("autoscaling", "v1", "Scale", "autoscaling_v1.Scale"),
@@ -223,8 +232,17 @@ _SUBRESOURCE_VERBS: Final = {
 
 
 def resource_types() -> Iterator[ResourceType]:
-    """Every built-in kind in every version that the models know."""
-    for (group, version, module), lines in _TABLE.items():
+    """Every kind of Kubernetes in every version that the models know."""
+    return _read(_TABLE)
+
+
+def own_resource_types() -> Iterator[ResourceType]:
+    """Every kind that is stored and that Kubernetes does not have."""
+    return _read(_OWN)
+
+
+def _read(table: Mapping[tuple[str, str, str], str]) -> Iterator[ResourceType]:
+    for (group, version, module), lines in table.items():
         for line in lines.strip().splitlines():
             yield _resource_type(GroupVersion(group, version), module, line.split())
 

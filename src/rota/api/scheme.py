@@ -136,7 +136,8 @@ class Scheme:
 
 def builtin(*, guard: contextlib.AbstractContextManager[object] | None = None) -> Scheme:
     """A scheme of all built-in kinds."""
-    return Scheme(builtin_kinds.resource_types(), guard=guard)
+    own = builtin_kinds.own_resource_types()
+    return Scheme([*builtin_kinds.resource_types(), *own], guard=guard)
 
 
 def _check_free(index: _Index, one: ResourceType) -> None:

@@ -1,12 +1,20 @@
 """Kinds of the group `rota.dev`, in the form of the generated models."""
 
 # ruff: noqa: N815, UP006, UP035, UP045 - fields are named as on the wire, annotations written as the generated ones are
-from typing import List, Optional
+from typing import Any, Dict, List, Optional
 
 from rota.api.models import core_v1, meta_v1  # type: ignore[attr-defined]  # found through the package's __path__
-from rota.api.models._schema import DictMixin
+from rota.api.models._schema import DictMixin, field
 
-__all__ = ["BindingBatch", "BindingVerdict", "core_v1", "meta_v1"]
+__all__ = [
+    "BindingBatch",
+    "BindingVerdict",
+    "Pipeline",
+    "PipelineRun",
+    "StepRun",
+    "core_v1",
+    "meta_v1",
+]
 
 
 class BindingVerdict(DictMixin):
@@ -45,3 +53,381 @@ class BindingBatch(DictMixin):
     kind: "Optional[str]" = None
     metadata: "Optional[meta_v1.ObjectMeta]" = None
     verdicts: "Optional[List[BindingVerdict]]" = None
+
+
+class PipelineParameter(DictMixin):
+    r"""A value that each run of a pipeline may have for itself.
+
+    **parameters**
+
+    * **name** ``str`` - What references call it: {{ parameters.NAME }}.
+    * **choices** ``Optional[List[str]]`` - The values that it may have; any if there are none.
+    * **default** ``Optional[str]`` - The value where a run gives none; without one, every run must.
+    * **description** ``Optional[str]`` - What it is for.
+    """
+
+    name: "str"
+    choices: "Optional[List[str]]" = None
+    default: "Optional[str]" = None
+    description: "Optional[str]" = None
+
+
+class StepOutput(DictMixin):
+    r"""A small value that a step leaves behind.
+
+    **parameters**
+
+    * **name** ``str`` - What references call it: {{ steps.STEP.outputs.NAME }}.
+    * **default** ``Optional[str]`` - The value where the step leaves none; without one, the step has then failed.
+    * **from** ``Optional[str]`` - file: the line NAME=VALUE of the file that $ROTA_OUTPUTS names. stdout: what was
+      written last. Defaults to file.
+    """
+
+    name: "str"
+    default: "Optional[str]" = None
+    from_: "Optional[str]" = field(metadata={"json": "from"}, default=None)
+
+
+class ForEach(DictMixin):
+    r"""What a step is run for, once each.
+
+    **parameters**
+
+    * **from** ``Optional[str]`` - A reference to a value that is a list: JSON, or one item per line.
+    * **items** ``Optional[List[Any]]`` - The items themselves.
+    """
+
+    from_: "Optional[str]" = field(metadata={"json": "from"}, default=None)
+    items: "Optional[List[Any]]" = None
+
+
+class StepRetries(DictMixin):
+    r"""How often a step is tried again. What is lost to a disruption is tried again without being counted.
+
+    **parameters**
+
+    * **limit** ``int`` - How many failures are made up for.
+    * **factor** ``Optional[int]`` - By what each pause is longer than the one before; 2 if not set.
+    * **initialSeconds** ``Optional[int]`` - The first pause; 1 if not set.
+    * **maxSeconds** ``Optional[int]`` - The longest pause; 300 if not set.
+    """
+
+    limit: "int"
+    factor: "Optional[int]" = None
+    initialSeconds: "Optional[int]" = None
+    maxSeconds: "Optional[int]" = None
+
+
+class PipelineStep(DictMixin):
+    r"""A step: what to run, after what, and under which conditions.
+
+    **parameters**
+
+    * **name** ``str`` - Its name among the steps.
+    * **cache** ``Optional[bool]`` - Take the outputs of an earlier run that had the very same work to do.
+    * **continueOnFailure** ``Optional[bool]`` - Go on after it as if it had succeeded.
+    * **dependsOn** ``Optional[List[str]]`` - Steps that come before; those that it refers to do so anyway.
+    * **forEach** ``Optional[ForEach]`` - Run it once for each of several items.
+    * **job** ``Optional[Dict[str, Any]]`` - A Job to run: its metadata and spec.
+    * **mutex** ``Optional[str]`` - Of all steps of the namespace that name it, one runs at a time.
+    * **near** ``Optional[List[str]]`` - Steps beside whose pods it should run, for what they left there.
+    * **outputs** ``Optional[List[StepOutput]]`` - What it leaves behind.
+    * **parallelism** ``Optional[int]`` - How many of its items may run at a time.
+    * **retries** ``Optional[StepRetries]`` - How often it is tried again.
+    * **template** ``Optional[Dict[str, Any]]`` - A pod to run: its metadata and spec.
+    * **timeoutSeconds** ``Optional[int]`` - How long one try may take.
+    * **when** ``Optional[str]`` - A condition; where it does not hold, the step is skipped.
+    """
+
+    name: "str"
+    cache: "Optional[bool]" = None
+    continueOnFailure: "Optional[bool]" = None
+    dependsOn: "Optional[List[str]]" = None
+    forEach: "Optional[ForEach]" = None
+    job: "Optional[Dict[str, Any]]" = None
+    mutex: "Optional[str]" = None
+    near: "Optional[List[str]]" = None
+    outputs: "Optional[List[StepOutput]]" = None
+    parallelism: "Optional[int]" = None
+    retries: "Optional[StepRetries]" = None
+    template: "Optional[Dict[str, Any]]" = None
+    timeoutSeconds: "Optional[int]" = None
+    when: "Optional[str]" = None
+
+
+class PipelineSchedule(DictMixin):
+    r"""When a pipeline is run by itself.
+
+    **parameters**
+
+    * **cron** ``str`` - As a CronJob has it.
+    * **concurrencyPolicy** ``Optional[str]`` - Allow, Forbid or Replace a run that still goes on; Allow if not set.
+    * **parameters** ``Optional[List[RunParameter]]`` - What those runs are given.
+    * **suspend** ``Optional[bool]`` - Not for now.
+    * **timeZone** ``Optional[str]`` - Where the clock hangs; UTC if not set.
+    """
+
+    cron: "str"
+    concurrencyPolicy: "Optional[str]" = None
+    parameters: "Optional[List[RunParameter]]" = None
+    suspend: "Optional[bool]" = None
+    timeZone: "Optional[str]" = None
+
+
+class PipelineWorkspace(DictMixin):
+    r"""A folder that the steps of a run share. They run where it is.
+
+    **parameters**
+
+    * **path** ``Optional[str]`` - Where steps find it; /workspace if not set. {{ workspace }} tells it.
+    """
+
+    path: "Optional[str]" = None
+
+
+class PipelineSpec(DictMixin):
+    r"""What a pipeline does.
+
+    **parameters**
+
+    * **steps** ``List[PipelineStep]`` - What it consists of.
+    * **failurePolicy** ``Optional[str]`` - FailFast: the first failure ends the run. Continue: what does not depend on
+      the failed step goes on. FailFast if not set.
+    * **historyLimit** ``Optional[int]`` - How many finished runs are kept; 10 if not set.
+    * **onExit** ``Optional[List[PipelineStep]]`` - Steps at the end of a run, however it ended.
+    * **parallelism** ``Optional[int]`` - How many steps of a run may go on at a time.
+    * **parameters** ``Optional[List[PipelineParameter]]`` - What runs may have for themselves.
+    * **schedule** ``Optional[PipelineSchedule]`` - When it is run by itself.
+    * **timeoutSeconds** ``Optional[int]`` - How long a run may take.
+    * **workspace** ``Optional[PipelineWorkspace]`` - A folder that the steps of a run share.
+    """
+
+    steps: "List[PipelineStep]"
+    failurePolicy: "Optional[str]" = None
+    historyLimit: "Optional[int]" = None
+    onExit: "Optional[List[PipelineStep]]" = None
+    parallelism: "Optional[int]" = None
+    parameters: "Optional[List[PipelineParameter]]" = None
+    schedule: "Optional[PipelineSchedule]" = None
+    timeoutSeconds: "Optional[int]" = None
+    workspace: "Optional[PipelineWorkspace]" = None
+
+
+class PipelineStatus(DictMixin):
+    r"""What became of a pipeline's runs.
+
+    **parameters**
+
+    * **active** ``Optional[List[str]]`` - Runs that go on.
+    * **lastRun** ``Optional[str]`` - The latest run.
+    * **lastScheduleTime** ``Optional[meta_v1.Time]`` - When it was last run by itself.
+    """
+
+    active: "Optional[List[str]]" = None
+    lastRun: "Optional[str]" = None
+    lastScheduleTime: "Optional[meta_v1.Time]" = None
+
+
+class Pipeline(DictMixin):
+    r"""Work in steps that depend on each other; a PipelineRun does it.
+
+    **parameters**
+
+    * **apiVersion** ``Optional[str]`` - The version of this object: rota.dev/v1alpha1.
+    * **kind** ``Optional[str]`` - The kind of this object: Pipeline.
+    * **metadata** ``Optional[meta_v1.ObjectMeta]`` - Its name and the like.
+    * **spec** ``Optional[PipelineSpec]`` - What it does.
+    * **status** ``Optional[PipelineStatus]`` - What became of its runs; set by the server.
+    """
+
+    apiVersion: "Optional[str]" = None
+    kind: "Optional[str]" = None
+    metadata: "Optional[meta_v1.ObjectMeta]" = None
+    spec: "Optional[PipelineSpec]" = None
+    status: "Optional[PipelineStatus]" = None
+
+
+class RunParameter(DictMixin):
+    r"""The value of a parameter.
+
+    **parameters**
+
+    * **name** ``str`` - Which one.
+    * **value** ``str`` - Its value.
+    """
+
+    name: "str"
+    value: "str"
+
+
+class PipelineRunSpec(DictMixin):
+    r"""Which pipeline to run, and how.
+
+    **parameters**
+
+    * **cancel** ``Optional[bool]`` - End it: what runs is stopped, nothing new begins but the steps at the end.
+    * **parameters** ``Optional[List[RunParameter]]`` - Values of the pipeline's parameters.
+    * **pipeline** ``Optional[str]`` - The name of a Pipeline; it is run as it was when the run began.
+    * **pipelineSpec** ``Optional[PipelineSpec]`` - Or a pipeline for this run alone.
+    * **retry** ``Optional[int]`` - Each time that this is raised, what failed is tried again.
+    * **suspend** ``Optional[bool]`` - Begin nothing new for now; what runs goes on.
+    """
+
+    cancel: "Optional[bool]" = None
+    parameters: "Optional[List[RunParameter]]" = None
+    pipeline: "Optional[str]" = None
+    pipelineSpec: "Optional[PipelineSpec]" = None
+    retry: "Optional[int]" = None
+    suspend: "Optional[bool]" = None
+
+
+class StepCounts(DictMixin):
+    r"""How many step runs are in which state.
+
+    **parameters**
+
+    * **cached** ``Optional[int]`` - Taken from an earlier run.
+    * **cancelled** ``Optional[int]`` - Stopped.
+    * **failed** ``Optional[int]`` - Failed.
+    * **running** ``Optional[int]`` - Going on.
+    * **skipped** ``Optional[int]`` - Left out.
+    * **succeeded** ``Optional[int]`` - Done.
+    * **waiting** ``Optional[int]`` - Not begun.
+    """
+
+    cached: "Optional[int]" = None
+    cancelled: "Optional[int]" = None
+    failed: "Optional[int]" = None
+    running: "Optional[int]" = None
+    skipped: "Optional[int]" = None
+    succeeded: "Optional[int]" = None
+    waiting: "Optional[int]" = None
+
+
+class PipelineRunStatus(DictMixin):
+    r"""How far a run has come.
+
+    **parameters**
+
+    * **counts** ``Optional[StepCounts]`` - Its steps by state.
+    * **finishedAt** ``Optional[meta_v1.Time]`` - When it ended.
+    * **message** ``Optional[str]`` - Why it is as it is.
+    * **observedRetry** ``Optional[int]`` - The retry that was begun.
+    * **phase** ``Optional[str]`` - Pending, Running, Suspended, Succeeded, Failed or Cancelled.
+    * **reason** ``Optional[str]`` - The same in one word.
+    * **spec** ``Optional[PipelineSpec]`` - The pipeline as it was when the run began.
+    * **startedAt** ``Optional[meta_v1.Time]`` - When it began.
+    * **workspaceNode** ``Optional[str]`` - The node that the shared folder is on.
+    """
+
+    counts: "Optional[StepCounts]" = None
+    finishedAt: "Optional[meta_v1.Time]" = None
+    message: "Optional[str]" = None
+    observedRetry: "Optional[int]" = None
+    phase: "Optional[str]" = None
+    reason: "Optional[str]" = None
+    spec: "Optional[PipelineSpec]" = None
+    startedAt: "Optional[meta_v1.Time]" = None
+    workspaceNode: "Optional[str]" = None
+
+
+class PipelineRun(DictMixin):
+    r"""One run of a pipeline.
+
+    **parameters**
+
+    * **apiVersion** ``Optional[str]`` - The version of this object: rota.dev/v1alpha1.
+    * **kind** ``Optional[str]`` - The kind of this object: PipelineRun.
+    * **metadata** ``Optional[meta_v1.ObjectMeta]`` - Its name and the like.
+    * **spec** ``Optional[PipelineRunSpec]`` - What to run.
+    * **status** ``Optional[PipelineRunStatus]`` - How far it has come; set by the server.
+    """
+
+    apiVersion: "Optional[str]" = None
+    kind: "Optional[str]" = None
+    metadata: "Optional[meta_v1.ObjectMeta]" = None
+    spec: "Optional[PipelineRunSpec]" = None
+    status: "Optional[PipelineRunStatus]" = None
+
+
+class StepRunSpec(DictMixin):
+    r"""What one step run has to do; everything is filled in.
+
+    **parameters**
+
+    * **run** ``str`` - The PipelineRun.
+    * **step** ``str`` - The step.
+    * **cacheKey** ``Optional[str]`` - What work it is, for those who have the same to do.
+    * **cancel** ``Optional[bool]`` - Stop it.
+    * **index** ``Optional[int]`` - Which item it is for.
+    * **item** ``Optional[Any]`` - The item.
+    * **job** ``Optional[Dict[str, Any]]`` - The Job to run.
+    * **mutex** ``Optional[str]`` - What it has to itself while it runs.
+    * **outputs** ``Optional[List[StepOutput]]`` - What it leaves behind.
+    * **retries** ``Optional[StepRetries]`` - How often it is tried again.
+    * **template** ``Optional[Dict[str, Any]]`` - The pod to run.
+    * **timeoutSeconds** ``Optional[int]`` - How long one try may take.
+    """
+
+    run: "str"
+    step: "str"
+    cacheKey: "Optional[str]" = None
+    cancel: "Optional[bool]" = None
+    index: "Optional[int]" = None
+    item: "Optional[Any]" = None
+    job: "Optional[Dict[str, Any]]" = None
+    mutex: "Optional[str]" = None
+    outputs: "Optional[List[StepOutput]]" = None
+    retries: "Optional[StepRetries]" = None
+    template: "Optional[Dict[str, Any]]" = None
+    timeoutSeconds: "Optional[int]" = None
+
+
+class StepRunStatus(DictMixin):
+    r"""How far a step run has come.
+
+    **parameters**
+
+    * **attempts** ``Optional[int]`` - How many pods or Jobs were made for it.
+    * **disruptions** ``Optional[int]`` - How many of them were lost to what was not its fault.
+    * **failures** ``Optional[int]`` - How many of them failed.
+    * **finishedAt** ``Optional[meta_v1.MicroTime]`` - When it ended.
+    * **message** ``Optional[str]`` - Why it is as it is.
+    * **node** ``Optional[str]`` - Where it runs, or ran last.
+    * **notBefore** ``Optional[meta_v1.MicroTime]`` - When it is tried again.
+    * **outputs** ``Optional[Dict[str, str]]`` - What it left behind.
+    * **phase** ``Optional[str]`` - Waiting, Running, Succeeded, Failed, Skipped, Cached or Cancelled.
+    * **reason** ``Optional[str]`` - The same in one word.
+    * **startedAt** ``Optional[meta_v1.MicroTime]`` - When the latest try began.
+    """
+
+    attempts: "Optional[int]" = None
+    disruptions: "Optional[int]" = None
+    failures: "Optional[int]" = None
+    finishedAt: "Optional[meta_v1.MicroTime]" = None
+    message: "Optional[str]" = None
+    node: "Optional[str]" = None
+    notBefore: "Optional[meta_v1.MicroTime]" = None
+    outputs: "Optional[Dict[str, str]]" = None
+    phase: "Optional[str]" = None
+    reason: "Optional[str]" = None
+    startedAt: "Optional[meta_v1.MicroTime]" = None
+
+
+class StepRun(DictMixin):
+    r"""One run of one step, for one item where there are several: an object of its own, however many there are.
+
+    **parameters**
+
+    * **apiVersion** ``Optional[str]`` - The version of this object: rota.dev/v1alpha1.
+    * **kind** ``Optional[str]`` - The kind of this object: StepRun.
+    * **metadata** ``Optional[meta_v1.ObjectMeta]`` - Its name and the like.
+    * **spec** ``Optional[StepRunSpec]`` - What it has to do.
+    * **status** ``Optional[StepRunStatus]`` - How far it has come; set by the server.
+    """
+
+    apiVersion: "Optional[str]" = None
+    kind: "Optional[str]" = None
+    metadata: "Optional[meta_v1.ObjectMeta]" = None
+    spec: "Optional[StepRunSpec]" = None
+    status: "Optional[StepRunStatus]" = None

@@ -18,6 +18,7 @@ from rota.apiserver.printing import (
     metadata,
     networks,
     nodes,
+    pipelines,
     pods,
     security,
     settings,
@@ -52,6 +53,7 @@ _PRINTERS: Final[Mapping[GroupResource, Printer]] = {
     **security.PRINTERS,
     **extensions.PRINTERS,
     **devices.PRINTERS,
+    **pipelines.PRINTERS,
 }
 
 

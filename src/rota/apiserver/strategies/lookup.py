@@ -28,6 +28,7 @@ from rota.apiserver.strategies.networks import (
     NetworkPolicyStrategy,
 )
 from rota.apiserver.strategies.nodes import NodeStrategy
+from rota.apiserver.strategies.pipelines import PipelineStrategy, RunStrategy, StepRunStrategy
 from rota.apiserver.strategies.pods import PodStrategy
 from rota.apiserver.strategies.policy import DisruptionBudgetStrategy, PriorityClassStrategy
 from rota.apiserver.strategies.records import EventStrategy, LeaseStrategy, PodTemplateStrategy, RevisionStrategy
@@ -89,6 +90,9 @@ SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
     GroupResource(_RBAC, "rolebindings"): RoleBindingStrategy(namespaced=True),
     GroupResource(_RBAC, "clusterrolebindings"): RoleBindingStrategy(namespaced=False),
     GroupResource("certificates.k8s.io", "certificatesigningrequests"): CertificateRequestStrategy(),
+    GroupResource("rota.dev", "pipelines"): PipelineStrategy(),
+    GroupResource("rota.dev", "pipelineruns"): RunStrategy(),
+    GroupResource("rota.dev", "stepruns"): StepRunStrategy(),
     GroupResource("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
 }
 

@@ -30,6 +30,10 @@ rota:explain
     get  core  pods/explain
 system:aggregated-metrics-reader
     get,list  metrics.k8s.io  nodes,pods
+rota:pipelines-view
+    read  rota.dev  pipelineruns,pipelineruns/status,pipelines,pipelines/status,stepruns,stepruns/status
+rota:pipelines-edit
+    create,delete,deletecollection,patch,update  rota.dev  pipelineruns,pipelines
 rota:controller:account-secrets: User/rota:controller:account-secrets
     read  core  serviceaccounts
     read,delete,update  core  secrets
@@ -103,7 +107,11 @@ rota:controller:ttl-after-finished: User/rota:controller:ttl-after-finished
 """
 
 #: Roles whose rules go into one that is the sum of others.
-PART_OF: Final = {"system:aggregated-metrics-reader": "view"}
+PART_OF: Final = {
+    "system:aggregated-metrics-reader": "view",
+    "rota:pipelines-view": "view",
+    "rota:pipelines-edit": "edit",
+}
 #: Bindings of roles that `general` has: the role, then who is bound.
 BINDINGS: Final = {
     "rota:join-workers": ("system:node-bootstrapper", "Group/system:bootstrappers"),

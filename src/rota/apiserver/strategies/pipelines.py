@@ -1,0 +1,99 @@
+"""The rules of pipelines, their runs and their step runs.
+
+A pipeline that could not run is refused with the place of each fault. A run is a fact: once it is there, it can be
+suspended, cancelled and tried again, but not become another. What a step run has to do never changes; it can only be
+stopped.
+"""
+
+from typing import Any, Final
+
+from rota.api import cron, fields, names
+from rota.api.pipelines import checking
+from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.strategies import generic
+
+_SPEC: Final = fields.Path("spec")
+_POLICIES: Final = ("Allow", "Forbid", "Replace")
+#: What may be changed in a run, and in a step run.
+_OF_A_RUN: Final = frozenset({"suspend", "cancel", "retry"})
+_OF_A_STEP: Final = frozenset({"cancel"})
+
+
+class PipelineStrategy(generic.GenericStrategy):
+    """Pipelines."""
+
+    counts_generations = True
+
+    def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
+        """Whether it could run."""
+        return super().validate_create(obj, at) + _check_pipeline(obj.get("spec") or {}, _SPEC)
+
+    def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
+        """Whether it could run; runs that go on keep what they began with."""
+        return super().validate_update(new, old, at) + _check_pipeline(new.get("spec") or {}, _SPEC)
+
+
+class RunStrategy(generic.GenericStrategy):
+    """Runs of pipelines."""
+
+    counts_generations = True
+
+    def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
+        """Which pipeline, and for one of its own whether it could run with these values."""
+        spec = obj.get("spec") or {}
+        found = super().validate_create(obj, at)
+        own = spec.get("pipelineSpec")
+        if bool(own) is bool(spec.get("pipeline")):
+            return [*found, fields.required(_SPEC.child("pipeline"), "a run has a pipeline or a pipelineSpec")]
+        if own:
+            wrong = _check_pipeline(own, _SPEC.child("pipelineSpec"))
+            if not wrong:
+                given = spec.get("parameters") or []
+                wrong = checking.check_values(own, given, _SPEC.child("parameters"))
+            return found + wrong
+        return found + [
+            fields.invalid(_SPEC.child("pipeline"), spec["pipeline"], why)
+            for why in names.check_dns1123_subdomain(spec["pipeline"])
+        ]
+
+    def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
+        """What may be changed."""
+        found = super().validate_update(new, old, at) + _frozen(new, old, _OF_A_RUN)
+        before, after = (one.get("spec") or {} for one in (old, new))
+        if (after.get("retry") or 0) < (before.get("retry") or 0):
+            found.append(fields.invalid(_SPEC.child("retry"), after.get("retry"), "may only be raised"))
+        if before.get("cancel") and not after.get("cancel") and after.get("retry") == before.get("retry"):
+            found.append(fields.forbidden(_SPEC.child("cancel"), "what was cancelled goes on by a retry only"))
+        return found
+
+
+class StepRunStrategy(generic.GenericStrategy):
+    """Runs of steps."""
+
+    def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
+        """It can be stopped."""
+        return super().validate_update(new, old, at) + _frozen(new, old, _OF_A_STEP)
+
+
+def _frozen(new: Object, old: Object, free: frozenset[str]) -> list[fields.FieldError]:
+    before, after = (one.get("spec") or {} for one in (old, new))
+    changed = [name for name in {*before, *after} - free if before.get(name) != after.get(name)]
+    return [fields.forbidden(_SPEC.child(name), "a run does not change once it is there") for name in sorted(changed)]
+
+
+def _check_pipeline(spec: Any, path: fields.Path) -> list[fields.FieldError]:
+    found = checking.check(spec, path)
+    schedule = spec.get("schedule")
+    if schedule:
+        where = path.child("schedule")
+        try:
+            cron.parse(schedule.get("cron", ""))
+        except cron.CronError as problem:
+            found.append(fields.invalid(where.child("cron"), schedule.get("cron", ""), str(problem)))
+        policy = schedule.get("concurrencyPolicy")
+        if policy and policy not in _POLICIES:
+            found.append(fields.not_supported(where.child("concurrencyPolicy"), policy, _POLICIES))
+        given = schedule.get("parameters") or []
+        if not found:
+            found += checking.check_values(spec, given, where.child("parameters"))
+    return found
