@@ -111,6 +111,7 @@ async def test_log_options_that_make_no_sense_are_refused(api: ApiServer) -> Non
     answer = await api.get(f"{_PODS}/a/log", tailLines=-1)
     assert (answer.code, answer.json["details"]["causes"][0]["field"]) == (422, "tailLines")
     assert (await api.get(f"{_PODS}/a/log", sinceSeconds=1, sinceTime="2020-01-01T00:00:00Z")).code == 422
+    assert (await api.get(f"{_PODS}/a/log", sinceTime="soon")).code == 400
 
 
 @pytest.mark.parametrize("name", ["resize", "ephemeralcontainers"])

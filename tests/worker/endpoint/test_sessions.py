@@ -212,7 +212,7 @@ async def test_what_a_command_leaves_behind_does_not_hold_its_client(client: Cli
 async def test_attaching_shows_what_comes_from_now_on(client: Client, endpoint: Endpoint, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    pod = await start_pod(client, "sh", "-c", f"echo before; read x < {gate}; echo after; sleep 300")
+    pod = await start_pod(client, "sh", "-c", f"echo before; read x < {gate}; echo after; echo oh >&2; sleep 300")
 
     async def wrote() -> bool:
         return "before" in (await endpoint.get("/containerLogs/default/p/c"))[1]
@@ -222,9 +222,10 @@ async def test_attaching_shows_what_comes_from_now_on(client: Client, endpoint: 
         await talk.socket.receive()
         await asyncio.to_thread(gate.write_text, "go\n")
         await talk.said(b"after\n")
+        await talk.said(b"oh\n", channel=2)
         await endpoint.worker.runtime.stop(f"{pod['metadata']['uid']}.c.0", 0)
         assert await talk.code() == 0
-    assert talk.streams[1] == b"after\n"
+    assert (talk.streams[1], talk.streams[2]) == (b"after\n", b"oh\n")
 
 
 async def test_other_protocols_are_refused(endpoint: Endpoint) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Protocol
 
-from rota.api import errors, fields, gotext
+from rota.api import errors, fields, gotext, times
 from rota.api.identifiers import GroupKind
 from rota.apiserver.contract import Object, Registry, Stream, SubresourceRequest
 from rota.apiserver.subresources import worker_addresses
@@ -130,6 +130,11 @@ def _numbers(query: Mapping[str, str]) -> dict[str, int | None]:
         if value is not None and value < least:
             why = "must be greater than 0" if least else "must be greater than or equal to 0"
             found.append(fields.invalid(fields.Path(name), value, why))
+    if query.get("sinceTime"):
+        try:
+            times.parse(query["sinceTime"])
+        except ValueError as error:
+            raise errors.bad_request(f"sinceTime: {error}") from None
     if query.get("sinceSeconds") and query.get("sinceTime"):
         why = "at most one of `sinceTime` or `sinceSeconds` may be specified"
         found.append(fields.forbidden(fields.ROOT, why))

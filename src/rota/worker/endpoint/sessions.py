@@ -3,7 +3,6 @@
 A container's processes have no input of their own, so attaching shows what comes from now on and takes nothing in.
 """
 
-import asyncio
 from typing import Final
 
 from aiohttp import web
@@ -61,16 +60,14 @@ class _Looking:
     """What a container says from now on, as a session that takes nothing in."""
 
     def __init__(self, worker: Worker, pod: Pod, container: Container) -> None:
-        options = LogOptions(follow=True, tail_lines=0)
-        self._said: Final = worker.runtime.logs(pod.uid, container.name, container.run, options)
-        self._ended: Final = asyncio.Event()
+        self._said: Final = {
+            errors: worker.runtime.logs(pod.uid, container.name, container.run, options)
+            for errors, options in ((False, _from_now_on("stdout")), (True, _from_now_on("stderr")))
+        }
 
     async def read(self, *, errors: bool = False) -> bytes:
         """See `Session.read`."""
-        piece = b"" if errors else await anext(self._said, b"")
-        if not piece and not errors:
-            self._ended.set()
-        return piece
+        return await anext(self._said[errors], b"")
 
     async def write(self, data: bytes) -> None:
         """See `Session.write`."""
@@ -82,12 +79,15 @@ class _Looking:
         """See `Session.resize`."""
 
     async def wait(self) -> int:
-        """See `Session.wait`; how the container ended is told elsewhere, and looking always ends well."""
-        await self._ended.wait()
+        """See `Session.wait`; it is over when all was read. How the container ended is told elsewhere."""
         return 0
 
     async def close(self) -> None:
         """See `Session.close`."""
+
+
+def _from_now_on(stream: str) -> LogOptions:
+    return LogOptions(follow=True, tail_lines=0, stream=stream)
 
 
 def _running(worker: Worker, namespace: str, name: str, container: str) -> tuple[Pod, Container]:

@@ -136,6 +136,8 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None = None
     tail_lines: int | None = None
     limit_bytes: int | None = None
+    #: `stdout` or `stderr`; both if empty.
+    stream: str = ""
 
 
 OnExit: TypeAlias = Callable[[Exit], None]

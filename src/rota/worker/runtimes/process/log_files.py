@@ -23,6 +23,7 @@ class Line(NamedTuple):
     """A line, or a piece of one."""
 
     time: str
+    stream: str
     whole: bool
     text: bytes
 
@@ -32,14 +33,15 @@ def parse(raw: bytes) -> Line | None:
     parts = raw.split(b" ", 3)
     if len(parts) != 4:
         return None
-    return Line(parts[0].decode("ascii", "replace"), parts[2] == b"F", parts[3])
+    time, stream = (part.decode("ascii", "replace") for part in parts[:2])
+    return Line(time, stream, parts[2] == b"F", parts[3])
 
 
 async def read(path: Path, options: LogOptions, *, clock: Clock, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
     """What was written, as it was written, or with times; if asked to, goes on until the run has `ended`."""
     left = options.limit_bytes
     with contextlib.closing(_Follower(path)) as reader:
-        lines = _tail(reader.rest(), options)
+        lines = _tail(_of_stream(reader.rest(), options), options)
         begins = True
         while True:
             for line in lines:
@@ -56,7 +58,7 @@ async def read(path: Path, options: LogOptions, *, clock: Clock, ended: Callable
             if not options.follow:
                 return
             over = ended()
-            lines = list(reader.rest())
+            lines = list(_of_stream(reader.rest(), options))
             if not lines:
                 if over:
                     return
@@ -114,6 +116,10 @@ def _older(path: Path) -> list[Path]:
     """The rotated files, the oldest first."""
     found = [one for one in path.parent.glob(f"{path.name}.*") if one.suffix[1:].isdecimal()]
     return sorted(found, key=lambda one: -int(one.suffix[1:]))
+
+
+def _of_stream(lines: Iterator[Line], options: LogOptions) -> Iterator[Line]:
+    return lines if not options.stream else (line for line in lines if line.stream == options.stream)
 
 
 def _tail(lines: Iterator[Line], options: LogOptions) -> list[Line]:
