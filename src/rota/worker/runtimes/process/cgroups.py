@@ -1,12 +1,12 @@
 """Control groups for containers: limits on cpu, memory and the number of processes, and a fence around what they start.
 
 Both versions of the kernel's interface are spoken. Groups lie below the one that the agent itself is in, so whatever
-limits the machine's owner gave the agent hold for all that it runs. Where groups cannot be made (no rights, no
-controllers) containers run without limits, and `problem` says why, for the node's conditions.
+limits the machine's owner gave the agent hold for all that it runs; in version 2, where a group that holds processes
+has no limited children, beside it. Where groups cannot be made (no rights, no controllers) containers run without
+limits, and `problem` says why, for the node's conditions.
 """
 
 import contextlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -73,10 +73,13 @@ class ControlGroups:
                 (base / container).rmdir()
 
     def close(self) -> None:
-        """Take the common groups away, if they are empty."""
+        """Take groups away that hold nobody, and the common ones if none is left."""
         bases = [self._unified] if self._unified is not None else list(self._split.values())
         for base in bases:
             with contextlib.suppress(OSError):
+                for folder in [one for one in base.iterdir() if one.is_dir()]:
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()
                 base.rmdir()
 
     def _find(self, proc: Path) -> None:
@@ -92,7 +95,7 @@ class ControlGroups:
                 point, dash = Path(parts[4]), parts.index("-")
                 kind, options = parts[dash + 1], parts[dash + 3].split(",")
                 if not controllers and kind == "cgroup2":
-                    self._try_unified(point / inside.lstrip("/"))
+                    self._try_unified(point, point / inside.lstrip("/"))
                 elif controllers and kind == "cgroup":
                     for one in controllers.split(","):
                         if one in _CONTROLLERS and one in options and one not in self._split:
@@ -105,23 +108,30 @@ class ControlGroups:
         if missing:
             self.problem = f"no limits on {', '.join(missing)}: {self.problem or 'no such controller'}"
 
-    def _try_unified(self, own: Path) -> None:
+    def _try_unified(self, point: Path, own: Path) -> None:
+        """Make the common group as deep as can be: in the agent's own, or in the nearest one above that may have it."""
         try:
-            offered = (own / "cgroup.controllers").read_text().split()
-            if not set(_CONTROLLERS) <= set(offered):
+            if not set(_CONTROLLERS) <= set((point / "cgroup.controllers").read_text().split()):
                 return  # the controllers are with version 1, or with nobody
-            # Groups that have limited children hold no processes themselves, and the agent is in this one: its
-            # siblings' parent has to hand the controllers down.
-            parent = own.parent if not os.access(own / "cgroup.subtree_control", os.W_OK) else own
-            base = parent / self._name
-            base.mkdir(exist_ok=True)
-            wanted = " ".join(f"+{one}" for one in _CONTROLLERS)
-            (parent / "cgroup.subtree_control").write_text(wanted)
-            (base / "cgroup.subtree_control").write_text(wanted)
         except OSError as problem:
-            self.problem = f"control groups cannot be made below {own}: {problem.strerror}"
+            self.problem = f"control groups cannot be read: {problem.strerror}"
             return
-        self._unified = base
+        above = [own, *own.parents]
+        for parent in above[: above.index(point) + 1]:
+            try:
+                # Controllers are handed down from the top, and a group that holds processes, as the agent's own does,
+                # cannot hand them on; nor can one that belongs to somebody else.
+                for folder in reversed(above[above.index(parent) : above.index(point) + 1]):
+                    _hand_on(folder)
+                base = parent / self._name
+                base.mkdir(exist_ok=True)
+                _hand_on(base)
+            except OSError as problem:
+                self.problem = f"control groups cannot be made below {parent}: {problem.strerror}"
+                continue
+            self.problem = ""
+            self._unified = base
+            return
 
     def _try_split(self, controller: str, own: Path) -> None:
         base = own / self._name
@@ -131,6 +141,13 @@ class ControlGroups:
             self.problem = f"control groups cannot be made below {own}: {problem.strerror}"
             return
         self._split[controller] = base
+
+
+def _hand_on(folder: Path) -> None:
+    """Let a group's children have the controllers."""
+    path = folder / "cgroup.subtree_control"
+    if not set(_CONTROLLERS) <= set(path.read_text().split()):
+        path.write_text(" ".join(f"+{one}" for one in _CONTROLLERS))
 
 
 def _is_limited(controller: str, limits: Limits) -> bool:

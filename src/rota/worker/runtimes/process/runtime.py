@@ -184,6 +184,7 @@ class ProcessRuntime:
             # It ends only if nothing runs.
             await self._nurse.ask("end")
         await self._nurse.close()
+        self._groups.close()
 
     def remark(self, launch: Launch) -> str:
         """See `Runtime.remark`."""
