@@ -32,6 +32,7 @@ from rota.apiserver.subresources.workers import Workers
 from rota.apiserver.trust import Trust
 from rota.client import connecting, kubeconfig
 from rota.client.elections.elector import PROMPT, STEADY, Election, LeaderElector
+from rota.client.elections.incumbents import Incumbent
 from rota.client.endpoints import Endpoint
 from rota.client.verbs import Client
 from rota.controllers import roster
@@ -318,9 +319,10 @@ async def _start_clients(
         user = User(name=f"rota:{name}", groups=(users.AUTHENTICATED,))
         return await parts.enter_async_context(connecting.to_application(app, clock=clock, chance=chance, user=user))
 
-    clients = {name: await client(f"controller:{name}") for name in controllers}
+    incumbent = Incumbent()
+    clients = {name: (await client(f"controller:{name}")).with_settings(term=incumbent.header) for name in controllers}
 
-    async def lead(_: object) -> None:
+    async def lead() -> None:
         # Pods wait for the scheduler, nobody for controllers: where there is very much to read, it goes first.
         with contextlib.suppress(TimeoutError):
             await clock.wait_for(scheduler.wait_synced(), _SCHEDULER_FIRST_S)
@@ -338,7 +340,7 @@ async def _start_clients(
         explainer.explainer = LiveExplainer(scheduler)
     # Entered last, so that it ends before the clients of what it runs are closed.
     supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, chance=chance))
-    supervisor.start("controllers", lambda: elector.run(lead))
+    supervisor.start("controllers", lambda: elector.run(lambda term: incumbent.serve(term, lead)))
     supervisor.start("scheduler", scheduler.run)
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from rota.api import meta
 from rota.client import connecting, kubeconfig
+from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client
 from rota.kit import system
 from rota.pki import keys, signing_requests
@@ -25,6 +26,7 @@ from rota.worker.joining import requests
 pytestmark = pytest.mark.slow
 PODS = ("", "v1", "pods")
 NODES = ("", "v1", "nodes")
+LEASES = ("coordination.k8s.io", "v1", "leases")
 REQUESTS = ("certificates.k8s.io", "v1", "certificatesigningrequests")
 PATIENCE_S = 30.0
 
@@ -164,6 +166,37 @@ async def test_it_goes_on_with_another_master(fleet: Fleet, client: Client, work
         assert (tmp_path / "done").exists()
     finally:
         first.start()
+
+
+async def test_a_leader_that_was_asleep_does_not_disturb_the_next(
+    fleet: Fleet, client: Client, worker: Worker, tmp_path: Path
+) -> None:
+    brisk = client.with_settings(timeout_s=2.0)
+
+    async def holder() -> str:
+        try:
+            lease = await brisk.get(LEASES, "rota-controllers", namespace="kube-system")
+        except TransportError:
+            return ""
+        return str(lease["spec"]["holderIdentity"])
+
+    before = await holder()
+    (asleep,) = [one for one in fleet.masters if one.identity == before]
+
+    async def next_one() -> str:
+        return "" if (found := await holder()) == before else found
+
+    asleep.pause()
+    try:
+        following = await until(next_one)
+        await client.create(PODS, task("while-asleep", f"echo run >> {tmp_path}/runs"))
+        assert (await ended(client, "while-asleep"))["status"]["phase"] == "Succeeded"
+    finally:
+        asleep.resume()
+    await client.create(PODS, task("when-awake", f"echo run >> {tmp_path}/runs"))
+    assert (await ended(client, "when-awake"))["status"]["phase"] == "Succeeded"
+    assert (tmp_path / "runs").read_text() == "run\nrun\n"
+    assert await holder() == following
 
 
 def test_a_kubeconfig_is_a_way_in_too(fleet: Fleet, tmp_path: Path) -> None:

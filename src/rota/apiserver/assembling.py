@@ -41,6 +41,7 @@ from rota.apiserver.occupancy.index import PodIndex
 from rota.apiserver.occupancy.ledger import Ledger
 from rota.apiserver.pages import Pages
 from rota.apiserver.registry.objects import ObjectRegistry
+from rota.apiserver.registry.terms import TermRecords
 from rota.apiserver.strategies import lookup
 from rota.apiserver.subresources import bindings, explanations, table
 from rota.apiserver.subresources import usage as usages
@@ -153,7 +154,7 @@ def _kinds(
         return Kinds(
             strategy=lookup.strategy,
             custom_schema=catalog.version,
-            mutating=(restriction, *chain.mutating(registry, copies, ledger), Escalation(authorization)),
+            mutating=(restriction, *chain.mutating(registry, copies, ledger), Escalation(authorization), TermRecords()),
             validating=(CreationByUpdate(authorization), SignerRights(authorization)),
             handlers={
                 **reviews.handlers(authorization),

@@ -32,6 +32,15 @@ Object: TypeAlias = dict[str, Any]
 User: TypeAlias = users.User
 
 
+class Fence(Struct, frozen=True):
+    """In which leader's term a request is made: it is carried out only while that lasts."""
+
+    namespace: str
+    name: str
+    transitions: int
+    holder: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
     """One request as strategies, admission and subresources see it."""
@@ -50,6 +59,8 @@ class Attributes:
     field_manager: str = ""
     #: Where the client is that writes; empty if in this process.
     address: str = ""
+    #: Whose term the request belongs to, if it says so.
+    fence: Fence | None = None
     #: Whether rules ask the store itself because what they knew from memory turned out to be old.
     fresh: bool = False
     #: Texts for the client's user, sent as `Warning` headers in this order.

@@ -25,6 +25,8 @@ Object: TypeAlias = dict[str, Any]
 Query: TypeAlias = Sequence[tuple[str, str]]
 _Pairs: TypeAlias = list[tuple[str, str]]
 
+#: By which a write says in which term it is made.
+_TERM: Final = "Rota-Term"
 _JSON: Final = "application/json"
 #: Objects reduced to their metadata, from servers that can; a list is asked for as one, all else as single objects.
 _METADATA: Final = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
@@ -84,6 +86,9 @@ class Settings:
     metadata_only: bool = False
     #: Gets the text of every warning that a server sends.
     on_warning: Callable[[str], None] | None = None
+    #: In which leader's term writes are made, as `elections.claims.Term.header` has it; a server of ours refuses them
+    #: when it is over.
+    term: Callable[[], str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,6 +403,8 @@ class Client:
         accept: str = _JSON,
     ) -> Call:
         headers = {"User-Agent": self.settings.user_agent, "Accept": accept}
+        if self.settings.term is not None and method != "GET" and (term := self.settings.term()):
+            headers[_TERM] = term
         if content_type:
             headers["Content-Type"] = content_type
         return Call(

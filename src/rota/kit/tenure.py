@@ -36,6 +36,14 @@ def held(path: Path) -> Iterator[str]:
             token = secrets.token_hex(16)
             lock.write(token)
             lock.flush()
-        found = os.fstat(lock.fileno())
-        digest = hashlib.blake2b(f"{token} {found.st_dev} {found.st_ino}".encode(), digest_size=8)
-        yield f"{socket.gethostname()}_{digest.hexdigest()}"
+        yield _name(token, os.fstat(lock.fileno()))
+
+
+def holder(path: Path) -> str:
+    """The name of whoever holds, or last held, a folder by this lock file."""
+    return _name(path.read_text(), path.stat())
+
+
+def _name(token: str, found: os.stat_result) -> str:
+    digest = hashlib.blake2b(f"{token} {found.st_dev} {found.st_ino}".encode(), digest_size=8)
+    return f"{socket.gethostname()}_{digest.hexdigest()}"

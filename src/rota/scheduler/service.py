@@ -16,6 +16,7 @@ import msgspec
 
 from rota.api import errors
 from rota.client.elections.elector import Election, LeaderElector, LeadershipLost, Pace
+from rota.client.elections.incumbents import Incumbent
 from rota.client.events.correlation import Source as Reporter
 from rota.client.events.recorder import EventRecorder
 from rota.client.informers.informer import Informer
@@ -93,6 +94,10 @@ class Scheduler:
         self._tracer: Final = tracer
         self._elect: Final = elect
         self._pace: Final = pace
+        self._campaigning: Final = client
+        self._incumbent: Final = Incumbent()
+        # What is written while leading says so, and is refused when another leads.
+        client = client.with_settings(term=self._incumbent.header)
         self._client: Final = client
         self._clock: Final = clock
         self._chance: Final = chance
@@ -217,10 +222,10 @@ class Scheduler:
         self._synced.set()
 
     async def _campaign(self, election: Election) -> None:
-        elector = LeaderElector(self._client, election, clock=self._clock, chance=self._chance)
+        elector = LeaderElector(self._campaigning, election, clock=self._clock, chance=self._chance)
         while True:
             try:
-                await elector.run(lambda _: self._lead())
+                await elector.run(lambda term: self._incumbent.serve(term, self._lead))
             except LeadershipLost as lost:
                 log.warning("another scheduler leads", error=lost)
 

@@ -23,7 +23,7 @@ from typing import Any, Final, Self
 
 from rota.client import kubeconfig
 from rota.client.endpoints import Endpoint
-from rota.kit import system
+from rota.kit import system, tenure
 from rota.testing.servers import keeper
 
 _START_S: Final = 60.0
@@ -139,6 +139,11 @@ class Member:
 
 class Master(Member):
     """A `rota master`."""
+
+    @property
+    def identity(self) -> str:
+        """As whom it holds leases."""
+        return tenure.holder(self.folder / "master.lock")
 
     def endpoint(self) -> Endpoint:
         """The administrator's way in."""

@@ -100,7 +100,7 @@ async def test_a_batch_that_cannot_be_understood_binds_nothing(api: ApiServer) -
 
 
 async def test_an_atomic_batch_that_no_transaction_can_hold_is_refused(api: ApiServer) -> None:
-    batch = [_binding(f"p{number}", namespace="default") for number in range(128)]
+    batch = [_binding(f"p{number}", namespace="default") for number in range(127)]
     answer = await api.post(_BATCHES, {"bindings": batch, "atomic": True})
     assert answer.code == 422
-    assert "has at most 128 keys" in answer.json["message"]
+    assert "has at most 127 keys" in answer.json["message"]

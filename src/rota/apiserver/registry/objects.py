@@ -19,6 +19,7 @@ from rota.apiserver import stored_form
 from rota.apiserver.contract import Attributes, Change, DeleteOptions, Kinds, Object, Registry, Rider, Standing, Stored
 from rota.apiserver.registry import deletion, ownership, system_fields, writes
 from rota.apiserver.registry.castings import Castings, Mould
+from rota.apiserver.registry.terms import Terms
 from rota.kit.clock import Clock
 from rota.store.contract import Committed, Conflict, Delete, Entry, Guard, Outcome, Put, Refused, Store, Transaction
 
@@ -72,6 +73,7 @@ class ObjectRegistry:
     ) -> None:
         """`kinds` is given the registry, since many rules have to look at other objects."""
         self.store: Final = store
+        self._terms: Final = Terms(store)
         self.scheme: Final = scheme
         self.clock: Final = clock
         self._chance: Final = chance
@@ -121,7 +123,7 @@ class ObjectRegistry:
     async def commit(self, at: Attributes, transaction: Transaction, /) -> Outcome:
         """See `Registry.commit`."""
         if not at.dry_run:
-            outcome = await self.store.commit(transaction)
+            outcome = await self._commit(at, transaction)
             copy = self.kinds.copies.get(at.resource.group_resource)
             if copy is not None and isinstance(outcome, Committed):
                 await copy.reach(outcome.revision)
@@ -132,6 +134,11 @@ class ObjectRegistry:
             if not guard.holds(entry):
                 conflicts.append(Conflict(guard, entry))
         return Refused(tuple(conflicts)) if conflicts else Committed((await self.store.extent()).revision)
+
+    async def _commit(self, at: Attributes, transaction: Transaction) -> Outcome:
+        if at.fence is None:
+            return await self.store.commit(transaction)
+        return await self._terms.commit(at.fence, transaction)
 
     async def create(self, at: Attributes, obj: Object, *, keeps_managed_fields: bool = False) -> Written:
         """Store a new object in the shape of its kind; `obj` is the registry's to change."""
@@ -168,7 +175,7 @@ class ObjectRegistry:
             return None
         key = self._key(at, mould.name.decode())
         transaction = Transaction((Put(key, value),), (Guard(key, revision=0), *standing.guards))
-        outcome = await self.store.commit(transaction)
+        outcome = await self._commit(at, transaction)
         # what stands in the way is found out again, by who has the words for it
         return Cast(value, outcome.revision) if isinstance(outcome, Committed) else None
 

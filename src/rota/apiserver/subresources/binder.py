@@ -23,6 +23,8 @@ from rota.store.contract import MOST_WRITES, Committed, Entry, Guard, Put, Trans
 PODS: Final = GroupResource("", "pods")
 NODES: Final = GroupResource("", "nodes")
 _BINDING: Final = GroupResource("", "pods/binding")
+#: How many keys a transaction may look at here: one more is left for the term of the scheduler that asks.
+MOST_KEYS: Final = MOST_WRITES - 1
 #: How often a decision is made again because others were faster. Each time at least one of them got ahead.
 _TRIES: Final = 64
 #: How many nodes are remembered as they were last read.
@@ -213,7 +215,7 @@ class Binder:
 
 
 def most_keys(wishes: Sequence[Wish]) -> int:
-    """How many keys a transaction that binds all of them looks at; it must not be more than `MOST_WRITES`.
+    """How many keys a transaction that binds all of them looks at; it must not be more than `MOST_KEYS`.
 
     These are the pods, the nodes and the nodes' ledger keys.
     """
@@ -227,7 +229,7 @@ def _chunks(wishes: Sequence[Wish]) -> Iterator[list[Wish]]:
     size, nodes = 0, set[str]()
     for wish in wishes:
         more = 1 if wish.node in nodes else 3
-        if size + more > MOST_WRITES:
+        if size + more > MOST_KEYS:
             yield chunk
             chunk, size, nodes, more = [], 0, set(), 3
         chunk.append(wish)

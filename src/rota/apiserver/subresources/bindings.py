@@ -18,7 +18,6 @@ from rota.api.kinds import ResourceType
 from rota.apiserver.contract import Object, Registry, Reply, SubresourceRequest
 from rota.apiserver.subresources import binder
 from rota.apiserver.subresources.binder import Binder, Wish
-from rota.store.contract import MOST_WRITES
 
 SUCCESS: Final[Object] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 BATCHES: Final = ResourceType(
@@ -72,8 +71,9 @@ class BindingBatches:
         bindings, atomic = batch.get("bindings") or [], bool(batch.get("atomic"))
         _refuse_malformed(bindings)
         wishes = [_wish(one, one["metadata"]["namespace"]) for one in bindings]
-        if atomic and (keys := binder.most_keys(wishes)) > MOST_WRITES:
-            why = f"an atomic batch has at most {MOST_WRITES} keys (pods, and two for each node), this one has {keys}"
+        if atomic and (keys := binder.most_keys(wishes)) > binder.MOST_KEYS:
+            most = binder.MOST_KEYS
+            why = f"an atomic batch has at most {most} keys (pods, and two for each node), this one has {keys}"
             raise errors.invalid(_BATCH, "", [fields.invalid(fields.Path("bindings"), len(bindings), why)])
         verdicts = await self._binder.bind(request.at, wishes, registry, atomic=atomic)
         answer = {

@@ -9,7 +9,7 @@ from rota.api import errors, fields
 from rota.api.identifiers import GroupKind, GroupResource, GroupVersionKind
 from rota.api.kinds import ResourceType
 from rota.apiserver import bodies, moulds, negotiation
-from rota.apiserver.contract import Attributes, CustomSchema, Object, User
+from rota.apiserver.contract import Attributes, CustomSchema, Fence, Object, User
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.requests import Request
 from rota.apiserver.routing import Route
@@ -20,6 +20,7 @@ DEPRECATED: Final = {
     GroupResource("", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 }
 _MANAGER_LENGTH: Final = 128
+_TERM: Final = b"rota-term"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +124,7 @@ def attributes(request: Request, route: Route, user: User, *, now: float) -> Att
 
     Those of a patch are for the patch to check, which has more of them.
     """
-    dry_run, manager, address = False, "", ""
+    dry_run, manager, address, fence = False, "", "", None
     if route.verb in _WRITES:
         query = request.query
         if query and route.verb != "patch" and (wrong := wrong_options(query, with_body=route.verb in _WITH_BODY)):
@@ -133,6 +134,7 @@ def attributes(request: Request, route: Route, user: User, *, now: float) -> Att
         dry_run = query.get("dryRun") == "All"
         manager = query.get("fieldManager", "") or _from_user_agent(request.header(b"user-agent"))
         address = request.address
+        fence = _fence(request)
     return Attributes(
         user=user,
         verb=route.verb,
@@ -144,6 +146,7 @@ def attributes(request: Request, route: Route, user: User, *, now: float) -> Att
         dry_run=dry_run,
         field_manager=manager,
         address=address,
+        fence=fence,
     )
 
 
@@ -178,6 +181,19 @@ def _wrong_manager(manager: str) -> list[fields.FieldError]:
     if not manager.isprintable():
         return [fields.invalid(path, manager, "should only contain printable characters")]
     return []
+
+
+def _fence(request: Request) -> Fence | None:
+    """The term in which a request is made: `namespace/name/transitions/holder` of a Lease."""
+    said = request.headers.get(_TERM)
+    if said is None:
+        return None
+    namespace, _, rest = said.decode("latin-1").partition("/")
+    name, _, rest = rest.partition("/")
+    transitions, _, holder = rest.partition("/")
+    if not namespace or not name or not transitions.isdecimal() or not holder:
+        raise errors.bad_request("the header Rota-Term is not namespace/name/transitions/holder of a Lease")
+    return Fence(namespace, name, int(transitions), holder)
 
 
 @functools.lru_cache(maxsize=512)

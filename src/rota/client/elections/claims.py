@@ -46,6 +46,9 @@ class Term:
     """
 
     identity: str
+    #: The Lease, by its namespace and name.
+    namespace: str
+    name: str
     lease_uid: str
     transitions: int
     #: The Lease's resourceVersion when it was acquired.
@@ -56,6 +59,11 @@ class Term:
         """What orders terms. Transitions count changes of the holder alone, so one that comes back has its version."""
         version = self.resource_version
         return self.transitions, int(version) if version.isdecimal() else 0
+
+    @property
+    def header(self) -> str:
+        """What a write in this term says to a server that can refuse it when the term is over."""
+        return f"{self.namespace}/{self.name}/{self.transitions}/{self.identity}"
 
     @property
     def token(self) -> str:
@@ -109,6 +117,8 @@ def term_of(lease: Mapping[str, Any]) -> Term:
     spec = lease["spec"]
     return Term(
         identity=spec["holderIdentity"],
+        namespace=meta.namespace(lease),
+        name=meta.name(lease),
         lease_uid=meta.uid(lease),
         transitions=int(spec.get("leaseTransitions") or 0),
         resource_version=str(meta.metadata(lease).get("resourceVersion") or ""),
