@@ -5,7 +5,8 @@ Built-in kinds merge by Kubernetes' own schemas, custom ones by their definition
 """
 
 import functools
-from typing import Final
+from collections.abc import Hashable
+from typing import Any, Final
 
 import msgspec
 
@@ -68,9 +69,8 @@ def _record(live: Object | None, new: Object, at: Attributes, known: versions.Ve
 class _Created:
     """The records of new objects of built-in kinds.
 
-    Most objects are made from a template, by programs that make many of them. Who owns what in a new object follows
-    from its fields, and not from what they say, except in lists; so objects that differ only in the values of labels
-    and annotations and in what the server sets have the same record but for its time.
+    Who owns what in a new object follows from which fields it has, and not from what they say, except for what tells
+    the elements of lists apart; so objects of one make have the same record but for its time.
     """
 
     _MOST: Final = 512
@@ -80,7 +80,7 @@ class _Created:
 
     def record(self, new: Object, at: Attributes, known: versions.Versions) -> Object:
         """The new object with its first record."""
-        key = self._key(new, at)
+        key = self._key(new, at, known.schemas[new["apiVersion"]])
         entries = self._known.get(key)
         if entries is None:
             result = _record(None, new, at, known)
@@ -93,18 +93,46 @@ class _Created:
             new["metadata"]["managedFields"] = [{**entry, "time": time} for entry in entries]
         return new
 
-    def _key(self, new: Object, at: Attributes) -> tuple[object, ...]:
+    def _key(self, new: Object, at: Attributes, schema: schemas.TypeSchema) -> tuple[object, ...]:
         metadata = new["metadata"]
         parts = {name: part for name, part in new.items() if name != "metadata"}
         listed = {name: metadata[name] for name in ("finalizers", "ownerReferences") if name in metadata}
         return (
             at.field_manager,
             at.subresource,
-            _encode((parts, listed)),
+            new["apiVersion"],
+            new["kind"],
+            _outline(parts, schema),
+            _encode(listed),
             tuple(metadata),
             tuple(metadata.get("labels") or ()),
             tuple(metadata.get("annotations") or ()),
         )
+
+
+def _outline(value: Any, schema: schemas.TypeSchema) -> Hashable:
+    """Which fields a value has: equal outlines have the same set of fields, whatever stands in them."""
+    if value.__class__ is dict:
+        fields = schema.map
+        if fields is None:
+            return _encode(value)
+        if fields.atomic:
+            return bool(value)
+        return tuple([(name, _outline(item, fields.child(name))) for name, item in value.items()])
+    if value.__class__ is list:
+        items = schema.items
+        if items is None or items.relation == "set":
+            return _encode(value)
+        if items.relation == "atomic":
+            return bool(value)
+        keys, element = items.keys, items.element
+        return tuple(
+            [
+                (_encode([one.get(key) for key in keys] if one.__class__ is dict else one), _outline(one, element))
+                for one in value
+            ]
+        )
+    return None
 
 
 _encode: Final = msgspec.json.Encoder().encode
