@@ -3,17 +3,27 @@
 import asyncio
 import base64
 import contextlib
+import itertools
+import json
 import os
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+import uvicorn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from uvicorn.server import ServerState
 
+from rota.api import scopes
 from rota.api.users import User
-from rota.apiserver import serving
+from rota.apiserver import connections, serving
+from rota.apiserver.auditing import policy
+from rota.apiserver.auditing.auditor import Auditor
 from rota.apiserver.subresources import conversations
 from rota.apiserver.subresources.logs import NoWorkers
 from rota.apiserver.subresources.worker_addresses import Address
+from rota.kit import system
 from rota.testing.api import ApiServer
 
 _PATIENCE_S = 10.0
@@ -89,9 +99,20 @@ class _Client:
                 return b""
 
 
+class _Log:
+    """An audit log in memory."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def write(self, line: bytes, /) -> None:
+        self.events.append(json.loads(line))
+
+
 class _Scene:
-    def __init__(self, api: ApiServer, worker: _Worker, connect: Callable[[], Any]) -> None:
+    def __init__(self, api: ApiServer, worker: _Worker, log: _Log, connect: Callable[[], Any]) -> None:
         self.api = api
+        self.log = log
         self.worker = worker
         self._connect = connect
 
@@ -105,7 +126,10 @@ async def scene() -> AsyncIterator[_Scene]:
     listener = await asyncio.start_server(worker.serve, "127.0.0.1", 0)
     worker.port = listener.sockets[0].getsockname()[1]
     opened: list[asyncio.StreamWriter] = []
-    async with listener, ApiServer(wires=worker, conflict_check=False) as api, serving.serve(api.app) as served:
+    log = _Log()
+    auditor = Auditor(policy.default(), log, system.SystemClock())
+    server = ApiServer(wires=worker, conflict_check=False, auditor=auditor)
+    async with listener, server as api, serving.serve(api.app) as served:
         await api.post("/api/v1/nodes", {"metadata": {"name": "n1"}})
         containers = [{"name": "c", "image": "i"}, {"name": "d", "image": "i"}]
         pod = {"metadata": {"name": "a"}, "spec": {"nodeName": "n1", "containers": containers}}
@@ -116,7 +140,7 @@ async def scene() -> AsyncIterator[_Scene]:
             opened.append(writer)
             return reader, writer
 
-        yield _Scene(api, worker, connect)
+        yield _Scene(api, worker, log, connect)
         for writer in (*opened, *worker.writers):
             writer.close()
             with contextlib.suppress(ConnectionError):
@@ -167,6 +191,22 @@ async def test_when_one_side_ends_so_does_the_other(scene: _Scene, who: str) -> 
         assert await client.ended() == b""
         async with asyncio.timeout(_PATIENCE_S):
             assert await reader.read() == b""
+
+
+async def test_who_talked_to_what_is_taken_down(scene: _Scene) -> None:
+    client = await scene.client()
+    client.ask()
+    _, headers = await client.head()
+    _, writer = await scene.worker.talk()
+    (began,) = (event for event in scene.log.events if event["auditID"] == headers["audit-id"])
+    writer.close()
+    await client.ended()
+    ended = scene.log.events[-1]
+    assert [began["stage"], ended["stage"]] == ["ResponseStarted", "ResponseComplete"]
+    for event in (began, ended):
+        assert event["objectRef"]["subresource"] == "exec"
+        assert event["requestURI"] == _ASKED
+        assert event["responseStatus"]["code"] == 101
 
 
 @pytest.mark.parametrize(
@@ -275,3 +315,65 @@ async def test_callers_in_the_process_cannot_hand_over_what_they_do_not_have(sce
     answer = await scene.api.request("GET", _ASKED, headers={name.lower(): value for name, value in _HEADERS.items()})
     assert answer.code == 400
     assert answer.json["message"] == "Upgrade request required"
+
+
+class _Wire(asyncio.Transport):
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+async def _echo(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Hand the connection over, and send back what comes until a full stop has come."""
+    scope[scopes.UPGRADE](())
+    heard = b""
+    while not heard.endswith(b"."):
+        heard += (await receive())["body"]
+    await send({"type": "http.response.body", "body": heard})
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@given(behind=st.binary(max_size=300), cuts=st.lists(st.integers(0, 700), max_size=8))
+def test_however_the_bytes_come_all_behind_the_head_are_carried(behind: bytes, cuts: list[int]) -> None:
+    head = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n\r\n"
+    said = behind.replace(b".", b"") + b"."
+    whole = head + said
+    borders = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
+
+    async def scenario() -> bytes:
+        config = uvicorn.Config(_echo, lifespan="off", log_config=None)
+        config.load()
+        state = ServerState()
+        connection = connections.Connection(config, state, {}, asyncio.get_running_loop())
+        wire = _Wire()
+        connection.connection_made(wire)
+        for start, end in itertools.pairwise(borders):
+            connection.data_received(whole[start:end])
+            await asyncio.sleep(0)
+        await asyncio.gather(*state.tasks)
+        connection.connection_lost(None)
+        assert wire.closed
+        return bytes(wire.written)
+
+    answer = asyncio.run(scenario())
+    assert answer.startswith(b"HTTP/1.1 101 Switching Protocols\r\n")
+    assert answer.partition(b"\r\n\r\n")[2] == said
