@@ -2,18 +2,19 @@
 
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from tests.cli.conftest import ROTA, Cluster
 
 from rota.cli import run
-from rota.cli.acts import tasks
+from rota.cli.acts import placements, tasks
+from rota.cli.main import main
+from rota.kit import system
 
-ROTA = str(Path(sys.executable).with_name("rota"))
 PLAIN: dict[str, Any] = {
     "namespace": "default", "name": "", "cpu": "", "memory": "", "gpu": None, "labels": (), "variables": (),
     "workdir": None,
@@ -47,47 +48,53 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
         tasks.manifest(("true",), **{**PLAIN, **wrong})
 
 
+@pytest.mark.parametrize(
+    ("nodes", "reason"),
+    [
+        ([("here", True, True)], "the only node there is"),
+        ([("here", True, True), ("full", False, False)], "the only one of 2 nodes with room for it"),
+        ([("here", True, True), ("other", True, False)], "the best of 2 nodes (score 7: Fit 7)"),
+        ([("here", True, True), ("other", True, True)], "one of the 2 best of 2 nodes (score 7: Fit 7)"),
+        ([("other", True, True), ("here", True, False)], "it has room (score 7: Fit 7)"),
+        ([("other", True, True)], ""),
+    ],
+)
+def test_why_a_task_is_where_it_is_in_a_few_words(nodes: list[tuple[str, bool, bool]], reason: str) -> None:
+    scores = [{"plugin": "Fit", "weighted": 7}, {"plugin": "Taints", "weighted": 0}]
+    told = [
+        {"name": name, "feasible": feasible, "best": best, "total": 7, "scores": scores}
+        for name, feasible, best in nodes
+    ]
+    assert placements.reason({"nodes": told}, "here") == reason
+    assert placements.reason({}, "here") == ""
+
+
 def test_a_misspelt_option_is_not_taken_for_the_command() -> None:
     done = subprocess.run([ROTA, "run", "--mem", "1Gi", "--", "true"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "no such option '--mem'" in done.stderr
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("cluster")
-    command = [ROTA, "up", "--workers", "1", "--data", str(folder), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert any("Rota is up" in line for line in iter(process.stdout.readline, ""))
-        yield folder
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
-
-
-def rota_run(cluster: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    config = str(cluster / "kubeconfig")
-    return subprocess.run(
-        [ROTA, "run", "--kubeconfig", config, *arguments], capture_output=True, text=True, check=False, timeout=60
-    )
+def rota_run(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return cluster.rota("run", *arguments)
 
 
 @pytest.mark.slow
-def test_it_shows_what_the_command_says_and_exits_with_its_code(cluster: Path) -> None:
+def test_it_shows_what_the_command_says_and_exits_with_its_code(cluster: Cluster) -> None:
     done = rota_run(cluster, "--", "sh", "-c", "echo hi; exit 7")
     assert (done.stdout, done.returncode) == ("hi\n", 7)
     assert "runs on worker-1" in done.stderr
 
 
 @pytest.mark.slow
-def test_a_command_that_is_not_there_is_said_in_one_line(cluster: Path) -> None:
+def test_a_command_that_is_not_there_is_said_in_one_line(cluster: Cluster) -> None:
     done = rota_run(cluster, "--", "no-such-program")
     assert done.returncode == run.NOT_STARTED
     assert 'exec: "no-such-program": no such file or directory' in done.stderr
 
 
 @pytest.mark.slow
-def test_what_is_detached_goes_on_by_itself(cluster: Path, tmp_path: Path) -> None:
+def test_what_is_detached_goes_on_by_itself(cluster: Cluster, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     done = rota_run(cluster, "--detach", "--name", "alone", "--", "sh", "-c", f"sleep 0.5; echo x > {mark}")
     assert done.stdout == "alone\n"
@@ -96,13 +103,80 @@ def test_what_is_detached_goes_on_by_itself(cluster: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_more_than_any_node_has_is_said_and_ctrl_c_takes_it_back(cluster: Path) -> None:
-    config = str(cluster / "kubeconfig")
-    command = [ROTA, "run", "--kubeconfig", config, "--cpu", "1000", "--name", "huge", "--", "true"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+def test_more_than_any_node_has_is_said_with_a_way_out_and_ctrl_c_takes_it_back(cluster: Cluster) -> None:
+    with cluster.start("run", "--cpu", "999", "--name", "huge", "--", "true") as process:
         assert process.stderr is not None
         assert "huge waits: 0/1 nodes are available" in process.stderr.readline()
+        assert "it asks for 999 cpu" in process.stderr.readline()
+        assert "rota explain pod huge tells more" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
     again = rota_run(cluster, "--name", "huge", "--", "true")
     assert again.returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "option"), [(signal.SIGINT, "--rm"), (signal.SIGTERM, "--wait"), (signal.SIGHUP, "--rm")]
+)
+def test_a_signal_ends_the_task_and_its_last_words_are_shown(
+    cluster: Cluster, number: signal.Signals, option: str
+) -> None:
+    name = f"ends-{number}-{option.strip('-')}"
+    script = "trap 'echo bye; exit 0' TERM; echo started; while :; do sleep 0.05; done"
+    with cluster.start("run", option, "--name", name, "--", "sh", "-c", script) as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        assert f"{name} runs on worker-1" in process.stderr.readline()
+        if option == "--rm":
+            assert process.stdout.readline() == "started\n"
+        else:
+            until(lambda: "started" in cluster.rota("logs", name).stdout)
+        process.send_signal(number)
+        # twice in a row, as whoever ends a whole group of processes may do
+        process.send_signal(number)
+        assert process.wait(60) == 128 + number
+        assert process.stdout.read().endswith("bye\n")
+    assert cluster.rota("get", "pod", name).returncode == 2
+
+
+@pytest.mark.slow
+def test_what_is_removed_leaves_nothing_and_what_is_not_can_be_looked_at(cluster: Cluster) -> None:
+    assert rota_run(cluster, "--rm", "--name", "fleeting", "--", "true").returncode == 0
+    until(lambda: cluster.rota("get", "pod", "fleeting").returncode == 2)
+    assert rota_run(cluster, "--name", "kept", "--", "echo", "x").returncode == 0
+    assert cluster.rota("logs", "kept").stdout == "x\n"
+
+
+@pytest.mark.slow
+def test_a_task_that_somebody_deletes_exits_with_the_signal_that_ended_it(cluster: Cluster) -> None:
+    with cluster.start("run", "--name", "victim", "--", "sleep", "1000") as process:
+        assert process.stderr is not None
+        process.stderr.readline()
+        cluster.rota("delete", "pod", "victim", "--now")
+        assert process.wait(60) == 128 + signal.SIGTERM
+        assert "victim is gone: somebody deleted it" in process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        (["-i"], "a task has no standard input"),
+        (["--detach", "--wait"], "--detach and --wait contradict each other"),
+        (["--detach", "--rm"], "--detach and --rm contradict each other"),
+        (["--gpu", "0"], "0 is not in the range x>=1"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    options: list[str], fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *options, "--", "true"]) == 2
+    assert fault in capsys.readouterr().err
+
+
+def until(holds: Callable[[], bool]) -> None:
+    clock = system.SystemClock()
+    deadline = clock.monotonic() + 40
+    while not holds():
+        assert clock.monotonic() < deadline, "it did not come true"
+        clock.block(0.05)

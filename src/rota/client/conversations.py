@@ -9,6 +9,7 @@ The first byte of a message names a stream: 0 input, 1 output, 2 errors, 3 how i
 end of a stream. A conversation has a connection of its own and cannot be taken up again when that breaks.
 """
 
+import asyncio
 import contextlib
 import enum
 import json
@@ -122,9 +123,11 @@ async def _connect(
     headers = dict(endpoint.headers)
     if authorization := await endpoint.credentials.authorization():
         headers["Authorization"] = authorization
+    connector = _Connector(ssl=tls if tls is not None else True)
+    exits.callback(connector.cut)
     session = await exits.enter_async_context(
         aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=tls if tls is not None else True),
+            connector=connector,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
             middlewares=(_refusals,),
         )
@@ -144,6 +147,28 @@ async def _connect(
         raise Unreachable(f"GET {target.partition('?')[0]}: {error}") from error
     except (aiohttp.ClientError, OSError) as error:
         raise Interrupted(f"GET {target.partition('?')[0]}: {error}") from error
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Knows its connections, so that they can be cut: nobody waits for TLS to say goodbye when all has been said."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._made: Final[list[asyncio.Transport]] = []
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: Any, timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.connector.Connection:
+        """See `BaseConnector.connect`."""
+        connection = await super().connect(req, traces, timeout)
+        if connection.transport is not None:
+            self._made.append(connection.transport)
+        return connection
+
+    def cut(self) -> None:
+        """Leave at once."""
+        for transport in self._made:
+            transport.abort()
 
 
 async def _refusals(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:

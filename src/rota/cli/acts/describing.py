@@ -26,7 +26,7 @@ def describe(*, words: tuple[str, ...], namespace: str, as_json: bool, **server:
         wanted = naming.wanted(await naming.kinds(client), words)
         if not all(one.names for one in wanted):
             raise errors.UserError(
-                f"which of the {wanted[0].kind.plural}?", f"write rota describe {wanted[0].kind.singular} NAME"
+                f"say which of the {wanted[0].kind.plural}", f"write rota describe {wanted[0].kind.singular} NAME"
             )
         first = True
         for one in wanted:

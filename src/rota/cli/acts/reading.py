@@ -83,7 +83,7 @@ async def _pods(client: Client, word: str, namespace: str, labels: str, *, patie
         kind = (await naming.kinds(client)).one(kind_word)
         if (kind.group, kind.plural) == ("", "pods"):
             return [await client.get(PODS, name, namespace=namespace)]
-        owner = await client.get(kind, name, namespace=namespace)
+        owner = await client.get(kind, name, namespace=namespace if kind.namespaced else "")
         labels = pages.selector_text((owner.get("spec") or {}).get("selector") or {})
         if not labels:
             raise errors.UserError(f"a {kind.kind} has no pods of its own", "name a pod, a job or another workload")
@@ -137,7 +137,7 @@ async def output_of(client: Client, pod: Object, container: str, wish: Wish) -> 
     A stream that breaks is taken up where it broke, by time: a line of that very moment may come twice.
     """
     clock, name, namespace = system.SystemClock(), meta.name(pod), meta.namespace(pod)
-    since, tail = wish.since, wish.tail
+    since, tail, over = wish.since, wish.tail, False
     while True:
         begun = clock.monotonic()
         try:
@@ -156,9 +156,11 @@ async def output_of(client: Client, pod: Object, container: str, wish: Wish) -> 
                     begun = clock.monotonic()
                     yield chunk
             return
-        except api_errors.BadRequest:
-            if not wish.follow or wish.previous or await _is_over(client, pod):
+        except (api_errors.BadRequest, api_errors.NotFound):
+            # It has not started, or its worker has not heard of it yet; or it has ended since, which is asked once.
+            if not wish.follow or wish.previous or over:
                 raise
+            over = await _is_over(client, pod)
         except TransportError:
             if not wish.follow:
                 raise

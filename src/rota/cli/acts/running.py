@@ -164,7 +164,7 @@ class _Attendance:
                 await self._tell_place(pod)
             if self._follow:
                 await self._show()
-            while _phase(pod) not in _FINISHED:
+            while not _is_done(pod):
                 pod = await anext(states)
         if not self._follow:
             await self._show()
@@ -186,6 +186,8 @@ class _Attendance:
                             pod = event.object
                             yield pod
                         elif event.type is EventType.DELETED:
+                            if _is_done(event.object):
+                                yield event.object
                             raise _Lost(_fate(event.object))
             try:
                 pod = await self._client.get(PODS, self._name, namespace=namespace)
@@ -197,7 +199,7 @@ class _Attendance:
         """Wait until there is output to be had, and say meanwhile what is waited for."""
         told = False
         async for pod in states:
-            if _has_run(pod) or _phase(pod) in _FINISHED:
+            if _is_done(pod) or "running" in _state(pod):
                 return pod
             if not told and _refused(pod):
                 told = True
@@ -232,13 +234,9 @@ def _refused(pod: Object) -> str:
     return str(scheduled.get("message") or scheduled.get("reason") or "no node takes it")
 
 
-def _phase(pod: Object) -> str:
-    return str((pod.get("status") or {}).get("phase") or "Pending")
-
-
-def _has_run(pod: Object) -> bool:
-    state = _state(pod)
-    return "running" in state or "terminated" in state
+def _is_done(pod: Object) -> bool:
+    """Whether it will not run any more; a task is never started again."""
+    return (pod.get("status") or {}).get("phase") in _FINISHED or "terminated" in _state(pod)
 
 
 def _state(pod: Object) -> Object:
@@ -261,7 +259,9 @@ def _code(pod: Object) -> int:
     if ended.get("reason") == "StartError" or "exitCode" not in ended:
         why = ended.get("message") or status.get("message") or status.get("reason") or "it was not started"
         raise _Lost(f"{meta.name(pod)}: {why}")
-    if ended.get("reason") not in {"Completed", "Error"}:
+    if meta.is_deleting(pod):
+        output.note(_fate(pod))
+    elif ended.get("reason") not in {"Completed", "Error"}:
         said = ended.get("message") or status.get("message")
         click.echo(f"rota: {meta.name(pod)}: {ended.get('reason')}{f': {said}' if said else ''}", err=True)
     return int(ended["exitCode"])

@@ -49,7 +49,10 @@ class HttpTransport:
             yield _Answer(call, response)
         finally:
             self._open.pop(response, None)
-            # Returns the connection to the pool if the body was read to its end, and cuts it otherwise.
+            # Returned to the pool if the body was read to its end, the connection is cut otherwise: at once, for
+            # nobody waits for TLS to say goodbye.
+            if response.connection is not None and response.connection.transport is not None:
+                response.connection.transport.abort()
             response.close()
 
     async def close(self) -> None:
