@@ -1,0 +1,18 @@
+"""The pages about jobs and services, followed word for word."""
+
+from pathlib import Path
+
+import pytest
+from tests.docs import following
+
+PAGES = {"run-jobs.md": 3, "run-services.md": 3}
+
+
+@pytest.mark.slow
+@pytest.mark.kubectl
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_works_as_written(page: str, tmp_path: Path) -> None:
+    followed = following.follow(page, tmp_path)
+    assert len(followed) == PAGES[page]
+    for promised, printed in followed:
+        assert printed == promised
