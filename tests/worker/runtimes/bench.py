@@ -75,6 +75,19 @@ async def until(condition: Callable[[], bool]) -> None:
     raise TimeoutError
 
 
+def lives(*argv: str) -> bool:
+    """Whether a process with this command line runs on the machine."""
+    wanted = b"".join(one.encode() + b"\0" for one in argv)
+    return any(_command(one) == wanted for one in Path("/proc").glob("[0-9]*"))
+
+
+def _command(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 class Bench:
     """A runtime and what it told."""
 

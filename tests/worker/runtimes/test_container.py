@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.worker.runtimes.bench import UID, Bench, build_root, needs_containers, opened
+from tests.worker.runtimes.bench import UID, Bench, build_root, lives, needs_containers, opened, until
 from tests.worker.runtimes.images import write_layout
 
 from rota.worker.runtimes import sessions
 from rota.worker.runtimes.container.podman import Podman
 from rota.worker.runtimes.contract import CONTAINER, PROCESS, LaunchError, Mount, Security
+from rota.worker.runtimes.process.cgroups import ControlGroups
 
 pytestmark = [pytest.mark.slow, needs_containers]
 
@@ -81,6 +82,25 @@ async def test_containers_of_a_pod_share_messages_and_memory_and_the_machines_ne
     assert first[0] != machine[0]
     assert first[1] != machine[1]
     assert first[2] == machine[2]
+
+
+async def test_containers_of_a_pod_may_start_at_the_same_time(bench: Bench) -> None:
+    names = ["a", "b", "c", "d"]
+    await asyncio.gather(*(bench.start("readlink", "/proc/self/ns/ipc", container=one) for one in names))
+    assert {(await bench.exit()).code for _ in names} == {0}
+    assert len({await bench.log(one) for one in names}) == 1
+
+
+async def test_without_control_groups_all_of_a_container_is_ended_all_the_same(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ControlGroups, "available", False)
+    marker = f"602.{os.getpid()}"
+    run = await bench.start("sh", "-c", f"sleep {marker} & echo up; wait")
+    await bench.says(b"up")
+    await bench.runtime.stop(run, 0)
+    assert (await bench.exit()).code == 137
+    await until(lambda: not lives("sleep", marker))
 
 
 async def test_root_in_a_container_is_not_root_of_the_machine(bench: Bench) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.worker.runtimes.bench import UID, Bench, build_root, needs_containers, needs_groups, opened, until
+from tests.worker.runtimes.bench import UID, Bench, build_root, lives, needs_containers, needs_groups, opened, until
 
 from rota.worker.runtimes.contract import CONTAINER, PROCESS, LaunchError, Limits, Mount
 
@@ -82,20 +82,7 @@ async def test_nothing_that_a_container_started_outlives_it(bench: Bench) -> Non
     await bench.start("sh", "-c", f"setsid sleep {marker} & exec sleep 0.2")
     assert (await bench.exit()).code == 0
 
-    await until(lambda: not _lives("sleep", marker))
-
-
-def _lives(*argv: str) -> bool:
-    """Whether a process with this command line runs on the machine."""
-    wanted = b"".join(one.encode() + b"\0" for one in argv)
-    return any(_command(one) == wanted for one in Path("/proc").glob("[0-9]*"))
-
-
-def _command(process: Path) -> bytes:
-    try:
-        return (process / "cmdline").read_bytes()
-    except OSError:
-        return b""
+    await until(lambda: not lives("sleep", marker))
 
 
 @needs_groups
@@ -193,10 +180,10 @@ async def test_a_command_that_takes_too_long_is_ended(bench: Bench) -> None:
     await bench.runtime.start(launch)
     marker = f"601.{os.getpid()}"
     asking = asyncio.create_task(bench.runtime.execute(launch, ["sleep", marker]))
-    await until(lambda: _lives("sleep", marker))
+    await until(lambda: lives("sleep", marker))
     asking.cancel()
     await asyncio.wait([asking])
-    await until(lambda: not _lives("sleep", marker))
+    await until(lambda: not lives("sleep", marker))
 
 
 @needs_groups

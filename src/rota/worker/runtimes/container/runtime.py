@@ -13,7 +13,7 @@ import shutil
 import signal
 import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +58,8 @@ class ContainerRuntime(ProcessRuntime):
         self._namespaces: Final = folder / "namespaces"
         self._engine: Final = Engine(folder / "engine")
         self._images: Final = Images(folder=images, unpacked=images / ".unpacked", store=Podman())
+        #: Containers of a pod start together, and the first makes what they share.
+        self._sharing: Final = asyncio.Lock()
         #: Runs whose engine is setting them up: how these end is for whoever starts them to hear first.
         self._starting: Final[dict[str, Exit | None]] = {}
         self._tell: OnExit | None = None
@@ -78,7 +80,9 @@ class ContainerRuntime(ProcessRuntime):
         bundle = self._bundles / launch.id
         if not (bundle / engines.CONFIG).exists():
             image = await self._images.find(launch.image, policy=launch.pull_policy)
-            await asyncio.to_thread(self._write, launch, image, bundle)
+            async with self._sharing:
+                shared = await asyncio.to_thread(self._share, launch)
+            await asyncio.to_thread(self._write, launch, image, bundle, shared)
         self._starting[launch.id] = None
         try:
             await super().start(self._outer(launch, bundle))
@@ -165,13 +169,15 @@ class ContainerRuntime(ProcessRuntime):
         await super().forget(run)
         raise LaunchError("RunContainerError", lines[-1] if lines else "the container could not be set up; see its log")
 
-    def _write(self, launch: Launch, image: Image, bundle: Path) -> None:
+    def _share(self, launch: Launch) -> dict[str, str]:
+        host_name = launch.pod[: bundles.LONGEST_HOST_NAME].rstrip("-.")
+        return namespaces.made(self._namespaces / launch.uid, host_name=host_name)
+
+    def _write(self, launch: Launch, image: Image, bundle: Path, shared: Mapping[str, str]) -> None:
         """Make a bundle; its configuration comes last, so one that has it is whole."""
         user = users.find(image.root, image.config.user, user=launch.user, group=launch.group)
         if launch.security.not_root and user.uid == 0:
             raise LaunchError("CreateContainerConfigError", "container has runAsNonRoot and image will run as root")
-        host_name = launch.pod[: bundles.LONGEST_HOST_NAME].rstrip("-.")
-        shared = namespaces.made(self._namespaces / launch.uid, host_name=host_name)
         files = [
             namespaces.shared_memory(self._namespaces / launch.uid),
             *(Mount(source=one, target=one, read_only=True) for one in _SHARED if Path(one).exists()),
