@@ -1,0 +1,317 @@
+"""Which steps of a run to begin, stop or leave out, and when it is over. Pure: a run and a time in, a decision out.
+
+Everything is worked out anew from the run's objects each time, so a leader that dies between two decisions changes
+nothing: its successor decides the same. A step begins when those it waits for are over; whether it then runs depends on
+how they ended and on its own condition. Steps at the end begin when all others are over, however that came.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rota.api.pipelines import expressions, graphs
+from rota.api.pipelines.expressions import ExpressionError, Lookup, Reference, Unknown
+from rota.controllers.pipelines.states import (
+    BLOCKED,
+    Decision,
+    NewStep,
+    Phase,
+    RunPhase,
+    RunState,
+    StepKey,
+    StepState,
+)
+
+#: So many step runs are made by one decision; the next one follows at once.
+MOST_AT_ONCE: Final = 500
+MOST_ITEMS: Final = 100_000
+DEFAULT_WORKSPACE: Final = "/workspace"
+#: What of a step is filled in and handed on to its runs.
+_HANDED_ON: Final = ("template", "job", "mutex", "near")
+_KEPT: Final = ("outputs", "retries", "timeoutSeconds")
+
+
+def decide(run: RunState, *, now: float) -> Decision:
+    """What to do about a run."""
+    return _Deciding(run, now).decision()
+
+
+class _Deciding:
+    def __init__(self, run: RunState, now: float) -> None:
+        self._run: Final = run
+        self._now: Final = now
+        self._by_step: Final[dict[str, dict[int | None, StepState]]] = {}
+        for (name, index), state in run.steps.items():
+            self._by_step.setdefault(name, {})[index] = state
+        self._steps: Final = {step["name"]: step for step in (*run.main, *run.last)}
+        self._items: Final[dict[str, list[Any] | str]] = {}
+        self._made: Final[list[NewStep]] = []
+        self._open = sum(not state.phase.over for state in run.steps.values())
+
+    def decision(self) -> Decision:
+        run = self._run
+        limit = run.spec.get("timeoutSeconds")
+        deadline = run.started_at + limit if limit else None
+        late = deadline is not None and self._now >= deadline
+        failed = self._failed(run.main)
+        stopping = run.cancel or late or (bool(failed) and run.spec.get("failurePolicy", "FailFast") == "FailFast")
+        stop: list[StepKey] = []
+        names = {step["name"] for step in run.main}
+        if stopping:
+            stop = [key for key, state in run.steps.items() if key[0] in names and not state.phase.over]
+        elif not run.suspend:
+            self._begin(run.main)
+        over = self._all_over(run.main, stopping=stopping)
+        if over and not run.suspend:
+            self._begin(run.last)
+            over = self._all_over(run.last, stopping=False) and not self._made
+        if not over or self._made:
+            waits = run.suspend and not self._open
+            phase = RunPhase.SUSPENDED if waits else RunPhase.RUNNING
+            reason, message = self._why(failed, late)
+            wake_at = None if late else deadline
+            return Decision(make=self._made, stop=stop, phase=phase, reason=reason, message=message, wake_at=wake_at)
+        return self._result(failed, late)
+
+    def _result(self, failed: Sequence[str], late: bool) -> Decision:
+        run = self._run
+        reason, message = self._why(failed, late)
+        at_the_end = self._failed(run.last)
+        if run.cancel:
+            phase, reason, message = RunPhase.CANCELLED, "Cancelled", "it was cancelled"
+        elif failed or late:
+            phase = RunPhase.FAILED
+        elif at_the_end:
+            phase, reason = RunPhase.FAILED, "OnExitFailed"
+            message = f"at the end, {_listed(at_the_end)} failed"
+        else:
+            phase = RunPhase.SUCCEEDED
+        return Decision(make=(), stop=(), phase=phase, reason=reason, message=message)
+
+    def _why(self, failed: Sequence[str], late: bool) -> tuple[str, str]:
+        if late:
+            return "DeadlineExceeded", f"it was not done within {self._run.spec['timeoutSeconds']} s"
+        return ("StepFailed", f"{_listed(failed)} failed") if failed else ("", "")
+
+    # --- what begins ------------------------------------------------------------------------------------------------
+
+    def _begin(self, steps: Sequence[Mapping[str, Any]]) -> None:
+        """Make the step runs that may begin."""
+        waits = graphs.graph(steps)
+        most = self._run.spec.get("parallelism")
+        among = {step["name"] for step in steps}
+        for step in steps:
+            if len(self._made) >= MOST_AT_ONCE or (most and self._open >= most):
+                return
+            name = step["name"]
+            if self._is_over(name) or not all(self._is_over(other) for other in waits[name] if other in among):
+                continue
+            if name not in self._by_step and self._left_out(step, waits[name] & among):
+                continue
+            self._begin_items(step, most)
+
+    def _left_out(self, step: Mapping[str, Any], waits: Iterable[str]) -> bool:
+        """Whether a step does not run at all; that is taken down."""
+        condition = step.get("when")
+        explicit: set[str] = set()
+        if condition:
+            read = expressions.condition(condition)
+            explicit = {one[1] for one in read.references if one[0] == "steps" and one[2:] == ("status",)}
+        blocked = sorted(name for name in waits if name not in explicit and self._blocks(name))
+        if blocked:
+            self._take_down(step, Phase.SKIPPED, BLOCKED, f"{_listed(blocked)} did not succeed")
+            return True
+        if not condition:
+            return False
+        try:
+            if expressions.condition(condition).holds(self._lookup(None)):
+                return False
+        except (Unknown, ExpressionError) as problem:
+            self._take_down(step, Phase.FAILED, "TemplateError", f"when: {problem}")
+            return True
+        self._take_down(step, Phase.SKIPPED, "ConditionNotMet", f"not {condition}")
+        return True
+
+    def _begin_items(self, step: Mapping[str, Any], most: int | None) -> None:
+        name = step["name"]
+        items = self._items_of(step)
+        if isinstance(items, str):
+            self._take_down(step, Phase.FAILED, "TemplateError", items)
+            return
+        if not items:
+            self._take_down(step, Phase.SUCCEEDED, "NoItems", "there is nothing to do it for")
+            return
+        known = self._by_step.get(name, {})
+        going = sum(not state.phase.over for state in known.values())
+        own = step.get("parallelism") or len(items)
+        for index, item in items:
+            if len(self._made) >= MOST_AT_ONCE or going >= own or (most and self._open >= most):
+                return
+            if index not in known:
+                self._made.append(self._filled(step, index, item))
+                if not self._made[-1].phase.over:
+                    going += 1
+                    self._open += 1
+
+    def _filled(self, step: Mapping[str, Any], index: int | None, item: Any) -> NewStep:
+        spec = {part: step[part] for part in _KEPT if part in step}
+        key = step["name"], index
+        try:
+            lookup = self._lookup(item)
+            spec |= {part: expressions.fill(step[part], lookup) for part in _HANDED_ON if part in step}
+        except (Unknown, ExpressionError) as problem:
+            return NewStep(key=key, spec=spec, phase=Phase.FAILED, reason="TemplateError", message=str(problem))
+        if index is not None:
+            spec["item"] = item
+        if step.get("cache"):
+            spec["cacheKey"] = cache_key(spec)
+        return NewStep(key=key, spec=spec)
+
+    def _take_down(self, step: Mapping[str, Any], phase: Phase, reason: str, message: str) -> None:
+        self._made.append(NewStep(key=(step["name"], None), spec={}, phase=phase, reason=reason, message=message))
+
+    # --- what became of steps ---------------------------------------------------------------------------------------
+
+    def _is_over(self, name: str) -> bool:
+        known = self._by_step.get(name)
+        if not known or not all(state.phase.over for state in known.values()):
+            return False
+        if None in known:
+            return True
+        items = self._items_of(self._steps[name])
+        return isinstance(items, str) or len(known) >= len(items)
+
+    def _all_over(self, steps: Sequence[Mapping[str, Any]], *, stopping: bool) -> bool:
+        """Whether nothing of some steps goes on or will begin."""
+        if stopping:
+            names = {step["name"] for step in steps}
+            return all(state.phase.over for (name, _), state in self._run.steps.items() if name in names)
+        return all(self._is_over(step["name"]) for step in steps)
+
+    def outcome(self, name: str) -> str:
+        """How a step ended, all of its items taken together."""
+        phases = [state.phase for state in self._by_step.get(name, {}).values()]
+        for phase in (Phase.FAILED, Phase.CANCELLED):
+            if phase in phases:
+                return str(phase.value)
+        if phases and all(phase is Phase.SKIPPED for phase in phases):
+            return Phase.SKIPPED.value
+        return Phase.SUCCEEDED.value
+
+    def _blocks(self, name: str) -> bool:
+        """Whether those who wait for a step cannot run after how it ended."""
+        if self._steps[name].get("continueOnFailure"):
+            return False
+        if any(state.reason == BLOCKED for state in self._by_step.get(name, {}).values()):
+            return True
+        return self.outcome(name) in {Phase.FAILED.value, Phase.CANCELLED.value}
+
+    def _failed(self, steps: Sequence[Mapping[str, Any]]) -> list[str]:
+        return [
+            step["name"]
+            for step in steps
+            if not step.get("continueOnFailure")
+            and any(state.phase is Phase.FAILED for state in self._by_step.get(step["name"], {}).values())
+        ]
+
+    # --- values -----------------------------------------------------------------------------------------------------
+
+    def _items_of(self, step: Mapping[str, Any]) -> list[tuple[int | None, Any]] | str:
+        """What a step is run for, with its places; or what is wrong with that."""
+        each = step.get("forEach")
+        if not each:
+            return [(None, None)]
+        known = self._items.get(step["name"])
+        if known is None:
+            known = self._items[step["name"]] = self._worked_out(each)
+        return known if isinstance(known, str) else list(enumerate(known))
+
+    def _worked_out(self, each: Mapping[str, Any]) -> list[Any] | str:
+        if each.get("items") is not None:
+            value: Any = each["items"]
+        else:
+            try:
+                value = expressions.fill(each.get("from", ""), self._lookup(None))
+            except (Unknown, ExpressionError) as problem:
+                return f"forEach: {problem}"
+        items = as_list(value)
+        if items is None:
+            return f"forEach: {str(value)[:80]!r} is no list"
+        if len(items) > MOST_ITEMS:
+            return f"forEach: {len(items)} items are more than {MOST_ITEMS}"
+        return items
+
+    def _lookup(self, item: Any) -> Lookup:
+        run = self._run
+
+        def find(reference: Reference) -> Any:
+            match reference:
+                case ("parameters", name) if name in run.parameters:
+                    return run.parameters[name]
+                case ("run", "name" | "namespace" | "uid" as part):
+                    return getattr(run, part)
+                case ("run", "status"):
+                    return "Cancelled" if run.cancel else "Failed" if self._failed(run.main) else "Succeeded"
+                case ("workspace",):
+                    return (run.spec.get("workspace") or {}).get("path") or DEFAULT_WORKSPACE
+                case ("item", *way):
+                    return _inside(item, way)
+                case ("steps", name, "status"):
+                    return self.outcome(name) if name in self._by_step else ""
+                case ("steps", name, "outputs", output):
+                    return self._output(name, output)
+            raise Unknown(f"{{{{ {'.'.join(reference)} }}}} has no value")
+
+        return find
+
+    def _output(self, name: str, output: str) -> Any:
+        known = self._by_step.get(name, {})
+        values = [(index or 0, state.outputs[output]) for index, state in known.items() if output in state.outputs]
+        if not values:
+            raise Unknown(f"step {name} has left no output {output}")
+        if None in known:
+            return values[0][1]
+        return [value for _, value in sorted(values)]
+
+
+def counts(states: Iterable[StepState]) -> dict[str, int]:
+    """How many step runs are in which state, as a run's status tells it."""
+    counted = Counter(state.phase.value.lower() for state in states)
+    return {phase.value.lower(): counted[phase.value.lower()] for phase in Phase if counted[phase.value.lower()]}
+
+
+def as_list(value: Any) -> list[Any] | None:
+    """A list: as it is, as JSON, or one item per line; None if it is none of these."""
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    if text.startswith("["):
+        try:
+            read = json.loads(text)
+        except ValueError:
+            return None
+        return read if isinstance(read, list) else None
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def cache_key(spec: Mapping[str, Any]) -> str:
+    """What work a step run has to do, in a word: the same for the same work."""
+    work = {part: spec[part] for part in ("template", "job", "outputs") if part in spec}
+    return hashlib.sha256(json.dumps(work, sort_keys=True).encode()).hexdigest()[:40]
+
+
+def _inside(value: Any, way: Sequence[str]) -> Any:
+    for step in way:
+        if not isinstance(value, Mapping) or step not in value:
+            raise Unknown(f"the item has no {'.'.join(way)}")
+        value = value[step]
+    return value
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
