@@ -3,14 +3,15 @@
 import importlib
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
-from rota.bench import report
 from rota.cli import options, output
 from rota.cli.commands import Command
+
+if TYPE_CHECKING:
+    from rota.bench import report
 
 #: What can be measured, in the order of `all`; each is a module of `rota.bench` with a `measure`.
 BENCHES = ("store", "apiserver", "decide", "queue", "schedule", "tasks")
@@ -39,13 +40,15 @@ def command(*, what: str, store_url: str, quick: bool, as_json: bool) -> None:
 
     A ratio above 1 is better than the reference, for times as well as for rates.
     """
+    from rota.bench import report  # noqa: PLC0415 - not needed to refuse an option
+
     for name in BENCHES if what == "all" else [what]:
         with output.progress(f"measuring {name}"):
             results = _measure(name, store_url, quick)
         _show(report.Report(bench=name, machine=report.this_machine(), results=results), as_json)
 
 
-def _measure(name: str, store_url: str, quick: bool) -> list[report.Result]:
+def _measure(name: str, store_url: str, quick: bool) -> list["report.Result"]:
     # NumPy and the drivers load with the benchmark, not with `rota --help`.
     module: Any = importlib.import_module(f"rota.bench.{name}")
     # On the disk that a cluster's data would lie on, since a durable write is what that disk makes of it.
@@ -55,8 +58,10 @@ def _measure(name: str, store_url: str, quick: bool) -> list[report.Result]:
     return results
 
 
-def _show(result: report.Report, as_json: bool) -> None:
+def _show(result: "report.Report", as_json: bool) -> None:
     if as_json:
+        import msgspec  # noqa: PLC0415 - as above
+
         click.echo(msgspec.json.encode(result))
         return
     machine = result.machine

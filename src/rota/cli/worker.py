@@ -11,8 +11,7 @@ import click
 from rota.api import names, quantities, resources
 from rota.cli import master_options, options
 from rota.cli.commands import Command
-from rota.client import kubeconfig
-from rota.kit import errors, logs, system
+from rota.kit import errors, logs
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -201,6 +200,8 @@ def command(
     """
     # What it takes to work is not needed to refuse an option.
     from rota import assembly  # noqa: PLC0415
+    from rota.client import kubeconfig  # noqa: PLC0415
+    from rota.kit import system  # noqa: PLC0415
     from rota.worker.joining.entry import Invitation  # noqa: PLC0415
     from rota.worker.running import Settings  # noqa: PLC0415
 
