@@ -1,7 +1,7 @@
 """How fast pods are scheduled from end to end: from their creation to a watcher that sees them bound.
 
-API server and scheduler run on the store that is measured, each in its process, as a master runs them; this process
-creates pods over HTTP and watches. Where a stock control plane runs beside it (`ROTA_BENCH_STOCK` names its kubeconfig,
+A master runs on the store that is measured, with all that a master has but its controllers; this process creates pods
+over HTTPS and watches. Where a stock control plane runs beside it (`ROTA_BENCH_STOCK` names its kubeconfig,
 which `scripts/bench` starts where the programs are there), the same pods are created there in the same run.
 """
 
@@ -12,9 +12,10 @@ import json
 import multiprocessing
 import os
 import secrets
+import tempfile
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Final
@@ -22,16 +23,13 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from rota import assembly
-from rota.apiserver import assembling, serving
+from rota import assembly, control_plane
 from rota.bench import workloads
 from rota.bench.http import Connection
 from rota.bench.report import Result, duration, rate
 from rota.bench.workloads import NAMESPACE, Case
 from rota.client import kubeconfig
-from rota.kit import system, tasks
-from rota.scheduler import dispatching
-from rota.scheduler_process import SchedulerProcess, Start
+from rota.kit import logs, system
 from rota.store.contract import MOST_WRITES, Put, Transaction
 
 STOCK: Final = "ROTA_BENCH_STOCK"
@@ -64,11 +62,16 @@ def measure(*, store_url: str, quick: bool) -> list[Result]:
 
 async def _on_our_own(case: Case, store_url: str) -> float:
     with _master(store_url) as master:
-        return await _Run(case, lambda: Connection.open("127.0.0.1", master.port), keep=True).measured()
+        return await _Run(case, await master.connections(), keep=True).measured()
 
 
 async def _on_stock(case: Case, path: str) -> float:
-    endpoint = kubeconfig.load(Path(path), clock=system.SystemClock())
+    return await _Run(case, await _connections(Path(path))).measured()
+
+
+async def _connections(path: Path) -> Callable[[], Awaitable[Connection]]:
+    """What opens connections to the server of a kubeconfig, as its user: ours and the stock one are reached alike."""
+    endpoint = kubeconfig.load(path, clock=system.SystemClock())
     address, tls = urlsplit(endpoint.server), endpoint.tls()
     authorization = await endpoint.credentials.authorization()
 
@@ -77,7 +80,7 @@ async def _on_stock(case: Case, path: str) -> float:
         assert address.port is not None
         return await Connection.open(address.hostname, address.port, tls=tls, authorization=authorization)
 
-    return await _Run(case, connect).measured()
+    return connect
 
 
 class _Run:
@@ -171,7 +174,7 @@ async def _start(store_url: str, *, nodes: int, pods: int) -> list[Result]:
     await _fill(store_url, nodes, pods)
     begin = time.perf_counter()
     with _master(store_url) as master:
-        await _Run(_FIRST, lambda: Connection.open("127.0.0.1", master.port), keep=True).placed()
+        await _Run(_FIRST, await master.connections(), keep=True).placed()
         took_s = time.perf_counter() - begin
         mib = master.memory_mib()
     what = f"{nodes:,} nodes, {pods:,} pods"
@@ -215,56 +218,62 @@ def _stored(document: workloads.Document) -> bytes:
 
 
 class _Master:
-    """API server and scheduler, each in a process of its own."""
+    """A master: the process that serves the API, and below it the scheduler's."""
 
-    def __init__(self, port: int, processes: Sequence[int]) -> None:
-        self.port = port
-        self.processes = processes
+    def __init__(self, process: int, config: Path) -> None:
+        self.process = process
+        self._config = config
+
+    async def connections(self) -> Callable[[], Awaitable[Connection]]:
+        """What opens connections to it, as its administrator."""
+        return await _connections(self._config)
 
     def memory_mib(self) -> float:
-        """What the processes have in memory."""
-        pages = sum(int(Path(f"/proc/{one}/statm").read_text(encoding="ascii").split()[1]) for one in self.processes)
+        """What its processes have in memory."""
+        pages = sum(int(Path(f"/proc/{one}/statm").read_text(encoding="ascii").split()[1]) for one in self.processes())
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    def processes(self) -> list[int]:
+        """The master's own process and its children."""
+        children = Path(f"/proc/{self.process}/task/{self.process}/children").read_text(encoding="ascii")
+        return [self.process, *map(int, children.split())]
 
 
 @contextlib.contextmanager
 def _master(store_url: str) -> Iterator[_Master]:
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
-    child = spawn.Process(target=_serve, args=(store_url, theirs))
-    child.start()
-    theirs.close()
-    try:
-        port, scheduler = ours.recv()
-        yield _Master(port, (child.pid or 0, scheduler))
-    finally:
-        # the child serves until its end of the pipe is all that is left
-        ours.close()
-        child.join()
+    with tempfile.TemporaryDirectory(prefix="rota-bench-") as folder:
+        child = spawn.Process(target=_serve, args=(store_url, folder, theirs))
+        child.start()
+        theirs.close()
+        try:
+            yield _Master(child.pid or 0, Path(ours.recv()))
+        finally:
+            # the child serves until its end of the pipe is all that is left
+            ours.close()
+            child.join()
 
 
-def _serve(store_url: str, pipe: Pipe) -> None:
-    assembly.run(_run_master(store_url, pipe))
+def _serve(store_url: str, folder: str, pipe: Pipe) -> None:
+    logs.configure(level="warning")
+    assembly.run(_run_master(store_url, Path(folder), pipe))
 
 
-async def _run_master(store_url: str, pipe: Pipe) -> None:
-    """API server and scheduler; no controllers, as none run beside the stock scheduler either."""
+async def _run_master(store_url: str, folder: Path, pipe: Pipe) -> None:
+    """A master as `rota master` runs it, but for controllers, of which none run beside the stock scheduler either."""
     closed = asyncio.Event()
     asyncio.get_running_loop().add_reader(pipe.fileno(), closed.set)
-    clock, chance = system.SystemClock(), system.chance()
-    async with contextlib.AsyncExitStack() as parts:
-        store = await assembly.open_store(store_url)
-        parts.push_async_callback(store.close)
-        app = await parts.enter_async_context(assembling.server(store, clock=clock, chance=chance))
-        served = await parts.enter_async_context(serving.serve(app))
-        start = Start(server=served.url, dispatch=dispatching.PUSH)
-        scheduler = SchedulerProcess(lambda: start, identity=secrets.token_hex(8), clock=clock)
-        beside = await parts.enter_async_context(tasks.Supervisor("bench", clock=clock, chance=chance))
-        beside.start("scheduler", scheduler.run)
-        await clock.wait_for(scheduler.wait_synced(), _LONGEST_S)
-        pipe.send((served.port, scheduler.pid))
-        await closed.wait()
-        asyncio.get_running_loop().remove_reader(pipe.fileno())
+    apart = len(os.sched_getaffinity(0)) > 1
+    settings = control_plane.Settings(data=folder / "data", port=0, controllers="", scheduler_apart=apart)
+    store = await assembly.open_store(store_url)
+    try:
+        async with control_plane.running(store, settings) as facts:
+            pipe.send(facts["config"])
+            await closed.wait()
+            asyncio.get_running_loop().remove_reader(pipe.fileno())
+    finally:
+        await store.close()
 
 
 def _encoded(document: workloads.Document) -> bytes:

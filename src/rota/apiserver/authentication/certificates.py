@@ -6,6 +6,7 @@ certificate, so its times are looked at with every request.
 
 from typing import Final
 
+from rota.api import users
 from rota.apiserver.authentication.tokens import Rejected
 from rota.apiserver.contract import User
 from rota.kit.clock import Clock
@@ -44,8 +45,11 @@ class CertificateHolders:
 def _user(facts: Facts) -> User | None:
     if not facts.subject.common_name:
         return None
+    groups = facts.subject.organizations
+    if users.AUTHENTICATED not in groups and users.UNAUTHENTICATED not in groups:
+        groups = (*groups, users.AUTHENTICATED)
     return User(
         name=facts.subject.common_name,
-        groups=facts.subject.organizations,
+        groups=groups,
         extra={CREDENTIAL_ID: (f"X509SHA256={facts.fingerprint}",)},
     )
