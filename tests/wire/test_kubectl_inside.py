@@ -10,7 +10,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import kubernetes.client
+import kubernetes.config
+import kubernetes.stream
 import pytest
 
 from rota.testing.servers import binaries
@@ -169,6 +173,29 @@ def test_files_are_copied_in_and_out(cluster: Cluster, tmp_path: Path) -> None:
     assert (tmp_path / "there").read_bytes() == data
     cluster.succeed("cp", f"web:{tmp_path}/there", str(tmp_path / "back"))
     assert (tmp_path / "back").read_bytes() == data
+
+
+def test_the_python_client_talks_to_containers_too(cluster: Cluster) -> None:
+    configuration: Any = kubernetes.client.Configuration()
+    # half of what this library has is typed, and by halves
+    loading: Any = kubernetes.config
+    loading.load_kube_config(str(cluster.config), client_configuration=configuration)
+    with kubernetes.client.ApiClient(configuration) as client:
+        talk: Any = kubernetes.stream.stream(
+            kubernetes.client.CoreV1Api(client).connect_get_namespaced_pod_exec,
+            "web",
+            "default",
+            command=["sh", "-c", "read line; echo got $line; exit 6"],
+            stdin=True,
+            stdout=True,
+            stderr=True,
+            _preload_content=False,
+        )
+        talk.write_stdin("this\n")
+        talk.run_forever(timeout=PATIENCE_S)
+        assert (talk.read_stdout(), talk.returncode) == ("got this\n", 6)
+        talk.close()
+        talk.sock.sock.close()
 
 
 def test_logs_are_followed_while_they_come(cluster: Cluster) -> None:
