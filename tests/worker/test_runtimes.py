@@ -106,6 +106,40 @@ async def test_a_pod_may_choose_containers_for_itself(client: Client, worker: Wo
     assert node["metadata"]["labels"]["rota.dev/containers"] == "true"
 
 
+async def _last_words(client: Client, phase: str) -> str:
+    pod = await _phase(client, phase)
+    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    return str(ended.get("message", ""))
+
+
+async def test_the_end_of_the_log_may_be_a_containers_last_words(client: Client, worker: Worker) -> None:
+    container = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    await _create(client, "sh", "-c", "seq 1000; echo; echo it broke; exit 3", container=container)
+    said = await _last_words(client, "Failed")
+    assert said.endswith("1000\n\nit broke\n")
+    assert len(said.splitlines()) == 80
+
+
+async def test_a_process_may_leave_word_where_its_pod_says(client: Client, worker: Worker, tmp_path: Path) -> None:
+    path = tmp_path / "words"
+    container = {"terminationMessagePath": str(path), "terminationMessagePolicy": "FallbackToLogsOnError"}
+    await _create(client, "sh", "-c", f"echo noise; echo because > {path}; exit 3", container=container)
+    assert await _last_words(client, "Failed") == "because\n"
+    assert path.read_text() == "", "what it wrote is its own"
+
+
+@needs_containers
+async def test_a_container_may_leave_word_where_it_is_usual(client: Client, worker: Worker, tmp_path: Path) -> None:
+    root = build_root(tmp_path / "root")
+    script = "echo all is well > /dev/termination-log"
+    security = {"runAsUser": 1000}
+    await _create(
+        client, "sh", "-c", script, container={"image": str(root), "securityContext": security},
+        runtimeClassName="container",
+    )  # fmt: skip
+    assert await _last_words(client, "Succeeded") == "all is well\n"
+
+
 @needs_containers
 async def test_a_node_may_choose_containers_for_all(client: Client, tmp_path: Path) -> None:
     made = Worker(client, tmp_path / "worker")

@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from rota.api import codec, errors, meta
 from rota.client.events.recorder import EventRecorder
 from rota.client.informers.cache import Key
@@ -27,7 +29,7 @@ from rota.kit import logs, tasks
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
-from rota.worker import material, probing, volumes
+from rota.worker import last_words, material, probing, volumes
 from rota.worker.journal import Journal
 from rota.worker.machine import contract
 from rota.worker.machine.contract import Event, FoundRun, Instruction
@@ -186,6 +188,20 @@ class Agent:
 
     def _exited(self, ended: Exit) -> None:
         uid, container, run = parse_run_id(ended.id)
+        said = last_words.read(self._volumes / uid, container, run)
+        pod = self._seen(uid) if ended.code and not said else None
+        if pod is not None and last_words.wants_log(_container(pod, container)):
+            self._spawn(functools.partial(self._exited_with_log, ended))
+        else:
+            self._tell_exit(ended, said)
+
+    async def _exited_with_log(self, ended: Exit) -> None:
+        uid, container, run = parse_run_id(ended.id)
+        log_end = self._runtime.logs(uid, container, run, last_words.LOG_END)
+        self._tell_exit(ended, await last_words.end_of(log_end))
+
+    def _tell_exit(self, ended: Exit, message: str) -> None:
+        uid, container, run = parse_run_id(ended.id)
         self._happened(
             contract.Exited(
                 now=ended.finished_at or self._clock.now(),
@@ -195,6 +211,7 @@ class Agent:
                 code=ended.code,
                 signal=ended.signal,
                 oom=ended.oom,
+                message=message,
             )
         )
 
@@ -343,6 +360,8 @@ class Agent:
             if launch is None:
                 return
             self._runs.setdefault(wanted.uid, set()).add(launch.id)
+            if launch.last_words:
+                last_words.prepare(self._volumes / wanted.uid, wanted.container, wanted.run)
             await self._runtime.start(launch)
         except Exception as error:  # noqa: BLE001 - whatever it is, the container must not wait for ever
             problem = error if isinstance(error, LaunchError) else LaunchError("CreateContainerError", str(error))
@@ -367,7 +386,7 @@ class Agent:
             return None
         folder = self._volumes / uid
         home = str(self._runtime.home(uid))
-        return await material.launch(
+        launch = await material.launch(
             pod,
             container,
             run,
@@ -376,6 +395,10 @@ class Agent:
             mounts=functools.partial(volumes.mounts, pod, container, folder),
             home=home,
         )
+        said = last_words.mount(_container(pod, container), folder, run, runtime=launch.runtime)
+        if said is None:
+            return launch
+        return msgspec.structs.replace(launch, mounts=[*launch.mounts, said], last_words=True)
 
     async def _clean_up(self, uid: str, *, logs: bool) -> None:
         for run in self._runs.get(uid, ()):

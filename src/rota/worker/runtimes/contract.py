@@ -74,6 +74,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     security: Security = Security()
     #: Whether it sees the machine's processes.
     host_pid: bool = False
+    #: Whether one of its mounts is a file for what it wants people to know when it ends.
+    last_words: bool = False
 
     @property
     def id(self) -> str:
