@@ -222,7 +222,8 @@ async def test_why_pods_cannot_be_made_is_said_on_the_deployment(cluster: Virtua
 async def test_a_set_of_another_with_the_same_name_is_stepped_around(cluster: VirtualCluster, kubelet: Kubelet) -> None:
     # The template as the server completes it, and so the name that its set would get.
     made = await cluster.client.create(DEPLOYMENTS, deployment(1), namespace="default", dry_run=True)
-    taken = revisions.new_set({**made, "apiVersion": "apps/v1", "kind": "Deployment"}, replicas=0, annotations={})
+    owner = {**made, "apiVersion": "apps/v1", "kind": "Deployment"}
+    taken = dict(revisions.new_set(owner, replicas=0, annotations={}))
     taken["metadata"] = {"name": meta.name(taken), "namespace": "default"}
     taken["spec"]["selector"] = {"matchLabels": {"app": "another"}}
     taken["spec"]["template"]["metadata"]["labels"] = {"app": "another"}

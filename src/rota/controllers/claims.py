@@ -29,7 +29,7 @@ class OwnerKind:
     kind: str
     target: Target
 
-    def complete(self, obj: Object) -> Object:
+    def complete(self, obj: Mapping[str, Any]) -> Object:
         """An object with its apiVersion and kind, which those from lists lack."""
         return {**obj, "apiVersion": self.api_version, "kind": self.kind}
 
@@ -63,7 +63,7 @@ class Claims:
         self._kind: Final = kind
         self._finalizer: Final = finalizer
 
-    async def claim(self, owner: Object, selector: Selector, candidates: Iterable[Object]) -> list[Object]:
+    async def claim(self, owner: Mapping[str, Any], selector: Selector, candidates: Iterable[Object]) -> list[Object]:
         """Those of the candidates that are the owner's, after adoptions and releases; an adopted one as it is now."""
         mine: list[Object] = []
         may_adopt: bool | None = None
@@ -84,14 +84,14 @@ class Claims:
                     mine.append(adopted)
         return mine
 
-    async def _may_adopt(self, owner: Object) -> bool:
+    async def _may_adopt(self, owner: Mapping[str, Any]) -> bool:
         try:
             fresh = await self._client.get(self._kind.target, meta.name(owner), namespace=meta.namespace(owner))
         except errors.NotFound:
             return False
         return meta.uid(fresh) == meta.uid(owner) and not meta.is_deleting(fresh)
 
-    async def _adopt(self, owner: Object, one: Object) -> Object | None:
+    async def _adopt(self, owner: Mapping[str, Any], one: Object) -> Object | None:
         metadata: Object = {"uid": meta.uid(one), "ownerReferences": [meta.controller_reference(owner)]}
         if self._finalizer:
             metadata["finalizers"] = [self._finalizer]
@@ -102,7 +102,7 @@ class Claims:
         log.info("adopted", owner=meta.qualified_name(owner), object=meta.name(one))
         return adopted
 
-    async def _release(self, owner: Object, one: Object) -> None:
+    async def _release(self, owner: Mapping[str, Any], one: Object) -> None:
         metadata: Object = {"uid": meta.uid(one), "ownerReferences": [{"$patch": "delete", "uid": meta.uid(owner)}]}
         if self._finalizer:
             metadata["$deleteFromPrimitiveList/finalizers"] = [self._finalizer]

@@ -7,11 +7,11 @@ while an owner is not `settled`, it is left alone. What never shows up is given 
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from rota.api import meta
+from rota.api.meta import Object
 from rota.client.informers.cache import Key, parse_version
-from rota.client.verbs import Object
 from rota.kit.clock import Clock
 
 TIMEOUT_S: Final = 300.0
@@ -115,5 +115,5 @@ class Expectations:
             self.drop(key)
 
 
-def _version(obj: dict[str, Any]) -> int | str:
+def _version(obj: Object) -> int | str:
     return parse_version(str(meta.metadata(obj).get("resourceVersion", "")))

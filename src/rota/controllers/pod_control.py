@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.api import errors, meta, names
+from rota.api.meta import Object
 from rota.client.events.recorder import EventRecorder
 from rota.client.informers.cache import Key
-from rota.client.verbs import Client, Object, PatchType
+from rota.client.verbs import Client, PatchType
 from rota.controllers.expectations import Expectations
 from rota.kit.backoff import Chance
 
@@ -27,10 +28,10 @@ _NAMESPACE_ENDS: Final = "NamespaceTerminating"
 _DRAWS: Final = 5
 
 
-def from_template(owner: Object, template: Mapping[str, Any], *, name: str = "") -> Object:
+def from_template(owner: Object, template: Mapping[str, Any], *, name: str = "") -> dict[str, Any]:
     """A pod of a template, controlled by its owner."""
     made = template.get("metadata") or {}
-    metadata: Object = {
+    metadata: dict[str, Any] = {
         "name": name,
         "namespace": meta.namespace(owner),
         "labels": dict(made.get("labels") or {}),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.api import meta, times
-from rota.client.verbs import Object
+from rota.api.meta import Object
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _COST: Final = re.compile(r"-?(0|[1-9][0-9]*)|[+]?[1-9][0-9]*", re.ASCII)

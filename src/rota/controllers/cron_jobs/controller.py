@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from rota.api import cron, errors, gotext, meta, times
 from rota.api.cron import Schedule
+from rota.api.meta import Object
 from rota.client.informers.cache import Key
-from rota.client.verbs import Client, Object, Propagation
+from rota.client.verbs import Client, Propagation
 from rota.controllers import claims
 from rota.controllers.claims import BY_CONTROLLER, OwnerKind
 from rota.controllers.cron_jobs import runs

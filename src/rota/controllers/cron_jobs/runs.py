@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rota.api import cron, meta, times
 from rota.api.cron import Schedule
-from rota.client.verbs import Object
+from rota.api.meta import Object
 
 SCHEDULED_AT: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 #: More missed runs than this are worth a warning.

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from rota.api import meta
-from rota.client.verbs import Object
+from rota.api.meta import Object
 
 REVISION: Final = "deployment.kubernetes.io/revision"
 HISTORY: Final = "deployment.kubernetes.io/revision-history"
@@ -90,7 +90,7 @@ def new_set(deployment: Object, *, replicas: int, annotations: Mapping[str, str]
     labels = {**(metadata.get("labels") or {}), HASH_LABEL: hashed}
     selector = dict(spec["selector"])
     selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH_LABEL: hashed}
-    wanted: Object = {
+    wanted: dict[str, Any] = {
         "replicas": replicas,
         "selector": selector,
         "template": {**spec["template"], "metadata": {**metadata, "labels": labels}},

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rota.api import meta
-from rota.client.verbs import Object
+from rota.api.meta import Object
 from rota.controllers.deployments import revisions
 from rota.controllers.deployments.revisions import Sets
 

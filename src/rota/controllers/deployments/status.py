@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rota.api import meta, times
-from rota.client.verbs import Object
+from rota.api.meta import Object
 from rota.controllers.deployments import sizes
 from rota.controllers.deployments.revisions import Sets
 

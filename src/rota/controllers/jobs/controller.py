@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from rota.api import errors, meta, selectors, times
+from rota.api.meta import Object
 from rota.client.informers.cache import Key, by_namespace
-from rota.client.verbs import Client, Object, PatchType
+from rota.client.verbs import Client, PatchType
 from rota.controllers import claims, pod_states
 from rota.controllers.claims import BY_CONTROLLER, Claims, OwnerKind
 from rota.controllers.expectations import Expectations
@@ -226,7 +227,7 @@ class JobController:
             outcome.terminating += 1
             outcome.ready -= pod_states.is_ready(pod)
 
-    def _suspended_or_resumed(self, job: Object, status: Object, *, now: float) -> Object:
+    def _suspended_or_resumed(self, job: Object, status: dict[str, Any], *, now: float) -> dict[str, Any]:
         conditions, suspended = status.get("conditions") or (), is_suspended(job)
         words = ("JobSuspended", "Job suspended") if suspended else ("JobResumed", "Job resumed")
         changed = _with_condition(conditions, "Suspended", "True" if suspended else "False", *words, now=now)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.api import meta, times
-from rota.client.verbs import Object
+from rota.api.meta import Object
 from rota.controllers import pod_states
 from rota.controllers.jobs import verdicts
 from rota.controllers.jobs.indexes import NONE, Indexes

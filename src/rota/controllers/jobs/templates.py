@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rota.api import meta, names
-from rota.client.verbs import Object
+from rota.api.meta import Object
 from rota.controllers import pod_control
 from rota.controllers.jobs import plan
 from rota.controllers.jobs.tally import FINALIZER, INDEX, Tally, has_limit_per_index

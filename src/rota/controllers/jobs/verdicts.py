@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.api import meta
-from rota.client.verbs import Object
+from rota.api.meta import Object
 from rota.controllers.jobs.indexes import Indexes
 
 DISRUPTED: Final = "DisruptionTarget"
