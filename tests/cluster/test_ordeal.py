@@ -3,19 +3,22 @@
 The long form, in random order, is `make soak`.
 """
 
+import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rota.api import errors
 from rota.client import connecting
 from rota.client.verbs import Client
 from rota.kit import system
 from rota.testing import hosts
 from rota.testing.fleets import Fleet
 from rota.testing.hosts import Network
-from rota.testing.ordeals import Kind, Ordeal, Task
+from rota.testing.ordeals import PODS, TOLERATIONS, Kind, Ordeal, Task
 from rota.testing.servers.etcd import EtcdServer
 
 pytestmark = [
@@ -70,6 +73,9 @@ async def test_whatever_is_killed_cut_or_restarted_every_task_runs_as_often_as_i
 ) -> None:
     (first, _), (w1, _, w3) = fleet.masters, fleet.workers
     ordeal = Ordeal(client, tmp_path / "marks", some_tasks(200))
+    beats = tmp_path / "beats"
+    await client.create(PODS, witness(beats, node="w2"))
+    await until(lambda: _is_there(beats))
     async with ordeal.running():
         await ordeal.reach(0.1, patience_s=PATIENCE_S)
         first.kill()
@@ -83,7 +89,53 @@ async def test_whatever_is_killed_cut_or_restarted_every_task_runs_as_often_as_i
         await ordeal.reach(0.4, patience_s=PATIENCE_S)
         network.hosts["w3"].power_off()
         await ordeal.reach(0.6, patience_s=PATIENCE_S)
+        # Cut off, a worker goes on; its pod has been given up meanwhile, and it cannot know.
+        await until(lambda: _is_gone(client, "witness"))
+        assert await _beats(beats)
         network.heal(network.hosts["w2"])
         w3.start(wait=False, inside=network.host("w3").inside)
         await ordeal.reach(1.0, patience_s=PATIENCE_S)
     ordeal.check()
+    await until(lambda: _is_still(beats))
+
+
+def witness(beats: Path, *, node: str) -> dict[str, Any]:
+    """A pod that says again and again that it runs."""
+    script = f"while true; do echo beat >> {beats}; sleep 0.1; done"
+    spec = {
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "terminationGracePeriodSeconds": 1,
+        "tolerations": TOLERATIONS,
+        "containers": [{"name": "main", "image": "none", "command": ["sh", "-c", script]}],
+    }
+    metadata = {"name": "witness", "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not await holds():  # noqa: ASYNC110 - what is waited for happens in other processes
+            await asyncio.sleep(0.2)
+
+
+async def _is_there(path: Path) -> bool:
+    return path.exists()
+
+
+async def _is_gone(client: Client, pod: str) -> bool:
+    try:
+        await client.get(PODS, pod, namespace="default")
+    except errors.NotFound:
+        return True
+    return False
+
+
+async def _beats(path: Path) -> bool:
+    """Whether it says something within a second."""
+    before = path.stat().st_size
+    await asyncio.sleep(1.0)
+    return path.stat().st_size > before
+
+
+async def _is_still(path: Path) -> bool:
+    return not await _beats(path)

@@ -25,6 +25,7 @@ from rota.controllers.resource_quotas import QuotaController
 from rota.controllers.role_aggregation import RoleAggregation
 from rota.controllers.service_accounts import ServiceAccountController
 from rota.controllers.taint_eviction import TaintEviction
+from rota.controllers.task_states import TaskStates
 from rota.controllers.terminations import TerminationController
 from rota.controllers.ttl_after_finished import TtlAfterFinished
 from rota.kit.backoff import Chance
@@ -94,6 +95,7 @@ ROSTER: Final[Mapping[str, Make]] = {
         client, clock=around.clock, chance=around.chance, bundle=lambda: around.bundle
     ),
     "taint-eviction": _usual(TaintEviction),
+    "task-states": _usual(TaskStates),
     "terminations": _usual(TerminationController),
     "ttl-after-finished": _usual(TtlAfterFinished),
 }

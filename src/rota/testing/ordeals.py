@@ -33,7 +33,7 @@ _FINISHED: Final = ("Succeeded", "Failed")
 _LOOK_S: Final = 0.25
 _AT_ONCE: Final = 16
 #: Who leaves a node that is lost, and how soon.
-_TOLERATIONS: Final = [
+TOLERATIONS: Final = [
     {"key": f"node.kubernetes.io/{one}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
     for one in ("not-ready", "unreachable")
 ]
@@ -193,7 +193,7 @@ class Ordeal:
         spec = {
             "restartPolicy": "OnFailure" if task.kind is Kind.RETRIES else "Never",
             "terminationGracePeriodSeconds": 1,
-            "tolerations": _TOLERATIONS,
+            "tolerations": TOLERATIONS,
             "containers": [container],
         }
         metadata = {"name": task.pod, "namespace": _NAMESPACE}

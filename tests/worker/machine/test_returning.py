@@ -78,6 +78,8 @@ def test_a_run_that_nobody_knows_of_is_unknown_and_not_taken_for_a_success() -> 
     ended = stage.state()["state"]["terminated"]
     assert (ended["reason"], ended["exitCode"]) == ("ContainerStatusUnknown", 137)
     assert stage.starts() == []
+    disrupted = {one["type"]: one for one in stage.status["conditions"]}["DisruptionTarget"]
+    assert (disrupted["status"], disrupted["reason"]) == ("True", "WorkerLost")
 
 
 def test_a_lost_run_is_repeated_where_the_policy_says_so() -> None:

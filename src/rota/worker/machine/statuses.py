@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rota.api import meta
-from rota.worker.machine.containers import Container, Stage
+from rota.worker.machine.containers import UNKNOWN, Container, Stage
 from rota.worker.machine.contract import Object
 from rota.worker.machine.specs import PodSpec
 
@@ -16,6 +16,8 @@ RUNNING: Final = "Running"
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
 FINISHED: Final = frozenset({SUCCEEDED, FAILED})
+_DISRUPTED: Final = "DisruptionTarget"
+_LOST: Final = "The machine, or what looks after containers on it, was lost while the pod ran there."
 #: Fields of a status that the worker does not write and must not lose.
 _OTHERS: Final = ("qosClass", "nominatedNodeName", "observedGeneration", "resize", "resourceClaimStatuses")
 
@@ -45,16 +47,23 @@ def conditions(
     now: str,
 ) -> list[dict[str, Any]]:
     """All conditions of a pod; `told` is the status that was told last, whose times are kept where nothing changed."""
-    own = (
+    own = [
         _condition("PodReadyToStartContainers", prepared and phase not in FINISHED),
         _initialized(spec, containers, initialized, phase),
         _containers_ready("Ready", seen, spec, containers, phase),
         _containers_ready("ContainersReady", seen, spec, containers, phase),
-    )
+    ]
+    if phase == FAILED and _was_lost(containers.values()) and not meta.is_condition_true(seen, _DISRUPTED):
+        own.append(_condition(_DISRUPTED, True, "WorkerLost", _LOST))
     kinds = {one["type"] for one in own}
     known = {one["type"]: one for one in (*meta.conditions(seen), *(told.get("conditions") or ())) if "type" in one}
     others = [dict(one) for one in meta.conditions(seen) if one.get("type") not in kinds]
     return [*(_timed(one, known.get(one["type"]), now) for one in own), *others]
+
+
+def _was_lost(containers: Iterable[Container]) -> bool:
+    """Whether something ended that nobody saw end: the machine went down with it, and it is not to blame."""
+    return any(one.ending is not None and one.ending.reason == UNKNOWN for one in containers)
 
 
 def _timed(new: dict[str, Any], old: Mapping[str, Any] | None, now: str) -> dict[str, Any]:

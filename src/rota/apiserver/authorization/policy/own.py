@@ -98,6 +98,10 @@ rota:controller:taint-eviction: User/rota:controller:taint-eviction
     read  core  nodes
     read,delete  core  pods
     patch  core  pods/status
+rota:controller:task-states: User/rota:controller:task-states
+    read  core  nodes
+    read,delete  core  pods
+    patch  core  pods/status
 rota:controller:terminations: User/rota:controller:terminations
     read  core  nodes
     read,delete  core  pods
