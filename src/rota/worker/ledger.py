@@ -44,7 +44,7 @@ class Ledger:
     def put(self, key: str, text: bytes) -> None:
         """This is the text of the key from now on; OSError if it cannot be written down, and then it is not."""
         self._append(_PUT + key.encode() + b" " + text)
-        if self._known.pop(key, None) is not None:
+        if key in self._known:
             self._stale += 1
         self._known[key] = text
         self._tidy()

@@ -1,8 +1,8 @@
 """Tells the API how pods are. Of several statuses that pile up for one pod only the newest is written.
 
-A write costs the masters more than a short task costs its worker, so none is made that says nothing: few are under way
-at a time, and while they are, what a pod goes through on its way to the next one is left out. That containers are being
-made is told only where it takes a while. Nothing is held back that somebody might wait for.
+A write costs the masters more than a short task costs its worker, so none is made that says nothing. That containers
+are being made is told only where it takes a while. That a pod runs is told at once, unless very many do: then it waits
+for a moment, in which a short task has ended, and one write tells both.
 
 A deletion is confirmed only after the last status has arrived: what a pod ended with is not lost with it.
 """
@@ -15,11 +15,16 @@ from rota.api import errors, meta
 from rota.client.queues.work import WorkQueue
 from rota.client.verbs import Client, Object, PatchType
 from rota.kit.backoff import Chance
+from rota.kit.buckets import TokenBucket
 from rota.kit.clock import Clock
 
 PODS: Final = ("", "v1", "pods")
-#: Statuses on their way at a time: with more of them fewer would be left out.
-_WORKERS: Final = 2
+#: Statuses on their way at a time.
+_WORKERS: Final = 16
+#: How many pods a second are told to run at once, after how many in a row; how long others may take to end before that.
+_PROMPT_RATE: Final = 25.0
+_PROMPT_BURST: Final = 10
+_MOMENT_S: Final = 0.03
 #: How long a pod may be about to start before that is told.
 _STARTING_S: Final = 0.5
 _STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
@@ -34,6 +39,8 @@ class Reporter:
         self._find: Final = find
         self._statuses: Final[dict[str, dict[str, Any]]] = {}
         self._confirming: Final[set[str]] = set()
+        self._clock: Final = clock
+        self._prompt: Final = TokenBucket(rate=_PROMPT_RATE, burst=_PROMPT_BURST, now=clock.monotonic())
         self._queue: Final = WorkQueue[str](clock=clock, chance=chance, name="statuses")
         self.run: Final = functools.partial(self._queue.work, self._write, workers=_WORKERS)
 
@@ -42,6 +49,8 @@ class Reporter:
         self._statuses[uid] = status
         if _is_starting(status):
             self._queue.add_after(uid, _STARTING_S)
+        elif status.get("phase") == "Running" and not self._prompt.take(self._clock.monotonic()):
+            self._queue.add_after(uid, _MOMENT_S)
         else:
             self._queue.add(uid)
 
