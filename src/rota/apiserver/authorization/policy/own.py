@@ -4,7 +4,7 @@ The scheduler is the user `rota:scheduler`, a controller `rota:controller:` and 
 campaigns for all of them; leases are in kube-system (`namespaced`). Workers are nodes: what they may do is the node
 authorizer's business. A newcomer with a join token may ask for a worker's certificate, and a worker for its next one.
 `rota:explain` is for people, and bound to nobody: why a pod is where it is tells about all nodes and others' pods.
-What nodes and pods use may be seen by whoever may see pods (upstream's name for that, which comes with its metrics).
+`rota:metrics-reader` is part of `view`: whoever may see pods may see what they use.
 """
 
 from typing import Final
@@ -28,7 +28,7 @@ rota:scheduler: User/rota:scheduler
     update  core  pods/finalizers
 rota:explain
     get  core  pods/explain
-system:aggregated-metrics-reader
+rota:metrics-reader
     get,list  metrics.k8s.io  nodes,pods
 rota:pipelines-view
     read  rota.dev  pipelineruns,pipelineruns/status,pipelines,pipelines/status,stepruns,stepruns/status
@@ -112,7 +112,7 @@ rota:controller:ttl-after-finished: User/rota:controller:ttl-after-finished
 
 #: Roles whose rules go into one that is the sum of others.
 PART_OF: Final = {
-    "system:aggregated-metrics-reader": "view",
+    "rota:metrics-reader": "view",
     "rota:pipelines-view": "view",
     "rota:pipelines-edit": "edit",
 }
