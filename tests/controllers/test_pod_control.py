@@ -199,7 +199,14 @@ class TestClaims:
 
     async def _claim(self, cluster: VirtualCluster, owner: dict[str, Any]) -> list[str]:
         pods = (await cluster.client.list(PODS, namespace="default")).items
-        found = await Claims(cluster.client, PODS, KIND, finalizer="example.com/kept").claim(owner, self.SELECTOR, pods)
+        own = Claims(
+            cluster.client,
+            PODS,
+            KIND,
+            expectations=Expectations(cluster.clock),
+            finalizer="example.com/kept",
+        )
+        found = await own.claim(owner, self.SELECTOR, pods)
         return sorted(meta.name(one) for one in found)
 
     async def test_orphans_that_are_selected_are_adopted_and_what_is_not_any_more_released(

@@ -3,22 +3,29 @@
 What bears no controller's name and is selected gets the owner's (adoption); what bears the owner's and is no longer
 selected loses it (release). Every such write names the uid of its object, so that a namesake is left alone, and before
 the first adoption the owner is read again: one that was deleted meanwhile adopts nothing. The rules are upstream's
-(`pkg/controller/controller_ref_manager.go`, 1.36).
+(`pkg/controller/controller_ref_manager.go`, 1.36); but orphans are gone through only where there is news of one that an
+owner selects, or of the owner: there may be thousands that are nobody's business.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rota.api import errors, meta
+from rota.api import errors, meta, selectors
 from rota.api.selectors import Selector
+from rota.client.informers.cache import Key, by_namespace
+from rota.client.informers.informer import Informer
 from rota.client.paths import Target
 from rota.client.verbs import Client, Object, PatchType
+from rota.controllers.expectations import Expectations
 from rota.kit import logs
 
 log = logs.get(__name__)
 
 BY_CONTROLLER: Final = "controller"
+BY_NAMESPACE: Final = "namespace"
+#: What the informer of owners has to index, and that of what they own.
+OWNERS: Final = {BY_NAMESPACE: by_namespace}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +60,18 @@ def orphans(namespace: str) -> str:
     return f"orphans/{namespace}"
 
 
+OWNED: Final = {BY_CONTROLLER: by_controller}
+
+
 class Claims:
     """Claims objects of one collection for owners of one kind."""
 
-    def __init__(self, client: Client, target: Target, kind: OwnerKind, *, finalizer: str = "") -> None:
-        """`finalizer` is one that adopted objects get and released ones lose."""
+    def __init__(
+        self, client: Client, target: Target, kind: OwnerKind, *, expectations: Expectations, finalizer: str = ""
+    ) -> None:
+        """Adoptions are awaited as other writes are; `finalizer` is one that adopted objects get and released lose."""
         self._client: Final = client
+        self._expectations: Final = expectations
         self._target: Final = target
         self._kind: Final = kind
         self._finalizer: Final = finalizer
@@ -95,10 +108,17 @@ class Claims:
         metadata: Object = {"uid": meta.uid(one), "ownerReferences": [meta.controller_reference(owner)]}
         if self._finalizer:
             metadata["finalizers"] = [self._finalizer]
+        key = Key(meta.namespace(one), meta.name(one))
+        self._expectations.expect(meta.uid(owner), key, uid=meta.uid(one))
         try:
             adopted = await self._patch(one, metadata)
         except (errors.NotFound, errors.Conflict, errors.Invalid):
+            self._expectations.drop(key)
             return None  # gone, another of its name, or taken by somebody meanwhile
+        except BaseException:
+            self._expectations.drop(key)
+            raise
+        self._expectations.confirm(key, adopted)
         log.info("adopted", owner=meta.qualified_name(owner), object=meta.name(one))
         return adopted
 
@@ -120,3 +140,59 @@ class Claims:
             type=PatchType.STRATEGIC,
             namespace=meta.namespace(one),
         )
+
+
+class Family:
+    """Owners and what they own, as their caches change: who is concerned by what."""
+
+    def __init__(self, claims: Claims, kind: OwnerKind, *, owners: Informer[Object], owned: Informer[Object]) -> None:
+        """The informers index what `OWNERS` and `OWNED` say."""
+        self._claims: Final = claims
+        self._kind: Final = kind
+        self._owners: Final = owners
+        self._owned: Final = owned
+        #: Owners that may find orphans to adopt.
+        self._seekers: Final[set[Key]] = set()
+
+    def owner_changed(self, key: Key, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+        """An owner came, changed or went."""
+        if new is None:
+            self._seekers.discard(key)
+        elif old is None or old["spec"].get("selector") != new["spec"].get("selector"):
+            self._seekers.add(key)
+
+    def concerned(self, key: Key, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> set[Key]:
+        """The owners that a change of something that is or may be owned concerns."""
+        references = [self._kind.owner_of(one) for one in (old, new)]
+        found = {Key(key.namespace, one["name"]) for one in references if one is not None}
+        if new is not None and meta.controller_of(new) is None and _is_other(old, new):
+            for owner in self._owners.cache.indexed(BY_NAMESPACE, key.namespace):
+                if selectors.from_object(owner["spec"]["selector"]).matches(meta.labels(new)):
+                    self._seekers.add(Key(key.namespace, meta.name(owner)))
+                    found.add(Key(key.namespace, meta.name(owner)))
+        return found
+
+    def owned_by(self, owner: Mapping[str, Any]) -> list[Object]:
+        """What bears an owner's name."""
+        return self._owned.cache.indexed(BY_CONTROLLER, meta.uid(owner))
+
+    async def claim(self, owner: Mapping[str, Any], *, only: Callable[[Object], bool] = lambda _: True) -> list[Object]:
+        """What is an owner's (see `Claims.claim`), of those that pass `only`."""
+        key = Key(meta.namespace(owner), meta.name(owner))
+        candidates = self.owned_by(owner)
+        seeks = key in self._seekers
+        if seeks:
+            self._seekers.discard(key)
+            candidates += self._owned.cache.indexed(BY_CONTROLLER, orphans(key.namespace))
+        selector = selectors.from_object(owner["spec"]["selector"])
+        try:
+            return await self._claims.claim(owner, selector, filter(only, candidates))
+        except BaseException:
+            if seeks:
+                self._seekers.add(key)
+            raise
+
+
+def _is_other(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
+    """Whether somebody may want an orphan who did not before."""
+    return old is None or meta.labels(old) != meta.labels(new) or meta.controller_of(old) is not None

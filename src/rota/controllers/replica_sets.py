@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from rota.api import errors, meta, selectors, times
-from rota.client.informers.cache import Key, by_namespace
+from rota.api import errors, meta, times
+from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Object
-from rota.controllers import claims, pod_states
-from rota.controllers.claims import BY_CONTROLLER, Claims, OwnerKind
+from rota.controllers import pod_states
+from rota.controllers.claims import BY_CONTROLLER, OWNED, OWNERS, Claims, Family, OwnerKind
 from rota.controllers.expectations import Expectations
 from rota.controllers.pod_control import PODS, PodControl, from_template, prefix, slow_start
 from rota.controllers.reconciling import Reconciler
@@ -25,7 +25,6 @@ REPLICA_SETS: Final = ("apps", "v1", "replicasets")
 KIND: Final = OwnerKind(api_version="apps/v1", kind="ReplicaSet", target=REPLICA_SETS)
 #: So many pods are made or deleted before the next look.
 _BURST: Final = 500
-_BY_NAMESPACE: Final = "namespace"
 _WORKERS: Final = 5
 #: Somebody else wrote first, and the news is on the way.
 _SOON_S: Final = 0.05
@@ -41,38 +40,31 @@ class ReplicaSetController:
             client, "replica sets", self._process, clock=clock, chance=chance, workers=_WORKERS, metrics=metrics
         )
         self._expectations: Final = Expectations(clock)
-        self._claims: Final = Claims(client, PODS, KIND)
         self._control: Final = PodControl(
             client,
             recorder=self._frame.report_as("replicaset-controller"),
             expectations=self._expectations,
             chance=chance,
         )
-        self._sets: Final = self._frame.follow(
-            REPLICA_SETS,
-            self._set_changed,
-            indexers={_BY_NAMESPACE: by_namespace, BY_CONTROLLER: claims.by_controller},
-        )
-        self._pods: Final = self._frame.follow(PODS, self._pod_changed, indexers={BY_CONTROLLER: claims.by_controller})
+        self._sets: Final = self._frame.follow(REPLICA_SETS, self._set_changed, indexers={**OWNERS, **OWNED})
+        pods = self._frame.follow(PODS, self._pod_changed, indexers=OWNED)
+        own = Claims(client, PODS, KIND, expectations=self._expectations)
+        self._family: Final = Family(own, KIND, owners=self._sets, owned=pods)
 
     async def run(self) -> None:
         """Keep pods until cancelled."""
         await self._frame.run()
 
     def _set_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._family.owner_changed(key, old, new)
         if new is None and old is not None:
             self._expectations.forget(meta.uid(old))
         self._frame.queue.add(key)
 
     def _pod_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         self._expectations.observe(key, old, new)
-        for one in (old, new):
-            if (owner := KIND.owner_of(one)) is not None:
-                self._frame.queue.add(Key(key.namespace, owner["name"]))
-        if new is not None and meta.controller_of(new) is None:
-            for one in self._sets.cache.indexed(_BY_NAMESPACE, key.namespace):
-                if selectors.from_object(one["spec"]["selector"]).matches(meta.labels(new)):
-                    self._frame.queue.add(Key(key.namespace, meta.name(one)))
+        for owner in self._family.concerned(key, old, new):
+            self._frame.queue.add(owner)
 
     async def _process(self, key: Key) -> float | None:
         found = self._sets.cache.get(key.name, key.namespace)
@@ -81,11 +73,8 @@ class ReplicaSetController:
         owner = KIND.complete(found)
         uid = meta.uid(owner)
         settled = self._expectations.settled(uid)
-        known = self._pods.cache.indexed(BY_CONTROLLER, uid)
-        candidates = [*known, *self._pods.cache.indexed(BY_CONTROLLER, claims.orphans(key.namespace))]
-        selector = selectors.from_object(owner["spec"]["selector"])
-        pods = await self._claims.claim(owner, selector, [one for one in candidates if pod_states.is_active(one)])
-        leaving = sum(pod_states.is_terminating(one) and selector.matches(meta.labels(one)) for one in known)
+        pods = await self._family.claim(owner, only=pod_states.is_active)
+        leaving = sum(map(pod_states.is_terminating, self._family.owned_by(owner)))
         problem: Exception | None = None
         if settled and not meta.is_deleting(owner):
             problem = await self._manage(owner, pods)
@@ -129,7 +118,7 @@ class ReplicaSetController:
         """The pods of all sets that have the same controller, this one's among them."""
         above = meta.controller_of(owner)
         siblings = [owner] if above is None else self._sets.cache.indexed(BY_CONTROLLER, str(above.get("uid", "")))
-        return [pod for one in siblings for pod in self._pods.cache.indexed(BY_CONTROLLER, meta.uid(one))]
+        return [pod for one in siblings for pod in self._family.owned_by(one)]
 
 
 def count(

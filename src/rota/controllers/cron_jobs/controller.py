@@ -15,8 +15,7 @@ from rota.api.cron import Schedule
 from rota.api.meta import Object
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Propagation
-from rota.controllers import claims
-from rota.controllers.claims import BY_CONTROLLER, OwnerKind
+from rota.controllers.claims import BY_CONTROLLER, OWNED, OwnerKind
 from rota.controllers.cron_jobs import runs
 from rota.controllers.expectations import Expectations
 from rota.controllers.pod_control import is_end_of_namespace
@@ -47,7 +46,7 @@ class CronJobController:
         self._expectations: Final = Expectations(clock)
         self._own_writes: Final = Expectations(clock)
         self._cron_jobs: Final = self._frame.follow(CRON_JOBS, self._cron_job_changed)
-        self._jobs: Final = self._frame.follow(JOBS, self._job_changed, indexers={BY_CONTROLLER: claims.by_controller})
+        self._jobs: Final = self._frame.follow(JOBS, self._job_changed, indexers=OWNED)
 
     async def run(self) -> None:
         """Make Jobs until cancelled."""

@@ -8,10 +8,10 @@ Pods are the ReplicaSets' business: here sets are made, sized and deleted. What 
 from typing import Final
 
 from rota.api import errors, meta, selectors
-from rota.client.informers.cache import Key, by_namespace
+from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Object, Propagation, Selection
-from rota.controllers import claims, pod_states
-from rota.controllers.claims import BY_CONTROLLER, Claims, OwnerKind
+from rota.controllers import pod_states
+from rota.controllers.claims import OWNED, OWNERS, Claims, Family, OwnerKind
 from rota.controllers.deployments import revisions, sizes, status
 from rota.controllers.deployments.revisions import Sets
 from rota.controllers.expectations import Expectations
@@ -27,7 +27,6 @@ log = logs.get(__name__)
 DEPLOYMENTS: Final = ("apps", "v1", "deployments")
 REPLICA_SETS: Final = ("apps", "v1", "replicasets")
 KIND: Final = OwnerKind(api_version="apps/v1", kind="Deployment", target=DEPLOYMENTS)
-_BY_NAMESPACE: Final = "namespace"
 _WORKERS: Final = 5
 #: Somebody else wrote first, and the news is on the way.
 _SOON_S: Final = 0.05
@@ -45,32 +44,25 @@ class DeploymentController:
         )
         self._recorder: Final = self._frame.report_as("deployment-controller")
         self._expectations: Final = Expectations(clock)
-        self._claims: Final = Claims(client, REPLICA_SETS, KIND)
-        self._deployments: Final = self._frame.follow(
-            DEPLOYMENTS, self._deployment_changed, indexers={_BY_NAMESPACE: by_namespace}
-        )
-        self._sets: Final = self._frame.follow(
-            REPLICA_SETS, self._set_changed, indexers={BY_CONTROLLER: claims.by_controller}
-        )
+        self._deployments: Final = self._frame.follow(DEPLOYMENTS, self._deployment_changed, indexers=OWNERS)
+        sets = self._frame.follow(REPLICA_SETS, self._set_changed, indexers=OWNED)
+        own = Claims(client, REPLICA_SETS, KIND, expectations=self._expectations)
+        self._family: Final = Family(own, KIND, owners=self._deployments, owned=sets)
 
     async def run(self) -> None:
         """Roll out until cancelled."""
         await self._frame.run()
 
     def _deployment_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._family.owner_changed(key, old, new)
         if new is None and old is not None:
             self._expectations.forget(meta.uid(old))
         self._frame.queue.add(key)
 
     def _set_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         self._expectations.observe(key, old, new)
-        for one in (old, new):
-            if (owner := KIND.owner_of(one)) is not None:
-                self._frame.queue.add(Key(key.namespace, owner["name"]))
-        if new is not None and meta.controller_of(new) is None:
-            for one in self._deployments.cache.indexed(_BY_NAMESPACE, key.namespace):
-                if selectors.from_object(one["spec"]["selector"]).matches(meta.labels(new)):
-                    self._frame.queue.add(Key(key.namespace, meta.name(one)))
+        for owner in self._family.concerned(key, old, new):
+            self._frame.queue.add(owner)
 
     async def _process(self, key: Key) -> float | None:
         found = self._deployments.cache.get(key.name, key.namespace)
@@ -87,7 +79,6 @@ class DeploymentController:
             return _SOON_S
 
     async def _sync(self, deployment: Object) -> float | None:
-        selector = selectors.from_object(deployment["spec"]["selector"])
         if not deployment["spec"]["selector"]:
             self._recorder.event(
                 deployment,
@@ -96,11 +87,7 @@ class DeploymentController:
                 "This deployment is selecting all pods. A non-empty selector is required.",
             )
             return None
-        candidates = [
-            *self._sets.cache.indexed(BY_CONTROLLER, meta.uid(deployment)),
-            *self._sets.cache.indexed(BY_CONTROLLER, claims.orphans(meta.namespace(deployment))),
-        ]
-        sets = revisions.split(deployment, await self._claims.claim(deployment, selector, candidates))
+        sets = revisions.split(deployment, await self._family.claim(deployment))
         if meta.is_deleting(deployment):
             await self._write(deployment, status.count(deployment, sets, now=self._clock.now()))
             return None

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from rota.api import errors, meta, selectors, times
+from rota.api import errors, meta, times
 from rota.api.meta import Object
-from rota.client.informers.cache import Key, by_namespace
+from rota.client.informers.cache import Key
 from rota.client.verbs import Client, PatchType
-from rota.controllers import claims, pod_states
-from rota.controllers.claims import BY_CONTROLLER, Claims, OwnerKind
+from rota.controllers import pod_states
+from rota.controllers.claims import OWNED, OWNERS, Claims, Family, OwnerKind
 from rota.controllers.expectations import Expectations
 from rota.controllers.jobs import plan, templates
 from rota.controllers.jobs.plan import Backoff, Changes, Ending
@@ -33,7 +33,6 @@ JOBS: Final = ("batch", "v1", "jobs")
 KIND: Final = OwnerKind(api_version="batch/v1", kind="Job", target=JOBS)
 #: Who looks after Jobs that do not say who should.
 _US: Final = "kubernetes.io/job-controller"
-_BY_NAMESPACE: Final = "namespace"
 _WORKERS: Final = 5
 #: Somebody else wrote first, and the news is on the way.
 _SOON_S: Final = 0.05
@@ -66,16 +65,17 @@ class JobController:
         #: Writes on pods, and on Jobs themselves, both by the uid of the Job.
         self._expectations: Final = Expectations(clock)
         self._own_writes: Final = Expectations(clock)
-        self._claims: Final = Claims(client, PODS, KIND, finalizer=FINALIZER)
         self._control: Final = PodControl(
             client, recorder=self._recorder, expectations=self._expectations, chance=chance
         )
         #: Since their last success, by the uid of the Job; begins anew with the process.
         self._backoffs: Final[dict[str, Backoff]] = {}
-        #: How many pods a Job had last time, by its uid.
-        self._pods_of: Final[dict[str, int]] = {}
-        self._jobs: Final = self._frame.follow(JOBS, self._job_changed, indexers={_BY_NAMESPACE: by_namespace})
-        self._pods: Final = self._frame.follow(PODS, self._pod_changed, indexers={BY_CONTROLLER: claims.by_controller})
+        #: How many pods a Job had last time.
+        self._pods_of: Final[dict[Key, int]] = {}
+        self._jobs: Final = self._frame.follow(JOBS, self._job_changed, indexers=OWNERS)
+        self._pods: Final = self._frame.follow(PODS, self._pod_changed, indexers=OWNED)
+        own = Claims(client, PODS, KIND, expectations=self._expectations, finalizer=FINALIZER)
+        self._family: Final = Family(own, KIND, owners=self._jobs, owned=self._pods)
 
     async def run(self) -> None:
         """Run Jobs until cancelled."""
@@ -83,13 +83,15 @@ class JobController:
 
     def _job_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         self._own_writes.observe(key, old, new)
+        self._family.owner_changed(key, old, new)
         if new is None or is_finished(new):
-            uid = meta.uid(new or old or {})
+            last = new or old or {}
+            uid = meta.uid(last)
             for expectations in (self._expectations, self._own_writes):
                 expectations.forget(uid)
             self._backoffs.pop(uid, None)
-            self._pods_of.pop(uid, None)
-            for pod in self._pods.cache.indexed(BY_CONTROLLER, uid):
+            self._pods_of.pop(key, None)
+            for pod in self._family.owned_by(last):
                 if is_tracked(pod):
                     self._frame.queue.add(_Stray(Key(key.namespace, meta.name(pod))))
             return
@@ -97,18 +99,10 @@ class JobController:
 
     def _pod_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         self._expectations.observe(key, old, new)
-        for one in (old, new):
-            if (owner := KIND.owner_of(one)) is not None:
-                batch_s = min(self._pods_of.get(owner["uid"], 0) * _BATCH_PER_POD_S, _BATCH_S)
-                self._frame.queue.add_after(Key(key.namespace, owner["name"]), batch_s)
-        if new is None:
-            return
-        if is_tracked(new) and self._owner(new) is None:
+        for owner in self._family.concerned(key, old, new):
+            self._frame.queue.add_after(owner, min(self._pods_of.get(owner, 0) * _BATCH_PER_POD_S, _BATCH_S))
+        if new is not None and is_tracked(new) and self._owner(new) is None:
             self._frame.queue.add(_Stray(key))
-        if meta.controller_of(new) is None:
-            for job in self._jobs.cache.indexed(_BY_NAMESPACE, key.namespace):
-                if selectors.from_object(job["spec"]["selector"]).matches(meta.labels(new)):
-                    self._frame.queue.add(Key(key.namespace, meta.name(job)))
 
     def _owner(self, pod: Object) -> Object | None:
         """The Job by which a pod will be counted."""
@@ -158,13 +152,8 @@ class JobController:
 
     async def _sync(self, job: Object) -> float | None:
         uid, now = meta.uid(job), self._clock.now()
-        candidates = [
-            *self._pods.cache.indexed(BY_CONTROLLER, uid),
-            *self._pods.cache.indexed(BY_CONTROLLER, claims.orphans(meta.namespace(job))),
-        ]
-        selector = selectors.from_object(job["spec"]["selector"])
-        view = tally(job, await self._claims.claim(job, selector, candidates))
-        self._pods_of[uid] = len(view.pods)
+        view = tally(job, await self._family.claim(job))
+        self._pods_of[Key(meta.namespace(job), meta.name(job))] = len(view.pods)
         backoff = self._backoffs.get(uid, Backoff()).after(view)
         status = _begun(job, now=now)
         view = tally({**job, "status": status}, view.pods)
