@@ -14,6 +14,7 @@ import aiohttp
 from yarl import URL
 
 from rota.client.endpoints import Endpoint
+from rota.client.transports.connector import Connector
 from rota.client.transports.contract import Call, Interrupted, TimedOut, TransportError, Unreachable
 
 _CONNECT_S: Final = 10.0
@@ -33,6 +34,7 @@ class HttpTransport:
         self._base: Final = endpoint.server.rstrip("/")
         self._tls: Final = endpoint.tls()
         self._session: aiohttp.ClientSession | None = None
+        self._connector: Connector | None = None
         #: Answers under way, and whether they are streams without an end.
         self._open: Final[dict[aiohttp.ClientResponse, bool]] = {}
         self._closed = False
@@ -63,6 +65,8 @@ class HttpTransport:
             response.content.set_exception(aiohttp.ClientConnectionError("the transport was closed"))
         if self._session is not None:
             await self._session.close()
+        if self._connector is not None:
+            await self._connector.settle()
 
     def interrupt(self) -> None:
         """Break off streams: whoever reads them resumes them, perhaps at another server."""
@@ -92,14 +96,14 @@ class HttpTransport:
             )
 
     def _connect(self) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(
+        self._connector = Connector(
             ssl=self._tls if self._tls is not None else True,
             limit=0,  # every watch holds a connection; how many there are is for the callers to decide
             keepalive_timeout=_IDLE_S,
             socket_factory=_socket,
         )
         session = aiohttp.ClientSession(
-            connector=connector,
+            connector=self._connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("User-Agent", "Content-Type"),
             read_bufsize=_CHUNK_BYTES,
