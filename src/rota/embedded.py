@@ -25,7 +25,8 @@ from rota.apiserver.app import App
 from rota.apiserver.subresources import conversations
 from rota.apiserver.subresources.conversations import Wires
 from rota.apiserver.subresources.logs import LogRequest, LogSource, NoWorkers
-from rota.apiserver.subresources.usage import Summary, UsageSource
+from rota.apiserver.subresources.summaries import Summary
+from rota.apiserver.subresources.usage import UsageSource
 from rota.apiserver.subresources.worker_addresses import Address
 from rota.client import connecting
 from rota.kit import system

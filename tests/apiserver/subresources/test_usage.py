@@ -11,7 +11,7 @@ from aiohttp import web
 
 from rota.api import errors
 from rota.api.users import User
-from rota.apiserver.subresources.usage import Cpu, Memory, PodReference, PodUsed, Summary, Used
+from rota.apiserver.subresources.summaries import Cpu, Disk, Memory, Network, PodReference, PodUsed, Summary, Used
 from rota.apiserver.subresources.worker_addresses import Address
 from rota.apiserver.subresources.workers import Workers
 from rota.testing.api import ApiServer
@@ -59,21 +59,29 @@ async def api(workers: _Workers) -> AsyncIterator[ApiServer]:
                 spec["nodeName"] = node
             pod = {"metadata": {"name": name, "labels": {"app": name}}, "spec": spec}
             uids[name] = (await server.post("/api/v1/namespaces/default/pods", pod)).json["metadata"]["uid"]
-        pods = [PodUsed(PodReference(uids["a"]), [_used("main", 250, 64), _used("side", 1, 1)])]
+        pods = [PodUsed(PodReference(uids["a"]), [_used("main", 250, 64), _used("side", 1, 1)], Disk(4096))]
         # of a pod that is not its own, and of one that nobody knows
         pods += [PodUsed(PodReference(uids["c"]), [_used("main", 9000, 9)]), PodUsed(PodReference("x"), [])]
-        workers.said["n1"] = Summary(_used("", 1500, 512), pods, 12.5)
+        node_used = msgspec.structs.replace(_used("", 1500, 512), disk=Disk(9), network=Network(7, 8))
+        workers.said["n1"] = Summary(node_used, pods, 12.5)
         yield server
 
 
 async def test_nodes_and_pods_show_what_they_use(api: ApiServer) -> None:
     node = (await api.get(f"{_GROUP}/nodes/n1")).json
-    assert node["usage"] == {"cpu": "1500000000n", "memory": "524288Ki"}
+    assert node["usage"] == {
+        "cpu": "1500000000n",
+        "memory": "524288Ki",
+        "ephemeral-storage": "9",
+        "rota.dev/network-received": "7",
+        "rota.dev/network-sent": "8",
+    }
     assert (node["kind"], node["window"], node["timestamp"]) == ("NodeMetrics", "12.500s", "2026-01-01T00:00:00Z")
     pod = (await api.get(f"{_GROUP}/namespaces/default/pods/a")).json
     assert pod["metadata"]["labels"] == {"app": "a"}
     assert [one["name"] for one in pod["containers"]] == ["main", "side"]
     assert pod["containers"][0]["usage"] == {"cpu": "250000000n", "memory": "65536Ki"}
+    assert pod["usage"] == {"ephemeral-storage": "4096"}
 
 
 async def test_who_is_not_heard_of_is_left_out(api: ApiServer) -> None:

@@ -29,7 +29,8 @@ class NodeMetrics(DictMixin):
 
     * **timestamp** ``str`` - When it was measured.
     * **window** ``str`` - The time up to then over which cpu is averaged.
-    * **usage** ``Dict[str, str]`` - What it uses: cpu, over the window, and memory, without what could be dropped.
+    * **usage** ``Dict[str, str]`` - What it uses: cpu, over the window; memory, without what could be dropped;
+      ephemeral-storage; bytes that came and went over the network since it came up.
     * **apiVersion** ``Optional[str]`` - The version of this object: metrics.k8s.io/v1beta1.
     * **kind** ``Optional[str]`` - The kind of this object: NodeMetrics.
     * **metadata** ``Optional[meta_v1.ObjectMeta]`` - The node's name and labels.
@@ -54,6 +55,8 @@ class PodMetrics(DictMixin):
     * **apiVersion** ``Optional[str]`` - The version of this object: metrics.k8s.io/v1beta1.
     * **kind** ``Optional[str]`` - The kind of this object: PodMetrics.
     * **metadata** ``Optional[meta_v1.ObjectMeta]`` - The pod's name, namespace and labels.
+    * **usage** ``Optional[Dict[str, str]]`` - What is only known of the pod as a whole: ephemeral-storage, and bytes
+      that came and went over the network, if it has one of its own.
     """
 
     timestamp: "str"
@@ -62,3 +65,4 @@ class PodMetrics(DictMixin):
     apiVersion: "Optional[str]" = None
     kind: "Optional[str]" = None
     metadata: "Optional[meta_v1.ObjectMeta]" = None
+    usage: "Optional[Dict[str, str]]" = None

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-import msgspec
-
 from rota.api import errors, fieldselectors, selectors, times
 from rota.api.fieldselectors import FieldSelector
 from rota.api.identifiers import GroupResource
@@ -19,6 +17,7 @@ from rota.api.kinds import ResourceType
 from rota.apiserver.contract import Object, Registry, Reply, Stored, SubresourceHandler, SubresourceRequest
 from rota.apiserver.subresources import worker_addresses
 from rota.apiserver.subresources.binder import NODES, PODS
+from rota.apiserver.subresources.summaries import Disk, Network, Summary, Used
 from rota.apiserver.subresources.worker_addresses import Address
 from rota.kit import logs
 from rota.kit.clock import Clock
@@ -45,55 +44,16 @@ POD_METRICS: Final = ResourceType(
     verbs=("get", "list"),
     model="metrics_v1beta1.PodMetrics",
 )
+#: What is told besides cpu and memory: files, and bytes that came and went since the network came up.
+STORAGE: Final = "ephemeral-storage"
+RECEIVED: Final = "rota.dev/network-received"
+SENT: Final = "rota.dev/network-sent"
 #: How long what a worker said is taken for true.
 _KEPT_S: Final = 10.0
 _PATIENCE_S: Final = 5.0
 #: So many workers are asked at a time.
 _AT_ONCE: Final = 64
 _SELECTABLE: Final = frozenset({"metadata.name", "metadata.namespace"})
-
-
-class Cpu(msgspec.Struct, frozen=True):
-    """Of a summary."""
-
-    time: str = ""
-    nanocores: int | None = msgspec.field(name="usageNanoCores", default=None)
-
-
-class Memory(msgspec.Struct, frozen=True):
-    """Of a summary."""
-
-    working_set: int | None = msgspec.field(name="workingSetBytes", default=None)
-
-
-class Used(msgspec.Struct, frozen=True):
-    """What a node or a container uses."""
-
-    name: str = ""
-    cpu: Cpu = Cpu()
-    memory: Memory = Memory()
-
-
-class PodReference(msgspec.Struct, frozen=True):
-    """Which pod."""
-
-    uid: str = ""
-
-
-class PodUsed(msgspec.Struct, frozen=True):
-    """What a pod uses."""
-
-    pod: PodReference = msgspec.field(name="podRef")
-    containers: list[Used] = []
-
-
-class Summary(msgspec.Struct, frozen=True):
-    """What a worker says of itself: as much of a kubelet's summary as is needed here."""
-
-    node: Used
-    pods: list[PodUsed]
-    #: Over how many seconds rates were taken; kubelets do not say.
-    window: float = 10.0
 
 
 class UsageSource(Protocol):
@@ -162,7 +122,10 @@ class NodeMetrics:
         nodes = [one.object for one in found]
         said = await self._usages.of(nodes)
         items = [
-            {**_head(node, "NodeMetrics", summary, at=request.at.now), "usage": usage}
+            {
+                **_head(node, "NodeMetrics", summary, at=request.at.now),
+                "usage": usage | _beside(summary.node.disk, summary.node.network),
+            }
             for node in nodes
             if (summary := said.get(node["metadata"]["name"])) is not None
             and (usage := _usage(summary.node)) is not None
@@ -203,8 +166,9 @@ class PodMetrics:
                 for one in (told.containers if told is not None else ())
                 if (usage := _usage(one)) is not None
             ]
-            if used:
-                items.append({**_head(pod, "PodMetrics", said[node_name], at=at.now), "containers": used})
+            if told is not None and used:
+                head = _head(pod, "PodMetrics", said[node_name], at=at.now)
+                items.append({**head, "containers": used, "usage": _beside(told.disk, told.network)})
         return _reply(request, POD_METRICS, items)
 
 
@@ -258,6 +222,12 @@ def _usage(used: Used) -> dict[str, str] | None:
     if cpu is None or memory is None:
         return None
     return {"cpu": f"{cpu}n", "memory": f"{memory // 1024}Ki"}
+
+
+def _beside(disk: Disk, network: Network) -> dict[str, str]:
+    """What is known besides cpu and memory, in bytes."""
+    amounts = {STORAGE: disk.used, RECEIVED: network.received, SENT: network.sent}
+    return {name: str(amount) for name, amount in amounts.items() if amount is not None}
 
 
 def _reply(request: SubresourceRequest, resource: ResourceType, items: list[Object]) -> Reply:

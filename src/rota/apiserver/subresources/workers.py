@@ -18,7 +18,7 @@ from yarl import URL
 from rota.api import errors, gotext
 from rota.apiserver.subresources import conversations
 from rota.apiserver.subresources.logs import LogRequest
-from rota.apiserver.subresources.usage import Summary
+from rota.apiserver.subresources.summaries import Summary
 from rota.apiserver.subresources.worker_addresses import Address
 
 _CONNECT_S: Final = 10.0

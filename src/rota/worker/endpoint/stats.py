@@ -105,7 +105,7 @@ class Statistics:
         return dict(self._worker.runtime.places())
 
     def _folders(self, uid: str) -> list[Path]:
-        return [self._worker.runtime.home(uid)]
+        return [*self._worker.runtime.folders(uid)]
 
 
 def routes(statistics: Statistics) -> list[web.RouteDef]:
@@ -127,8 +127,11 @@ def _nothing(now: float) -> Usage:
 def _node(name: str, found: Look) -> dict[str, Any]:
     used = found.machine.total if found.machine is not None else found.all_pods
     shown: dict[str, Any] = {"nodeName": name, "startTime": times.format_time(used.started_at), **_shown(used)}
-    if found.machine is not None:
-        machine, at = found.machine, times.format_time(used.at)
+    at = times.format_time(used.at)
+    if found.machine is None:
+        shown["fs"] = {"time": at, "usedBytes": sum(one.total.disk_bytes or 0 for one in found.pods.values())}
+    else:
+        machine = found.machine
         shown["memory"]["availableBytes"] = machine.memory_available_bytes
         shown["fs"] = {
             "time": at,
