@@ -106,6 +106,36 @@ async def test_a_pod_may_choose_containers_for_itself(client: Client, worker: Wo
     assert node["metadata"]["labels"]["rota.dev/containers"] == "true"
 
 
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"volumes": [{"name": "e", "emptyDir": {"sizeLimit": "1Mi"}}]}, 'Usage of EmptyDir volume "e" exceeds'),
+        ({"volumes": [{"name": "e", "emptyDir": {}}]}, "Pod ephemeral local storage usage exceeds the total limit"),
+    ],
+)
+async def test_a_pod_that_writes_more_than_it_may_has_to_go(
+    client: Client, worker: Worker, tmp_path: Path, spec: dict[str, Any], message: str
+) -> None:
+    inside = tmp_path / "inside"
+    container = {
+        "volumeMounts": [{"name": "e", "mountPath": str(inside)}],
+        "resources": {"limits": {"ephemeral-storage": "2Mi"}},
+    }
+    script = f"echo up; head -c 3000000 /dev/zero > {inside}/big; touch {tmp_path}/written; sleep 60"
+    await _create(client, "sh", "-c", script, container=container, **spec)
+    await _phase(client, "Running")
+    await worker.agent.check_storage()
+
+    async def written() -> bool:
+        return (tmp_path / "written").exists()
+
+    await _until(written)
+    await worker.agent.check_storage()
+    pod = await _phase(client, "Failed")
+    assert pod["status"]["reason"] == "Evicted"
+    assert pod["status"]["message"].startswith(message)
+
+
 async def _last_words(client: Client, phase: str) -> str:
     pod = await _phase(client, phase)
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]

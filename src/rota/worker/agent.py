@@ -29,7 +29,7 @@ from rota.kit import logs, tasks
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
-from rota.worker import last_words, material, probing, volumes
+from rota.worker import last_words, material, probing, storage, volumes
 from rota.worker.journal import Journal
 from rota.worker.machine import contract
 from rota.worker.machine.contract import Event, FoundRun, Instruction
@@ -38,6 +38,7 @@ from rota.worker.machines import Machine as Hardware
 from rota.worker.references import References
 from rota.worker.reporting import Reporter
 from rota.worker.runtimes.contract import Exit, Known, Launch, LaunchError, Runtime, parse_run_id, run_id
+from rota.worker.usage import folder_size
 
 log = logs.get(__name__)
 
@@ -48,6 +49,8 @@ _REFRESH_S: Final = 60.0
 _SHOWN_S: Final = 3.0
 #: How many pods that are gone are remembered, so that a late offer of one is known for what it is.
 _GONE: Final = 10_000
+#: How often is looked whether pods have written too much.
+_STORAGE_S: Final = 10.0
 #: How long a container's first hook may take.
 _HOOK_S: Final = 300.0
 _PROBES: Final[Mapping[str, str]] = {
@@ -123,6 +126,7 @@ class Agent:
             running.start("machine", self._loop)
             running.start("statuses", self._reporter.run)
             running.start("files", self._keep_files_fresh)
+            running.start("storage", self._watch_storage)
             running.start("runtime", self._watch_runtime, on_crash=tasks.OnCrash.FAIL)
             try:
                 await running.wait()
@@ -352,6 +356,26 @@ class Agent:
                 await volumes.refresh(seen, folder, references=self._references, settings=self._hardware)
             except (volumes.VolumeError, errors.ApiError, TransportError, OSError) as problem:
                 log.warning("files not brought up to date", pod=meta.qualified_name(seen), error=problem)
+
+    async def _watch_storage(self) -> None:
+        while True:
+            await self._clock.sleep(_STORAGE_S)
+            await self.check_storage()
+
+    async def check_storage(self) -> None:
+        """Let pods go that have written more than they may."""
+        for pod in list(self.machine.pods):
+            seen = dict(pod.seen)
+            if pod.over or not storage.is_limited(seen):
+                continue
+            in_volumes, others = await asyncio.to_thread(self._written, pod.uid, storage.own_volumes(seen))
+            if message := storage.excess(seen, volumes=in_volumes, others=others):
+                self._happened(contract.Exceeded(now=self._clock.now(), uid=pod.uid, message=message))
+
+    def _written(self, uid: str, names: Sequence[str]) -> tuple[dict[str, int], int]:
+        """What a pod has written: into its volumes, and elsewhere."""
+        in_volumes = {name: folder_size(self._volumes / uid / name) for name in names}
+        return in_volumes, sum(map(folder_size, self._runtime.folders(uid)))
 
     async def _start(self, wanted: contract.Start) -> None:
         fields = {"uid": wanted.uid, "container": wanted.container, "run": wanted.run}

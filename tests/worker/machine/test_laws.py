@@ -36,7 +36,14 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
 def _happen(stage: Stage, chance: random.Random, found: dict[str, Any], *, doomed: bool) -> None:
     """Something that could happen now."""
     live = [name for uid, name in stage.running if uid == stage.uid]
-    choices = ["time", "see"] + ["start", "exit", "exit", "probe", "hook", "refuse"] * bool(live)
+    choices = ["time", "see", *["evict"] * (chance.random() < 0.05)] + [
+        "start",
+        "exit",
+        "exit",
+        "probe",
+        "hook",
+        "refuse",
+    ] * bool(live)
     match chance.choice(choices):
         case "time":
             stage.passes(chance.choice([0.5, 3, 20, 400]))
@@ -44,6 +51,8 @@ def _happen(stage: Stage, chance: random.Random, found: dict[str, Any], *, doome
             stage.see(found if not doomed else deleted(found, at=stage.now, grace=chance.choice([0, 5, 30])))
         case "start":
             stage.started(chance.choice(live))
+        case "evict":
+            stage.send(contract.Exceeded, uid=stage.uid, message="too much")
         case "exit":
             stage.exited(chance.choice(live), chance.choice([0, 1, 137]))
         case "probe":

@@ -375,6 +375,18 @@ def test_readiness_gates_of_others_hold_the_pod_back(stage: Stage) -> None:
     assert stage.condition("example.com/open") == ("True", "")
 
 
+def test_a_pod_that_takes_too_much_has_to_go(stage: Stage) -> None:
+    stage.begin(pod(restartPolicy="Always"))
+    stage.started()
+    stage.send(contract.Exceeded, uid=stage.uid, message="too much")
+    assert stage.last(contract.Stop).grace_s <= 1
+    stage.exited(code=143)
+    assert (stage.status["phase"], stage.status["reason"], stage.status["message"]) == ("Failed", "Evicted", "too much")
+    assert "Evicted" in stage.told()
+    stage.send(contract.Exceeded, uid=stage.uid, message="again")
+    assert stage.told().count("Evicted") == 1
+
+
 def test_a_task_that_is_over_before_anybody_could_say_so_was_started_all_the_same(stage: Stage) -> None:
     stage.begin(pod(restartPolicy="Never"))
     run = stage.running[stage.uid, "c"]

@@ -124,13 +124,20 @@ class HookDone(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
     message: str = ""
 
 
+class Exceeded(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
+    """A pod has taken more of the machine than it may, and has to go."""
+
+    uid: str
+    message: str
+
+
 class Tick(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
     """The time that the machine asked to be woken at has come, or passed."""
 
 
 Event: TypeAlias = (
     PodSeen | PodGone | Synced | Adopted | VolumesReady | VolumesFailed | Started | StartFailed | Exited | Probed
-    | HookDone | Tick
+    | HookDone | Exceeded | Tick
 )  # fmt: skip
 
 

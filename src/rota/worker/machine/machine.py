@@ -80,6 +80,8 @@ class Machine:
                 pod.probe(event)
             case contract.HookDone():
                 pod.hook(event)
+            case contract.Exceeded():
+                pod.evict(event.message, now)
 
     def _seen(self, event: contract.PodSeen) -> list[Instruction]:
         pod = self._pods.get(meta.uid(event.pod))

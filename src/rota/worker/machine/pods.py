@@ -23,7 +23,10 @@ _LEAST_GRACE_S: Final = 2.0
 _VOLUMES_AGAIN_S: Final = 2.0
 #: How much of a pod's story is kept.
 _STORY: Final = 64
+#: How long containers have when their pod has to go at once; the kubelet's.
+_EVICTION_S: Final = 1.0
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
+EVICTED: Final = "Evicted"
 
 
 @dataclass(slots=True)
@@ -281,6 +284,13 @@ class Pod:
         self._report(now)
         out, self._out = self._out, []
         return out
+
+    def evict(self, message: str, now: float) -> None:
+        """It has taken more than it may."""
+        if self.winding is None and not self._over:
+            self._note(now, f"evicted: {message}")
+            self._tell("Warning", EVICTED, message)
+            self._wind(Winding(now + _EVICTION_S, statuses.FAILED, EVICTED, message), now)
 
     def _check_deadline(self, now: float) -> None:
         limit = self.spec.deadline_s

@@ -194,6 +194,10 @@ class Runtime(Protocol):
         """The folder in which a pod's containers find themselves; there as soon as one of them runs."""
         ...
 
+    def folders(self, uid: str) -> Sequence[Path]:
+        """What a pod's containers wrote outside of their volumes: home, logs, changes in images."""
+        ...
+
     async def forget(self, run: str) -> None:
         """The end of a run has been taken note of."""
         ...

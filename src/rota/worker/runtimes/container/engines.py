@@ -23,6 +23,8 @@ CONFIG: Final = "config.json"
 LOWER: Final = "lower"
 PID: Final = "pid"
 ERRORS: Final = "errors"
+#: What the container itself has written.
+OWN: Final = "own"
 #: Where a layer cannot be kept on the disk, as on a disk that is a layer itself, it is kept in memory.
 _LAYERS: Final = (
     "mkdir -p rootfs own/upper own/work",

@@ -119,6 +119,11 @@ class ContainerRuntime(ProcessRuntime):
             return super().inside(launch, command, tty=tty)
         return self._inside(launch, command, tty=tty)
 
+    def folders(self, uid: str) -> Sequence[Path]:
+        """See `Runtime.folders`."""
+        layers = [one / engines.OWN for one in _entries(self._bundles) if parse_run_id(one.name)[0] == uid]
+        return [*super().folders(uid), *layers]
+
     async def forget(self, run: str) -> None:
         """See `Runtime.forget`."""
         await super().forget(run)

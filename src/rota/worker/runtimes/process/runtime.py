@@ -202,6 +202,10 @@ class ProcessRuntime:
         """See `Runtime.home`."""
         return self._folder / "homes" / uid
 
+    def folders(self, uid: str) -> Sequence[Path]:
+        """See `Runtime.folders`."""
+        return [self.home(uid), self._folder / "logs" / uid]
+
     def _ended(self, record: dict[str, Any]) -> None:
         ended = self._running.pop(record["id"], None)
         self._places.pop(record["id"], None)

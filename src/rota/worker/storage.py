@@ -1,0 +1,54 @@
+"""Pods that write more than they may: limits on `emptyDir` volumes and on ephemeral storage. Pure.
+
+Sizes are measured by whoever asks; here is only said what is too much, in the kubelet's words.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rota.api import quantities, resources
+from rota.client.verbs import Object
+
+
+def is_limited(pod: Object) -> bool:
+    """Whether it is worth measuring what a pod has written."""
+    return any(True for _ in _volume_limits(pod)) or _total_limit(pod) is not None
+
+
+def excess(pod: Object, *, volumes: Mapping[str, int], others: int) -> str:
+    """What a pod has written too much of; empty if nothing. Sizes are of its volumes, by name, and of all else."""
+    for name, limit in _volume_limits(pod):
+        if volumes.get(name, 0) > quantities.value(limit):
+            return f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit}".'
+    total = _total_limit(pod)
+    if total is not None and sum(volumes.values()) + others > total:
+        shown = resources.shown(resources.EPHEMERAL_STORAGE, total)
+        return f"Pod ephemeral local storage usage exceeds the total limit of containers {shown}."
+    return ""
+
+
+def own_volumes(pod: Object) -> list[str]:
+    """The volumes that count as a pod's own storage: those that come and go with it, and are not kept in memory."""
+    return [name for name, _ in _own(pod)]
+
+
+def _own(pod: Object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        if "emptyDir" in volume:
+            yield volume["name"], volume["emptyDir"] or {}
+
+
+def _volume_limits(pod: Object) -> Iterator[tuple[str, str]]:
+    for name, wanted in _own(pod):
+        if wanted.get("sizeLimit") not in {None, "", "0"}:
+            yield name, str(wanted["sizeLimit"])
+
+
+def _total_limit(pod: Object) -> int | None:
+    """The limits of all containers together; None if none has one."""
+    limits = [
+        quantities.value(limit)
+        for container in (pod.get("spec") or {}).get("containers") or ()
+        if (limit := ((container.get("resources") or {}).get("limits") or {}).get(resources.EPHEMERAL_STORAGE))
+    ]
+    return sum(limits) if limits else None
