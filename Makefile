@@ -17,7 +17,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 WORKERS ?= 2
 ARGS ?=
 
-.PHONY: help install system up test check format bench lock proto clean
+.PHONY: help install system up test check soak format bench lock proto clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ check: install ## format, lint, types, layers, fast tests: about a minute
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not postgres and not etcd and not stock" -q $(ARGS)
+
+soak: install system ## hurt a cluster at random while tasks run (root); ARGS="--minutes 10 --seed 7 --store postgres"
+	$(BIN)/python scripts/soak $(ARGS)
 
 format: install ## rewrite the code in the house format
 	$(BIN)/ruff format src tests scripts benchmarks

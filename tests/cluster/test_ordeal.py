@@ -24,6 +24,7 @@ from rota.testing.servers.etcd import EtcdServer
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.etcd,
+    pytest.mark.timeout(300),
     pytest.mark.skipif(bool(hosts.missing()), reason=hosts.missing() or "-"),
 ]
 PATIENCE_S = 90.0

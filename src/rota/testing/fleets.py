@@ -86,6 +86,11 @@ class Member:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def is_ready(self) -> bool:
+        """Whether it runs and has said that it is ready."""
+        return self.running and self._ready in self.output
+
+    @property
     def output(self) -> str:
         """What it has said since it was started."""
         return self._log.read_bytes()[self._begun_at :].decode(errors="replace")
@@ -122,7 +127,10 @@ class Member:
 
     def resume(self) -> None:
         """Let it go on."""
+        assert self._process is not None
         os.kill(self._pid, signal.SIGCONT)
+        # What it runs inside of sleeps with it.
+        os.kill(self._process.pid, signal.SIGCONT)
 
     @property
     def _pid(self) -> int:
@@ -265,7 +273,10 @@ def _nurseries(folder: Path) -> list[int]:
 def _remove_groups(node: str, folder: Path) -> None:
     """The control groups that a worker would have used again when it came back."""
     mark = zlib.crc32(str((folder / "runtime").absolute()).encode())
-    for base in Path("/sys/fs/cgroup").glob(f"**/rota-{node}-{mark:08x}"):
-        for group in (*base.iterdir(), base):
-            with contextlib.suppress(OSError):
-                group.rmdir()
+    # Others make and remove groups meanwhile, which a walk does not mind.
+    for place, groups, _ in os.walk("/sys/fs/cgroup"):
+        if f"rota-{node}-{mark:08x}" in groups:
+            base = Path(place, f"rota-{node}-{mark:08x}")
+            for group in (*(one for one in base.iterdir() if one.is_dir()), base):
+                with contextlib.suppress(OSError):
+                    group.rmdir()
