@@ -20,6 +20,8 @@ from rota.controllers.jobs.controller import JobController
 from rota.controllers.join_tokens import JoinTokenController
 from rota.controllers.namespaces import NamespaceController
 from rota.controllers.node_lifecycle import NodeLifecycle
+from rota.controllers.pipelines.runs import PipelineRunController
+from rota.controllers.pipelines.steps import StepRunController
 from rota.controllers.replica_sets import ReplicaSetController
 from rota.controllers.resource_quotas import QuotaController
 from rota.controllers.role_aggregation import RoleAggregation
@@ -88,12 +90,14 @@ ROSTER: Final[Mapping[str, Make]] = {
     "join-tokens": _usual(JoinTokenController),
     "namespaces": _usual(NamespaceController),
     "node-lifecycle": _usual(NodeLifecycle),
+    "pipeline-runs": _usual(PipelineRunController),
     "replica-sets": _usual(ReplicaSetController),
     "resource-quotas": _usual(QuotaController),
     "role-aggregation": _usual(RoleAggregation),
     "service-accounts": lambda client, around: ServiceAccountController(
         client, clock=around.clock, chance=around.chance, bundle=lambda: around.bundle
     ),
+    "step-runs": _usual(StepRunController),
     "taint-eviction": _usual(TaintEviction),
     "task-states": _usual(TaskStates),
     "terminations": _usual(TerminationController),

@@ -70,6 +70,9 @@ class RunStrategy(generic.GenericStrategy):
 class StepRunStrategy(generic.GenericStrategy):
     """Runs of steps."""
 
+    def prepare_create(self, obj: Object, at: Attributes, /) -> None:
+        """One that is left out is made with what became of it, in one write."""
+
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
         """It can be stopped."""
         return super().validate_update(new, old, at) + _frozen(new, old, _OF_A_STEP)

@@ -79,6 +79,11 @@ rota:controller:node-lifecycle: User/rota:controller:node-lifecycle
     read  core  pods
     patch  core  pods/status
     read  coordination.k8s.io  leases
+rota:controller:pipeline-runs: User/rota:controller:pipeline-runs
+    record-events
+    read  rota.dev  pipelineruns,pipelines
+    update  rota.dev  pipelineruns/status
+    read,create,delete,patch  rota.dev  stepruns
 rota:controller:replica-sets: User/rota:controller:replica-sets
     record-events
     read  apps  replicasets
@@ -94,6 +99,12 @@ rota:controller:service-accounts: User/rota:controller:service-accounts
     read,create  core  serviceaccounts
     create  core  configmaps
     read,update  core  configmaps  kube-root-ca.crt
+rota:controller:step-runs: User/rota:controller:step-runs
+    read  rota.dev  stepruns
+    update  rota.dev  stepruns/status
+    read,create,delete  core  pods
+    get  core  pods/log
+    read,create,delete  batch  jobs
 rota:controller:taint-eviction: User/rota:controller:taint-eviction
     read  core  nodes
     read,delete  core  pods

@@ -1,0 +1,129 @@
+"""What became of one try of a step run, as its pod or Job tells it; and when there is another. Pure.
+
+A try that is lost to a disruption (a dead node, a drain, a preemption) is made again at once and costs nothing. One
+that fails is made up for as often as the step's retries say, each time after a longer pause.
+"""
+
+import enum
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rota.api import meta
+from rota.api.meta import Object
+
+#: All outputs of a step together.
+MOST_BYTES: Final = 64 * 1024
+_FACTOR, _INITIAL_S, _MOST_S = 2, 1, 300
+#: Reasons of a pod's end that are not its own doing.
+_NOT_ITS_FAULT: Final = frozenset({"NodeLost", "Evicted", "Preempting", "NodeShutdown", "Terminated", "NodeAffinity"})
+
+
+class End(enum.Enum):
+    """How a try ended."""
+
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    #: Lost to what was not its fault.
+    DISRUPTED = "Disrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of a try, and why."""
+
+    end: End
+    reason: str = ""
+    message: str = ""
+
+
+def end_of(attempt: Object) -> Ended | None:
+    """How a pod or Job ended; None while it goes on."""
+    return _end_of_job(attempt) if attempt.get("kind") == "Job" else _end_of_pod(attempt)
+
+
+def _end_of_pod(pod: Object) -> Ended | None:
+    status = pod.get("status") or {}
+    phase = status.get("phase")
+    if phase == "Succeeded":
+        return Ended(End.SUCCEEDED)
+    if phase == "Failed":
+        disrupted = meta.condition(pod, "DisruptionTarget")
+        if disrupted is not None and disrupted.get("status") == "True":
+            return Ended(End.DISRUPTED, disrupted.get("reason") or "Disrupted", disrupted.get("message") or "")
+        reason = status.get("reason") or ""
+        if reason in _NOT_ITS_FAULT:
+            return Ended(End.DISRUPTED, reason, status.get("message") or "")
+        return Ended(End.FAILED, reason or _why(status), status.get("message") or _how(status))
+    return None
+
+
+def _end_of_job(job: Object) -> Ended | None:
+    if meta.is_condition_true(job, "Complete"):
+        return Ended(End.SUCCEEDED)
+    failed = meta.condition(job, "Failed")
+    if failed is not None and failed.get("status") == "True":
+        return Ended(End.FAILED, failed.get("reason") or "Failed", failed.get("message") or "")
+    return None
+
+
+def _terminated(status: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    every = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    ended = [(one.get("name", ""), (one.get("state") or {}).get("terminated")) for one in every]
+    return [(name, state) for name, state in ended if state]
+
+
+def _why(status: Mapping[str, Any]) -> str:
+    return next((state.get("reason") or "Error" for _, state in _terminated(status) if state.get("exitCode")), "Error")
+
+
+def _how(status: Mapping[str, Any]) -> str:
+    for name, state in _terminated(status):
+        if state.get("exitCode"):
+            said = (state.get("message") or "").strip()
+            return f"container {name} ended with code {state['exitCode']}" + (f": {said[-500:]}" if said else "")
+    return ""
+
+
+def pause_s(retries: Mapping[str, Any], failures: int) -> float | None:
+    """How long to wait before the next try after so many failures; None if there is none."""
+    if failures > (retries.get("limit") or 0):
+        return None
+    initial, most = retries.get("initialSeconds") or _INITIAL_S, retries.get("maxSeconds") or _MOST_S
+    factor = retries.get("factor") or _FACTOR
+    # the exponent is bounded: nobody waits for so long, and a number of thousands of digits helps nobody
+    return float(min(most, initial * factor ** min(failures - 1, 32)))
+
+
+def outputs(declared: Sequence[Mapping[str, Any]], *, file: str, stdout: str) -> tuple[dict[str, str], list[str]]:
+    """The values of a step's outputs, and the names of those that are missing.
+
+    `file` is what the step left in its outputs file: lines `NAME=VALUE`, or one JSON object.
+    """
+    written = _written(file)
+    lines = stdout.rstrip("\n").splitlines()
+    found: dict[str, str] = {}
+    missing: list[str] = []
+    for one in declared:
+        name = one["name"]
+        value = (lines[-1] if lines else None) if one.get("from") == "stdout" else written.get(name)
+        if value is None:
+            value = one.get("default")
+        if value is None:
+            missing.append(name)
+        else:
+            found[name] = value
+    return found, missing
+
+
+def _written(text: str) -> dict[str, str]:
+    stripped = text.strip()
+    if stripped.startswith("{"):
+        try:
+            read = json.loads(stripped)
+        except ValueError:
+            return {}
+        return {name: value if isinstance(value, str) else json.dumps(value) for name, value in read.items()}
+    pairs = (line.partition("=") for line in stripped.splitlines() if "=" in line)
+    return {name.strip(): value.strip() for name, _, value in pairs}

@@ -1,0 +1,202 @@
+"""Runs, step runs, pods and Jobs as objects: what is read from them, and how one follows from the other. Pure.
+
+Names follow from where something belongs, so that it is made once, whoever makes it and however often: the step run of
+a step is `<run>-<step>`, with its item `<run>-<step>-<index>`, and its first pod `<run>-<step>-0`, or with one more
+number. What would be too long ends in a hash.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rota.api import meta, times
+from rota.api.meta import Object
+from rota.controllers.pipelines.engine import DEFAULT_WORKSPACE
+from rota.controllers.pipelines.states import NewStep, Phase, RunState, StepKey, StepState
+
+VERSION: Final = "rota.dev/v1alpha1"
+PIPELINES: Final = ("rota.dev", "v1alpha1", "pipelines")
+RUNS: Final = ("rota.dev", "v1alpha1", "pipelineruns")
+STEP_RUNS: Final = ("rota.dev", "v1alpha1", "stepruns")
+PODS: Final = ("", "v1", "pods")
+JOBS: Final = ("batch", "v1", "jobs")
+
+RUN_LABEL: Final = "rota.dev/pipeline-run"
+STEP_LABEL: Final = "rota.dev/step"
+STEP_RUN_LABEL: Final = "rota.dev/step-run"
+PIPELINE_LABEL: Final = "rota.dev/pipeline"
+#: Where a step's program finds the name of the file that its outputs go into.
+OUTPUTS_VARIABLE: Final = "ROTA_OUTPUTS"
+#: The folders that runs share are kept here on the node that they are on.
+WORKSPACES: Final = "/var/tmp/rota-workspaces"  # noqa: S108 - each has a folder of its own, named by its uid
+_LONGEST: Final = 200
+_HOSTNAME: Final = "kubernetes.io/hostname"
+
+
+def step_run_name(run: str, key: StepKey) -> str:
+    """The name of the step run of a step, or of one of its items."""
+    step, index = key
+    return short(f"{run}-{step}" if index is None else f"{run}-{step}-{index}")
+
+
+def short(name: str) -> str:
+    """A name that is no longer than names may be here; one that was cut is told apart by its hash."""
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[: _LONGEST - 11]}-{hashlib.sha256(name.encode()).hexdigest()[:10]}"
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def key_of(step_run: Object) -> StepKey:
+    """Which step, and which item, a step run is for."""
+    spec = step_run["spec"]
+    return spec["step"], spec.get("index")
+
+
+def state_of(step_run: Object) -> StepState:
+    """What became of a step run."""
+    status = step_run.get("status") or {}
+    return StepState(
+        phase=Phase(status.get("phase") or Phase.WAITING.value),
+        reason=status.get("reason") or "",
+        message=status.get("message") or "",
+        outputs=status.get("outputs") or {},
+        node=status.get("node") or "",
+    )
+
+
+def run_state(run: Object, step_runs: Sequence[Object]) -> RunState:
+    """A run that has begun, with what became of its step runs."""
+    spec, status = run["spec"], run["status"]
+    pipeline = status["spec"]
+    values = {one["name"]: one["default"] for one in pipeline.get("parameters") or () if "default" in one}
+    values |= {one["name"]: one["value"] for one in spec.get("parameters") or ()}
+    return RunState(
+        name=meta.name(run),
+        namespace=meta.namespace(run),
+        uid=meta.uid(run),
+        spec=pipeline,
+        parameters=values,
+        steps={key_of(one): state_of(one) for one in step_runs},
+        started_at=times.parse(status["startedAt"]),
+        suspend=bool(spec.get("suspend")),
+        cancel=bool(spec.get("cancel")),
+    )
+
+
+# --- making -----------------------------------------------------------------------------------------------------------
+
+
+def step_run(run: Object, new: NewStep, *, now: float, near: Sequence[str] = ()) -> Object:
+    """The step run of a decision; `near` are nodes that it should run on if it can."""
+    step, index = new.key
+    name = step_run_name(meta.name(run), new.key)
+    spec: dict[str, Any] = {"run": meta.name(run), "step": step, **new.spec}
+    spec.pop("near", None)
+    if index is not None:
+        spec["index"] = index
+    if "template" in spec:
+        spec["template"] = _placed(run, spec["template"], near)
+    labels = {RUN_LABEL: meta.name(run)[:63], STEP_LABEL: step}
+    made: dict[str, Any] = {
+        "apiVersion": VERSION,
+        "kind": "StepRun",
+        "metadata": {
+            "name": name,
+            "namespace": meta.namespace(run),
+            "labels": labels,
+            "ownerReferences": [meta.controller_reference({**run, "apiVersion": VERSION, "kind": "PipelineRun"})],
+        },
+        "spec": spec,
+    }
+    if new.phase.over:
+        ended = times.format_micro_time(now)
+        made["status"] = {
+            "phase": new.phase.value,
+            "reason": new.reason,
+            "message": new.message,
+            "finishedAt": ended,
+        }
+    return made
+
+
+def attempt_name(step_run: Object, number: int) -> str:
+    """The name of the pod or Job of an attempt."""
+    return short(f"{meta.name(step_run)}-{number}")
+
+
+def attempt(step_run: Object, number: int) -> Object:
+    """The pod or Job of an attempt."""
+    spec = step_run["spec"]
+    template = spec.get("template") or spec.get("job") or {}
+    metadata = template.get("metadata") or {}
+    labels = {
+        **(metadata.get("labels") or {}),
+        **meta.labels(step_run),
+        STEP_RUN_LABEL: meta.name(step_run)[:63],
+    }
+    owner = meta.controller_reference({**step_run, "apiVersion": VERSION, "kind": "StepRun"})
+    made: dict[str, Any] = {
+        "metadata": {
+            **metadata,
+            "name": attempt_name(step_run, number),
+            "namespace": meta.namespace(step_run),
+            "labels": labels,
+            "ownerReferences": [owner],
+        },
+        "spec": dict(template.get("spec") or {}),
+    }
+    if "job" in spec:
+        return {"apiVersion": "batch/v1", "kind": "Job", **made}
+    pod = {"apiVersion": "v1", "kind": "Pod", **made}
+    # a try that fails is over; whether there is another is for the step run to say
+    pod["spec"]["restartPolicy"] = "Never"
+    if spec.get("timeoutSeconds"):
+        pod["spec"]["activeDeadlineSeconds"] = spec["timeoutSeconds"]
+    return pod
+
+
+def _placed(run: Object, template: Mapping[str, Any], near: Sequence[str]) -> Mapping[str, Any]:
+    """A pod's template with the run's shared folder, on the node that it is on, and nearest to what it needs."""
+    workspace = run["status"]["spec"].get("workspace")
+    pod = dict(template.get("spec") or {})
+    if workspace is not None:
+        folder = {"path": f"{WORKSPACES}/{meta.uid(run)}", "type": "DirectoryOrCreate"}
+        volume = {"name": "rota-workspace", "hostPath": folder}
+        pod["volumes"] = [*(pod.get("volumes") or ()), volume]
+        mount = {"name": "rota-workspace", "mountPath": workspace.get("path") or DEFAULT_WORKSPACE}
+        for part in ("initContainers", "containers"):
+            if part in pod:
+                pod[part] = [{**one, "volumeMounts": [*(one.get("volumeMounts") or ()), mount]} for one in pod[part]]
+        if node := run["status"].get("workspaceNode"):
+            pod["affinity"] = _with_required(pod.get("affinity") or {}, node)
+    elif near:
+        pod["affinity"] = _with_preferred(pod.get("affinity") or {}, near)
+    return {**template, "spec": pod}
+
+
+def _with_required(affinity: Mapping[str, Any], node: str) -> dict[str, Any]:
+    """An affinity that no other node satisfies."""
+    expression = {"key": _HOSTNAME, "operator": "In", "values": [node]}
+    nodes = affinity.get("nodeAffinity") or {}
+    required = nodes.get("requiredDuringSchedulingIgnoredDuringExecution") or {"nodeSelectorTerms": [{}]}
+    terms = [
+        {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), expression]}
+        for term in required["nodeSelectorTerms"]
+    ]
+    chosen = {**nodes, "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {**affinity, "nodeAffinity": chosen}
+
+
+def _with_preferred(affinity: Mapping[str, Any], near: Sequence[str]) -> dict[str, Any]:
+    """An affinity that likes these nodes best."""
+    expression = {"key": _HOSTNAME, "operator": "In", "values": list(near)}
+    nodes = affinity.get("nodeAffinity") or {}
+    preferred = [
+        *(nodes.get("preferredDuringSchedulingIgnoredDuringExecution") or ()),
+        {"weight": 100, "preference": {"matchExpressions": [expression]}},
+    ]
+    chosen = {**nodes, "preferredDuringSchedulingIgnoredDuringExecution": preferred}
+    return {**affinity, "nodeAffinity": chosen}

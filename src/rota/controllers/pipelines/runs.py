@@ -1,0 +1,239 @@
+"""Carries runs of pipelines through: begins, stops and leaves out steps as `engine` decides, and keeps their status.
+
+A run that begins takes the pipeline along as it is then; what becomes of the pipeline later does not touch it. Step
+runs have names that follow from their places, so that a decision which is made twice, because its outcome was not seen
+yet or a leader died, makes nothing twice.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rota.api import errors, fields, meta, times
+from rota.api.meta import Object
+from rota.api.pipelines import checking
+from rota.client.informers.cache import Key
+from rota.client.verbs import Client, Propagation
+from rota.controllers.pipelines import engine, objects
+from rota.controllers.pipelines.objects import PIPELINES, RUNS, STEP_RUNS
+from rota.controllers.pipelines.states import Decision, Phase, RunPhase, RunState
+from rota.controllers.pod_control import is_end_of_namespace
+from rota.controllers.reconciling import Reconciler
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+_BY_RUN: Final = "run"
+_AT_ONCE: Final = 16
+#: Counts that change all the time are written so often at most.
+_COUNTS_EVERY_S: Final = 1.0
+_SOON_S: Final = 0.05
+#: What need not be done again when a run is tried again.
+_LASTING: Final = frozenset({Phase.SUCCEEDED, Phase.CACHED})
+
+
+class PipelineRunController:
+    """Every run, from its beginning to its end."""
+
+    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+        self._client: Final = client
+        self._clock: Final = clock
+        self._frame: Final = Reconciler[Key](
+            client, "pipeline runs", self._process, clock=clock, chance=chance, workers=4, metrics=metrics
+        )
+        self._recorder: Final = self._frame.report_as("pipeline-controller")
+        self._runs: Final = self._frame.follow(RUNS, self._run_changed)
+        self._steps: Final = self._frame.follow(STEP_RUNS, self._step_changed, indexers={_BY_RUN: _run_uids})
+        #: When counts were last written, by the run's uid.
+        self._counted_at: Final[dict[str, float]] = {}
+
+    async def run(self) -> None:
+        """Carry runs through until cancelled."""
+        await self._frame.run()
+
+    def _run_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is None and old is not None:
+            self._counted_at.pop(meta.uid(old), None)
+        self._frame.queue.add(key)
+
+    def _step_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        step_run = new or old
+        if step_run is not None:
+            self._frame.queue.add(Key(key.namespace, step_run["spec"]["run"]))
+
+    async def _process(self, key: Key) -> float | None:
+        run = self._runs.cache.get(key.name, key.namespace)
+        if run is None or meta.is_deleting(run):
+            return None
+        try:
+            return await self._advance(run)
+        except errors.NotFound:
+            return None
+        except errors.Conflict:
+            return _SOON_S
+
+    async def _advance(self, run: Object) -> float | None:
+        status, spec = run.get("status") or {}, run["spec"]
+        if status.get("phase") and RunPhase(status["phase"]).over:
+            if (spec.get("retry") or 0) <= (status.get("observedRetry") or 0):
+                return None
+            reopened = await self._reopen(run)
+            if reopened is None:
+                return _SOON_S
+            run = reopened
+        if "startedAt" not in (run.get("status") or {}):
+            begun = await self._begin(run)
+            if begun is None:
+                return None
+            run = begun
+        known = [one for one in self._steps.cache.indexed(_BY_RUN, meta.uid(run)) if not meta.is_deleting(one)]
+        state = objects.run_state(run, known)
+        decision = engine.decide(state, now=self._clock.now())
+        run = await self._with_workspace(run, state)
+        await self._make(run, state, decision)
+        await self._stop(known, decision)
+        return await self._tell(run, state, decision)
+
+    async def _begin(self, run: Object) -> Object | None:
+        """Take the pipeline along; a run that cannot begin has failed."""
+        spec = run["spec"]
+        pipeline = spec.get("pipelineSpec")
+        if pipeline is None:
+            try:
+                found = await self._client.get(PIPELINES, spec["pipeline"], namespace=meta.namespace(run))
+            except errors.NotFound:
+                await self._fail(run, "PipelineNotFound", f"there is no pipeline {spec['pipeline']}")
+                return None
+            pipeline = found["spec"]
+        wrong = checking.check_values(pipeline, spec.get("parameters") or [], fields.Path("spec").child("parameters"))
+        if wrong:
+            await self._fail(run, "InvalidParameters", "; ".join(map(str, wrong)))
+            return None
+        now = times.format_time(self._clock.now())
+        status = {
+            "phase": RunPhase.RUNNING.value,
+            "startedAt": now,
+            "spec": pipeline,
+            "observedRetry": spec.get("retry") or 0,
+        }
+        self._recorder.event(_complete(run), "Normal", "Started", "The run has begun")
+        return await self._write(run, status)
+
+    async def _reopen(self, run: Object) -> Object | None:
+        """Have what did not succeed done again; None while it is still being cleared away."""
+        known = self._steps.cache.indexed(_BY_RUN, meta.uid(run))
+        again = [one for one in known if objects.state_of(one).phase not in _LASTING]
+        for one in again:
+            with contextlib.suppress(errors.NotFound):
+                await self._client.delete(
+                    STEP_RUNS,
+                    meta.name(one),
+                    namespace=meta.namespace(one),
+                    uid=meta.uid(one),
+                    propagation=Propagation.BACKGROUND,
+                )
+        if again:
+            return None
+        status = {
+            **{name: value for name, value in run["status"].items() if name not in {"finishedAt", "reason", "message"}},
+            "phase": RunPhase.RUNNING.value,
+            "observedRetry": run["spec"].get("retry") or 0,
+            "startedAt": times.format_time(self._clock.now()),
+        }
+        self._recorder.event(_complete(run), "Normal", "Retried", "What did not succeed is done again")
+        return await self._write(run, status)
+
+    async def _with_workspace(self, run: Object, state: RunState) -> Object:
+        """The run with the node of its shared folder, once a step has been placed."""
+        status = run["status"]
+        if state.spec.get("workspace") is None or status.get("workspaceNode"):
+            return run
+        node = next((one.node for one in state.steps.values() if one.node), "")
+        return await self._write(run, {**status, "workspaceNode": node}) if node else run
+
+    async def _make(self, run: Object, state: RunState, decision: Decision) -> None:
+        wanted = list(decision.make)
+        if state.spec.get("workspace") is not None and not run["status"].get("workspaceNode"):
+            # where the folder is, the first to be placed says; until then there is one
+            going = any(not one.phase.over for one in state.steps.values())
+            first = [one for one in wanted if not one.phase.over][: 0 if going else 1]
+            wanted = [one for one in wanted if one.phase.over or one in first]
+        now = self._clock.now()
+        made = [objects.step_run(run, new, now=now, near=_nodes(state, new.spec.get("near") or ())) for new in wanted]
+        for start in range(0, len(made), _AT_ONCE):
+            await asyncio.gather(*(self._create(one) for one in made[start : start + _AT_ONCE]))
+
+    async def _create(self, step_run: Object) -> None:
+        try:
+            await self._client.create(STEP_RUNS, step_run)
+        except errors.AlreadyExists:
+            return  # made before, and the news is on the way; or of a namesake that is still going
+        except errors.ApiError as problem:
+            if not is_end_of_namespace(problem):
+                raise
+
+    async def _stop(self, known: Sequence[Object], decision: Decision) -> None:
+        stopping = set(decision.stop)
+        for one in known:
+            if objects.key_of(one) in stopping and not one["spec"].get("cancel"):
+                await self._client.patch(
+                    STEP_RUNS, meta.name(one), {"spec": {"cancel": True}}, namespace=meta.namespace(one)
+                )
+
+    async def _tell(self, run: Object, state: RunState, decision: Decision) -> float | None:
+        """Write the status if it has changed; when to come again."""
+        status = run["status"]
+        told = {
+            **{name: value for name, value in status.items() if name not in {"reason", "message", "counts"}},
+            "phase": decision.phase.value,
+            "counts": engine.counts(state.steps.values()),
+            **({"reason": decision.reason} if decision.reason else {}),
+            **({"message": decision.message} if decision.message else {}),
+        }
+        now = self._clock.now()
+        again = None if decision.wake_at is None else max(0.0, decision.wake_at - now)
+        if decision.phase.over:
+            told["finishedAt"] = times.format_time(now)
+            message = decision.message or "all steps are done"
+            well = decision.phase is RunPhase.SUCCEEDED
+            self._recorder.event(_complete(run), "Normal" if well else "Warning", decision.phase.value, message)
+        elif {**told, "counts": None} == {**status, "counts": None}:
+            if told["counts"] == status.get("counts"):
+                return again
+            waited = self._clock.monotonic() - self._counted_at.get(meta.uid(run), -_COUNTS_EVERY_S)
+            if waited < _COUNTS_EVERY_S:
+                return min(_COUNTS_EVERY_S - waited, _COUNTS_EVERY_S if again is None else again)
+        self._counted_at[meta.uid(run)] = self._clock.monotonic()
+        await self._write(run, told)
+        return again
+
+    async def _fail(self, run: Object, reason: str, message: str) -> None:
+        now = times.format_time(self._clock.now())
+        status = {
+            "phase": RunPhase.FAILED.value,
+            "reason": reason,
+            "message": message,
+            "finishedAt": now,
+            "observedRetry": run["spec"].get("retry") or 0,
+        }
+        self._recorder.event(_complete(run), "Warning", reason, message)
+        await self._write(run, status)
+
+    async def _write(self, run: Object, status: Mapping[str, Any]) -> Object:
+        return await self._client.update(RUNS, {**_complete(run), "status": dict(status)}, subresource="status")
+
+
+def _run_uids(step_run: Object) -> Iterable[str]:
+    owner = meta.controller_of(step_run)
+    return [owner["uid"]] if owner is not None else []
+
+
+def _complete(run: Object) -> Object:
+    """Objects of a list do not say what they are."""
+    return {**run, "apiVersion": objects.VERSION, "kind": "PipelineRun"}
+
+
+def _nodes(state: RunState, steps: Sequence[str]) -> list[str]:
+    """Where some steps ran."""
+    return sorted({one.node for (name, _), one in state.steps.items() if name in steps and one.node})

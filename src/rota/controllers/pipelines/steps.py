@@ -1,0 +1,308 @@
+"""Carries step runs through: one pod or Job after the other until the step is done, has failed, or is stopped.
+
+Before a try is written down its pod exists under a name that follows from the step run and the number of the try, so a
+leader that dies in between makes no second one. Of step runs that share a mutex one runs at a time, in the order in
+which they came.
+"""
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from rota.api import errors, meta, times
+from rota.api.meta import Object
+from rota.client import pods
+from rota.client.informers.cache import Key
+from rota.client.transports.contract import TransportError
+from rota.client.verbs import Client, Propagation, Selection
+from rota.controllers.pipelines import attempts, objects
+from rota.controllers.pipelines.attempts import End, Ended
+from rota.controllers.pipelines.objects import JOBS, PODS, STEP_RUNS
+from rota.controllers.pipelines.states import Phase
+from rota.controllers.pod_control import is_end_of_namespace
+from rota.controllers.reconciling import Reconciler
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+_BY_MUTEX: Final = "mutex"
+_BY_CACHE_KEY: Final = "cache key"
+_BY_OWNER: Final = "owner"
+_OURS: Final = Selection(labels=objects.STEP_RUN_LABEL)
+_SOON_S: Final = 0.05
+#: A namesake of an earlier run is on its way out.
+_GOING_S: Final = 0.5
+
+
+class StepRunController:
+    """Every step run, from its first try to its end."""
+
+    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+        self._client: Final = client
+        self._clock: Final = clock
+        self._frame: Final = Reconciler[Key](
+            client, "step runs", self._process, clock=clock, chance=chance, workers=16, metrics=metrics
+        )
+        indexers = {_BY_MUTEX: _mutexes, _BY_CACHE_KEY: _cache_keys}
+        self._steps: Final = self._frame.follow(STEP_RUNS, self._step_changed, indexers=indexers)
+        owned = {_BY_OWNER: _owners}
+        self._pods: Final = self._frame.follow(PODS, self._attempt_changed, selection=_OURS, indexers=owned)
+        self._jobs: Final = self._frame.follow(JOBS, self._attempt_changed, selection=_OURS, indexers=owned)
+        #: Who holds a mutex, by its place; what was granted and not yet seen in the cache counts, too.
+        self._holders: Final[dict[str, str]] = {}
+
+    async def run(self) -> None:
+        """Carry step runs through until cancelled."""
+        await self._frame.run()
+
+    def _step_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._frame.queue.add(key)
+        gone = new is None or objects.state_of(new).phase.over
+        for place in _mutexes(new or old or {}):
+            if gone and self._holders.get(place) == meta.uid(new or old or {}):
+                del self._holders[place]
+            if gone:
+                for other in self._steps.cache.indexed(_BY_MUTEX, place):
+                    self._frame.queue.add(Key(meta.namespace(other), meta.name(other)))
+
+    def _attempt_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        owner = meta.controller_of(new or old or {})
+        if owner is not None and owner["kind"] == "StepRun":
+            self._frame.queue.add(Key(key.namespace, owner["name"]))
+
+    async def _process(self, key: Key) -> float | None:
+        step_run = self._steps.cache.get(key.name, key.namespace)
+        if step_run is None or meta.is_deleting(step_run) or objects.state_of(step_run).phase.over:
+            return None
+        try:
+            return await self._advance(step_run)
+        except errors.NotFound:
+            return None
+        except errors.Conflict:
+            return _SOON_S
+
+    async def _advance(self, step_run: Object) -> float | None:
+        spec, status = step_run["spec"], step_run.get("status") or {}
+        attempt = self._attempt(step_run)
+        if spec.get("cancel"):
+            return await self._cancel(step_run, attempt)
+        if status.get("phase") == Phase.RUNNING.value:
+            return await self._look_after(step_run, attempt)
+        if self._clock.now() < (until := _not_before(status)):
+            return until - self._clock.now()
+        if await self._cached(step_run):
+            return None
+        if not self._may_have_mutex(step_run):
+            return None  # told when it is free
+        return await self._try(step_run)
+
+    async def _try(self, step_run: Object) -> float | None:
+        """Begin the next try."""
+        status = step_run.get("status") or {}
+        number = status.get("attempts") or 0
+        wanted = objects.attempt(step_run, number)
+        target = JOBS if wanted["kind"] == "Job" else PODS
+        try:
+            await self._client.create(target, wanted)
+        except errors.AlreadyExists:
+            found = await self._client.get(target, meta.name(wanted), namespace=meta.namespace(wanted))
+            if (meta.controller_of(found) or {}).get("uid") != meta.uid(step_run):
+                return _GOING_S
+        except (errors.Invalid, errors.BadRequest, errors.Forbidden) as problem:
+            if is_end_of_namespace(problem):
+                return None
+            await self._end(step_run, Phase.FAILED, "InvalidTemplate", str(problem))
+            return None
+        now = times.format_micro_time(self._clock.now())
+        begun = {**status, "phase": Phase.RUNNING.value, "attempts": number + 1, "startedAt": now}
+        for gone in ("notBefore", "reason", "message"):
+            begun.pop(gone, None)
+        await self._write(step_run, begun)
+        return None
+
+    async def _look_after(self, step_run: Object, attempt: Object | None) -> float | None:
+        """See how a try goes, and what follows when it is over."""
+        status = step_run["status"]
+        if attempt is None:
+            # not in the cache yet, or gone: only the server knows
+            attempt = await self._fetched(step_run)
+        if attempt is None:
+            await self._again(step_run, Ended(End.DISRUPTED, "Vanished", "its pod was deleted"))
+            return None
+        ended = attempts.end_of(attempt)
+        if ended is None and meta.is_deleting(attempt):
+            return None  # told when it has ended
+        if ended is None:
+            node = (attempt.get("spec") or {}).get("nodeName") or ""
+            if node and node != status.get("node"):
+                await self._write(step_run, {**status, "node": node})
+            return None
+        if ended.end is End.SUCCEEDED:
+            await self._succeed(step_run, attempt)
+        else:
+            await self._again(step_run, ended)
+        return None
+
+    async def _succeed(self, step_run: Object, attempt: Object) -> None:
+        declared = step_run["spec"].get("outputs") or ()
+        found: dict[str, str] = {}
+        if declared:
+            wants_stdout = any(one.get("from") == "stdout" for one in declared)
+            stdout = await self._stdout(attempt) if wants_stdout else ""
+            found, missing = attempts.outputs(declared, file=_left_behind(attempt), stdout=stdout)
+            if missing:
+                await self._again(
+                    step_run, Ended(End.FAILED, "OutputMissing", f"it has left no output {', '.join(missing)}")
+                )
+                return
+            if sum(map(len, found.values())) > attempts.MOST_BYTES:
+                await self._end(step_run, Phase.FAILED, "OutputTooLarge", f"more than {attempts.MOST_BYTES} bytes")
+                return
+        node = (attempt.get("spec") or {}).get("nodeName") or ""
+        await self._end(step_run, Phase.SUCCEEDED, "", "", outputs=found, node=node)
+
+    async def _again(self, step_run: Object, ended: Ended) -> None:
+        """Write a try down that did not succeed; the next one may follow."""
+        status = dict(step_run["status"])
+        if ended.end is End.DISRUPTED:
+            status["disruptions"] = (status.get("disruptions") or 0) + 1
+            pause: float | None = 0.0
+        else:
+            status["failures"] = (status.get("failures") or 0) + 1
+            pause = attempts.pause_s(step_run["spec"].get("retries") or {}, status["failures"])
+        if pause is None:
+            await self._end(step_run, Phase.FAILED, ended.reason, ended.message, failures=status["failures"])
+            return
+        until = times.format_micro_time(self._clock.now() + pause)
+        told = {"phase": Phase.WAITING.value, "reason": ended.reason, "message": ended.message, "notBefore": until}
+        await self._write(step_run, {**status, **told})
+
+    async def _cancel(self, step_run: Object, attempt: Object | None) -> float | None:
+        """End what runs, and only then say that it has ended."""
+        if attempt is None and (step_run.get("status") or {}).get("attempts"):
+            attempt = await self._fetched(step_run)
+        if attempt is not None and attempts.end_of(attempt) is None:
+            if not meta.is_deleting(attempt):
+                target = JOBS if attempt.get("kind") == "Job" else PODS
+                with contextlib.suppress(errors.NotFound):
+                    await self._client.delete(
+                        target,
+                        meta.name(attempt),
+                        namespace=meta.namespace(attempt),
+                        uid=meta.uid(attempt),
+                        propagation=Propagation.BACKGROUND,
+                    )
+            return _GOING_S
+        await self._end(step_run, Phase.CANCELLED, "Cancelled", "it was cancelled")
+        return None
+
+    async def _cached(self, step_run: Object) -> bool:
+        """Take the outputs of an earlier run that had the same work to do."""
+        wanted = step_run["spec"].get("cacheKey")
+        if not wanted:
+            return False
+        place = f"{meta.namespace(step_run)}/{wanted}"
+        for one in self._steps.cache.indexed(_BY_CACHE_KEY, place):
+            if objects.state_of(one).phase is Phase.SUCCEEDED and meta.uid(one) != meta.uid(step_run):
+                message = f"{one['spec']['run']} has done the same"
+                await self._end(step_run, Phase.CACHED, "Cached", message, outputs=objects.state_of(one).outputs)
+                return True
+        return False
+
+    def _may_have_mutex(self, step_run: Object) -> bool:
+        """Whether a step run's turn has come; then it holds what it asks for."""
+        for place in _mutexes(step_run):
+            holder = self._holders.get(place)
+            if holder == meta.uid(step_run):
+                continue
+            others = [
+                one
+                for one in self._steps.cache.indexed(_BY_MUTEX, place)
+                if not objects.state_of(one).phase.over and meta.uid(one) != meta.uid(step_run)
+            ]
+            if holder is not None or any(objects.state_of(one).phase is Phase.RUNNING for one in others):
+                return False
+            if any(_came(one) < _came(step_run) for one in others):
+                return False
+            self._holders[place] = meta.uid(step_run)
+        return True
+
+    def _attempt(self, step_run: Object) -> Object | None:
+        """The pod or Job of the latest try, as far as it is known."""
+        number = (step_run.get("status") or {}).get("attempts") or 0
+        name = objects.attempt_name(step_run, number - 1)
+        for informer, kind in ((self._pods, "Pod"), (self._jobs, "Job")):
+            for one in informer.cache.indexed(_BY_OWNER, meta.uid(step_run)):
+                if meta.name(one) == name:
+                    return {**one, "kind": kind}
+        return None
+
+    async def _fetched(self, step_run: Object) -> Object | None:
+        number = (step_run.get("status") or {}).get("attempts") or 0
+        target, kind = (JOBS, "Job") if "job" in step_run["spec"] else (PODS, "Pod")
+        name = objects.attempt_name(step_run, number - 1)
+        try:
+            found = await self._client.get(target, name, namespace=meta.namespace(step_run))
+        except errors.NotFound:
+            return None
+        return {**found, "kind": kind} if (meta.controller_of(found) or {}).get("uid") == meta.uid(step_run) else None
+
+    async def _stdout(self, pod: Object) -> str:
+        """The end of what a pod has written; nothing if it cannot be had."""
+        parts: list[bytes] = []
+        try:
+            reading = pods.logs(self._client, meta.name(pod), namespace=meta.namespace(pod), tail_lines=1)
+            async with reading as chunks:
+                async for chunk in chunks:
+                    parts.append(chunk)
+                    if sum(map(len, parts)) > attempts.MOST_BYTES:
+                        break
+        except (errors.ApiError, TransportError):
+            return ""
+        return b"".join(parts)[: attempts.MOST_BYTES].decode(errors="replace")
+
+    async def _end(self, step_run: Object, phase: Phase, reason: str, message: str, **more: Any) -> None:
+        status = {name: value for name, value in (step_run.get("status") or {}).items() if name != "notBefore"}
+        told = {
+            **status,
+            **{name: value for name, value in more.items() if value},
+            "phase": phase.value,
+            "reason": reason,
+            "message": message,
+            "finishedAt": times.format_micro_time(self._clock.now()),
+        }
+        await self._write(step_run, {name: value for name, value in told.items() if value != ""})
+
+    async def _write(self, step_run: Object, status: Mapping[str, Any]) -> None:
+        whole = {**step_run, "apiVersion": objects.VERSION, "kind": "StepRun", "status": dict(status)}
+        await self._client.update(STEP_RUNS, whole, subresource="status")
+
+
+def _mutexes(step_run: Object) -> Iterable[str]:
+    mutex = (step_run.get("spec") or {}).get("mutex")
+    return [f"{meta.namespace(step_run)}/{mutex}"] if mutex else []
+
+
+def _cache_keys(step_run: Object) -> Iterable[str]:
+    key = step_run["spec"].get("cacheKey")
+    return [f"{meta.namespace(step_run)}/{key}"] if key else []
+
+
+def _owners(attempt: Object) -> Iterable[str]:
+    owner = meta.controller_of(attempt)
+    return [owner["uid"]] if owner is not None else []
+
+
+def _came(step_run: Object) -> tuple[str, str]:
+    return meta.metadata(step_run).get("creationTimestamp") or "", meta.uid(step_run)
+
+
+def _not_before(status: Mapping[str, Any]) -> float:
+    return times.parse(status["notBefore"]) if status.get("notBefore") else 0.0
+
+
+def _left_behind(pod: Object) -> str:
+    """What the containers of a pod left in their outputs files."""
+    ended = (pod.get("status") or {}).get("containerStatuses") or ()
+    said = (((one.get("state") or {}).get("terminated") or {}).get("message") or "" for one in ended)
+    return "\n".join(text for text in said if text)

@@ -1,0 +1,263 @@
+"""Pipelines carried through on a real API server in virtual time, with a kubelet in a few lines."""
+
+import contextlib
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.controllers.workloads import PODS, Ending, Kubelet, a_few_steps, listed, reaches, reasons
+
+from rota.api import meta
+from rota.client.verbs import Object, PatchType
+from rota.controllers.garbage import GarbageCollector
+from rota.controllers.pipelines.objects import PIPELINES, RUNS, STEP_RUN_LABEL, STEP_RUNS
+from rota.controllers.pipelines.runs import PipelineRunController
+from rota.controllers.pipelines.steps import StepRunController
+from rota.testing.virtual_api import VirtualCluster
+
+
+@contextlib.asynccontextmanager
+async def controllers(cluster: VirtualCluster) -> AsyncIterator[None]:
+    runs = cluster.acting_as("rota:controller:pipeline-runs")
+    steps = cluster.acting_as("rota:controller:step-runs")
+    clock, chance = cluster.clock, cluster.chance
+    async with (
+        cluster.running(PipelineRunController(runs, clock=clock, chance=chance).run),
+        cluster.running(StepRunController(steps, clock=clock, chance=chance).run),
+    ):
+        yield
+
+
+@pytest.fixture
+async def kubelet(cluster: VirtualCluster) -> AsyncIterator[Kubelet]:
+    it = Kubelet(cluster, ends=lambda _: Ending())
+    async with cluster.running(it.run):
+        yield it
+
+
+def step(name: str, *waits: str, **parts: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "app:1", "args": parts.pop("args", [])}
+    return {"name": name, "dependsOn": list(waits), "template": {"spec": {"containers": [container]}}, **parts}
+
+
+def run(*steps: Any, name: str = "r", **spec: Any) -> Object:
+    given = {key: spec.pop(key) for key in ("parameters_given", "suspend") if key in spec}
+    own = {"steps": list(steps), **spec}
+    whole: dict[str, Any] = {"pipelineSpec": own}
+    if "parameters_given" in given:
+        whole["parameters"] = given["parameters_given"]
+    if "suspend" in given:
+        whole["suspend"] = given["suspend"]
+    return {"metadata": {"name": name}, "spec": whole}
+
+
+async def submit(cluster: VirtualCluster, obj: Object) -> None:
+    await cluster.client.create(RUNS, obj, namespace="default")
+
+
+async def phases(cluster: VirtualCluster) -> dict[str, str]:
+    return {
+        meta.name(one): (one.get("status") or {}).get("phase", "Waiting") for one in await listed(cluster, STEP_RUNS)
+    }
+
+
+async def at_step(cluster: VirtualCluster, name: str, **wanted: Any) -> Object:
+    """The step run, once it is there and its status says all this."""
+    await cluster.until(lambda: cluster.exists(STEP_RUNS, name, "default"))
+    return await reaches(cluster, STEP_RUNS, name, **wanted)
+
+
+def of_step(name: str, ending: Ending | None) -> Any:
+    """Pods of one step end like this, all others well."""
+    return lambda pod: ending if meta.labels(pod)["rota.dev/step"] == name else Ending()
+
+
+async def test_a_run_goes_through_its_steps_in_order(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    async with controllers(cluster):
+        await submit(cluster, run(step("a"), step("b", "a"), step("c", "a"), step("d", "b", "c")))
+        done = await reaches(cluster, RUNS, "r", phase="Succeeded")
+    assert done["status"]["counts"] == {"succeeded": 4}
+    assert await phases(cluster) == dict.fromkeys(("r-a", "r-b", "r-c", "r-d"), "Succeeded")
+    assert await reasons(cluster, "r") == {"Started": 1, "Succeeded": 1}
+
+
+async def test_a_run_of_a_pipeline_keeps_what_it_began_with(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    kubelet.ends = lambda _: Ending(after_s=30)
+    spec = {"parameters": [{"name": "n", "default": "1"}], "steps": [step("a", args=["{{ parameters.n }}"])]}
+    await cluster.client.create(PIPELINES, {"metadata": {"name": "p"}, "spec": spec}, namespace="default")
+    given = [{"name": "n", "value": "2"}]
+    async with controllers(cluster):
+        await submit(cluster, {"metadata": {"name": "r"}, "spec": {"pipeline": "p", "parameters": given}})
+        await at_step(cluster, "r-a", phase="Running")
+        other = {"spec": {"steps": [step("b")]}}
+        await cluster.client.patch(PIPELINES, "p", other, namespace="default")
+        await reaches(cluster, RUNS, "r", phase="Succeeded")
+    [pod] = await listed(cluster, PODS)
+    assert pod["spec"]["containers"][0]["args"] == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"pipeline": "nowhere"}, "PipelineNotFound"),
+        ({"pipeline": "p", "parameters": [{"name": "x", "value": "1"}]}, "InvalidParameters"),
+        ({"pipeline": "p"}, "InvalidParameters"),
+    ],
+)
+async def test_a_run_that_cannot_begin_has_failed_and_says_why(
+    cluster: VirtualCluster, spec: dict[str, Any], reason: str
+) -> None:
+    pipeline = {"parameters": [{"name": "n"}], "steps": [step("a")]}
+    await cluster.client.create(PIPELINES, {"metadata": {"name": "p"}, "spec": pipeline}, namespace="default")
+    async with controllers(cluster):
+        await submit(cluster, {"metadata": {"name": "r"}, "spec": spec})
+        await reaches(cluster, RUNS, "r", phase="Failed", reason=reason)
+    assert await listed(cluster, STEP_RUNS) == []
+
+
+async def test_a_failure_is_made_up_for_as_often_as_the_step_says(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    tries = Counter[str]()
+
+    def ends(pod: Object) -> Ending:
+        tries[meta.uid(pod)] += 1
+        return Ending(code=0 if len(tries) == 3 else 1)
+
+    kubelet.ends = ends
+    async with controllers(cluster):
+        await submit(cluster, run(step("a", retries={"limit": 2, "initialSeconds": 3})))
+        await reaches(cluster, RUNS, "r", phase="Succeeded")
+    [step_run] = await listed(cluster, STEP_RUNS)
+    assert (step_run["status"]["attempts"], step_run["status"]["failures"]) == (3, 2)
+    assert sorted(map(meta.name, await listed(cluster, PODS))) == ["r-a-0", "r-a-1", "r-a-2"]
+
+
+async def test_without_retries_a_failure_fails_the_run_with_its_words(
+    cluster: VirtualCluster, kubelet: Kubelet
+) -> None:
+    kubelet.ends = of_step("a", Ending(code=3))
+    async with controllers(cluster):
+        await submit(cluster, run(step("a"), step("b", "a")))
+        failed = await reaches(cluster, RUNS, "r", phase="Failed", reason="StepFailed")
+    assert failed["status"]["message"] == "a failed"
+    [a] = await listed(cluster, STEP_RUNS)
+    assert a["status"]["message"] == "container main ended with code 3"
+
+
+async def test_what_is_lost_to_a_disruption_is_done_again_for_free(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    kubelet.ends = lambda _: Ending(after_s=30)
+    async with controllers(cluster):
+        await submit(cluster, run(step("a")))
+        await at_step(cluster, "r-a", phase="Running", attempts=1)
+        target = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+        lost = {"status": {"phase": "Failed", "conditions": [target]}}
+        await cluster.client.patch(
+            PODS, "r-a-0", lost, type=PatchType.STRATEGIC, namespace="default", subresource="status"
+        )
+        await at_step(cluster, "r-a", phase="Running", attempts=2, disruptions=1)
+        await cluster.client.delete(PODS, "r-a-1", namespace="default", grace_period_s=0)
+        await at_step(cluster, "r-a", phase="Running", attempts=3, disruptions=2)
+        await reaches(cluster, RUNS, "r", phase="Succeeded")
+
+
+async def test_a_pod_that_cannot_be_made_is_told_on_the_step(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    bad = {"name": "a", "template": {"spec": {"containers": [{"name": "Not A Name", "image": "app:1"}]}}}
+    async with controllers(cluster):
+        await submit(cluster, run(bad))
+        await reaches(cluster, RUNS, "r", phase="Failed")
+        step_run = await at_step(cluster, "r-a", phase="Failed", reason="InvalidTemplate")
+    assert "spec.containers[0].name" in step_run["status"]["message"]
+
+
+async def test_cancelling_leaves_nothing_running(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    kubelet.ends = lambda _: None
+    kubelet.farewell_s = 2.0
+    async with controllers(cluster):
+        await submit(cluster, run(step("a"), step("b"), step("c", "a")))
+        await at_step(cluster, "r-a", phase="Running")
+        await cluster.client.patch(RUNS, "r", {"spec": {"cancel": True}}, namespace="default")
+        await reaches(cluster, RUNS, "r", phase="Cancelled")
+    assert await listed(cluster, PODS) == []
+    assert await phases(cluster) == {"r-a": "Cancelled", "r-b": "Cancelled"}
+
+
+async def test_a_retry_does_again_what_did_not_succeed_and_nothing_else(
+    cluster: VirtualCluster, kubelet: Kubelet
+) -> None:
+    kubelet.ends = of_step("b", Ending(code=1))
+    async with controllers(cluster), garbage(cluster):
+        await submit(cluster, run(step("a"), step("b", "a"), step("c", "b"), failurePolicy="Continue"))
+        await reaches(cluster, RUNS, "r", phase="Failed")
+        first = {meta.name(one): meta.uid(one) for one in await listed(cluster, STEP_RUNS)}
+        kubelet.ends = lambda _: Ending()
+        await cluster.client.patch(RUNS, "r", {"spec": {"retry": 1}}, namespace="default")
+        await reaches(cluster, RUNS, "r", phase="Succeeded", observedRetry=1)
+    second = {meta.name(one): meta.uid(one) for one in await listed(cluster, STEP_RUNS)}
+    assert first["r-a"] == second["r-a"]
+    assert first["r-b"] != second["r-b"]
+
+
+@contextlib.asynccontextmanager
+async def garbage(cluster: VirtualCluster) -> AsyncIterator[None]:
+    async with cluster.running(GarbageCollector(cluster.client, clock=cluster.clock, chance=cluster.chance).run):
+        yield
+
+
+async def test_of_steps_that_share_a_mutex_one_runs_at_a_time(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    most = 0
+
+    async def look() -> bool:
+        nonlocal most
+        running = [one for one in await listed(cluster, PODS) if one["status"].get("phase") in {"Pending", "Running"}]
+        most = max(most, len(running))
+        found = [(one.get("status") or {}).get("phase") for one in await listed(cluster, RUNS)]
+        return found == ["Succeeded", "Succeeded"]
+
+    async with controllers(cluster):
+        for name in ("r", "q"):
+            await submit(cluster, run(step("a", forEach={"items": [1, 2]}, mutex="db"), name=name))
+        await cluster.until(look)
+    assert most == 1
+
+
+async def test_the_same_work_is_not_done_twice_when_asked_not_to(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    async with controllers(cluster):
+        await submit(cluster, run(step("a", cache=True, args=["x"])))
+        await reaches(cluster, RUNS, "r", phase="Succeeded")
+        await submit(cluster, run(step("a", cache=True, args=["x"]), name="again"))
+        await reaches(cluster, RUNS, "again", phase="Succeeded")
+        await submit(cluster, run(step("a", cache=True, args=["y"]), name="other"))
+        await reaches(cluster, RUNS, "other", phase="Succeeded")
+    assert await phases(cluster) == {"r-a": "Succeeded", "again-a": "Cached", "other-a": "Succeeded"}
+    assert len(await listed(cluster, PODS, STEP_RUN_LABEL)) == 2
+
+
+async def test_a_shared_folder_keeps_steps_on_its_node(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    async with controllers(cluster):
+        await submit(cluster, run(step("a"), step("b"), workspace={}))
+        done = await reaches(cluster, RUNS, "r", phase="Succeeded")
+    assert done["status"]["workspaceNode"] == "box"
+    first, second = sorted(await listed(cluster, PODS), key=meta.name)
+    assert first["spec"]["containers"][0]["volumeMounts"][0]["mountPath"] == "/workspace"
+    required = second["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert required["nodeSelectorTerms"][0]["matchExpressions"][0]["values"] == ["box"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+async def test_leaders_that_die_at_any_moment_change_nothing(
+    cluster: VirtualCluster, kubelet: Kubelet, seed: int
+) -> None:
+    chance = random.Random(seed)
+    steps = [step("a"), step("b", "a", forEach={"items": [1, 2, 3]}), step("c", "a"), step("d", "b", "c")]
+    await submit(cluster, run(*steps))
+    for _ in range(30):
+        async with controllers(cluster):
+            await a_few_steps(chance)
+            await cluster.clock.advance(chance.choice([0, 0.5, 1]))
+            await a_few_steps(chance)
+    async with controllers(cluster):
+        await reaches(cluster, RUNS, "r", phase="Succeeded")
+    names = sorted(map(meta.name, await listed(cluster, PODS)))
+    assert names == ["r-a-0", "r-b-0-0", "r-b-1-0", "r-b-2-0", "r-c-0", "r-d-0"]
