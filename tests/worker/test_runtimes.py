@@ -1,5 +1,6 @@
 """How a pod chooses its runtime, at a real API server; and what it hears about its image."""
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,8 +15,13 @@ from tests.worker.test_agent import Worker, _create, _log, _phase, _until
 from rota.client import connecting
 from rota.client.verbs import Client
 from rota.kit import system
+from rota.kit.errors import UserError
 from rota.testing.api import ApiServer
-from rota.worker.node import NODES
+from rota.testing.clocks import FakeClock
+from rota.worker import running
+from rota.worker.machines import Machine
+from rota.worker.node import LEASE_S, NODES, NodeKeeper
+from rota.worker.runtimes.container import engines
 
 pytestmark = pytest.mark.slow
 EVENTS = ("", "v1", "events")
@@ -136,6 +142,38 @@ async def test_a_pod_that_writes_more_than_it_may_has_to_go(
     assert pod["status"]["message"].startswith(message)
 
 
+async def test_a_node_says_at_once_that_it_runs_short(client: Client) -> None:
+    clock, holds = FakeClock(), {"status": "False"}
+    keeper = NodeKeeper(
+        client,
+        Machine(node="w9", address="127.0.0.1", capacity={}, allocatable={}),
+        incarnation="i",
+        predecessor="",
+        clock=clock,
+        info={},
+        labels={},
+        taints=(),
+        conditions=lambda: [{"type": "DiskPressure", "reason": "r", "message": "m", **holds}],
+        port=None,
+        lease_s=LEASE_S,
+    )
+    await keeper.register()
+    keeping = asyncio.create_task(keeper.run())
+    await clock.settle()
+    holds["status"] = "True"
+
+    async def told() -> bool:
+        await clock.advance(1)
+        node = await client.get(NODES, "w9")
+        return any(one["type"] == "DiskPressure" and one["status"] == "True" for one in node["status"]["conditions"])
+
+    begun = clock.monotonic()
+    await _until(told)
+    assert clock.monotonic() - begun < LEASE_S
+    keeping.cancel()
+    await asyncio.wait([keeping])
+
+
 async def _last_words(client: Client, phase: str) -> str:
     pod = await _phase(client, phase)
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
@@ -186,6 +224,15 @@ async def test_a_node_may_choose_containers_for_all(client: Client, tmp_path: Pa
         assert node["status"]["nodeInfo"]["containerRuntimeVersion"] == "rota://container"
     finally:
         await made.close()
+
+
+async def test_a_worker_that_could_run_nothing_does_not_start(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "problem", lambda: "crun not found; install crun and util-linux")
+    settings = running.Settings(node="w1", folder=tmp_path / "worker", runtime="container")
+    with pytest.raises(UserError, match="crun not found; install crun"):
+        await running.worker(client, settings, clock=system.SystemClock(), chance=random.Random(0)).__aenter__()
 
 
 @needs_containers

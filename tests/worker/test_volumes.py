@@ -138,6 +138,22 @@ async def test_a_group_is_given_the_volumes(tmp_path: Path) -> None:
     assert _mode(tmp_path / "e") & 0o2070 == 0o2070
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+async def test_a_folder_may_be_kept_in_memory_and_have_a_size(tmp_path: Path) -> None:
+    pod = _pod({"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})
+    folder = tmp_path / "v"
+    try:
+        await _prepare(pod, folder)
+        await _prepare(pod, folder)
+        assert _mode(folder / "m") == 0o777
+        with pytest.raises(OSError, match="No space left"):
+            (folder / "m" / "big").write_bytes(b"x" * 2 * 1024 * 1024)
+    finally:
+        volumes.remove(folder)
+    assert str(folder) not in Path("/proc/self/mountinfo").read_text()
+    assert not folder.exists()
+
+
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "..data", ""])
 def test_no_file_leaves_its_volume(tmp_path: Path, name: str) -> None:
     with pytest.raises(LaunchError, match="leaves its volume"):

@@ -11,7 +11,6 @@ their order; different containers do not wait for each other.
 import asyncio
 import contextlib
 import functools
-import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -434,7 +433,7 @@ class Agent:
         await self._runtime.clean_up(uid, logs=logs)
         made = self._volumes / uid
         if made.exists():
-            await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
+            await asyncio.to_thread(volumes.remove, made)
 
     async def _hook(self, wanted: contract.RunHook) -> None:
         pod = self._seen(wanted.uid)

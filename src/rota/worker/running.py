@@ -33,7 +33,7 @@ from rota.worker.node import LEASE_S, NodeKeeper
 from rota.worker.references import ApiReferences
 from rota.worker.runtimes.container import engines
 from rota.worker.runtimes.container.runtime import ContainerRuntime
-from rota.worker.runtimes.contract import PROCESS, Runtime
+from rota.worker.runtimes.contract import CONTAINER, PROCESS, Runtime
 from rota.worker.usage import Meter
 
 #: On nodes that can run containers from images.
@@ -176,6 +176,8 @@ class Worker:
 @contextlib.asynccontextmanager
 async def worker(client: Client, settings: Settings, *, clock: Clock, chance: Chance) -> AsyncIterator[Worker]:
     """A worker for as long as the context lasts; its tasks go on after that, until the next one finds them."""
+    if settings.runtime == CONTAINER and (problem := engines.problem()):
+        raise UserError(f"this machine cannot run containers from images: {problem}", "or let the worker run processes")
     with folders.held(settings.folder) as incarnation:
         async with _worker(client, settings, incarnation, clock=clock, chance=chance) as made:
             yield made

@@ -34,7 +34,7 @@ def own_volumes(pod: Object) -> list[str]:
 
 def _own(pod: Object) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for volume in (pod.get("spec") or {}).get("volumes") or ():
-        if "emptyDir" in volume:
+        if "emptyDir" in volume and (volume["emptyDir"] or {}).get("medium") != "Memory":
             yield volume["name"], volume["emptyDir"] or {}
 
 

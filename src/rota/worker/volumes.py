@@ -7,10 +7,13 @@ is tried again: a claim may be bound, a ConfigMap made later.
 
 import asyncio
 import os
+import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rota.api import quantities
 from rota.client.verbs import Object
 from rota.worker import expansion, projections
 from rota.worker.material import Settings
@@ -65,6 +68,14 @@ async def refresh(pod: Object, folder: Path, *, references: References, settings
     return changed
 
 
+def remove(folder: Path) -> None:
+    """Remove the volumes of a pod, with what is mounted there."""
+    for path in folder.iterdir():
+        if os.path.ismount(path):
+            subprocess.run([_program("umount"), "--lazy", str(path)], capture_output=True, check=False)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def mounts(pod: Object, container: str, folder: Path, environment: Mapping[str, str]) -> list[Mount]:
     """Where a container finds its pod's volumes."""
     spec = pod.get("spec") or {}
@@ -95,6 +106,9 @@ async def _make(
     """Make a volume; whether something has changed."""
     group = ((pod.get("spec") or {}).get("securityContext") or {}).get("fsGroup")
     if "emptyDir" in volume:
+        wanted = volume["emptyDir"] or {}
+        if wanted.get("medium") == "Memory":
+            await asyncio.to_thread(_in_memory, path, wanted.get("sizeLimit"))
         _empty(path, group)
     elif "hostPath" in volume:
         _host_path(volume["hostPath"] or {})
@@ -117,6 +131,27 @@ def _empty(path: Path, group: int | None) -> None:
     if group is not None and os.geteuid() == 0:
         os.chown(path, -1, group)
         path.chmod(0o2775)
+
+
+def _in_memory(path: Path, limit: Any) -> None:
+    """A folder that is kept in memory, which counts as that of whoever writes; only root can have one."""
+    if os.geteuid() != 0:
+        raise LaunchError("", "a volume in memory takes root, which this worker does not run as")
+    path.mkdir(exist_ok=True)
+    if os.path.ismount(path):
+        return
+    options = "nosuid,nodev" + (f",size={quantities.value(limit)}" if limit not in {None, "", "0"} else "")
+    argv = [_program("mount"), "-t", "tmpfs", "-o", options, "tmpfs", str(path)]
+    answer = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if answer.returncode:
+        raise LaunchError("", answer.stderr.strip())
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise LaunchError("", f"{name} is not installed")
+    return found
 
 
 def _host_path(wanted: Mapping[str, Any]) -> None:
