@@ -97,6 +97,22 @@ class _Stumbling:
         return self._store.watch(prefix, after=after) if self.watches > 1 else _SlowWatch(self.slow, after)
 
 
+class _SlowLists:
+    """A store whose lists take until they are told to go on."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.asked, self.go_on = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def list(self, prefix: str, **options: Any) -> Any:
+        self.asked.set()
+        await self.go_on.wait()
+        return await self._store.list(prefix, **options)
+
+
 class _SlowWatch:
     def __init__(self, slow: asyncio.Event, revision: int) -> None:
         self._slow = slow
@@ -207,6 +223,22 @@ async def test_a_reader_that_falls_behind_lists_again_and_misses_nothing(store: 
 async def test_waiting_for_a_revision_that_nobody_brings_comes_to_an_end(store: Store) -> None:
     followed = _followed(store)
     assert not await followed.reach(1)
+
+
+async def test_a_list_that_is_under_way_is_waited_for(store: Store) -> None:
+    revision = await _put(store, "a", data="1")
+    slow = _SlowLists(store)
+    followed = _followed(slow)
+    running = asyncio.create_task(followed.run())
+    async with asyncio.timeout(_PATIENCE_S):
+        await slow.asked.wait()
+        reaching = asyncio.create_task(followed.reach(revision))
+        await asyncio.sleep(0.05)
+        assert not reaching.done()
+        slow.go_on.set()
+        assert await reaching
+    running.cancel()
+    await asyncio.wait([running])
 
 
 @pytest.mark.slow

@@ -19,6 +19,8 @@ _PAGE: Final = 5000
 _PORTION: Final = 500
 #: How long `reach` waits.
 _PATIENCE_S: Final = 2.0
+#: How long it waits for a list that is under way: whoever listed everything instead would not be done before.
+_LIST_PATIENCE_S: Final = 20.0
 #: A watch that has nothing to tell moves on without a sound, so it is looked at.
 _LOOK_EVERY_S: Final = 0.01
 
@@ -57,6 +59,7 @@ class Follower:
         self._clock: Final = clock
         self._taken = -1
         self._watch: Watch | None = None
+        self._listing = False
         self._moved: Final = asyncio.Event()
         self._listed: Final = asyncio.Event()
 
@@ -70,7 +73,7 @@ class Follower:
                     continue
                 return
         finally:
-            self._taken, self._watch = -1, None
+            self._taken, self._watch, self._listing = -1, None, False
             self._sink.lost()
 
     @property
@@ -89,9 +92,12 @@ class Follower:
 
     async def reach(self, revision: int) -> bool:
         """Wait until everything up to a revision is in; False if that does not come to pass soon."""
-        deadline = self._clock.monotonic() + _PATIENCE_S
+        began, listing = self._clock.monotonic(), self._listing
         while self.revision < revision:
-            if self._watch is None or self._clock.monotonic() >= deadline:
+            if listing and not self._listing:
+                began, listing = self._clock.monotonic(), False
+            patience_s = _LIST_PATIENCE_S if listing else 0.0 if self._watch is None else _PATIENCE_S
+            if self._clock.monotonic() >= began + patience_s:
                 return False
             self._moved.clear()
             with contextlib.suppress(TimeoutError):
@@ -100,6 +106,7 @@ class Follower:
 
     async def _follow(self) -> None:
         self._sink.begin()
+        self._listing = True
         revision = 0
         async for entry, as_of in listed(self._store, self._prefix):
             revision = as_of
@@ -107,7 +114,7 @@ class Follower:
                 self._sink.add(entry)
         async with self._store.watch(self._prefix, after=revision) as watch:
             self._sink.begun(revision)
-            self._taken, self._watch = revision, watch
+            self._taken, self._watch, self._listing = revision, watch, False
             self._listed.set()
             async for batch in watch:
                 self._sink.take(batch)
