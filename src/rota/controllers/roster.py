@@ -21,6 +21,7 @@ from rota.controllers.join_tokens import JoinTokenController
 from rota.controllers.namespaces import NamespaceController
 from rota.controllers.node_lifecycle import NodeLifecycle
 from rota.controllers.pipelines.runs import PipelineRunController
+from rota.controllers.pipelines.schedules import PipelineController
 from rota.controllers.pipelines.steps import StepRunController
 from rota.controllers.replica_sets import ReplicaSetController
 from rota.controllers.resource_quotas import QuotaController
@@ -91,6 +92,7 @@ ROSTER: Final[Mapping[str, Make]] = {
     "namespaces": _usual(NamespaceController),
     "node-lifecycle": _usual(NodeLifecycle),
     "pipeline-runs": _usual(PipelineRunController),
+    "pipelines": _usual(PipelineController),
     "replica-sets": _usual(ReplicaSetController),
     "resource-quotas": _usual(QuotaController),
     "role-aggregation": _usual(RoleAggregation),

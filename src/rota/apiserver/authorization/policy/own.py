@@ -84,6 +84,11 @@ rota:controller:pipeline-runs: User/rota:controller:pipeline-runs
     read  rota.dev  pipelineruns,pipelines
     update  rota.dev  pipelineruns/status
     read,create,delete,patch  rota.dev  stepruns
+rota:controller:pipelines: User/rota:controller:pipelines
+    record-events
+    read  rota.dev  pipelines
+    update  rota.dev  pipelines/status
+    read,create,delete,patch  rota.dev  pipelineruns
 rota:controller:replica-sets: User/rota:controller:replica-sets
     record-events
     read  apps  replicasets

@@ -1,0 +1,176 @@
+"""Begins runs of pipelines when their schedules say so, tells of their runs, and clears old ones away.
+
+A scheduled run has a name that follows from its time, so that it is begun once. Which time is due is decided as for
+CronJobs. Of runs that are over, as many are kept as the pipeline says, those that ended last.
+"""
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rota.api import cron, errors, meta, times
+from rota.api.meta import Object
+from rota.client.informers.cache import Key
+from rota.client.verbs import Client, Propagation
+from rota.controllers.cron_jobs import runs as timetable
+from rota.controllers.pipelines import objects
+from rota.controllers.pipelines.objects import PIPELINES, RUNS
+from rota.controllers.pipelines.states import RunPhase
+from rota.controllers.pod_control import is_end_of_namespace
+from rota.controllers.reconciling import Reconciler
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+_BY_PIPELINE: Final = "pipeline"
+_KEPT: Final = 10
+_SOON_S: Final = 0.05
+
+
+class PipelineController:
+    """Every pipeline: its schedule, its status, its history."""
+
+    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+        self._client: Final = client
+        self._clock: Final = clock
+        self._frame: Final = Reconciler[Key](
+            client, "pipelines", self._process, clock=clock, chance=chance, metrics=metrics
+        )
+        self._recorder: Final = self._frame.report_as("pipeline-controller")
+        self._pipelines: Final = self._frame.follow(PIPELINES, lambda key, _old, _new: self._frame.queue.add(key))
+        self._runs: Final = self._frame.follow(RUNS, self._run_changed, indexers={_BY_PIPELINE: _pipelines})
+
+    async def run(self) -> None:
+        """Keep pipelines until cancelled."""
+        await self._frame.run()
+
+    def _run_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        name = ((new or old or {}).get("spec") or {}).get("pipeline")
+        if name:
+            self._frame.queue.add(Key(key.namespace, name))
+
+    async def _process(self, key: Key) -> float | None:
+        pipeline = self._pipelines.cache.get(key.name, key.namespace)
+        if pipeline is None or meta.is_deleting(pipeline):
+            return None
+        try:
+            return await self._keep(pipeline)
+        except errors.NotFound:
+            return None
+        except errors.Conflict:
+            return _SOON_S
+
+    async def _keep(self, pipeline: Object) -> float | None:
+        place = f"{meta.namespace(pipeline)}/{meta.name(pipeline)}"
+        runs = [one for one in self._runs.cache.indexed(_BY_PIPELINE, place) if not meta.is_deleting(one)]
+        for one in outlived(pipeline, runs):
+            with contextlib.suppress(errors.NotFound):
+                await self._delete(one)
+        again, status = await self._scheduled(pipeline, runs)
+        told = {
+            **status,
+            "active": sorted(meta.name(one) for one in runs if not _is_over(one)),
+            "lastRun": meta.name(max(runs, key=_came)) if runs else status.get("lastRun", ""),
+        }
+        told = {name: value for name, value in told.items() if value}
+        if told != (pipeline.get("status") or {}):
+            whole = {**pipeline, "apiVersion": objects.VERSION, "kind": "Pipeline", "status": told}
+            await self._client.update(PIPELINES, whole, subresource="status")
+        return again
+
+    async def _scheduled(self, pipeline: Object, runs: Sequence[Object]) -> tuple[float | None, dict[str, Any]]:
+        """Begin the run that is due, if one is; when to look again, and the status then."""
+        status = dict(pipeline.get("status") or {})
+        wish = pipeline["spec"].get("schedule")
+        if not wish or wish.get("suspend"):
+            return None, status
+        timed = {**pipeline, "spec": {"schedule": wish["cron"], "timeZone": wish.get("timeZone")}}
+        try:
+            schedule, zone = cron.parse(wish["cron"]), timetable.zone(timed)
+        except (cron.CronError, ValueError, OSError, LookupError) as problem:
+            self._recorder.event(_complete(pipeline), "Warning", "InvalidSchedule", str(problem))
+            return None, status
+        now = self._clock.now()
+        due = timetable.due(timed, schedule, zone, now=now)
+        if due is not None and await self._begin(pipeline, wish, due.at, runs):
+            status["lastScheduleTime"] = times.format_time(due.at)
+            timed = {**timed, "status": status}
+        return timetable.next_in_s(timed, schedule, zone, now=now), status
+
+    async def _begin(self, pipeline: Object, wish: Mapping[str, Any], at: float, runs: Sequence[Object]) -> bool:
+        """Begin a run unless another is in the way; whether that time is done with."""
+        going = [one for one in runs if not _is_over(one)]
+        policy = wish.get("concurrencyPolicy") or "Allow"
+        if going and policy == "Forbid":
+            message = f"{meta.name(going[0])} still goes on"
+            self._recorder.event(_complete(pipeline), "Normal", "RunSkipped", message)
+            return True
+        if policy == "Replace":
+            for one in going:
+                await self._client.patch(
+                    RUNS, meta.name(one), {"spec": {"cancel": True}}, namespace=meta.namespace(one)
+                )
+        made = run_of(pipeline, timetable.name(pipeline, at), wish.get("parameters") or ())
+        try:
+            await self._client.create(RUNS, made)
+        except errors.AlreadyExists:
+            return True
+        except errors.ApiError as problem:
+            if is_end_of_namespace(problem):
+                return True
+            raise
+        self._recorder.event(_complete(pipeline), "Normal", "RunStarted", f"Started run {meta.name(made)}")
+        return True
+
+    async def _delete(self, run: Object) -> None:
+        await self._client.delete(
+            RUNS,
+            meta.name(run),
+            namespace=meta.namespace(run),
+            uid=meta.uid(run),
+            propagation=Propagation.BACKGROUND,
+        )
+
+
+def run_of(pipeline: Object, name: str, parameters: Sequence[Mapping[str, str]]) -> Object:
+    """A run of a pipeline, which goes when the pipeline does."""
+    return {
+        "apiVersion": objects.VERSION,
+        "kind": "PipelineRun",
+        "metadata": {
+            "name": objects.short(name),
+            "namespace": meta.namespace(pipeline),
+            "labels": {objects.PIPELINE_LABEL: meta.name(pipeline)[:63]},
+            "ownerReferences": [meta.controller_reference(_complete(pipeline))],
+        },
+        "spec": {"pipeline": meta.name(pipeline), **({"parameters": list(parameters)} if parameters else {})},
+    }
+
+
+def outlived(pipeline: Object, runs: Iterable[Object]) -> list[Object]:
+    """Runs that are over, beyond those that the pipeline keeps."""
+    kept = pipeline["spec"].get("historyLimit") or _KEPT
+    over = sorted((one for one in runs if _is_over(one)), key=_ended, reverse=True)
+    return over[kept:]
+
+
+def _pipelines(run: Object) -> Iterable[str]:
+    name = run["spec"].get("pipeline")
+    return [f"{meta.namespace(run)}/{name}"] if name else []
+
+
+def _is_over(run: Object) -> bool:
+    phase = (run.get("status") or {}).get("phase")
+    return bool(phase) and RunPhase(phase).over
+
+
+def _ended(run: Object) -> tuple[str, str]:
+    return (run.get("status") or {}).get("finishedAt") or "", meta.name(run)
+
+
+def _came(run: Object) -> tuple[str, str]:
+    return meta.metadata(run).get("creationTimestamp") or "", meta.name(run)
+
+
+def _complete(pipeline: Object) -> Object:
+    return {**pipeline, "apiVersion": objects.VERSION, "kind": "Pipeline"}
