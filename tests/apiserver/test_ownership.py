@@ -3,6 +3,7 @@
 import copy
 from typing import Any, TypeAlias
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,3 +79,84 @@ def test_records_do_not_depend_on_what_was_recorded_before(pods: list[dict[str, 
             reset=ownership.untouchable(at),
         )
         assert ownership.record(None, copy.deepcopy(pod), at, KNOWN) == alone
+
+
+_condition: Documents = st.fixed_dictionaries(
+    {"type": st.sampled_from(["Ready", "PodScheduled", "x"]), "status": _word},
+    optional={"reason": _word, "lastTransitionTime": _word},
+)
+_state: Documents = st.fixed_dictionaries(
+    {}, optional={"running": st.just({}), "waiting": st.fixed_dictionaries({}, optional={"reason": _word})}
+)
+_status: Documents = st.fixed_dictionaries(
+    {},
+    optional={
+        "phase": _word,
+        "podIP": _word,
+        "podIPs": st.lists(st.fixed_dictionaries({"ip": _word}), max_size=2),
+        # Also twice of one type, which cannot be told apart.
+        "conditions": st.lists(_condition, max_size=3),
+        "containerStatuses": st.lists(
+            st.fixed_dictionaries({"name": st.sampled_from(["c", "d"]), "state": _state}), max_size=2
+        ),
+    },
+)
+_metadata: Documents = st.fixed_dictionaries({}, optional={"labels": st.dictionaries(_word, _word, max_size=1)})
+
+
+@given(st.lists(st.tuples(_status, _metadata, st.sampled_from(["worker", "other"])), min_size=1, max_size=8))
+def test_records_of_statuses_do_not_depend_on_what_was_recorded_before(
+    writes: list[tuple[dict[str, Any], dict[str, Any], str]],
+) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "u"}, "spec": {"nodeName": "n"}}
+    created = Attributes(user=users.ADMINISTRATOR, verb="create", resource=PODS, now=0.0, field_manager="tests")
+    first = ownership.record(None, copy.deepcopy(pod), created, KNOWN)
+    # The same way twice: what the first walk learned, the second uses. Times differ, and are those of the last writers.
+    for begin in (10.0, 1000.0):
+        live = copy.deepcopy(first)
+        for number, (status, metadata, manager) in enumerate(writes):
+            at = Attributes(
+                user=users.ADMINISTRATOR,
+                verb="update",
+                resource=PODS,
+                subresource="status",
+                # Some in one second, as writes of short tasks are.
+                now=begin + number // 2,
+                field_manager=manager,
+            )
+            new = {**copy.deepcopy(live), "status": copy.deepcopy(status)}
+            new["metadata"] |= metadata
+            alone = ownership._record(copy.deepcopy(live), copy.deepcopy(new), at, KNOWN)
+            assert ownership.record(copy.deepcopy(live), copy.deepcopy(new), at, KNOWN) == alone
+            live = alone
+
+
+def test_pods_that_go_the_same_way_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def walk(name: str, begin: float) -> dict[str, Any]:
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {"nodeName": "n"},
+        }
+        at = Attributes(user=users.ADMINISTRATOR, verb="create", resource=PODS, now=begin, field_manager="tests")
+        live = ownership.record(None, pod, at, KNOWN)
+        for number, phase in enumerate(("Running", "Succeeded"), 1):
+            at = Attributes(
+                user=users.ADMINISTRATOR,
+                verb="update",
+                resource=PODS,
+                subresource="status",
+                now=begin + number,
+                field_manager="worker",
+            )
+            live = ownership.record(live, {**live, "status": {"phase": phase, "reason": name}}, at, KNOWN)
+        return live
+
+    walk("a", 0.0)
+    monkeypatch.setattr(ownership, "_record", None)
+    entries = walk("b", 100.0)["metadata"]["managedFields"]
+    assert [(one["manager"], one["time"]) for one in entries] == [
+        ("tests", "1970-01-01T00:01:40Z"),
+        ("worker", "1970-01-01T00:01:42Z"),
+    ]

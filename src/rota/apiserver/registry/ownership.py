@@ -51,6 +51,8 @@ def record(live: Object | None, new: Object, at: Attributes, known: versions.Ver
     """The new object with its managedFields brought up to date."""
     if live is None and not at.resource.custom and "managedFields" not in new["metadata"]:
         return _created.record(new, at, known)
+    if live is not None and at.subresource == "status" and not at.resource.custom:
+        return _statuses.record(live, new, at, known)
     return _record(live, new, at, known)
 
 
@@ -110,6 +112,113 @@ class _Created:
         )
 
 
+class _Statuses:
+    """The records of statuses of built-in kinds that are written through their own door.
+
+    Who owns what after such a write follows from who did before, from which fields the status had and has, and from
+    which of them say something else now; so pods of one make that go the same way have the same records but for times.
+    """
+
+    _MOST: Final = 1024
+    #: With more owners than this the oldest may be folded together, which depends on their times.
+    _MOST_OWNERS: Final = 4
+
+    def __init__(self) -> None:
+        #: Entries without times, each with its place among those before; None for one that is written now.
+        self._known: dict[tuple[object, ...], list[tuple[Object, int | None]]] = {}
+
+    def record(self, live: Object, new: Object, at: Attributes, known: versions.Versions) -> Object:
+        """The new object with its records brought up to date."""
+        before = live["metadata"].get("managedFields") or []
+        key = self._key(live, new, at, known) if 0 < len(before) <= self._MOST_OWNERS else None
+        if key is None:
+            return _record(live, new, at, known)
+        now = times.format_time(at.now)
+        entries = self._known.get(key)
+        if entries is None:
+            result = _record(live, new, at, known)
+            # In the second in which an entry was written before it cannot be told from one that is written now.
+            if not any(one.get("time") == now for one in before):
+                self._learn(key, before, result["metadata"].get("managedFields") or [])
+            return result
+        timed = [
+            {**entry, "time": now} if place is None else {**entry, "time": before[place]["time"]}
+            for entry, place in entries
+        ]
+        timed.sort(key=_order)
+        return {**new, "metadata": {**new["metadata"], "managedFields": timed}}
+
+    def _key(self, live: Object, new: Object, at: Attributes, known: versions.Versions) -> tuple[object, ...] | None:
+        """What the records depend on; None where that is more than the status."""
+        if not all("time" in one for one in live["metadata"]["managedFields"]):
+            return None
+        if {**live, "status": None, "metadata": None} != {**new, "status": None, "metadata": None}:
+            return None
+        if _unrecorded(live["metadata"]) != _unrecorded(new["metadata"]):
+            return None
+        schema = known.schemas[new["apiVersion"]]
+        fields = schema.map
+        if fields is None:
+            return None
+        status = fields.child("status")
+        old, fresh = live.get("status"), new.get("status")
+        return (
+            at.field_manager,
+            new["apiVersion"],
+            new["kind"],
+            _encode([_timeless(one) for one in live["metadata"]["managedFields"]]),
+            _outline(old, status),
+            _outline(fresh, status),
+            _differences(old, fresh, status),
+        )
+
+    def _learn(self, key: tuple[object, ...], before: list[Object], after: list[Object]) -> None:
+        places = {_owner(one): place for place, one in enumerate(before)}
+        found: list[tuple[Object, int | None]] = []
+        for entry in after:
+            place = places.get(_owner(entry))
+            kept = place is not None and before[place]["time"] == entry.get("time")
+            found.append((_timeless(entry), place if kept else None))
+        if len(self._known) >= self._MOST:
+            self._known.clear()
+        self._known[key] = found
+
+
+def _unrecorded(metadata: Object) -> Object:
+    return {name: value for name, value in metadata.items() if name != "managedFields"}
+
+
+def _owner(entry: Object) -> tuple[object, ...]:
+    return tuple(entry.get(name) for name in ("manager", "operation", "apiVersion", "subresource"))
+
+
+def _order(entry: Object) -> tuple[str, ...]:
+    """As records are sorted on the wire; see `managed.encode`."""
+    return tuple(str(entry.get(name) or "") for name in ("operation", "time", "manager", "apiVersion", "subresource"))
+
+
+def _differences(old: Any, new: Any, schema: schemas.TypeSchema) -> Hashable:
+    """Which fields that two values have in common say something else; with their outlines that tells all changes."""
+    if old == new:
+        return False
+    if old.__class__ is dict and new.__class__ is dict:
+        fields = schema.map
+        if fields is None or fields.atomic:
+            return True
+        return tuple([(name, _differences(old[name], new[name], fields.child(name))) for name in old if name in new])
+    if old.__class__ is list and new.__class__ is list:
+        items = schema.items
+        if items is None or items.relation in {"set", "atomic"}:
+            return True
+        before, after = _by_key(old, items.keys), _by_key(new, items.keys)
+        return tuple([(key, _differences(before[key], after[key], items.element)) for key in before if key in after])
+    return True
+
+
+def _by_key(values: list[Any], keys: tuple[str, ...]) -> dict[bytes, Any]:
+    return {_encode([one.get(key) for key in keys] if one.__class__ is dict else one): one for one in values}
+
+
 def _outline(value: Any, schema: schemas.TypeSchema) -> Hashable:
     """Which fields a value has: equal outlines have the same set of fields, whatever stands in them."""
     if value.__class__ is dict:
@@ -137,6 +246,7 @@ def _outline(value: Any, schema: schemas.TypeSchema) -> Hashable:
 
 _encode: Final = msgspec.json.Encoder().encode
 _created: Final = _Created()
+_statuses: Final = _Statuses()
 
 
 def keep_times(new: Object, live: Object) -> None:
