@@ -61,7 +61,7 @@ class TestExpectations:
 
     def test_a_deletion_is_seen_when_the_pod_is_on_its_way_out_and_not_by_other_changes(self) -> None:
         it = Expectations(FakeClock())
-        it.expect("o", KEY, uid="u", going=True)
+        it.expect("o", KEY, of=pod("u", 7), going=True)
         it.confirm(KEY, {})
         it.observe(KEY, pod("u", 7), pod("u", 8))
         assert not it.settled("o")
@@ -70,11 +70,27 @@ class TestExpectations:
 
     def test_a_change_is_seen_in_its_version_or_a_later_one(self) -> None:
         it = Expectations(FakeClock())
-        it.expect("o", KEY, uid="u")
+        it.expect("o", KEY, of=pod("u", 7))
         it.confirm(KEY, pod("u", 9))
         it.observe(KEY, pod("u", 7), pod("u", 8))
         assert not it.settled("o")
         it.observe(KEY, pod("u", 8), pod("u", 11))
+        assert it.settled("o")
+
+    def test_a_change_that_changed_nothing_is_over_with_its_answer(self) -> None:
+        it = Expectations(FakeClock())
+        it.expect("o", KEY, of=pod("u", 7))
+        it.confirm(KEY, pod("u", 7))
+        assert it.settled("o")
+
+    def test_a_second_write_does_not_make_the_first_one_seen(self) -> None:
+        it = Expectations(FakeClock())
+        it.expect("o", KEY, of=pod("u", 7))
+        it.confirm(KEY, pod("u", 9))
+        it.expect("o", KEY, of=pod("u", 9))
+        it.confirm(KEY, pod("u", 9))
+        assert not it.settled("o")
+        it.observe(KEY, pod("u", 7), pod("u", 9))
         assert it.settled("o")
 
     async def test_what_never_comes_is_given_up(self) -> None:

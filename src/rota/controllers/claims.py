@@ -109,7 +109,7 @@ class Claims:
         if self._finalizer:
             metadata["finalizers"] = [self._finalizer]
         key = Key(meta.namespace(one), meta.name(one))
-        self._expectations.expect(meta.uid(owner), key, uid=meta.uid(one))
+        self._expectations.expect(meta.uid(owner), key, of=one)
         try:
             adopted = await self._patch(one, metadata)
         except (errors.NotFound, errors.Conflict, errors.Invalid):

@@ -54,10 +54,20 @@ class Expectations:
         #: The keys of what is awaited by owner, and since when. A set is never empty.
         self._owners: Final[dict[str, tuple[float, set[Key]]]] = {}
 
-    def expect(self, owner: str, key: Key, *, uid: str = "", going: bool = False) -> None:
-        """A write is about to be sent: a creation, or, with a uid, a change or (`going`) a deletion of that object."""
+    def expect(self, owner: str, key: Key, *, of: Object | None = None, going: bool = False) -> None:
+        """A write is about to be sent: a creation, or a change (or, `going`, the deletion) of an object that is known.
+
+        What is known of it counts as shown, so that a change that changes nothing, of which no news will come, is over
+        with its answer.
+        """
+        before = self._awaited.get(key)
         self.drop(key)
-        self._awaited[key] = _Awaited(owner=owner, going=going, uid=uid)
+        awaited = _Awaited(owner=owner, going=going, uid="" if of is None else meta.uid(of))
+        if of is not None:
+            awaited.shown[awaited.uid] = _version(of)
+        if before is not None and before.uid == awaited.uid:
+            awaited.shown = before.shown  # what is known is what was written last, and that has not been shown
+        self._awaited[key] = awaited
         self._owners.setdefault(owner, (self._clock.monotonic(), set()))[1].add(key)
 
     def confirm(self, key: Key, answer: Object) -> None:

@@ -105,7 +105,7 @@ class PodControl:
     async def delete(self, owner: Object, pod: Object) -> bool:
         """Delete a pod, this very one; whether it was still there."""
         key = Key(meta.namespace(pod), meta.name(pod))
-        self._expectations.expect(meta.uid(owner), key, uid=meta.uid(pod), going=True)
+        self._expectations.expect(meta.uid(owner), key, of=pod, going=True)
         try:
             answer = await self._client.delete(PODS, key.name, namespace=key.namespace, uid=meta.uid(pod))
         except (errors.NotFound, errors.Conflict):
@@ -125,7 +125,7 @@ class PodControl:
     async def change(self, owner: Object, pod: Object, metadata: Mapping[str, Any]) -> Object | None:
         """Patch a pod's metadata, this very one's; None if it is gone."""
         key = Key(meta.namespace(pod), meta.name(pod))
-        self._expectations.expect(meta.uid(owner), key, uid=meta.uid(pod))
+        self._expectations.expect(meta.uid(owner), key, of=pod)
         try:
             changed = await self._client.patch(
                 PODS,

@@ -198,7 +198,7 @@ class CronJobController:
 
     async def _delete(self, cron_job: Object, job: Object) -> None:
         key = Key(meta.namespace(job), meta.name(job))
-        self._expectations.expect(meta.uid(cron_job), key, uid=meta.uid(job), going=True)
+        self._expectations.expect(meta.uid(cron_job), key, of=job, going=True)
         try:
             answer = await self._client.delete(
                 JOBS, key.name, namespace=key.namespace, uid=meta.uid(job), propagation=Propagation.BACKGROUND
@@ -221,7 +221,7 @@ class CronJobController:
         if status == (cron_job.get("status") or {}):
             return cron_job
         key = Key(meta.namespace(cron_job), meta.name(cron_job))
-        self._own_writes.expect(meta.uid(cron_job), key, uid=meta.uid(cron_job))
+        self._own_writes.expect(meta.uid(cron_job), key, of=cron_job)
         try:
             written = await self._client.update(CRON_JOBS, {**cron_job, "status": status}, subresource="status")
         except BaseException:

@@ -251,7 +251,7 @@ class DeploymentController:
 
     async def _update_set(self, deployment: Object, changed: Object) -> Object:
         key = Key(meta.namespace(changed), meta.name(changed))
-        self._expectations.expect(meta.uid(deployment), key, uid=meta.uid(changed))
+        self._expectations.expect(meta.uid(deployment), key, of=changed)
         try:
             updated = await self._client.update(REPLICA_SETS, changed)
         except BaseException:

@@ -270,7 +270,7 @@ class JobController:
         if tidied(said) == (job.get("status") or {}):
             return job
         key = Key(meta.namespace(job), meta.name(job))
-        self._own_writes.expect(meta.uid(job), key, uid=meta.uid(job))
+        self._own_writes.expect(meta.uid(job), key, of=job)
         try:
             written = await self._client.update(JOBS, {**job, "status": tidied(said)}, subresource="status")
         except BaseException:
