@@ -10,6 +10,7 @@ from tests.worker.runtimes.bench import UID, Bench, build_root, lives, needs_con
 from tests.worker.runtimes.images import write_layout
 
 from rota.worker.runtimes import sessions
+from rota.worker.runtimes.container import engines
 from rota.worker.runtimes.container.podman import Podman
 from rota.worker.runtimes.contract import CONTAINER, PROCESS, LaunchError, Mount, Security
 from rota.worker.runtimes.process.cgroups import ControlGroups
@@ -184,6 +185,13 @@ async def test_what_the_engine_cannot_set_up_is_an_error_of_the_start(bench: Ben
     (tmp_path / "missing").mkdir()
     await bench.start("true", mounts=(missing,))
     assert (await bench.exit()).code == 0
+
+
+async def test_what_fails_before_the_engine_is_said_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "_LAYERS", ("echo no room for layers >&2; exit 1",))
+    with pytest.raises(LaunchError) as refused:
+        await bench.start("true")
+    assert refused.value.message == "the container could not be set up: no room for layers"
 
 
 async def test_nothing_stays_of_a_container_that_has_ended(bench: Bench) -> None:

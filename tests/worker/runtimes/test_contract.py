@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -225,6 +226,30 @@ async def test_what_is_found_again_can_be_asked_and_ended(bench: Bench) -> None:
     assert await bench.runtime.execute(launch, ["echo", "there"]) == (0, b"there\n")
     await bench.runtime.stop(launch.id, 10)
     assert (await bench.exit()).code == 9
+
+
+async def test_what_a_killed_nursery_leaves_is_watched_and_its_end_is_unknown(bench: Bench) -> None:
+    run = await bench.start("sleep", "2")
+    await asyncio.sleep(0.1)
+    listed = (await bench.runtime._nurse.ask("list"))["runs"]
+    status = Path(f"/proc/{listed[0]['pid']}/status").read_text()
+    parent = int(next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:")))
+    os.kill(parent, signal.SIGKILL)
+    await bench.reopen()
+    assert bench.known[run].exit is None
+    ended = await bench.exit()
+    assert (ended.id, ended.code) == (run, 137)
+
+
+async def test_what_a_killed_nursery_leaves_can_still_be_ended(bench: Bench) -> None:
+    run = await bench.start("sleep", "600")
+    record = (await bench.runtime._nurse.ask("list"))["runs"][0]
+    status = Path(f"/proc/{record['pid']}/status").read_text()
+    os.kill(int(next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:"))), signal.SIGKILL)
+    await bench.runtime.lost()
+    await bench.reopen()
+    await bench.runtime.stop(run, 0)
+    assert (await bench.exit()).id == run
 
 
 async def test_what_is_cleaned_up_is_gone(bench: Bench) -> None:

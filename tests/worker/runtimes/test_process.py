@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -30,30 +29,6 @@ async def test_what_ended_while_the_agent_was_away_is_remembered_with_its_code(b
     ended = bench.known[run].exit
     assert ended is not None
     assert ended.code == 9
-
-
-async def test_what_a_killed_nursery_leaves_is_watched_and_its_end_is_unknown(bench: Bench) -> None:
-    run = await bench.start("sleep", "2")
-    await asyncio.sleep(0.1)
-    listed = (await bench.runtime._nurse.ask("list"))["runs"]
-    status = Path(f"/proc/{listed[0]['pid']}/status").read_text()
-    parent = int(next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:")))
-    os.kill(parent, signal.SIGKILL)
-    await bench.reopen()
-    assert bench.known[run].exit is None
-    ended = await bench.exit()
-    assert (ended.id, ended.code) == (run, 137)
-
-
-async def test_what_a_killed_nursery_leaves_can_still_be_ended(bench: Bench) -> None:
-    run = await bench.start("sleep", "600")
-    record = (await bench.runtime._nurse.ask("list"))["runs"][0]
-    status = Path(f"/proc/{record['pid']}/status").read_text()
-    os.kill(int(next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:"))), signal.SIGKILL)
-    await bench.runtime.lost()
-    await bench.reopen()
-    await bench.runtime.stop(run, 0)
-    assert (await bench.exit()).id == run
 
 
 async def test_a_container_that_leaves_a_chatterbox_behind_does_not_stop_the_others(

@@ -17,6 +17,7 @@ from rota.worker.runtimes.contract import LaunchError
 
 ENGINE: Final = "crun"
 _PROGRAMS: Final = (ENGINE, "unshare", "mount", "umount", "sh")
+_CAP_SYS_ADMIN: Final = 21
 _BOTH: Final = Path("/sys/fs/cgroup/unified")
 #: Names in a bundle.
 CONFIG: Final = "config.json"
@@ -41,7 +42,13 @@ def problem() -> str:
         return f"{', '.join(missing)} not found; install crun and util-linux"
     if os.geteuid() != 0:
         return "this worker does not run as root"
-    return ""
+    return "" if _may_mount() else "this worker may not mount file systems (it lacks CAP_SYS_ADMIN)"
+
+
+def _may_mount() -> bool:
+    status = Path("/proc/self/status").read_text()
+    held = next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
+    return bool(int(held, 16) >> _CAP_SYS_ADMIN & 1)
 
 
 def check() -> None:

@@ -31,6 +31,7 @@ from rota.worker.runtimes.contract import (
     Known,
     Launch,
     LaunchError,
+    LogOptions,
     Mount,
     OnExit,
     parse_run_id,
@@ -170,9 +171,13 @@ class ContainerRuntime(ProcessRuntime):
         if (bundle / engines.PID).exists():
             return
         said = (bundle / engines.ERRORS).read_text() if (bundle / engines.ERRORS).exists() else ""
-        lines = said.strip().splitlines()
+        if not said:
+            # It did not come as far as the engine.
+            pieces = [piece async for piece in self.logs(*parse_run_id(run), LogOptions(tail_lines=1))]
+            said = b"".join(pieces).decode("utf-8", "replace")
+        lines = said.strip().splitlines() or ["nothing is said about why"]
         await super().forget(run)
-        raise LaunchError("RunContainerError", lines[-1] if lines else "the container could not be set up; see its log")
+        raise LaunchError("RunContainerError", f"the container could not be set up: {lines[-1]}")
 
     def _share(self, launch: Launch) -> dict[str, str]:
         host_name = launch.pod[: bundles.LONGEST_HOST_NAME].rstrip("-.")
