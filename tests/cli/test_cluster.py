@@ -66,6 +66,13 @@ class TestLogs:
         said = cluster.rota("logs", "-f", "-l", "side=any").stdout
         assert sorted(said.splitlines()) == ["[left/main] of left", "[right/main] of right"]
 
+    def test_following_ends_when_nobody_reads_any_more(self, cluster: Cluster, task: str) -> None:
+        with cluster.start("logs", "-f", task) as following:
+            assert following.stdout is not None
+            assert following.stdout.readline() == "begun\n"
+            following.stdout.close()
+            assert following.wait(30) == 141
+
     @pytest.mark.parametrize(
         ("arguments", "fault"),
         [

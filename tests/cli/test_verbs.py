@@ -38,6 +38,10 @@ class TestEveryVerb:
         assert "Examples:" in shown.output
 
 
+def test_no_verb_is_listed_twice() -> None:
+    assert [verb.name for members in verbs.SECTIONS.values() for verb in members] == list(verbs.VERBS)
+
+
 def test_help_lists_every_verb_with_its_summary(run: CliRunner) -> None:
     for arguments in (["--help"], ["-h"], []):
         shown = run.invoke(root, arguments)

@@ -37,8 +37,8 @@ def blocks(page: str) -> Iterator[Block]:
         yield Block(language, file, text)
 
 
-def follow(page: str, folder: Path) -> list[Followed]:
-    """Follow a page; fails if a command does."""
+def follow(page: str, folder: Path, *, patience_s: float = 110) -> list[Followed]:
+    """Follow a page; fails if a command does, or if all of them together take too long."""
     lines = ["set -eu", "pids=", "trap 'kill $pids 2>/dev/null || :; wait' EXIT"]
     promises: dict[int, str] = {}
     last = -1
@@ -60,7 +60,7 @@ def follow(page: str, folder: Path) -> list[Followed]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=patience_s,
     )
     said = "\n".join(log.read_text() for log in sorted(folder.glob("*.log")))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{said}"

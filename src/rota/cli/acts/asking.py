@@ -1,7 +1,7 @@
 """Calls to a cluster on a person's behalf: one connection, one event loop, and errors that name the remedy.
 
 Every act goes through `at`. What the server refuses and what does not answer become one line; SIGTERM and SIGHUP end
-the work as Ctrl-C does, so that it can take back what it began.
+the work as Ctrl-C does, so that it can take back what it began, and so does a reader of our output that goes away.
 """
 
 import asyncio
@@ -10,6 +10,8 @@ import errno
 import ipaddress
 import os
 import signal
+import stat
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -25,6 +27,8 @@ from rota.client.verbs import Client, Settings
 from rota.kit import errors, logs, system
 
 _T = TypeVar("_T")
+#: As a shell reports a program that SIGPIPE has ended.
+_READER_GONE: Final = 141
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -43,27 +47,44 @@ def at(endpoint: Endpoint, work: Callable[[Client], Awaitable[_T]]) -> _T:
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run asynchronous work to its end, or until a signal asks to stop."""
-    received: list[int] = []
+    """Run asynchronous work to its end, or until a signal asks to stop, or until nobody reads what we write."""
+    codes: list[int] = []
 
     async def heeding() -> _T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
 
-        def stop(number: int) -> None:
-            received.append(number)
+        def stop(code: int) -> None:
+            codes.append(code)
             task.cancel()
+
+        def abandoned(pipe: int) -> None:
+            loop.remove_reader(pipe)
+            stop(_READER_GONE)
 
         for number in _SIGNALS:
             # What was told to outlive its terminal (nohup) does.
             if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, stop, number)
+                loop.add_signal_handler(number, stop, 128 + number)
+        pipe = _pipe()
+        if pipe is not None:
+            # The writing end of a pipe has nothing to read, ever: what is told is that the other end is closed.
+            loop.add_reader(pipe, abandoned, pipe)
         return await work
 
     try:
         return asyncio.run(heeding())
     except asyncio.CancelledError:
-        raise click.exceptions.Exit(128 + received[0]) from None
+        raise click.exceptions.Exit(codes[0]) from None
+
+
+def _pipe() -> int | None:
+    """Standard output, if that is a pipe, of which a quiet writer would not notice that nobody reads it."""
+    with contextlib.suppress(OSError, ValueError):
+        number = sys.stdout.fileno()
+        if stat.S_ISFIFO(os.fstat(number).st_mode):
+            return number
+    return None
 
 
 @contextlib.contextmanager
