@@ -9,13 +9,16 @@ import pytest
 from tests.controllers.workloads import PODS, Ending, Kubelet, a_few_steps, listed, reaches, reasons
 
 from rota.api import meta, times
-from rota.client.verbs import Object, PatchType, Propagation
+from rota.client import pods as pod_actions
+from rota.client.verbs import Object, Propagation
 from rota.controllers import pod_states
 from rota.controllers.jobs import tally as job_tally
 from rota.controllers.jobs.controller import JOBS, JobController
 from rota.controllers.jobs.tally import FINALIZER, INDEX, index_of
 from rota.testing import manifests
 from rota.testing.virtual_api import VirtualCluster
+
+QUOTAS = ("", "v1", "resourcequotas")
 
 
 @contextlib.asynccontextmanager
@@ -90,17 +93,8 @@ def failing_once(*indexes: int, code: int = 1) -> Any:
 
 
 async def disrupt(cluster: VirtualCluster, pod: Object) -> None:
-    """What an eviction does."""
-    condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
-    await cluster.client.patch(
-        PODS,
-        meta.name(pod),
-        {"status": {"conditions": [condition]}},
-        type=PatchType.STRATEGIC,
-        namespace="default",
-        subresource="status",
-    )
-    await cluster.client.delete(PODS, meta.name(pod), namespace="default")
+    """What a drain does."""
+    await pod_actions.evict(cluster.client, meta.name(pod), namespace="default")
 
 
 async def test_a_job_runs_so_many_pods_so_many_at_a_time(cluster: VirtualCluster, kubelet: Kubelet) -> None:
@@ -429,6 +423,35 @@ async def test_containers_that_are_restarted_too_often_end_a_job(cluster: Virtua
         )
         await cluster.clock.advance(1)
     await over(cluster, "Failed", "BackoffLimitExceeded")
+
+
+async def test_pods_that_cannot_be_made_are_made_when_they_can(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    hard = {"pods": "1"}
+    await cluster.client.create(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": hard}}, namespace="default")
+    figures = {"status": {"hard": hard, "used": {"pods": "0"}}}
+    await cluster.client.patch(QUOTAS, "q", figures, namespace="default", subresource="status")
+    kubelet.ends = lambda _: None
+    await create(cluster, job(completions=3, parallelism=3))
+    await reaches(cluster, JOBS, "work", active=1)
+    assert "FailedCreate" in await reasons(cluster, "work")
+    await cluster.client.delete(QUOTAS, "q", namespace="default")
+    await reaches(cluster, JOBS, "work", active=3)
+    assert len(await pods(cluster)) == 3
+
+
+async def test_a_job_with_a_selector_of_its_own_adopts_pods_and_counts_them(
+    cluster: VirtualCluster, kubelet: Kubelet
+) -> None:
+    stray = manifests.pod("stray", labels={"app": "work"}, restartPolicy="Never")
+    await cluster.client.create(PODS, stray, namespace="default")
+    made = job(manualSelector=True, selector={"matchLabels": {"app": "work"}}, completions=2, parallelism=1)
+    made["spec"]["template"]["metadata"] = {"labels": {"app": "work"}}
+    await create(cluster, made)
+    found = await complete(cluster)
+    assert found["status"]["succeeded"] == 2
+    adopted = await cluster.client.get(PODS, "stray", namespace="default")
+    assert meta.controller_of(adopted)["uid"] == meta.uid(found)  # type: ignore[index]
+    assert len(await pods(cluster)) == 2
 
 
 @pytest.mark.slow
