@@ -41,6 +41,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("exec", "Run a command beside a task, where it runs"),
         Verb("top", "Show what nodes or tasks use"),
         Verb("delete", "Delete objects, and end what runs"),
+        Verb("pipeline", "Run work in steps that depend on each other, and follow it"),
     ),
     "Nodes": (
         Verb("cordon", "Place no new tasks on nodes"),

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sys
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -129,6 +130,17 @@ async def _show(client: Client, sources: Sequence[_Source], wish: Wish, *, named
             await one(number, source)
     if faults:
         raise errors.UserError("; ".join(faults))
+
+
+async def print_pod(client: Client, pod: Object, wish: Wish, *, label: str) -> None:
+    """Print what the containers of a pod write, each line behind a label; one that cannot be read is said so."""
+    paint = output.painted(f"[{label}] ", fg=_COLOURS[zlib.crc32(label.encode()) % len(_COLOURS)]).encode()
+    for source in _sources(pod, "", everything=False):
+        try:
+            async with contextlib.aclosing(output_of(client, pod, source.container, wish)) as chunks:
+                await _print(chunks, paint)
+        except api_errors.ApiError as error:
+            output.note(f"{meta.name(pod)}: {asking.refusal(error)}")
 
 
 async def output_of(client: Client, pod: Object, container: str, wish: Wish) -> AsyncGenerator[bytes, None]:

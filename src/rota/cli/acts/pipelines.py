@@ -1,0 +1,194 @@
+"""What `rota pipeline` does: begins runs, changes their course, lists and draws them."""
+
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from rota.api import errors as api_errors
+from rota.api import meta
+from rota.api.pipelines import graphs
+from rota.cli import endpoints, output
+from rota.cli.acts import asking, documents, run_following, step_drawing
+from rota.cli.acts.run_following import PIPELINES, RUNS, STEP_RUNS
+from rota.client.verbs import Client, Object, Selection
+from rota.kit import errors
+
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "cancel": {"cancel": True},
+    "suspend": {"suspend": True},
+    "resume": {"suspend": None},
+}
+_DONE: Final = {"cancel": "is being cancelled", "suspend": "begins nothing new", "resume": "goes on"}
+
+
+def run(
+    *,
+    what: str,
+    parameters: tuple[str, ...],
+    name: str,
+    watch: bool,
+    namespace: str,
+    as_json: bool,
+    **server: Any,
+) -> None:
+    """Begin a run, and follow it if asked to."""
+    values = [_parameter(text) for text in parameters]
+    given = _of_file(what)
+    endpoint = endpoints.own_cluster(**server)
+    where = namespace or endpoint.namespace
+
+    async def work(client: Client) -> Object:
+        pipeline = meta.name(given) if given is not None else what
+        if given is not None:
+            await client.apply(PIPELINES, _placed(given, where), field_manager="rota", force=True)
+        chosen = name or f"{pipeline}-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
+        made = {
+            "apiVersion": "rota.dev/v1alpha1",
+            "kind": "PipelineRun",
+            "metadata": {"name": chosen, "namespace": where, "labels": {"rota.dev/pipeline": pipeline[:63]}},
+            "spec": {"pipeline": pipeline, **({"parameters": values} if values else {})},
+        }
+        return await client.create(RUNS, made)
+
+    made = asking.at(endpoint, work)
+    if watch:
+        run_following.follow(endpoint, meta.name(made), where)
+    elif as_json:
+        output.document(made)
+    else:
+        click.echo(f"pipelinerun/{meta.name(made)} begun")
+        output.note(f"follow it with: rota pipeline get {meta.name(made)} --watch")
+
+
+def list_(*, pipeline: str, namespace: str, everywhere: bool, as_json: bool, **server: Any) -> None:
+    """Show runs, the latest first."""
+    endpoint = endpoints.nearest(**server)
+
+    async def work(client: Client) -> list[Object]:
+        where = "" if everywhere else namespace or endpoint.namespace
+        found = (await client.list(RUNS, namespace=where)).items
+        return [one for one in found if not pipeline or one["spec"].get("pipeline") == pipeline]
+
+    found = asking.at(endpoint, work)
+    found.sort(key=lambda one: meta.metadata(one).get("creationTimestamp") or "", reverse=True)
+    if as_json:
+        output.document(found)
+    elif not found:
+        output.note("there are no runs")
+    else:
+        rows = [run_following.summary(one, everywhere=everywhere) for one in found]
+        head = ["NAME", "PIPELINE", "STATUS", "DONE", "DURATION", "MESSAGE"]
+        output.table(["NAMESPACE", *head] if everywhere else head, rows)
+
+
+def get(*, name: str, watch: bool, namespace: str, as_json: bool, **server: Any) -> None:
+    """Show a run with its steps."""
+    endpoint = endpoints.nearest(**server)
+    where = namespace or endpoint.namespace
+    if watch and not as_json:
+        run_following.follow(endpoint, name, where)
+        return
+
+    async def work(client: Client) -> run_following.Seen:
+        return await run_following.seen(client, name, where)
+
+    found = asking.at(endpoint, work)
+    if as_json:
+        output.document({"run": found.run, "steps": list(found.steps)})
+    else:
+        run_following.show(found)
+
+
+def logs(*, name: str, step: str, follow: bool, namespace: str, **server: Any) -> None:
+    """Print what steps have written."""
+    endpoint = endpoints.nearest(**server)
+    where = namespace or endpoint.namespace
+    asking.at(endpoint, lambda client: run_following.print_logs(client, name, where, step=step, follow=follow))
+
+
+def change(*, verb: str, name: str, namespace: str, **server: Any) -> None:
+    """Change the course of a run."""
+    endpoint = endpoints.own_cluster(**server)
+    where = namespace or endpoint.namespace
+
+    async def work(client: Client) -> str:
+        found = await client.get(RUNS, name, namespace=where)
+        phase = (found.get("status") or {}).get("phase") or "Pending"
+        over = phase in run_following.OVER
+        if verb == "retry":
+            if not over or phase == "Succeeded":
+                raise errors.UserError(f"{name} is {phase}", "only what failed or was cancelled is tried again")
+            number = (found["spec"].get("retry") or 0) + 1
+            await client.patch(RUNS, name, {"spec": {"retry": number, "cancel": None}}, namespace=where)
+            return "is tried again"
+        if over:
+            raise errors.UserError(f"{name} is over: {phase}", "begin another with rota pipeline run")
+        await client.patch(RUNS, name, {"spec": _CHANGES[verb]}, namespace=where)
+        return _DONE[verb]
+
+    click.echo(f"pipelinerun/{name} {asking.at(endpoint, work)}")
+
+
+def graph(*, what: str, svg: bool, namespace: str, **server: Any) -> None:
+    """Show which step waits for which."""
+    given = _of_file(what)
+    spec: Mapping[str, Any]
+    states: dict[str, str]
+    if given is not None:
+        spec, states = given.get("spec") or {}, {}
+    else:
+        endpoint = endpoints.nearest(**server)
+        where = namespace or endpoint.namespace
+        spec, states = asking.at(endpoint, lambda client: _drawn(client, what, where))
+    known = graphs.graph([*(spec.get("steps") or ()), *(spec.get("onExit") or ())])
+    if circle := graphs.cycle(known):
+        raise errors.UserError(f"steps wait in a circle: {' -> '.join(circle)}", "remove one of these dependencies")
+    if svg:
+        click.echo(step_drawing.svg(known, states))
+    else:
+        click.echo("\n".join(step_drawing.text(known, states)))
+
+
+async def _drawn(client: Client, name: str, namespace: str) -> tuple[Mapping[str, Any], dict[str, str]]:
+    """The steps of a run and their states, or of a pipeline."""
+    try:
+        found = await client.get(RUNS, name, namespace=namespace)
+    except api_errors.NotFound:
+        return (await client.get(PIPELINES, name, namespace=namespace))["spec"], {}
+    selection = Selection(labels=f"{run_following.RUN_LABEL}={name[:63]}")
+    steps = (await client.list(STEP_RUNS, namespace=namespace, selection=selection)).items
+    phases: dict[str, list[str]] = {}
+    for one in steps:
+        phases.setdefault(one["spec"]["step"], []).append((one.get("status") or {}).get("phase") or "Waiting")
+    spec = (found.get("status") or {}).get("spec") or found["spec"].get("pipelineSpec") or {}
+    return spec, {step: step_drawing.outcome(known) for step, known in phases.items()}
+
+
+def _of_file(what: str) -> Object | None:
+    """The pipeline of a file; None if the word is a name."""
+    if what != "-" and not Path(what).exists() and not what.endswith((".yaml", ".yml", ".json")):
+        return None
+    found = documents.read([what])
+    wrong = next((one for one in found if one.fault), None)
+    if wrong is not None:
+        raise errors.UserError(f"{wrong.where} {wrong.fault}")
+    pipelines = [one.obj for one in found if one.obj.get("kind") == "Pipeline"]
+    if len(pipelines) != 1:
+        raise errors.UserError(f"{what} holds {len(pipelines)} pipelines", "name a file with one of kind Pipeline")
+    return pipelines[0]
+
+
+def _placed(pipeline: Object, namespace: str) -> Object:
+    metadata = {**meta.metadata(pipeline), "namespace": meta.metadata(pipeline).get("namespace") or namespace}
+    return {**pipeline, "metadata": metadata}
+
+
+def _parameter(text: str) -> dict[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.UsageError(f"-p {text}: write NAME=VALUE")
+    return {"name": name, "value": value}

@@ -1,0 +1,115 @@
+"""`rota pipeline`: run, follow, change, draw."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+from tests.cli.conftest import Cluster, Rota
+
+from rota.cli.acts import step_drawing
+from rota.testing.live import LiveServer
+
+GROUP = "/apis/rota.dev/v1alpha1/namespaces"
+
+
+def step(name: str, *command: str, **parts: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "process", "command": list(command) or ["true"]}
+    return {"name": name, "template": {"spec": {"containers": [container]}}, **parts}
+
+
+def pipeline(*steps: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
+    kind = {"apiVersion": "rota.dev/v1alpha1", "kind": "Pipeline", "metadata": {"name": "demo"}}
+    return {**kind, "spec": {"steps": list(steps), **spec}}
+
+
+def written(folder: Path, document: Any) -> str:
+    path = folder / "demo.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+def test_a_graph_is_drawn_without_a_server(rota: Rota, tmp_path: Path) -> None:
+    path = written(tmp_path, pipeline(step("a"), step("b", dependsOn=["a"]), step("c", dependsOn=["a", "b"])))
+    assert rota("pipeline", "graph", path).lines == ["a", "  b  <- a", "    c  <- a, b"]
+    picture = ET.fromstring(rota("pipeline", "graph", path, "--svg").out)
+    texts = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts == ["a", "b", "c"]
+
+
+def test_a_name_in_a_picture_does_nothing() -> None:
+    drawn = step_drawing.svg({"<script>": frozenset()}, {"<script>": "Failed"})
+    assert "<script>" not in drawn
+    assert "&lt;script&gt;" in drawn
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        (pipeline(step("a", dependsOn=["b"]), step("b", dependsOn=["a"])), "circle"),
+        ({"kind": "Pod"}, "apiVersion"),
+        ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}, "0 pipelines"),
+    ],
+)
+def test_what_cannot_be_drawn_is_told(rota: Rota, tmp_path: Path, document: Any, why: str) -> None:
+    said = rota("pipeline", "graph", written(tmp_path, document))
+    assert said.code == 2
+    assert why in said.err
+
+
+def test_a_run_is_begun_with_its_parameters(rota: Rota, server: LiveServer, namespace: str, tmp_path: Path) -> None:
+    path = written(tmp_path, pipeline(step("a"), parameters=[{"name": "n", "default": "1"}]))
+    said = rota("pipeline", "run", path, "-p", "n=2", "--name", "r", "-n", namespace)
+    assert (said.code, said.out) == (0, "pipelinerun/r begun\n")
+    _, found = server.request("GET", f"{GROUP}/{namespace}/pipelineruns/r")
+    assert found["spec"] == {"pipeline": "demo", "parameters": [{"name": "n", "value": "2"}]}
+    again = json.loads(rota("pipeline", "run", "demo", "--json", "-n", namespace).out)
+    assert again["metadata"]["name"].startswith("demo-")
+    listed = rota("pipeline", "list", "-n", namespace)
+    assert [row[1:3] for row in listed.cells[1:]] == [["demo", "Pending"], ["demo", "Pending"]]
+
+
+def test_the_course_of_a_run_can_be_changed_while_it_has_one(
+    rota: Rota, server: LiveServer, namespace: str, tmp_path: Path
+) -> None:
+    rota("pipeline", "run", written(tmp_path, pipeline(step("a"))), "--name", "r", "-n", namespace)
+    for verb, what, value in (("suspend", "suspend", True), ("resume", "suspend", None), ("cancel", "cancel", True)):
+        assert rota("pipeline", verb, "r", "-n", namespace).code == 0
+        _, found = server.request("GET", f"{GROUP}/{namespace}/pipelineruns/r")
+        assert found["spec"].get(what) == value
+    refused = rota("pipeline", "retry", "r", "-n", namespace)
+    assert (refused.code, "only what failed" in refused.err) == (2, True)
+    status = {"status": {"phase": "Cancelled"}}
+    path = f"{GROUP}/{namespace}/pipelineruns/r/status"
+    server.request("PATCH", path, status, content_type="application/merge-patch+json")
+    assert rota("pipeline", "cancel", "r", "-n", namespace).code == 2
+    assert rota("pipeline", "retry", "r", "-n", namespace).out == "pipelinerun/r is tried again\n"
+
+
+def test_who_is_misspelt_is_not_waited_for(rota: Rota, namespace: str) -> None:
+    for verb in (["get", "nobody", "--watch"], ["logs", "nobody"], ["cancel", "nobody"]):
+        said = rota("pipeline", *verb, "-n", namespace)
+        assert said.code != 0
+        assert "not found" in said.err
+
+
+@pytest.mark.slow
+def test_a_pipeline_runs_to_its_end_and_its_code_says_how(cluster: Cluster, tmp_path: Path) -> None:
+    work = pipeline(
+        step("list", "sh", "-c", 'echo \'["a", "b"]\'', outputs=[{"name": "names", "from": "stdout"}]),
+        step("greet", "echo", "hello {{ item }}", forEach={"from": "{{ steps.list.outputs.names }}"}),
+        step("last", "sh", "-c", "echo bye; exit {{ parameters.code }}", dependsOn=["greet"]),
+        parameters=[{"name": "code", "default": "0"}],
+    )
+    path = written(tmp_path, work)
+    done = cluster.rota("pipeline", "run", path, "--watch", "--name", "good")
+    assert done.returncode == 0, done.stderr
+    assert "good succeeded" in done.stdout
+    said = cluster.rota("pipeline", "logs", "good").stdout.splitlines()
+    assert sorted(said) == ["[greet] hello a", "[greet] hello b", "[last] bye", '[list] ["a", "b"]']
+    failed = cluster.rota("pipeline", "run", path, "-p", "code=3", "--watch", "--name", "bad")
+    assert failed.returncode == 1
+    assert "container main ended with code 3" in failed.stdout
