@@ -144,6 +144,15 @@ async def test_what_the_pod_leaves_open_is_the_images(bench: Bench, tmp_path: Pa
         assert (await bench.log(run=number)).decode().strip() == wanted
 
 
+async def test_an_image_may_want_another_signal_to_end(bench: Bench, tmp_path: Path, root: Path) -> None:
+    image = f"oci:{write_layout(tmp_path / 'layout', [root], {'StopSignal': 'SIGUSR1'})}"
+    script = "trap 'exit 11' USR1; trap 'exit 12' TERM; echo up; while :; do sleep 0.05; done"
+    run = await bench.start("sh", "-c", script, image=image)
+    await bench.says(b"up")
+    await bench.runtime.stop(run, 10)
+    assert (await bench.exit()).code == 11
+
+
 async def test_an_image_without_a_command_needs_one(bench: Bench) -> None:
     with pytest.raises(LaunchError, match="no command specified"):
         await bench.start()

@@ -5,6 +5,7 @@ for processes; names, messages and processes are the container's own. There is n
 the engine into one that has the limits, and what the engine starts is born there.
 """
 
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ _MASKED: Final = (
     "/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/firmware",
 )  # fmt: skip
 _READ_ONLY: Final = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+#: What engines and other tools call it.
+STOP_SIGNAL: Final = "org.opencontainers.image.stopSignal"
 #: The kernel's limit.
 LONGEST_HOST_NAME: Final = 63
 
@@ -59,6 +62,7 @@ def config(
     mounts = [one for one in (*_base(security), *map(_bind, files)) if one["destination"] not in targets]
     return {
         "ociVersion": "1.0.2",
+        "annotations": {STOP_SIGNAL: str(signal_number(image.stop_signal))},
         "root": {"path": "rootfs", "readonly": security.read_only_root},
         "process": {
             "terminal": False,
@@ -76,6 +80,14 @@ def config(
             "readonlyPaths": [] if security.privileged else list(_READ_ONLY),
         },
     }
+
+
+def signal_number(name: str) -> int:
+    """The signal that an image names: `SIGQUIT`, `QUIT` or `3`; the usual one for none, and for what is none here."""
+    if name.isdecimal():
+        return int(name) if int(name) in set(signal.Signals) else int(signal.SIGTERM)
+    found = signal.Signals.__members__.get(f"SIG{name.upper().removeprefix('SIG')}", signal.SIGTERM)
+    return int(found)
 
 
 def _namespaces(launch: Launch, shared: Mapping[str, str]) -> list[dict[str, str]]:

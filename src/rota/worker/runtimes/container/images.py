@@ -35,6 +35,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = {}
     working_dir: str = ""
     user: str = ""
+    #: The signal that asks it to end, if not the usual one.
+    stop_signal: str = ""
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +131,7 @@ def parse_config(settings: Settings) -> Config:
         env={name: value for name, _, value in pairs},
         working_dir=settings.get("WorkingDir") or "",
         user=settings.get("User") or "",
+        stop_signal=settings.get("StopSignal") or "",
     )
 
 

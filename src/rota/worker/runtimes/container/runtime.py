@@ -110,6 +110,14 @@ class ContainerRuntime(ProcessRuntime):
             how = self._inside(launch, command, tty=False, pid_file=pid_file.name)
             return await asking.output(how, on_cut_off=end)
 
+    def asking_signal(self, run: str) -> int:
+        """See `ProcessRuntime.asking_signal`; an image may name one of its own."""
+        try:
+            config = json.loads((self._bundles / run / engines.CONFIG).read_bytes())
+        except FileNotFoundError:
+            return super().asking_signal(run)
+        return int(config["annotations"][bundles.STOP_SIGNAL])
+
     def remark(self, launch: Launch) -> str:
         """See `Runtime.remark`."""
         return "" if launch.runtime == CONTAINER else super().remark(launch)

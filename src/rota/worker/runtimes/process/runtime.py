@@ -135,11 +135,15 @@ class ProcessRuntime:
         if ended is None:
             return
         if grace_s > 0:
-            await self._nurse.ask("signal", id=run, signal=int(signal.SIGTERM))
+            await self._nurse.ask("signal", id=run, signal=self.asking_signal(run))
             with contextlib.suppress(TimeoutError):
                 await self._clock.wait_for(ended.wait(), grace_s)
         if not ended.is_set():
             await self._nurse.ask("signal", id=run, signal=int(signal.SIGKILL))
+
+    def asking_signal(self, run: str) -> int:
+        """The signal by which a run is asked to end."""
+        return int(signal.SIGTERM)
 
     async def execute(self, launch: Launch, command: Sequence[str]) -> tuple[int, bytes]:
         """See `Runtime.execute`."""
