@@ -10,7 +10,6 @@ from rota.worker.runtimes.container.images import Config
 from rota.worker.runtimes.container.users import User
 from rota.worker.runtimes.contract import CONTAINER, Launch, Mount, Security
 
-
 ROOT = User(0, 0)
 IMAGE = Config(cmd=("x",))
 
