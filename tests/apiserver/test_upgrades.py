@@ -172,6 +172,15 @@ async def test_bytes_go_to_and_fro_from_the_first_one_on(scene: _Scene) -> None:
         await both_ways()
 
 
+async def test_ports_are_asked_for_in_a_protocol_of_their_own(scene: _Scene) -> None:
+    client = await scene.client()
+    client.ask(_EXEC.replace("exec", "portforward"), Sec_WebSocket_Protocol="x, SPDY/3.1+portforward.k8s.io")
+    assert (await client.head())[0] == 101
+    (head,) = scene.worker.heads
+    assert head.startswith("GET /portForward/default/a HTTP/1.1\r\n")
+    assert "\r\nSec-WebSocket-Protocol: SPDY/3.1+portforward.k8s.io\r\n" in head
+
+
 @pytest.mark.parametrize("who", ["client", "worker", "server"])
 async def test_when_one_side_ends_so_does_the_other(scene: _Scene, who: str) -> None:
     client = await scene.client()
@@ -216,6 +225,7 @@ async def test_who_talked_to_what_is_taken_down(scene: _Scene) -> None:
         ({"Sec_WebSocket_Key": None}, "Sec-WebSocket-Key"),
         ({"Sec_WebSocket_Version": "8"}, "version 13"),
         ({"Sec_WebSocket_Protocol": "chat"}, "v4.channel.k8s.io or v5.channel.k8s.io"),
+        ({"path": _EXEC.replace("exec", "portforward")}, "SPDY/3.1+portforward.k8s.io"),
         ({"Upgrade": "h2c"}, "Upgrade request required"),
         ({"Upgrade": None, "Connection": None}, "Upgrade request required"),
         ({"path": f"{_EXEC}?command=x&container=c"}, "at least 1 of stdin, stdout, stderr"),

@@ -1,4 +1,4 @@
-"""kubectl looks inside what runs: exec, attach, logs -f, cp and top; through workers in the process and elsewhere."""
+"""kubectl looks inside what runs, through workers here and elsewhere: exec, attach, logs -f, cp, port-forward, top."""
 
 import contextlib
 import json
@@ -6,8 +6,11 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ import kubernetes.stream
 import pytest
 
 from rota.testing.servers import binaries
+from rota.testing.servers.processes import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.kubectl]
 
@@ -215,6 +219,31 @@ def test_what_a_pod_says_is_seen_by_attaching(cluster: Cluster) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "again\n"
         process.terminate()
+
+
+def test_ports_are_forwarded(cluster: Cluster) -> None:
+    port = free_port()
+    server = f"cd /; exec {sys.executable} -m http.server {port} --bind 127.0.0.1"
+    cluster.start("server", f"{server} 2>&1")
+    for _ in range(int(PATIENCE_S / 0.1)):
+        if _listens(port):
+            break
+        time.sleep(0.1)
+    command = [str(cluster.newest), "port-forward", "pod/server", f":{port}"]
+    with subprocess.Popen(command, env=cluster.environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())
+        assert said is not None
+        for _ in range(3):
+            with urllib.request.urlopen(f"http://127.0.0.1:{said[1]}/", timeout=PATIENCE_S) as answer:
+                assert b"<html" in answer.read()
+        process.terminate()
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
 
 
 def test_what_is_used_is_shown(cluster: Cluster) -> None:

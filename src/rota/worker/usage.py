@@ -235,7 +235,7 @@ def read_counters(place: Place, *, proc: Path = Path("/proc")) -> Counters:
             found["processes"] = int(text)
     if {"cpu_nanos", "memory_bytes", "processes"} <= found.keys():
         return Counters(**found)
-    return Counters(**(_of_processes(_pids(place, proc), proc) | found))
+    return Counters(**(_of_processes(pids(place, proc), proc) | found))
 
 
 def _of_processes(pids: Iterable[int], proc: Path) -> dict[str, int]:
@@ -253,7 +253,7 @@ def _of_processes(pids: Iterable[int], proc: Path) -> dict[str, int]:
     }
 
 
-def _pids(place: Place, proc: Path) -> list[int]:
+def pids(place: Place, proc: Path) -> list[int]:
     """Who belongs to a container: all in its control group, or its first process and those below it."""
     for folder in place.cgroups:
         if text := _text(Path(folder, "cgroup.procs")):

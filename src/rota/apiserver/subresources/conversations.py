@@ -1,4 +1,4 @@
-"""Conversations with a pod's containers: `pods/exec` and `pods/attach`, over WebSocket.
+"""Conversations with a pod: `pods/exec`, `pods/attach` and `pods/portforward`, over WebSocket.
 
 What is talked about is between the client and the worker: here is checked what is asked for, the worker is asked to
 speak WebSocket in the client's name, and when it has agreed, bytes are carried to and fro. Frames are never looked at.
@@ -9,7 +9,7 @@ import asyncio
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -20,8 +20,9 @@ from rota.apiserver.subresources.binder import NODES, PODS
 from rota.apiserver.subresources.logs import container_of
 from rota.apiserver.subresources.worker_addresses import Address
 
-#: What clients and workers have to speak inside; one of these.
-PROTOCOLS: Final = frozenset({b"v5.channel.k8s.io", b"v4.channel.k8s.io"})
+#: What clients and workers have to speak inside: one of these, and for ports the other.
+PROTOCOLS: Final = (b"v4.channel.k8s.io", b"v5.channel.k8s.io")
+FORWARDING: Final = (b"SPDY/3.1+portforward.k8s.io",)
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 #: How long a worker has to answer.
@@ -47,7 +48,7 @@ class Wires(Protocol):
 
 
 class PodConversation:
-    """GET of `pods/<name>/exec` or `pods/<name>/attach`, with an upgrade to WebSocket."""
+    """GET of `exec` or `attach` below `pods/<name>`, with an upgrade to WebSocket."""
 
     def __init__(self, what: str, wires: Wires) -> None:
         self._what: Final = what
@@ -66,25 +67,46 @@ class PodConversation:
             query.append(("tty", "1"))
         if self._what == "exec":
             query += _command(asked)
-        node = _node(pod, self._what)
-        key, protocols = _handshake(request)
-        worker = await registry.find(registry.resource(NODES), "", node)
-        address = worker_addresses.of_node(worker.object) if worker is not None else None
         names = "/".join(quote(one, safe="") for one in (at.namespace, at.name, container))
         path = f"/{self._what}/{names}?{urlencode(query)}"
-        reader, writer = await self._wires.connect(node, address)
-        try:
-            async with asyncio.timeout(_PATIENCE_S):
-                headers = await _agree(reader, writer, path, key=key, protocols=protocols)
-        except (TimeoutError, OSError, EOFError, asyncio.LimitOverrunError, ValueError) as problem:
-            writer.close()
-            raise errors.InternalError(
-                f"the worker of node {gotext.quote(node)} does not answer: {str(problem) or type(problem).__name__}"
-            ) from problem
-        except BaseException:
-            writer.close()
-            raise
-        return Tunnel(peer=_Wire(reader, writer), headers=headers)
+        return await _handed_over(request, registry, self._wires, pod, path, PROTOCOLS)
+
+
+class PodPortForward:
+    """GET of `pods/<name>/portforward`, with an upgrade to WebSocket that has SPDY inside."""
+
+    def __init__(self, wires: Wires) -> None:
+        self._wires: Final = wires
+
+    async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Tunnel:
+        """The connection, handed over to the worker."""
+        at = request.at
+        pod = (await registry.read(registry.resource(PODS), at.namespace, at.name)).object
+        path = f"/portForward/{quote(at.namespace, safe='')}/{quote(at.name, safe='')}"
+        return await _handed_over(request, registry, self._wires, pod, path, FORWARDING)
+
+
+async def _handed_over(
+    request: SubresourceRequest, registry: Registry, wires: Wires, pod: Object, path: str, protocols: Sequence[bytes]
+) -> Tunnel:
+    """The client's connection, once the pod's worker has agreed to speak one of the protocols on it."""
+    node = _node(pod, request.at.subresource)
+    key, spoken = _handshake(request, protocols)
+    worker = await registry.find(registry.resource(NODES), "", node)
+    address = worker_addresses.of_node(worker.object) if worker is not None else None
+    reader, writer = await wires.connect(node, address)
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            headers = await _agree(reader, writer, path, key=key, protocols=spoken)
+    except (TimeoutError, OSError, EOFError, asyncio.LimitOverrunError, ValueError) as problem:
+        writer.close()
+        raise errors.InternalError(
+            f"the worker of node {gotext.quote(node)} does not answer: {str(problem) or type(problem).__name__}"
+        ) from problem
+    except BaseException:
+        writer.close()
+        raise
+    return Tunnel(peer=_Wire(reader, writer), headers=headers)
 
 
 class _Wire:
@@ -125,14 +147,14 @@ def _node(pod: Object, what: str) -> str:
     return node
 
 
-def _handshake(request: SubresourceRequest) -> tuple[bytes, bytes]:
+def _handshake(request: SubresourceRequest, protocols: Sequence[bytes]) -> tuple[bytes, bytes]:
     """The key and the protocols with which the client asks for WebSocket; BadRequest if it asks for something else."""
     headers: Mapping[bytes, bytes] = request.headers
     upgrade = headers.get(b"upgrade", b"").lower()
     if upgrade.startswith(b"spdy"):
         raise errors.bad_request(
             "SPDY is not spoken here, but WebSocket: use kubectl 1.30 or newer (1.29 with"
-            " KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true)"
+            " KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true), for forwarded ports 1.31"
         )
     if upgrade != b"websocket" or request.method != "GET":
         raise errors.bad_request("Upgrade request required")
@@ -146,9 +168,9 @@ def _handshake(request: SubresourceRequest) -> tuple[bytes, bytes]:
     if not whole:
         raise errors.bad_request("the Sec-WebSocket-Key is not one")
     offered = [one.strip() for one in headers.get(b"sec-websocket-protocol", b"").split(b",")]
-    spoken = [one for one in offered if one in PROTOCOLS]
+    spoken = [one for one in offered if one in protocols]
     if not spoken:
-        names = " or ".join(sorted(one.decode() for one in PROTOCOLS))
+        names = " or ".join(one.decode() for one in protocols)
         raise errors.bad_request(f"none of the client's protocols is spoken here: it takes {names}")
     return key, b", ".join(spoken)
 

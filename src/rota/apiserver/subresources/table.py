@@ -7,7 +7,7 @@ from rota.apiserver.contract import Projection, SubresourceHandler
 from rota.apiserver.occupancy.ledger import Ledger
 from rota.apiserver.subresources import bindings, explanations
 from rota.apiserver.subresources.binder import PODS, Binder
-from rota.apiserver.subresources.conversations import PodConversation, Wires
+from rota.apiserver.subresources.conversations import PodConversation, PodPortForward, Wires
 from rota.apiserver.subresources.eviction import Eviction
 from rota.apiserver.subresources.explanations import Door, PodExplain
 from rota.apiserver.subresources.logs import LogSource, NoWorkers, PodLog
@@ -29,6 +29,7 @@ def handlers(
         (PODS, "binding"): bindings.PodBinding(binder),
         (PODS, "eviction"): Eviction(),
         (PODS, "exec"): PodConversation("exec", wires or NoWorkers()),
+        (PODS, "portforward"): PodPortForward(wires or NoWorkers()),
         (PODS, "log"): PodLog(logs or NoWorkers()),
         (bindings.LEGACY, ""): bindings.PodBinding(binder),
         (bindings.BATCHES.group_resource, ""): bindings.BindingBatches(binder),

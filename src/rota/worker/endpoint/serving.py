@@ -23,7 +23,7 @@ from rota.api import errors
 from rota.kit import logs as logging
 from rota.kit import system
 from rota.kit.errors import UserError
-from rota.worker.endpoint import logs, pushes, sessions, stats
+from rota.worker.endpoint import forwarding, logs, pushes, sessions, stats
 from rota.worker.endpoint.guarding import Lobby
 from rota.worker.endpoint.stats import Statistics
 from rota.worker.running import Worker
@@ -45,6 +45,7 @@ def routes(worker: Worker, statistics: Statistics) -> list[web.RouteDef]:
     return [
         web.get("/healthz", _healthy),
         web.get("/pods", _pods(worker)),
+        forwarding.route(worker),
         logs.route(worker),
         pushes.route(worker),
         *sessions.routes(worker),

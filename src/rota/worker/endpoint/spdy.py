@@ -1,0 +1,192 @@
+"""SPDY/3.1 as far as forwarded ports need it: frames read from bytes, and bytes of frames to send. Pure.
+
+kubectl carries SPDY inside WebSocket for this. Streams are opened by the client; flow control is not spoken, as in
+Kubernetes. Sizes are bounded before anything is kept or unpacked; whatever is against the rules is a `SpdyError`, after
+which the connection is of no use.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+_SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY = 1, 2, 3, 6, 7
+_CONTROL: Final = 0x8003
+_FIN: Final = 0x01
+_HEAD: Final = struct.Struct("!II")
+_LENGTH: Final = struct.Struct("!I")
+#: Before the headers of a new stream: its number, another's, and how urgent it is.
+_OPENING: Final = 10
+_MOST_BYTES: Final = 1024 * 1024
+_MOST_HEADER_BYTES: Final = 64 * 1024
+_MOST_HEADERS: Final = 64
+
+_WORDS: Final = (
+    "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow "
+    "authorization cache-control connection content-base content-encoding content-language content-length "
+    "content-location content-md5 content-range content-type date etag expect expires from host if-match "
+    "if-modified-since if-none-match if-range if-unmodified-since last-modified location max-forwards pragma "
+    "proxy-authenticate proxy-authorization range referer retry-after server te trailer transfer-encoding upgrade "
+    "user-agent vary via warning www-authenticate method get status 200_OK version HTTP/1.1 url public set-cookie "
+    "keep-alive origin"
+)
+_TEXT: Final = (
+    "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505"
+    "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden"
+    "404 Not Found500 Internal Server Error501 Not Implemented503 Service Unavailable"
+    "Jan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, GMT"
+    "chunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/javascript,"
+    "publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
+)
+#: What both sides know of headers before the first one is sent; laid down by the protocol.
+DICTIONARY: Final = (
+    b"".join(_LENGTH.pack(len(word)) + word.replace("_", " ").encode() for word in _WORDS.split()) + _TEXT.encode()
+)
+
+
+class SpdyError(Exception):
+    """The client does not speak SPDY/3.1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The client opens a stream."""
+
+    stream: int
+    headers: Mapping[str, str]
+    #: Whether it will send nothing on it.
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Bytes on a stream."""
+
+    stream: int
+    data: bytes
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The client gives a stream up."""
+
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The client asks whether we are there."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """The client opens no more streams."""
+
+
+Frame: TypeAlias = Opened | Sent | Broken | Asked | Leaving
+
+
+class Reader:
+    """Frames from bytes, however they are cut."""
+
+    def __init__(self) -> None:
+        self._buffer: Final = bytearray()
+        self._headers: Final = zlib.decompressobj(zdict=DICTIONARY)
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """What is complete by now; SpdyError if that is no frame."""
+        self._buffer.extend(data)
+        while len(self._buffer) >= _HEAD.size:
+            first, second = _HEAD.unpack_from(self._buffer)
+            flags, length = second >> 24, second & 0xFFFFFF
+            if length > _MOST_BYTES:
+                raise SpdyError(f"a frame of {length} bytes")
+            if len(self._buffer) < _HEAD.size + length:
+                return
+            content = bytes(self._buffer[_HEAD.size : _HEAD.size + length])
+            del self._buffer[: _HEAD.size + length]
+            frame = self._frame(first, flags, content)
+            if frame is not None:
+                yield frame
+
+    def _frame(self, first: int, flags: int, content: bytes) -> Frame | None:
+        if not first >> 31:
+            return Sent(first, content, bool(flags & _FIN))
+        if first >> 16 != _CONTROL:
+            raise SpdyError("another version than 3")
+        kind = first & 0xFFFF
+        if kind == _SYN_STREAM:
+            number, headers = _number(content), self._unpacked(content[_OPENING:])
+            return Opened(number, headers, bool(flags & _FIN))
+        if kind == _RST_STREAM:
+            return Broken(_number(content))
+        if kind == _PING:
+            return Asked(_number(content))
+        return Leaving() if kind == _GOAWAY else None  # settings and windows nobody keeps here
+
+    def _unpacked(self, packed: bytes) -> dict[str, str]:
+        try:
+            block = self._headers.decompress(packed, _MOST_HEADER_BYTES)
+        except zlib.error as problem:
+            raise SpdyError(f"headers cannot be unpacked: {problem}") from None
+        if self._headers.unconsumed_tail:
+            raise SpdyError("headers without end")
+        texts, left = [], memoryview(block)
+        count, left = _taken(left)
+        if count > _MOST_HEADERS:
+            raise SpdyError("headers without end")
+        for _ in range(2 * count):
+            size, left = _taken(left)
+            if size > len(left):
+                raise SpdyError("headers that break off")
+            texts.append(bytes(left[:size]).decode("utf-8", "replace"))
+            left = left[size:]
+        return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+class Writer:
+    """Bytes of frames; headers are packed one after the other, so there is one for each connection."""
+
+    def __init__(self) -> None:
+        self._headers: Final = zlib.compressobj(zdict=DICTIONARY)
+
+    def accept(self, stream: int) -> bytes:
+        """A stream is open on our side, too."""
+        packed = self._headers.compress(_LENGTH.pack(0)) + self._headers.flush(zlib.Z_SYNC_FLUSH)
+        return _control(_SYN_REPLY, _LENGTH.pack(stream) + packed)
+
+
+def data(stream: int, content: bytes, *, last: bool = False) -> bytes:
+    """Bytes on a stream."""
+    return _HEAD.pack(stream, (_FIN << 24 if last else 0) | len(content)) + content
+
+
+def refuse(stream: int) -> bytes:
+    """A stream is not taken on."""
+    return _control(_RST_STREAM, _HEAD.pack(stream, 3))
+
+
+def pong(number: int) -> bytes:
+    """We are there."""
+    return _control(_PING, _LENGTH.pack(number))
+
+
+def _control(kind: int, content: bytes) -> bytes:
+    return _HEAD.pack(_CONTROL << 16 | kind, len(content)) + content
+
+
+def _number(content: bytes) -> int:
+    if len(content) < _LENGTH.size:
+        raise SpdyError("a frame that breaks off")
+    found: int = _LENGTH.unpack_from(content)[0]
+    return found & 0x7FFFFFFF
+
+
+def _taken(left: memoryview) -> tuple[int, memoryview]:
+    if len(left) < _LENGTH.size:
+        raise SpdyError("headers that break off")
+    return _LENGTH.unpack_from(left)[0], left[_LENGTH.size :]
