@@ -92,10 +92,9 @@ def test_a_master_that_was_killed_has_its_leases_back_at_once(tmp_path: Path) ->
         until(lambda: again.bound("after"))
         for name, before in held.items():
             now = renewed(again, name, before)
-            # Not taken from another after its time, but gone on with.
+            # Not taken from another after its time, but from its former self, whose term is over by that.
             assert now["holderIdentity"] == before["holderIdentity"]
-            assert now["leaseTransitions"] == before["leaseTransitions"]
-            assert now["acquireTime"] == before["acquireTime"]
+            assert now["leaseTransitions"] > before["leaseTransitions"]
 
 
 def renewed(at: Master, name: str, before: dict[str, Any]) -> dict[str, Any]:
@@ -120,4 +119,4 @@ def test_when_the_leading_master_is_killed_another_decides(tmp_path: Path) -> No
             assert until(lambda: two.bound("after")) < 10
             taken = two.lease("kube-scheduler")
             assert taken["holderIdentity"] != leader
-            assert taken["leaseTransitions"] == 1
+            assert taken["leaseTransitions"] > 0

@@ -39,10 +39,13 @@ def test_an_own_or_a_free_lease_may_be_claimed_at_once() -> None:
     assert claims.may_claim(claims.observe(None, {}, 0.0), "b", 0.0)
 
 
-def test_only_another_holder_counts_as_a_transition() -> None:
-    renewed = claims.next_claim({**SPEC, "acquireTime": "then"}, "a", duration_s=15, now=0)
+def test_every_term_but_no_renewal_counts_as_a_transition() -> None:
+    held = {**SPEC, "acquireTime": "then"}
+    renewed = claims.next_claim(held, "a", duration_s=15, now=0, renewing=True)
     assert (renewed["leaseTransitions"], renewed["acquireTime"]) == (3, "then")
-    taken = claims.next_claim({**SPEC, "acquireTime": "then", "strategy": "x"}, "b", duration_s=15, now=0)
+    again = claims.next_claim(held, "a", duration_s=15, now=0, renewing=False)
+    assert (again["leaseTransitions"], again["holderIdentity"]) == (4, "a")
+    taken = claims.next_claim({**held, "strategy": "x"}, "b", duration_s=15, now=0, renewing=False)
     assert (taken["leaseTransitions"], taken["holderIdentity"], taken["strategy"]) == (4, "b", "x")
     assert taken["acquireTime"] != "then"
 
@@ -175,9 +178,24 @@ async def test_who_comes_back_under_the_identity_of_a_dead_one_leads_at_once_and
     again = Candidate(connect(), clock, "master")
     await clock.advance(0.1)
     assert again.leading
+    assert again.terms[0].transitions > killed.terms[0].transitions
     assert again.terms[0].fence > killed.terms[0].fence
     await again.stop()
     await killed.stop()
+
+
+async def test_a_former_self_that_did_not_die_steps_down(connect: Connect, clock: FakeClock) -> None:
+    orphan = Candidate(connect(), clock, "master", PROMPT)
+    await clock.advance(5)
+    again = Candidate(connect(), clock, "master", PROMPT)
+    await clock.advance(2)
+    assert (orphan.leading, again.leading) == (False, True)
+    with pytest.raises(LeadershipLost):
+        await orphan.task
+    await clock.advance(10)
+    assert again.leading
+    assert len(again.terms) == 1
+    await again.stop()
 
 
 async def test_a_leader_whose_lease_was_taken_stops_at_once(connect: Connect, clock: FakeClock) -> None:

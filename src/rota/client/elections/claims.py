@@ -28,6 +28,11 @@ class Observation:
         return str(self.spec.get("holderIdentity") or "")
 
     @property
+    def transitions(self) -> int:
+        """How often a term began after the first one."""
+        return int(self.spec.get("leaseTransitions") or 0)
+
+    @property
     def until(self) -> float:
         """When the holder's time is over, if nothing changes."""
         return self.at + int(self.spec.get("leaseDurationSeconds") or 0)
@@ -56,7 +61,7 @@ class Term:
 
     @property
     def fence(self) -> tuple[int, int]:
-        """What orders terms. Transitions count changes of the holder alone, so one that comes back has its version."""
+        """What orders terms: how often the Lease was taken, and, should others count otherwise, its version."""
         version = self.resource_version
         return self.transitions, int(version) if version.isdecimal() else 0
 
@@ -94,14 +99,21 @@ def first_claim(identity: str, *, duration_s: int, now: float) -> dict[str, Any]
     }
 
 
-def next_claim(spec: Mapping[str, Any], identity: str, *, duration_s: int, now: float) -> dict[str, Any]:
-    """The spec of a Lease that we renew or take over; what we do not know in it stays."""
+def next_claim(
+    spec: Mapping[str, Any], identity: str, *, duration_s: int, now: float, renewing: bool
+) -> dict[str, Any]:
+    """The spec of a Lease that we renew or take over; what we do not know in it stays.
+
+    Whoever does not renew begins another term, also under the identity that holds the Lease: what its former self
+    still has under way, in a process that has not heard of its end, is then of a term that is over.
+    """
     claim = first_claim(identity, duration_s=duration_s, now=now)
-    if spec.get("holderIdentity") == identity:
+    transitions = int(spec.get("leaseTransitions") or 0)
+    if renewing and spec.get("holderIdentity") == identity:
         claim["acquireTime"] = spec.get("acquireTime") or claim["acquireTime"]
-        claim["leaseTransitions"] = int(spec.get("leaseTransitions") or 0)
+        claim["leaseTransitions"] = transitions
     else:
-        claim["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
+        claim["leaseTransitions"] = transitions + 1
     return {**spec, **claim}
 
 

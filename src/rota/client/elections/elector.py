@@ -126,7 +126,8 @@ class LeaderElector:
         finally:
             # The work ends before the Lease does.
             await _ended(leading, renewing)
-            still_ours, self._term, self._leads_until = self.term is not None, None, 0.0
+            still_ours = self.term is not None and not self._succeeded()
+            self._term, self._leads_until = None, 0.0
             if still_ours and self._election.release_on_cancel:
                 await self._release()
         if lost:
@@ -154,7 +155,7 @@ class LeaderElector:
         while True:
             deadline = self._clock.monotonic() + pace.renew_deadline_s
             while not await self._attempt_by(deadline):
-                if self.leader not in {"", identity} or self._clock.monotonic() >= deadline:
+                if self.leader not in {"", identity} or self._succeeded() or self._clock.monotonic() >= deadline:
                     return
                 await self._clock.sleep(min(pace.retry_period_s, deadline - self._clock.monotonic()))
             await self._clock.sleep(pace.retry_period_s)
@@ -197,10 +198,14 @@ class LeaderElector:
                 return True
         self._remember(lease)
         assert self._seen is not None
-        if not claims.may_claim(self._seen, election.identity, self._clock.monotonic()):
+        if self._succeeded() or not claims.may_claim(self._seen, election.identity, self._clock.monotonic()):
             return False
         spec = claims.next_claim(
-            lease.get("spec") or {}, election.identity, duration_s=duration_s, now=self._clock.now()
+            lease.get("spec") or {},
+            election.identity,
+            duration_s=duration_s,
+            now=self._clock.now(),
+            renewing=self._term is not None,
         )
         # The resourceVersion that was read goes with it: if anyone was faster, this is a conflict.
         self._remember(await self._client.update(LEASES, {**lease, "spec": spec}))
@@ -209,6 +214,10 @@ class LeaderElector:
     def _renewing(self) -> bool:
         """Whether the Lease is known well enough to be renewed without reading it first."""
         return self._term is not None and self.leader == self._election.identity
+
+    def _succeeded(self) -> bool:
+        """Whether somebody has begun another term since ours, be it under our own identity."""
+        return self._term is not None and self._seen is not None and self._seen.transitions != self._term.transitions
 
     def _remember(self, lease: Object) -> None:
         self._lease = lease
