@@ -96,6 +96,7 @@ async def launch(
         pull_policy=container.get("imagePullPolicy") or "IfNotPresent",
         security=_security(security),
         host_pid=bool(spec.get("hostPID")),
+        host_ipc=bool(spec.get("hostIPC")),
     )
 
 

@@ -85,6 +85,11 @@ async def test_containers_of_a_pod_share_messages_and_memory_and_the_machines_ne
     assert first[2] == machine[2]
 
 
+async def test_a_container_may_share_messages_and_memory_with_the_machine(bench: Bench) -> None:
+    said = await _said(bench, "readlink /proc/self/ns/ipc", host_ipc=True)
+    assert said == [str(Path("/proc/self/ns/ipc").readlink())]
+
+
 async def test_containers_of_a_pod_may_start_at_the_same_time(bench: Bench) -> None:
     names = ["a", "b", "c", "d"]
     await asyncio.gather(*(bench.start("readlink", "/proc/self/ns/ipc", container=one) for one in names))
@@ -169,6 +174,9 @@ async def test_an_image_that_is_nowhere_is_said_with_what_to_do(bench: Bench, mo
     assert "install podman" in refused.value.message
     with pytest.raises(LaunchError, match="there is no /no/such/folder on this node"):
         await bench.start("true", image="/no/such/folder")
+    for relative in ("file://some/folder", "oci:some/folder"):
+        with pytest.raises(LaunchError, match="must begin with a slash"):
+            await bench.start("true", image=relative)
     with pytest.raises(LaunchError) as never:
         await bench.start("true", image="registry.example/app:1", pull_policy="Never")
     assert never.value.reason == "ErrImageNeverPull"

@@ -72,8 +72,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     #: As the spec says: `Always`, `IfNotPresent` or `Never`.
     pull_policy: str = "IfNotPresent"
     security: Security = Security()
-    #: Whether it sees the machine's processes.
+    #: Whether it sees the machine's processes, and whether it shares messages and memory with them.
     host_pid: bool = False
+    host_ipc: bool = False
     #: Whether one of its mounts is a file for what it wants people to know when it ends.
     last_words: bool = False
 

@@ -72,10 +72,10 @@ class Images:
         scheme, _, rest = reference.partition(":")
         try:
             if scheme == "file":
-                return await self._at(Path(rest.removeprefix("//")), reference)
+                return await self._at(_absolute(Path(rest.removeprefix("//")), reference), reference)
             if scheme in _SCHEMES and rest:
                 path, tag = _split(rest)
-                return await self._unpack(path, tag)
+                return await self._unpack(_absolute(path, reference), tag)
             if reference.startswith("/"):
                 return await self._at(Path(reference), reference)
             for path in self._candidates(reference):
@@ -133,6 +133,12 @@ def parse_config(settings: Settings) -> Config:
         user=settings.get("User") or "",
         stop_signal=settings.get("StopSignal") or "",
     )
+
+
+def _absolute(path: Path, reference: str) -> Path:
+    if not path.is_absolute():
+        raise LaunchError("InvalidImageName", f'image "{reference}": its path must begin with a slash')
+    return path
 
 
 def _kind(path: Path) -> str:

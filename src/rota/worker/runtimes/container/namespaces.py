@@ -14,6 +14,7 @@ from rota.worker.runtimes.contract import LaunchError, Mount
 
 _KINDS: Final = ("ipc", "uts")
 _MEMORY: Final = "shm"
+_PLACE: Final = "/dev/shm"  # noqa: S108 - where it is, not a file of ours
 _MEMORY_OPTIONS: Final = "nosuid,nodev,noexec,mode=1777,size=64m"
 
 
@@ -31,9 +32,9 @@ def made(folder: Path, *, host_name: str) -> dict[str, str]:
     return {kind: str(path) for kind, path in files.items()}
 
 
-def shared_memory(folder: Path) -> Mount:
-    """The pod's shared memory, where its containers look for it."""
-    return Mount(source=str(folder / _MEMORY), target="/dev/shm")  # noqa: S108 - of the container
+def shared_memory(folder: Path | None) -> Mount:
+    """The pod's shared memory, or the machine's for None, where containers look for it."""
+    return Mount(source=_PLACE if folder is None else str(folder / _MEMORY), target=_PLACE)
 
 
 def removed(folder: Path) -> None:

@@ -189,17 +189,16 @@ class ContainerRuntime(ProcessRuntime):
 
     def _share(self, launch: Launch) -> dict[str, str]:
         host_name = launch.pod[: bundles.LONGEST_HOST_NAME].rstrip("-.")
-        return namespaces.made(self._namespaces / launch.uid, host_name=host_name)
+        made = namespaces.made(self._namespaces / launch.uid, host_name=host_name)
+        return {kind: path for kind, path in made.items() if kind != "ipc" or not launch.host_ipc}
 
     def _write(self, launch: Launch, image: Image, bundle: Path, shared: Mapping[str, str]) -> None:
         """Make a bundle; its configuration comes last, so one that has it is whole."""
         user = users.find(image.root, image.config.user, user=launch.user, group=launch.group)
         if launch.security.not_root and user.uid == 0:
             raise LaunchError("CreateContainerConfigError", "container has runAsNonRoot and image will run as root")
-        files = [
-            namespaces.shared_memory(self._namespaces / launch.uid),
-            *(Mount(source=one, target=one, read_only=True) for one in _SHARED if Path(one).exists()),
-        ]
+        shm = namespaces.shared_memory(None if launch.host_ipc else self._namespaces / launch.uid)
+        files = [shm, *(Mount(source=one, target=one, read_only=True) for one in _SHARED if Path(one).exists())]
         config = bundles.config(launch, image.config, user, namespaces=shared, files=files)
         programs.check(
             image.root,
