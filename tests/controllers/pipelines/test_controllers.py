@@ -233,6 +233,37 @@ async def test_the_same_work_is_not_done_twice_when_asked_not_to(cluster: Virtua
     assert len(await listed(cluster, PODS, STEP_RUN_LABEL)) == 2
 
 
+async def test_what_a_step_leaves_in_its_outputs_file_is_there_for_others(
+    cluster: VirtualCluster, kubelet: Kubelet
+) -> None:
+    kubelet.ends = of_step("a", None)
+    async with controllers(cluster):
+        steps = (
+            step("a", outputs=[{"name": "x"}, {"name": "y", "default": "z"}]),
+            step("b", args=["{{ steps.a.outputs.x }}"]),
+        )
+        await submit(cluster, run(*steps))
+        await at_step(cluster, "r-a", phase="Running", node="box")
+        ended: dict[str, Any] = {"name": "main", "image": "app:1", "imageID": "", "ready": False, "restartCount": 0}
+        ended["state"] = {"terminated": {"exitCode": 0, "message": "x=7\n"}, "running": None}
+        left = {"status": {"phase": "Succeeded", "containerStatuses": [ended]}}
+        await cluster.client.patch(
+            PODS, "r-a-0", left, type=PatchType.STRATEGIC, namespace="default", subresource="status"
+        )
+        await reaches(cluster, RUNS, "r", phase="Succeeded")
+    first, second = sorted(await listed(cluster, PODS), key=meta.name)
+    assert first["spec"]["containers"][0]["env"] == [{"name": "ROTA_OUTPUTS", "value": "/dev/termination-log"}]
+    assert second["spec"]["containers"][0]["args"] == ["7"]
+    assert (await at_step(cluster, "r-a", phase="Succeeded"))["status"]["outputs"] == {"x": "7", "y": "z"}
+
+
+async def test_an_output_that_is_missing_fails_the_step_by_its_name(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    async with controllers(cluster):
+        await submit(cluster, run(step("a", outputs=[{"name": "x"}])))
+        failed = await at_step(cluster, "r-a", phase="Failed", reason="OutputMissing")
+    assert failed["status"]["message"] == "it has left no output x"
+
+
 async def test_a_shared_folder_keeps_steps_on_its_node(cluster: VirtualCluster, kubelet: Kubelet) -> None:
     async with controllers(cluster):
         await submit(cluster, run(step("a"), step("b"), workspace={}))

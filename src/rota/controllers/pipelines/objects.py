@@ -29,6 +29,8 @@ PIPELINE_LABEL: Final = "rota.dev/pipeline"
 OUTPUTS_VARIABLE: Final = "ROTA_OUTPUTS"
 #: The folders that runs share are kept here on the node that they are on.
 WORKSPACES: Final = "/var/tmp/rota-workspaces"  # noqa: S108 - each has a folder of its own, named by its uid
+#: The API's own default for a container's last words.
+_LAST_WORDS: Final = "/dev/termination-log"
 _LONGEST: Final = 200
 _HOSTNAME: Final = "kubernetes.io/hostname"
 
@@ -151,11 +153,19 @@ def attempt(step_run: Object, number: int) -> Object:
     if "job" in spec:
         return {"apiVersion": "batch/v1", "kind": "Job", **made}
     pod = {"apiVersion": "v1", "kind": "Pod", **made}
+    if any(one.get("from") != "stdout" for one in spec.get("outputs") or ()):
+        pod["spec"]["containers"] = [_with_outputs(one) for one in pod["spec"].get("containers") or ()]
     # a try that fails is over; whether there is another is for the step run to say
     pod["spec"]["restartPolicy"] = "Never"
     if spec.get("timeoutSeconds"):
         pod["spec"]["activeDeadlineSeconds"] = spec["timeoutSeconds"]
     return pod
+
+
+def _with_outputs(container: Mapping[str, Any]) -> dict[str, Any]:
+    """A container that is told where its outputs go: the file whose content outlives it in the pod's status."""
+    path = container.get("terminationMessagePath") or _LAST_WORDS
+    return {**container, "env": [*(container.get("env") or ()), {"name": OUTPUTS_VARIABLE, "value": path}]}
 
 
 def _placed(run: Object, template: Mapping[str, Any], near: Sequence[str]) -> Mapping[str, Any]:
