@@ -3,19 +3,22 @@
 import json
 from typing import Any
 
+import pytest
 from tests.cli.conftest import Rota
 
 from rota.api import times
 from rota.cli.acts import overview
 from rota.cli.acts.overview import Reading
+from rota.cli.main import main
 from rota.testing import manifests
+from rota.testing.live import LiveServer
 
 NOW = times.parse("2026-01-01T00:10:00Z")
 
 
 def reading(**parts: Any) -> Reading:
     empty: dict[str, Any] = {"nodes": [], "pods": [], "leases": [], "warnings": []}
-    return Reading(server="https://here", version="v1", now=NOW, **{**empty, **parts})
+    return Reading(masters={"https://here": ""}, version="v1", now=NOW, **{**empty, **parts})
 
 
 def lease(name: str, holder: str, renewed: str) -> dict[str, Any]:
@@ -80,5 +83,13 @@ def test_warnings_are_the_latest_of_the_last_hour() -> None:
 def test_it_is_one_screen_for_people_and_one_document_for_programs(rota: Rota) -> None:
     said = rota("status")
     assert (said.code, said.err) == (0, "")
-    assert {"Server", "Workers", "Pods", "Queue"} <= {row[0] for row in said.cells if row}
+    assert {"Master", "Workers", "Pods", "Queue"} <= {row[0] for row in said.cells if row}
     assert {"workers", "pods", "queue", "leaders"} <= json.loads(rota("status", "--json").out).keys()
+
+
+def test_a_master_that_does_not_answer_is_named_while_another_does(
+    server: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["status", "--json", "--server", f"http://127.0.0.1:1,{server.url}"]) == 0
+    masters = json.loads(capsys.readouterr().out)["masters"]
+    assert masters == {"http://127.0.0.1:1": "does not answer", server.url: ""}

@@ -9,6 +9,8 @@ import pytest
 import yaml
 from tests.cli.conftest import Rota
 
+from rota.cli.acts import controlled
+from rota.controllers import roster
 from rota.testing import manifests
 from rota.testing.live import LiveServer
 
@@ -140,17 +142,19 @@ def test_fields_of_others_are_taken_over_by_force_only(
     assert server.request("GET", path)[1]["data"] == {"level": "2"}
 
 
-def test_a_workload_that_nobody_acts_on_is_said_to_be_idle(
-    rota: Rota, namespace: str, tmp_path: Path, server: LiveServer
-) -> None:
-    """This server keeps no role of a controller of jobs, so no master of it runs one."""
-    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles/rota:controller:jobs"
-    file = written(tmp_path / "a.yaml", manifests.job("nightly"))
-    said = rota("submit", file, "-n", namespace)
-    assert said.out == "job.batch/nightly created\n"
-    idle = server.request("GET", roles)[0] == 404
-    assert ("nothing here acts on Jobs yet" in said.err) == idle
-    assert ("follow it: rota logs -f job/nightly" in said.err) != idle
+def test_a_workload_that_nobody_acts_on_is_said_to_be_idle(rota: Rota, namespace: str, tmp_path: Path) -> None:
+    replication = {"replicas": 1, "selector": {"app": "x"}, "template": manifests.deployment("x")["spec"]["template"]}
+    old = {"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "old"}, "spec": replication}
+    said = rota("submit", written(tmp_path / "a.yaml", old, manifests.job("nightly")), "-n", namespace)
+    assert said.lines == ["replicationcontroller/old created", "job.batch/nightly created"]
+    idle, followed = said.err.splitlines()
+    assert idle.startswith("replicationcontroller/old: nothing here acts on ReplicationControllers")
+    assert followed == f"follow it: rota logs -f job/nightly -n {namespace}"
+
+
+def test_controllers_are_looked_for_by_the_names_of_the_roster() -> None:
+    named = {controlled.controller_of(kind) for _, kind in controlled.NEEDY}
+    assert {"deployments", "replica-sets", "jobs", "cron-jobs"} <= named & roster.ROSTER.keys()
 
 
 class TestDelete:

@@ -36,7 +36,7 @@ def _sections() -> Iterator[str]:
     for title, members in verbs.SECTIONS.items():
         yield f"## {title}\n"
         for verb in members:
-            context = click.Context(root, info_name="rota")
+            context = click.Context(root, info_name="rota", **root.context_settings)
             command = root.get_command(context, verb.name)
             assert command is not None
             yield from _command(command, click.Context(command, parent=context, info_name=verb.name), depth=3)

@@ -8,11 +8,10 @@ from typing import Any, Final
 import click
 
 from rota import assembly
-from rota.api import errors as api_errors
 from rota.cli import endpoints, output
+from rota.cli.acts import asking as asking_server
 from rota.client import connecting
 from rota.client.endpoints import Endpoint
-from rota.client.transports.contract import TransportError
 from rota.kit import errors, logs, system
 from rota.scheduler import builtin, loading
 from rota.scheduler.config import documents
@@ -78,10 +77,8 @@ class _Question:
 
     async def answered(self, work: Any) -> Explanation:
         """Wait for an answer; what goes wrong on the way is the user's to put right."""
-        try:
+        with asking_server.telling(self._endpoint):
             found: Explanation = await work
-        except (api_errors.ApiError, TransportError) as error:
-            raise errors.UserError(f"{self._endpoint.server}: {error}") from error
         return found
 
     async def about_pod(self, name: str) -> Explanation:

@@ -13,10 +13,11 @@ from rota.apiserver.printing import durations
 from rota.cli import amounts, endpoints, output
 from rota.cli.acts import asking, pages
 from rota.cli.acts.cordoning import NODES
-from rota.client import wire
+from rota.client import connecting, wire
 from rota.client.endpoints import Endpoint
 from rota.client.pods import PODS
-from rota.client.verbs import Client, Object, Selection
+from rota.client.transports.contract import TransportError
+from rota.client.verbs import Client, Object, Selection, Settings
 from rota.kit import system
 
 _LEASES: Final = ("coordination.k8s.io", "v1", "leases")
@@ -24,7 +25,8 @@ _EVENTS: Final = ("", "v1", "events")
 _SYSTEM: Final = "kube-system"
 #: What is led, and by whose Lease.
 _LED: Final = {"controllers": "rota-controllers", "scheduler": "kube-scheduler"}
-_MASTER_LABEL: Final = "rota.dev/master"
+#: How long a master has to say that it is well.
+_PATIENCE_S: Final = 3.0
 _PHASES: Final = ("Running", "Pending", "Succeeded", "Failed", "Unknown")
 _MOST_WARNINGS: Final = 5
 _RECENT_S: Final = 3600.0
@@ -34,7 +36,8 @@ _RECENT_S: Final = 3600.0
 class Reading:
     """What was read of a cluster."""
 
-    server: str
+    #: The servers that the kubeconfig knows, and what is wrong with each; nothing if it is well.
+    masters: Mapping[str, str]
     version: str
     nodes: Sequence[Object]
     pods: Sequence[Object]
@@ -61,7 +64,7 @@ async def _read(client: Client, endpoint: Endpoint) -> Reading:
     version = wire.decode_object(await client.request("GET", "/version"))
     warnings = Selection(fields="type=Warning")
     return Reading(
-        server=endpoint.server,
+        masters={one.server: await _fault(one) for one in endpoint.each()},
         version=str(version.get("gitVersion", "")),
         nodes=(await client.list(NODES)).items,
         pods=(await client.list(PODS)).items,
@@ -69,6 +72,19 @@ async def _read(client: Client, endpoint: Endpoint) -> Reading:
         warnings=(await client.list(_EVENTS, selection=warnings)).items,
         now=system.SystemClock().now(),
     )
+
+
+async def _fault(master: Endpoint) -> str:
+    """What is wrong with a master, asked of itself."""
+    clock, settings = system.SystemClock(), Settings(retry=False, timeout_s=_PATIENCE_S)
+    try:
+        async with connecting.to_server(master, clock=clock, chance=system.chance(), settings=settings) as client:
+            await client.request("GET", "/readyz", accept="*/*")
+    except TransportError:
+        return "does not answer"
+    except api_errors.ApiError as error:
+        return f"is not ready: {error}"
+    return ""
 
 
 async def _leases(client: Client) -> list[Object]:
@@ -87,9 +103,8 @@ def summary(reading: Reading) -> dict[str, Any]:
     recent = [one for one in reading.warnings if _age(pages.moment(one), reading.now) <= _RECENT_S]
     recent.sort(key=pages.moment)
     return {
-        "server": reading.server,
         "version": reading.version,
-        "masters": _masters(reading),
+        "masters": dict(reading.masters),
         "leaders": {part: _holder(reading, name) for part, name in _LED.items() if _lease(reading, name) is not None},
         "workers": {
             "ready": sum(one["ready"] for one in nodes),
@@ -122,12 +137,6 @@ def _node(node: Object) -> dict[str, Any]:
         "ready": meta.is_condition_true(node, "Ready"),
         "cordoned": bool((node.get("spec") or {}).get("unschedulable")),
     }
-
-
-def _masters(reading: Reading) -> list[str]:
-    """Who keeps a Lease as a master; a server that has none such is one master, the one that answers."""
-    leases = [one for one in reading.leases if _MASTER_LABEL in meta.labels(one) and _is_held(one, reading.now)]
-    return sorted(str((one.get("spec") or {}).get("holderIdentity") or meta.name(one)) for one in leases)
 
 
 def _lease(reading: Reading, name: str) -> Object | None:
@@ -184,8 +193,8 @@ def _show(facts: Mapping[str, Any]) -> None:
     unready = f", {_red('not ready: ' + ', '.join(workers['not_ready']))}" if workers["not_ready"] else ""
     cordoned = f", cordoned: {', '.join(workers['cordoned'])}" if workers["cordoned"] else ""
     lines = [
-        ("Server", f"{facts['server']} ({facts['version']})"),
-        *([("Masters", ", ".join(facts["masters"]))] if facts["masters"] else []),
+        *(("Master", _red(f"{server} {fault}") if fault else server) for server, fault in facts["masters"].items()),
+        ("Version", facts["version"]),
         *((f"Leads {part}", holder or _red("nobody")) for part, holder in facts["leaders"].items()),
         ("Workers", f"{workers['ready']} ready{unready}{cordoned}"),
         ("Sold", ", ".join(_sold(name, share) for name, share in facts["resources"].items())),
