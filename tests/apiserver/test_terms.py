@@ -10,7 +10,7 @@ import pytest
 
 from rota.api import errors
 from rota.apiserver import assembling
-from rota.client.elections.elector import Election, LeaderElector, Pace
+from rota.client.elections.elector import Election, LeaderElector, LeadershipLost, Pace
 from rota.client.elections.incumbents import Incumbent
 from rota.client.transports.contract import Answer, Call, Transport
 from rota.client.transports.in_process import InProcessTransport
@@ -188,3 +188,34 @@ async def test_a_leader_that_falls_asleep_before_its_write_wakes_up_too_late(api
     for task in (leading, following):
         task.cancel()
     await asyncio.gather(leading, following, return_exceptions=True)
+
+
+@pytest.mark.slow
+async def test_who_comes_back_under_the_same_name_leads_in_a_term_of_its_own(api: ApiServer) -> None:
+    """What a former process of this name has left behind, a child perhaps, is refused and steps down."""
+    clock, chance = system.SystemClock(), random.Random(0)
+    pace = Pace(lease_duration_s=3, renew_deadline_s=2.0, retry_period_s=0.1)
+    election = Election(name="work", identity="master", pace=pace)
+    client = Client(InProcessTransport(api.app, clock=clock))
+
+    async def lead(incumbent: Incumbent, led: asyncio.Event) -> None:
+        async def work() -> None:
+            led.set()
+            await asyncio.Event().wait()
+
+        elector = LeaderElector(client, election, clock=clock, chance=chance)
+        await elector.run(lambda term: incumbent.serve(term, work))
+
+    former, latter = (Incumbent(), asyncio.Event()), (Incumbent(), asyncio.Event())
+    first = asyncio.create_task(lead(*former))
+    await asyncio.wait_for(former[1].wait(), 10)
+    second = asyncio.create_task(lead(*latter))
+    await asyncio.wait_for(latter[1].wait(), 2)
+    with pytest.raises(errors.Conflict, match="is over"):
+        await client.with_settings(term=former[0].header).create(MAPS, note("late"))
+    await client.with_settings(term=latter[0].header).create(MAPS, note("in-time"))
+    with pytest.raises(LeadershipLost):
+        await asyncio.wait_for(first, 10)
+    assert not second.done()
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
