@@ -79,7 +79,9 @@ def test_tags_choose_among_the_images_of_a_layout(tmp_path: Path) -> None:
         archives.contents_of(archives.Archive(layout), "2.0")
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive", layer_of({"a": b"1"})])
+@pytest.mark.parametrize(
+    "content", [b"", b"no archive", layer_of({"a": b"1"})], ids=["empty", "no archive", "another archive"]
+)
 def test_what_is_no_image_is_said(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(ImageError):
