@@ -75,7 +75,8 @@ def test_warnings_are_the_latest_of_the_last_hour() -> None:
 
     old = warning(0, "2025-12-31T20:00:00Z")
     recent = [warning(number, f"2026-01-01T00:0{number}:00Z") for number in range(1, 8)]
-    shown = overview.summary(reading(warnings=[*reversed(recent), old]))["warnings"]
+    again = warning(7, "2026-01-01T00:06:30Z")
+    shown = overview.summary(reading(warnings=[*reversed(recent), again, old]))["warnings"]
     assert [one["object"] for one in shown] == ["Pod/p3", "Pod/p4", "Pod/p5", "Pod/p6", "Pod/p7"]
     assert shown[-1]["age_s"] == 180
 

@@ -1,7 +1,7 @@
 """What `rota status` does: reads nodes, pods, leases and warnings, and sums them up. The sum is pure: `summary`."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -100,8 +100,7 @@ def summary(reading: Reading) -> dict[str, Any]:
     phases = Counter((one.get("status") or {}).get("phase") or "Pending" for one in reading.pods)
     unbound = [one for one in reading.pods if not (one.get("spec") or {}).get("nodeName") and not meta.is_deleting(one)]
     queue = [one for one in unbound if (one.get("status") or {}).get("phase") in {None, "Pending"}]
-    recent = [one for one in reading.warnings if _age(pages.moment(one), reading.now) <= _RECENT_S]
-    recent.sort(key=pages.moment)
+    recent = _latest(one for one in reading.warnings if _age(pages.moment(one), reading.now) <= _RECENT_S)
     return {
         "version": reading.version,
         "masters": dict(reading.masters),
@@ -129,6 +128,17 @@ def summary(reading: Reading) -> dict[str, Any]:
             for one in recent[-_MOST_WARNINGS:]
         ],
     }
+
+
+def _latest(warnings: Iterable[Object]) -> list[Object]:
+    """Of what was said of an object for the same reason, what was said last; the latest at the end."""
+    found: dict[tuple[str, str, str, str], Object] = {}
+    for one in sorted(warnings, key=pages.moment):
+        about = one["involvedObject"]
+        key = (meta.namespace(one), about.get("kind", ""), about.get("name", ""), one.get("reason", ""))
+        found.pop(key, None)
+        found[key] = one
+    return list(found.values())
 
 
 def _node(node: Object) -> dict[str, Any]:
