@@ -475,7 +475,7 @@ async def test_a_large_job_is_counted_in_portions(cluster: VirtualCluster, monke
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 async def test_whenever_the_controller_dies_every_pod_is_counted_once(cluster: VirtualCluster, seed: int) -> None:
     chance = random.Random(seed)
     fates: dict[str, Ending] = {}

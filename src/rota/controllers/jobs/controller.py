@@ -152,11 +152,10 @@ class JobController:
 
     async def _sync(self, job: Object) -> float | None:
         uid, now = meta.uid(job), self._clock.now()
-        view = tally(job, await self._family.claim(job))
+        status = _begun(job, now=now)
+        view = tally({**job, "status": status}, await self._family.claim(job))
         self._pods_of[Key(meta.namespace(job), meta.name(job))] = len(view.pods)
         backoff = self._backoffs.get(uid, Backoff()).after(view)
-        status = _begun(job, now=now)
-        view = tally({**job, "status": status}, view.pods)
         ending = plan.ending(view, now=now)
         outcome = _Outcome(
             active=len(view.active), ready=view.ready, terminating=len(view.terminating), backoff=backoff
