@@ -1,11 +1,11 @@
-"""The pages about jobs and services, followed word for word."""
+"""The pages about jobs, services and pipelines, followed word for word."""
 
 from pathlib import Path
 
 import pytest
 from tests.docs import following
 
-PAGES = {"run-jobs.md": 3, "run-services.md": 3}
+PAGES = {"run-jobs.md": 3, "run-pipelines.md": 4, "run-services.md": 3}
 
 
 @pytest.mark.slow
