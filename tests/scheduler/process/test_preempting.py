@@ -116,3 +116,58 @@ async def test_a_pod_that_never_preempts_waits(cluster: SchedulingCluster) -> No
         message = (await cluster.refused("polite"))["message"]
         assert message.endswith("preemption: not eligible due to preemptionPolicy=Never.")
         assert await cluster.exists(PODS, "small", "default")
+
+
+async def crowded(cluster: SchedulingCluster) -> None:
+    """A node whose only room is held by a pod that takes its time to leave, and a pod that wants it."""
+    await cluster.add_node("n1")
+    await cluster.add_pod("small", cpu="3", terminationGracePeriodSeconds=600)
+    await cluster.bound("small")
+    await cluster.add_pod("important", cpu="3", priorityClassName="urgent")
+
+    async def leaving() -> bool:
+        return bool((await cluster.pod("small"))["metadata"].get("deletionTimestamp"))
+
+    await cluster.until(leaving)
+
+
+async def test_a_pod_that_goes_while_room_is_made_for_it_leaves_the_room_to_others(cluster: SchedulingCluster) -> None:
+    async with cluster.scheduling() as scheduler:
+        await crowded(cluster)
+        await cluster.add_pod("modest", cpu="3")
+        await cluster.refused("modest")
+        await cluster.client.delete(PODS, "important", namespace="default", grace_period_s=0)
+        await cluster.client.delete(PODS, "small", namespace="default", grace_period_s=0)
+        await cluster.bound("modest", "n1")
+        assert not scheduler.queue.nominations()
+
+
+async def test_a_pod_of_higher_priority_may_come_to_where_room_was_made_for_another(cluster: SchedulingCluster) -> None:
+    meta = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    await cluster.client.create(CLASSES, {**meta, "metadata": {"name": "vital"}, "value": 2000})
+    async with cluster.scheduling():
+        await crowded(cluster)
+        await cluster.add_pod("vital", cpu="3", priorityClassName="vital")
+        await cluster.client.delete(PODS, "small", namespace="default", grace_period_s=0)
+        await cluster.bound("vital", "n1")
+        assert (await cluster.refused("important"))["reason"] == "Unschedulable"
+        await cluster.add_node("n2")
+        await cluster.bound("important", "n2")
+
+
+async def test_a_victim_that_is_gone_before_its_eviction_is_no_obstacle(cluster: SchedulingCluster) -> None:
+    await cluster.add_node("n1")
+    client, transport = cluster.meddling()
+
+    async def overtake(call: Call) -> None:
+        if call.path.endswith("/pods/small/eviction"):
+            transport.before = None
+            await cluster.client.delete(PODS, "small", namespace="default", grace_period_s=0)
+
+    async with cluster.scheduling(client=client):
+        await cluster.add_pod("small", cpu="3")
+        await cluster.bound("small")
+        transport.before = overtake
+        await cluster.add_pod("important", cpu="3", priorityClassName="urgent")
+        await cluster.bound("important", "n1")
+        assert transport.before is None
