@@ -54,7 +54,7 @@ _PODS: Final = "/api/v1/namespaces/default/pods"
 def measure(*, store_url: str, quick: bool) -> list[Result]:
     """Rate, latency and idle cost, each on a fresh store beside `store_url`; see `rota bench`."""
     url = (f"{store_url}-{number}" if store_url.startswith("sqlite") else store_url for number in itertools.count())
-    count, seconds = (300, 6) if quick else (1000, 20)
+    count, seconds = (200, 2) if quick else (1000, 20)
     results = []
     for mode in dispatching.MODES:
         with cluster(next(url), mode) as running:
@@ -164,7 +164,7 @@ async def _latency(running: "Cluster", mode: str, seconds: int) -> list[Result]:
 
 
 def _idle(running: "Cluster", seconds: int) -> list[Result]:
-    time.sleep(5.0)  # what a start leaves to be done is not what idling costs
+    time.sleep(min(seconds, 5.0))  # what a start leaves to be done is not what idling costs
     before, begin = running.cpu_s(), time.perf_counter()
     time.sleep(seconds)
     percent = (running.cpu_s() - before) / (time.perf_counter() - begin) * 100

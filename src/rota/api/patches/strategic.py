@@ -15,6 +15,10 @@ fixed (lists merge before scalars are deleted) or a MalformedPatch says what is 
 
 from __future__ import annotations
 
+from typing import Final
+
+import msgspec
+
 from rota.api.patches import element_order
 from rota.api.patches.errors import MalformedPatch, refuses_deep_nesting
 from rota.api.patches.json_values import Json, JsonObject, copy, shown, token, type_name
@@ -24,6 +28,9 @@ DIRECTIVE = "$patch"
 RETAIN_KEYS = "$retainKeys"
 SET_ELEMENT_ORDER = "$setElementOrder"
 DELETE_FROM_PRIMITIVE_LIST = "$deleteFromPrimitiveList"
+#: What every directive begins with, as it stands in JSON.
+_DOLLAR: Final = b'"$'
+_encode: Final = msgspec.json.Encoder().encode
 
 
 @refuses_deep_nesting
@@ -31,7 +38,10 @@ def apply(original: JsonObject, patch: JsonObject, schema: TypeSchema) -> JsonOb
     """The object that `patch` makes of `original`; neither is changed, and the result shares nothing with them."""
     if not isinstance(patch, dict):
         raise MalformedPatch("invalid JSON document")
-    merged: JsonObject = _without_list_directives(_merge_map(copy(original), copy(patch), schema))
+    merged: Json = _merge_map(copy(original), copy(patch), schema)
+    if _may_hold_directives(merged):
+        merged = _without_list_directives(merged)
+    assert isinstance(merged, dict), "maps merge to maps"
     return merged
 
 
@@ -113,6 +123,14 @@ def _without_marked(value: Json) -> Json:
 
 def _is_marked(value: Json) -> bool:
     return isinstance(value, dict) and DIRECTIVE in value
+
+
+def _may_hold_directives(value: Json) -> bool:
+    """Whether to look for directives key by key, which costs more than all the rest."""
+    try:
+        return _DOLLAR in _encode(value)
+    except (ValueError, TypeError, OverflowError):
+        return True  # what has no form in JSON is found out by those who want to store it
 
 
 def _without_list_directives(value: Json) -> Json:
