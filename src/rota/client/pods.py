@@ -25,6 +25,11 @@ class Binding:
     node: str
     uid: str = ""
 
+    @property
+    def key(self) -> str:
+        """Which pod: namespace/name."""
+        return f"{self.namespace}/{self.pod}"
+
     def wire(self) -> Object:
         """As the API takes it."""
         metadata = {"name": self.pod, "namespace": self.namespace, **({"uid": self.uid} if self.uid else {})}

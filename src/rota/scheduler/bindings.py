@@ -58,7 +58,7 @@ class _Wish:
         try:
             self.done(status)
         except Exception as error:
-            log.exception("answer to a binding was not taken", error=error, pod=self.binding.pod)
+            log.exception("answer to a binding was not taken", error=error, pod=self.binding.key)
 
 
 class BindingQueue:
@@ -197,9 +197,7 @@ class BindingQueue:
                 return
             pause = pauses.next()
             if pauses.failures == _READS:
-                log.warning(
-                    "nobody says whether a pod is bound", pod=wish.binding.pod, namespace=wish.binding.namespace
-                )
+                log.warning("nobody says whether a pod is bound", pod=wish.binding.key)
             with contextlib.suppress(TimeoutError):
                 await self._clock.wait_for(self._closing.wait(), pause)
 
@@ -213,7 +211,7 @@ class BindingQueue:
         except errors.NotFound as gone:
             return _refused(gone)
         except Exception as problem:  # noqa: BLE001 - an answer that cannot be understood is none
-            log.info("pod cannot be read", pod=binding.pod, namespace=binding.namespace, error=problem)
+            log.info("pod cannot be read", pod=binding.key, error=problem)
             return None
         return SUCCESS if same and bound_to == binding.node else _refused(error)
 

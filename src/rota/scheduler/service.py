@@ -351,14 +351,15 @@ class Scheduler:
 
     def _report_unreadable(self, pod: Unreadable) -> None:
         """A pod that cannot be understood is told so, and otherwise left alone."""
-        log.warning("pod cannot be scheduled", problem=pod.problem, pod=pod.reference["metadata"].get("name"))
+        named = references.Named.of(pod.reference)
+        log.warning("pod cannot be scheduled", problem=pod.problem, pod=named.key)
         if pod.node_name or (pod.scheduler_name or DEFAULT_SCHEDULER_NAME) not in self._using.cycles:
             return
         self._recorder.event(
             pod.reference, "Warning", "FailedScheduling", failures.shortened(pod.problem), action="Scheduling"
         )
         note = Note(condition=(failures.SCHEDULER_ERROR, pod.problem))
-        self._notes.write(references.Named.of(pod.reference), note)
+        self._notes.write(named, note)
 
     # --- what extenders ask for -------------------------------------------------------------------------------------
 

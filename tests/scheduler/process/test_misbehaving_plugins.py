@@ -66,7 +66,9 @@ class Hanging:
         return None
 
 
-async def test_a_plugin_that_raises_fails_the_attempt_by_name_and_others_go_on(cluster: SchedulingCluster) -> None:
+async def test_a_plugin_that_raises_fails_the_attempt_by_name_and_others_go_on(
+    cluster: SchedulingCluster, caplog: pytest.LogCaptureFixture
+) -> None:
     await cluster.add_node("n1")
     async with cluster.scheduling(CONFIG % "Raising", plugins=(Raising,)):
         await cluster.add_pod("cursed")
@@ -76,6 +78,8 @@ async def test_a_plugin_that_raises_fails_the_attempt_by_name_and_others_go_on(c
         assert condition["reason"] == "SchedulerError"
         assert condition["message"] == "plugin Raising failed: RuntimeError: no idea"
         assert await cluster.said("cursed", "FailedScheduling") == condition["message"]
+    told = [vars(record)["rota_fields"] for record in caplog.records if record.getMessage() == "attempt failed"]
+    assert {(fields["pod"], fields["message"]) for fields in told} == {("default/cursed", condition["message"])}
 
 
 @contextlib.asynccontextmanager
