@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import pytest
 from aiohttp import web
@@ -15,6 +16,7 @@ from tests.worker.endpoint.harness import Endpoint, serving_worker, until
 
 from rota import dispatch
 from rota.api import users
+from rota.cli import master, master_options, up
 from rota.client import connecting
 from rota.client.verbs import Client
 from rota.dispatch import Push
@@ -110,6 +112,17 @@ def test_a_task_goes_before_the_custom_of_its_cluster(custom: str, said: str | N
     here = Here()
     Push(custom=custom, local=here, tls=None, clock=system.SystemClock()).bound(pod, "n", None)
     assert here.taken == ([("n", "n")] if pushed else [])
+
+
+@pytest.mark.parametrize("command", [up.command, master.command])
+@pytest.mark.parametrize(
+    ("said", "custom"), [([], PUSH), (["--dispatch", "push"], PUSH), (["--dispatch", "pull"], PULL)]
+)
+def test_an_operator_says_what_the_custom_is(
+    command: click.Command, said: list[str], custom: str, tmp_path: Path
+) -> None:
+    context = command.make_context("rota", [*said, "--store", "memory://", "--data", str(tmp_path)])
+    assert master_options.settings(context.params, data=tmp_path).dispatch == custom
 
 
 def test_a_node_that_does_not_say_where_it_listens_is_not_called() -> None:

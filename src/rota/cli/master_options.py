@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 PORT = click.IntRange(0, 65535)
-_AS_IT_IS = ("encryption_keys", "authority", "token_file", "audit_log", "audit_policy", "controllers")
+_AS_IT_IS = ("dispatch", "encryption_keys", "authority", "token_file", "audit_log", "audit_policy", "controllers")
 _LIMITS = ("max_requests", "request_timeout", "requests_per_second")
 
 
@@ -40,6 +40,14 @@ def master_options(command: _F) -> _F:
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",
             help="The keys of Secrets; made if missing.  [default: encryption-keys.yaml in the data folder]",
+        ),
+        click.option(
+            "--dispatch",
+            type=click.Choice(["push", "pull"]),
+            default="push",
+            show_default=True,
+            help="Whether workers are called with their tasks, or find them by their watches alone; "
+            "a task's annotation rota.dev/dispatch goes before this.",
         ),
         click.option(
             "--conflict-check",
