@@ -211,6 +211,31 @@ async def test_what_fails_before_the_engine_is_said_too(bench: Bench, monkeypatc
     assert refused.value.message == "the container could not be set up: no room for layers"
 
 
+async def test_a_start_that_nobody_waits_for_any_more_goes_on(bench: Bench) -> None:
+    launch = bench.launch("sh", "-c", "sleep 0.3; cat /mark; echo written > /x; cat /x")
+    starting = asyncio.create_task(bench.runtime.start(launch))
+    await until(lambda: launch.id in bench.runtime.places())
+    starting.cancel()
+    await asyncio.wait([starting])
+    await bench.reopen()
+    if bench.known[launch.id].exit is None:
+        assert (await bench.exit()).code == 0
+    assert await bench.log() == b"of the image\nwritten\n"
+
+
+async def test_what_has_ended_is_not_started_again(bench: Bench) -> None:
+    run = await bench.start("echo", "once")
+    await bench.exit()
+    await until(lambda: not (bench.folder / "bundles" / run).exists())
+    async with asyncio.timeout(20):
+        await bench.start("echo", "twice")
+    await bench.reopen()
+    async with asyncio.timeout(20):
+        await bench.start("echo", "thrice")
+    assert await bench.log() == b"once\n"
+    assert bench.exits.empty()
+
+
 async def test_nothing_stays_of_a_container_that_has_ended(bench: Bench) -> None:
     run = await bench.start("sleep", "600")
     mounted = Path("/proc/self/mountinfo").read_text().count(UID)

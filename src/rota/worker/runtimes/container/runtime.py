@@ -34,6 +34,7 @@ from rota.worker.runtimes.contract import (
     LogOptions,
     Mount,
     OnExit,
+    Place,
     parse_run_id,
 )
 from rota.worker.runtimes.process import asking
@@ -78,6 +79,8 @@ class ContainerRuntime(ProcessRuntime):
             await super().start(launch)
             return
         engines.check()
+        if self.keeps(launch.id):
+            return  # the same start again
         bundle = self._bundles / launch.id
         if not (bundle / engines.CONFIG).exists():
             image = await self._images.find(launch.image, policy=launch.pull_policy)
@@ -88,18 +91,21 @@ class ContainerRuntime(ProcessRuntime):
         try:
             await super().start(self._outer(launch, bundle))
             await self._settled(launch.id, bundle)
-        except BaseException:
-            self._starting.pop(launch.id, None)
+        except LaunchError:
+            # Nothing of it runs. After any other error something may, with this bundle under it.
+            self._starting.pop(launch.id)
             await self._remove(launch.id)
             raise
-        ended = self._starting.pop(launch.id)
-        if ended is not None:
-            self._told(ended)
+        finally:
+            ended = self._starting.pop(launch.id, None)
+            if ended is not None:
+                self._told(ended)
 
     async def execute(self, launch: Launch, command: Sequence[str]) -> tuple[int, bytes]:
         """See `Runtime.execute`."""
         if launch.runtime != CONTAINER:
             return await super().execute(launch, command)
+        self._check_runs(launch)
         with tempfile.NamedTemporaryFile(dir=self._bundles / launch.id, prefix="asked-") as pid_file:
 
             def end() -> None:
@@ -233,12 +239,16 @@ class ContainerRuntime(ProcessRuntime):
         )
 
     def _inside(self, launch: Launch, command: Sequence[str], *, tty: bool, pid_file: str = "") -> Inside:
-        place = self.places().get(launch.id)
-        if place is None:
-            raise LaunchError("ContainerNotRunning", f'container "{launch.container}" does not run')
+        place = self._check_runs(launch)
         process = self._process(launch.id, command, tty=tty)
         argv = self._engine.execute(launch.id, process, cgroups=place.cgroups, pid_file=pid_file)
         return Inside(argv=argv, env=_OUTER_ENVIRONMENT, cwd="/")
+
+    def _check_runs(self, launch: Launch) -> Place:
+        place = self.places().get(launch.id)
+        if place is None or not (self._bundles / launch.id).exists():
+            raise LaunchError("ContainerNotRunning", f'container "{launch.container}" does not run')
+        return place
 
     def _process(self, run: str, command: Sequence[str], *, tty: bool) -> Path:
         """A file that describes a command as the container's own process is described; the same for the same one."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rota.worker.runtimes.contract import Inside, Launch, LaunchError, Place
-from rota.worker.runtimes.process import mounting
+from rota.worker.runtimes.process import mounting, shielding
 
 
 def inside(launch: Launch, command: Sequence[str], place: Place | None, *, home: Path) -> Inside:
@@ -31,5 +31,5 @@ def inside(launch: Launch, command: Sequence[str], place: Place | None, *, home:
         ]
         cwd = "/"
     becoming = mounting.become(launch) if os.geteuid() == 0 else []
-    argv = ["sh", "-c", "; ".join(steps), "sh", *entered, *becoming, *command]
-    return Inside(argv=argv, env=launch.env, cwd=cwd)
+    argv = ["sh", "-c", "; ".join(steps), "sh", *entered, *becoming, *shielding.restored(launch.env), *command]
+    return Inside(argv=argv, env=shielding.environment(launch.env), cwd=cwd)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from rota.worker.runtimes.contract import Launch, LaunchError, Mount
+from rota.worker.runtimes.process import shielding
 
 _PROGRAMS: Final = ("unshare", "mount", "setpriv", "sh")
 _OTHERS_MAY_PASS: Final = 0o001
@@ -27,7 +28,10 @@ def is_needed(launch: Launch, home: Path) -> bool:
 
 
 def inside(argv: Sequence[str], launch: Launch, home: Path) -> list[str]:
-    """The command line that runs `argv` with the volumes of a container in their places, in its working directory."""
+    """The command line that runs `argv` with the volumes of a container in their places, in its working directory.
+
+    It is to be run with the variables of `shielding.environment`.
+    """
     missing = [one for one in _PROGRAMS if shutil.which(one) is None]
     if os.geteuid() != 0 or missing:
         why = f"{', '.join(missing)} not found" if missing else "this worker does not run as root"
@@ -37,7 +41,8 @@ def inside(argv: Sequence[str], launch: Launch, home: Path) -> list[str]:
         steps.append(_veil(veiled, home))
     steps += [f"cd {shlex.quote(launch.working_dir or str(home))}", 'exec "$@"']
     script = "; ".join(steps)
-    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *become(launch), *argv]
+    behind = [*become(launch), *shielding.restored(launch.env), *argv]
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *behind]
 
 
 def become(launch: Launch) -> list[str]:

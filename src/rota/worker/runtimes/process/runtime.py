@@ -26,7 +26,7 @@ from rota.worker.runtimes.contract import (
     parse_run_id,
     run_id,
 )
-from rota.worker.runtimes.process import asking, commands, entering, log_files, mounting
+from rota.worker.runtimes.process import asking, commands, entering, log_files, mounting, shielding
 from rota.worker.runtimes.process.cgroups import NO_GROUP, ControlGroups
 from rota.worker.runtimes.process.nursing import Nurse, NurseryGone
 
@@ -91,10 +91,10 @@ class ProcessRuntime:
         if user:
             home.mkdir(mode=0o755, parents=True, exist_ok=True)
             home.chmod(_ANYBODYS)
-        cwd = launch.working_dir or str(home)
+        cwd, variables = launch.working_dir or str(home), dict(launch.env)
         if mounting.is_needed(launch, home):
             argv, cwd = mounting.inside(argv, launch, home), "/"
-            user = primary = None
+            user, primary, variables = None, None, shielding.environment(launch.env)
         name = _group_name(launch.id)
         group = NO_GROUP
         if self._groups.available:
@@ -109,7 +109,7 @@ class ProcessRuntime:
             "spawn",
             id=launch.id,
             argv=argv,
-            env=dict(launch.env),
+            env=variables,
             cwd=cwd,
             home=str(home),
             log=str(self._log(launch.uid, launch.container, launch.run)),
@@ -140,6 +140,10 @@ class ProcessRuntime:
                 await self._clock.wait_for(ended.wait(), grace_s)
         if not ended.is_set():
             await self._nurse.ask("signal", id=run, signal=int(signal.SIGKILL))
+
+    def keeps(self, run: str) -> bool:
+        """Whether a run has been started, and not been forgotten."""
+        return run in self._kept.get(parse_run_id(run)[0], ())
 
     def asking_signal(self, run: str) -> int:
         """The signal by which a run is asked to end."""
