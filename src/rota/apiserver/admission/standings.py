@@ -19,6 +19,8 @@ from rota.apiserver.strategies import namespaces
 from rota.store.contract import Guard
 
 _PODS: Final = GroupResource("", "pods")
+#: How many namespaces are remembered.
+_MOST: Final = 4096
 
 
 class Standings:
@@ -51,6 +53,8 @@ class Standings:
             return known[1]
         if namespaces.is_terminating(namespace.object):
             return None
+        if len(self._known) >= _MOST:
+            self._known.clear()
         standing = Standing((Guard(namespace.key, revision=namespace.revision),), self._changes)
         self._known[where] = (namespace.revision, standing)
         return standing
