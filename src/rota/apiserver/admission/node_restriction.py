@@ -21,6 +21,7 @@ from rota.apiserver.contract import (
     Stream,
     SubresourceHandler,
     SubresourceRequest,
+    Tunnel,
 )
 from rota.pki import signing_requests
 
@@ -132,7 +133,7 @@ class _Restricted:
         self._restriction: Final = restriction
         self._inner: Final = inner
 
-    async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Reply | Stream:
+    async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Reply | Stream | Tunnel:
         """See `SubresourceHandler.handle`."""
         if request.body is not None:
             await self._restriction.admit(request.at, request.body, None)
