@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import random
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,29 @@ async def test_a_command_is_inside_the_limits_of_its_container(client: Client, e
     inside = talk.streams[1].decode()
     container = Path(f"/proc/{place.pid}/cgroup").read_text()
     assert inside == container
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
+async def test_a_containers_variables_do_not_reach_what_runs_as_root_for_it(
+    client: Client, endpoint: Endpoint, request: pytest.FixtureRequest
+) -> None:
+    # The loader complains of this one in every program that sees it.
+    variables = [{"name": "LD_PRELOAD", "value": "/no/such.so"}, {"name": "PATH", "value": "/bin:/nowhere"}]
+    security = {"runAsUser": 65534}
+    # Open to others, which a test's own folder is not.
+    folder = Path(tempfile.mkdtemp(prefix="rota-", dir="/tmp"))
+    folder.chmod(0o755)
+    request.addfinalizer(folder.rmdir)
+    mounts = [{"name": "v", "mountPath": str(folder)}]
+    container = {"env": variables, "securityContext": security, "volumeMounts": mounts}
+    volumes: list[Any] = [{"name": "v", "emptyDir": {}}]
+    await start_pod(client, "/bin/sleep", "300", container=container, volumes=volumes)
+    async with talking(endpoint, "/bin/sh", "-c", "echo $PATH $LD_PRELOAD; exec test -d $0", str(folder)) as talk:
+        assert await talk.code() == 0, talk.streams
+    assert talk.streams[1] == b"/bin:/nowhere /no/such.so\n"
+    assert talk.streams[2].count(b"cannot be preloaded") == 2, "of sh and of test, and of nobody before them"
+    code, said = await endpoint.get("/containerLogs/default/p/c")
+    assert (code, said.count("cannot be preloaded")) == (200, 1)
 
 
 async def test_a_command_ends_with_its_container(client: Client, endpoint: Endpoint) -> None:
