@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.worker.runtimes.bench import Bench, opened
 
-from rota.worker.runtimes.contract import PROCESS
+from rota.worker.runtimes.contract import PROCESS, LaunchError
 from rota.worker.runtimes.process.cgroups import ControlGroups
 
 pytestmark = pytest.mark.slow
@@ -77,3 +77,13 @@ async def test_others_reach_their_home_in_a_folder_that_is_closed_to_them(bench:
     assert await bench.log() == f"{home}\nmine\nhomes\n".encode(), "and nothing else of it"
     assert (home / "file").stat().st_uid == 65534
     assert await bench.runtime.execute(launch, ["sh", "-c", "pwd; id -u"]) == (0, f"{home}\n65534\n".encode())
+
+
+async def test_bytes_that_are_no_text_pass_through(bench: Bench) -> None:
+    odd = b"\xff".decode("utf-8", "surrogateescape")
+    await bench.start("sh", "-c", 'printf %s "$ODD" | od -An -tx1', env={"PATH": os.environ["PATH"], "ODD": odd})
+    await bench.exit()
+    assert (await bench.log()).split() == [b"ff"]
+    with pytest.raises(LaunchError) as refused:
+        await bench.start(f"/no/such/{odd}", run=1)
+    assert refused.value.reason == "RunContainerError"

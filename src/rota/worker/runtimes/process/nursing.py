@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from rota.kit.clock import Clock
 
 _LENGTH: Final = struct.Struct("!I")
@@ -90,7 +92,7 @@ class Nurse:
             raise NurseryGone("the nursery has ended")
         number = next(self._numbers)
         waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
-        data = json.dumps({"do": do, "n": number, **fields}).encode()
+        data = _encoded({"do": do, "n": number, **fields})
         self._writer.write(_LENGTH.pack(len(data)) + data)
         answer: dict[str, Any] = await waiting
         if "error" in answer:
@@ -125,7 +127,7 @@ class Nurse:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-                message = json.loads(await reader.readexactly(length))
+                message = _decoded(await reader.readexactly(length))
                 if "exit" in message:
                     self._on_exit(message["exit"])
                 else:
@@ -136,3 +138,19 @@ class Nurse:
             if not waiting.done():
                 waiting.set_exception(NurseryGone("the nursery has ended"))
         self._waiting.clear()
+
+
+def _encoded(message: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(message)
+    except UnicodeEncodeError:
+        # Bytes that are no text, as variables from Secrets may have: the standard library writes and reads them.
+        return json.dumps(message).encode()
+
+
+def _decoded(data: bytes) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        found = json.loads(data)
+    return found
