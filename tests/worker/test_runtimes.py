@@ -127,10 +127,12 @@ async def test_a_pod_that_writes_more_than_it_may_has_to_go(
         "volumeMounts": [{"name": "e", "mountPath": str(inside)}],
         "resources": {"limits": {"ephemeral-storage": "2Mi"}},
     }
-    script = f"echo up; head -c 3000000 /dev/zero > {inside}/big; touch {tmp_path}/written; sleep 60"
+    waiting = f"while [ ! -e {tmp_path}/door ]; do sleep 0.05; done"
+    script = f"{waiting}; head -c 3000000 /dev/zero > {inside}/big; touch {tmp_path}/written; sleep 60"
     await _create(client, "sh", "-c", script, container=container, **spec)
     await _phase(client, "Running")
     await worker.agent.check_storage()
+    (tmp_path / "door").touch()
 
     async def written() -> bool:
         return (tmp_path / "written").exists()
