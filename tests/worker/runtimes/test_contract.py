@@ -201,8 +201,28 @@ async def test_nobody_can_be_asked_in_what_does_not_run(bench: Bench) -> None:
         bench.runtime.inside(launch, ["true"])
 
 
-async def test_what_runs_goes_on_while_the_agent_is_away(bench: Bench) -> None:
-    run = await bench.start("sh", "-c", "echo one; sleep 1; echo two; exit 5")
+class Door:
+    """Something that a run waits for: a file in a volume."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "door"
+        self._folder.mkdir()
+        self.mounts = (Mount(source=str(self._folder), target=str(self._folder)),)
+        self.wait = f"while [ ! -e {self._folder}/open ]; do sleep 0.05; done"
+
+    def open(self) -> None:
+        (self._folder / "open").touch()
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Door:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    return Door(tmp_path)
+
+
+async def test_what_runs_goes_on_while_the_agent_is_away(bench: Bench, door: Door) -> None:
+    run = await bench.start("sh", "-c", f"echo one; {door.wait}; echo two; exit 5", mounts=door.mounts)
     other = await bench.start("sh", "-c", "exit 7", container="d")
     assert (await bench.exit()).id == other
     await bench.reopen()
@@ -210,12 +230,25 @@ async def test_what_runs_goes_on_while_the_agent_is_away(bench: Bench) -> None:
     ended = bench.known[other].exit
     assert ended is not None
     assert ended.code == 7
+    door.open()
     assert (await bench.exit()).code == 5
     assert await bench.log() == b"one\ntwo\n"
     for one in (other, run):
         await bench.runtime.forget(one)
     await bench.reopen()
     assert bench.known == {}
+
+
+async def test_what_ended_while_the_agent_was_away_is_remembered_with_its_code(bench: Bench, door: Door) -> None:
+    run = await bench.start("sh", "-c", f"{door.wait}; exit 9", mounts=door.mounts)
+    process = Path(f"/proc/{bench.runtime.places()[run].pid}")
+    await bench.runtime.close()
+    door.open()
+    await until(lambda: not process.exists())
+    await bench.reopen()
+    ended = bench.known[run].exit
+    assert ended is not None
+    assert ended.code == 9
 
 
 async def test_what_is_found_again_can_be_asked_and_ended(bench: Bench) -> None:
@@ -228,28 +261,28 @@ async def test_what_is_found_again_can_be_asked_and_ended(bench: Bench) -> None:
     assert (await bench.exit()).code == 9
 
 
-async def test_what_a_killed_nursery_leaves_is_watched_and_its_end_is_unknown(bench: Bench) -> None:
-    run = await bench.start("sleep", "2")
-    await asyncio.sleep(0.1)
-    listed = (await bench.runtime._nurse.ask("list"))["runs"]
-    status = Path(f"/proc/{listed[0]['pid']}/status").read_text()
-    parent = int(next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:")))
-    os.kill(parent, signal.SIGKILL)
+async def test_what_a_killed_nursery_leaves_is_watched_and_its_end_is_unknown(bench: Bench, door: Door) -> None:
+    run = await bench.start("sh", "-c", door.wait, mounts=door.mounts)
+    _kill_nursery(bench, run)
     await bench.reopen()
     assert bench.known[run].exit is None
+    door.open()
     ended = await bench.exit()
     assert (ended.id, ended.code) == (run, 137)
 
 
 async def test_what_a_killed_nursery_leaves_can_still_be_ended(bench: Bench) -> None:
     run = await bench.start("sleep", "600")
-    record = (await bench.runtime._nurse.ask("list"))["runs"][0]
-    status = Path(f"/proc/{record['pid']}/status").read_text()
-    os.kill(int(next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:"))), signal.SIGKILL)
+    _kill_nursery(bench, run)
     await bench.runtime.lost()
     await bench.reopen()
     await bench.runtime.stop(run, 0)
     assert (await bench.exit()).id == run
+
+
+def _kill_nursery(bench: Bench, run: str) -> None:
+    status = Path(f"/proc/{bench.runtime.places()[run].pid}/status").read_text()
+    os.kill(int(next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:"))), signal.SIGKILL)
 
 
 async def test_what_is_cleaned_up_is_gone(bench: Bench) -> None:

@@ -1,6 +1,5 @@
 """Containers as real processes: what only they need, beside what every runtime does."""
 
-import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -19,16 +18,6 @@ pytestmark = pytest.mark.slow
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     async with opened(tmp_path, runtime=PROCESS, image="none") as made:
         yield made
-
-
-async def test_what_ended_while_the_agent_was_away_is_remembered_with_its_code(bench: Bench) -> None:
-    run = await bench.start("sh", "-c", "sleep 0.3; exit 9")
-    await bench.runtime.close()
-    await asyncio.sleep(1)
-    await bench.reopen()
-    ended = bench.known[run].exit
-    assert ended is not None
-    assert ended.code == 9
 
 
 async def test_a_container_that_leaves_a_chatterbox_behind_does_not_stop_the_others(
