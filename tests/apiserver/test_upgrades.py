@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ from rota.apiserver.auditing.auditor import Auditor
 from rota.apiserver.subresources import conversations
 from rota.apiserver.subresources.logs import NoWorkers
 from rota.apiserver.subresources.worker_addresses import Address
-from rota.kit import system
+from rota.kit import sockets, system
 from rota.testing.api import ApiServer
 
 _PATIENCE_S = 10.0
@@ -200,6 +201,23 @@ async def test_when_one_side_ends_so_does_the_other(scene: _Scene, who: str) -> 
         assert await client.ended() == b""
         async with asyncio.timeout(_PATIENCE_S):
             assert await reader.read() == b""
+
+
+async def test_a_client_that_vanishes_is_noticed(scene: _Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched: list[socket.socket] = []
+    noticing = sockets.notice_loss
+
+    def remembered(transport: asyncio.BaseTransport) -> None:
+        noticing(transport)
+        watched.append(transport.get_extra_info("socket"))
+
+    monkeypatch.setattr(sockets, "notice_loss", remembered)
+    client = await scene.client()
+    client.ask()
+    assert (await client.head())[0] == 101
+    (connected,) = watched
+    assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) <= 60
 
 
 async def test_who_talked_to_what_is_taken_down(scene: _Scene) -> None:

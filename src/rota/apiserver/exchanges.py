@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Protocol
 
 from rota.api import scopes
-from rota.kit import logs
+from rota.kit import logs, sockets
 
 log = logs.get(__name__)
 
@@ -208,6 +208,7 @@ class Exchange:
         lines += [b"%b: %b\r\n" % (name, value) for name, value in headers]
         self._raw = self._started = True
         self._ended = False
+        sockets.notice_loss(self._transport)
         if not self.disconnected:
             self._transport.write(b"".join(lines) + b"\r\n")
 

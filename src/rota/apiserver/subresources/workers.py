@@ -5,7 +5,6 @@ Workers speak the kubelet's protocol, so that real kubelets and ours are reached
 """
 
 import asyncio
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from typing import Final
@@ -20,6 +19,7 @@ from rota.apiserver.subresources import conversations
 from rota.apiserver.subresources.logs import LogRequest
 from rota.apiserver.subresources.summaries import Summary
 from rota.apiserver.subresources.worker_addresses import Address
+from rota.kit import sockets
 
 _CONNECT_S: Final = 10.0
 _MOST_OF_A_REFUSAL: Final = 4096
@@ -75,7 +75,7 @@ class Workers:
                 f"error dialing the worker of node {gotext.quote(node)} at {address.host}:{address.port}: "
                 f"{str(problem) or type(problem).__name__}"
             ) from problem
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sockets.notice_loss(writer.transport)
         return reader, writer
 
     async def usage(self, node: str, address: Address | None, /) -> Summary:
