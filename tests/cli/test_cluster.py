@@ -66,6 +66,18 @@ class TestLogs:
         said = cluster.rota("logs", "-f", "-l", "side=any").stdout
         assert sorted(said.splitlines()) == ["[left/main] of left", "[right/main] of right"]
 
+    def test_a_jobs_later_pods_are_followed_until_the_job_is_done(self, cluster: Cluster, tmp_path: Path) -> None:
+        job = manifests.job("twice")
+        job["spec"] |= {"completions": 2, "parallelism": 1}
+        job["spec"]["template"]["spec"]["containers"][0] |= {"image": "process", "command": ["echo", "done"]}
+        (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
+        assert cluster.rota("submit", str(tmp_path / "job.yaml")).returncode == 0
+        said = cluster.rota("logs", "-f", "job/twice")
+        assert said.returncode == 0, said.stderr
+        lines = [line.split() for line in said.stdout.splitlines()]
+        assert [words[1] for words in lines] == ["done", "done"]
+        assert len({words[0] for words in lines}) == 2
+
     def test_following_ends_when_nobody_reads_any_more(self, cluster: Cluster, task: str) -> None:
         with cluster.start("logs", "-f", task) as following:
             assert following.stdout is not None

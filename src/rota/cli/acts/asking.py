@@ -12,7 +12,7 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -85,6 +85,17 @@ def _pipe() -> int | None:
         if stat.S_ISFIFO(os.fstat(number).st_mode):
             return number
     return None
+
+
+async def together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Do several things at once; the first that fails ends all of them, and is raised as it is."""
+    under_way = [asyncio.create_task(one) for one in work]
+    try:
+        await asyncio.gather(*under_way)
+    finally:
+        for one in under_way:
+            one.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
 
 
 @contextlib.contextmanager

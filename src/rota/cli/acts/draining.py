@@ -81,9 +81,7 @@ async def _evict_all(client: Client, plan: Plan, grace_period: int | None) -> No
         advance(1)
 
     with output.progress("evicting", total=len(plan.evict)) as advance:
-        async with asyncio.TaskGroup() as evictions:
-            for pod in plan.evict:
-                evictions.create_task(one(pod))
+        await asking.together(map(one, plan.evict))
 
 
 async def _evict(client: Client, pod: Object, grace_period: int | None) -> None:

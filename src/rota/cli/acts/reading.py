@@ -1,10 +1,9 @@
 """What `rota logs` does: finds the pods that are meant and prints what their containers write, side by side if many."""
 
-import asyncio
 import contextlib
 import sys
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -13,7 +12,8 @@ import click
 from rota.api import errors as api_errors
 from rota.api import meta
 from rota.cli import endpoints, output
-from rota.cli.acts import asking, naming, pages
+from rota.cli.acts import asking, naming, pages, workload_logs
+from rota.cli.acts.workload_logs import Workload
 from rota.client import pods as podding
 from rota.client.pods import PODS
 from rota.client.transports.contract import TransportError
@@ -65,35 +65,71 @@ def logs(
     wish = Wish(follow=follow, previous=previous, timestamps=timestamps, tail=tail, since=since)
 
     async def work(client: Client) -> None:
-        found = await _pods(client, name, namespace or endpoint.namespace, labels, patient=follow)
+        where = namespace or endpoint.namespace
+        whose = await _workload(client, name, where) if "/" in name else None
+
+        def sources(pod: Object) -> list[_Source]:
+            return _sources(pod, container, everything=all_containers)
+
+        if follow and whose is not None:
+            await _follow(client, whose, sources, wish, prefix=prefix)
+            return
+        found = await _pods(client, name.rpartition("/")[2], where, whose.labels if whose is not None else labels)
         if not found:
             raise errors.UserError(f"no pods of {name or labels}", "see 'rota get pods'")
-        sources = [source for pod in found for source in _sources(pod, container, everything=all_containers)]
-        several = prefix if prefix is not None else len(sources) > 1
-        await _show(client, sources, wish, named=several)
+        several = [source for pod in found for source in sources(pod)]
+        await _show(client, several, wish, named=prefix if prefix is not None else len(several) > 1)
 
     asking.at(endpoint, work)
 
 
-async def _pods(client: Client, word: str, namespace: str, labels: str, *, patient: bool) -> list[Object]:
-    """The pods of a name, of a workload, or with labels; who follows a workload waits for its first one."""
-    kind_word, slash, name = word.rpartition("/")
-    if word and not slash:
+async def _workload(client: Client, word: str, namespace: str) -> Workload | None:
+    """What `kind/name` means; None if that is a pod."""
+    kind_word, _, name = word.rpartition("/")
+    kind = (await naming.kinds(client)).one(kind_word)
+    if (kind.group, kind.plural) == ("", "pods"):
+        return None
+    where = namespace if kind.namespaced else ""
+    owner = await client.get(kind, name, namespace=where)
+    labels = pages.selector_text((owner.get("spec") or {}).get("selector") or {})
+    if not labels:
+        raise errors.UserError(f"a {kind.kind} has no pods of its own", "name a pod, a job or another workload")
+    return Workload(kind, name, where, labels)
+
+
+async def _pods(client: Client, name: str, namespace: str, labels: str) -> list[Object]:
+    """The pod of a name, or those with labels, the oldest first."""
+    if not labels:
         return [await client.get(PODS, name, namespace=namespace)]
-    if word:
-        kind = (await naming.kinds(client)).one(kind_word)
-        if (kind.group, kind.plural) == ("", "pods"):
-            return [await client.get(PODS, name, namespace=namespace)]
-        owner = await client.get(kind, name, namespace=namespace if kind.namespaced else "")
-        labels = pages.selector_text((owner.get("spec") or {}).get("selector") or {})
-        if not labels:
-            raise errors.UserError(f"a {kind.kind} has no pods of its own", "name a pod, a job or another workload")
-    clock = system.SystemClock()
-    while True:
-        found = (await client.list(PODS, namespace=namespace, selection=Selection(labels=labels))).items
-        if found or not patient:
-            return sorted(found, key=lambda pod: (meta.metadata(pod).get("creationTimestamp") or "", meta.name(pod)))
-        await clock.sleep(_AGAIN_S)
+    found = (await client.list(PODS, namespace=namespace, selection=Selection(labels=labels))).items
+    return sorted(found, key=lambda pod: (meta.metadata(pod).get("creationTimestamp") or "", meta.name(pod)))
+
+
+async def _follow(
+    client: Client,
+    workload: Workload,
+    sources: Callable[[Object], list[_Source]],
+    wish: Wish,
+    *,
+    prefix: bool | None,
+) -> None:
+    """Follow all pods of a workload; a first one that is the only one needs no name in front."""
+    begun = 0
+
+    async def show(pod: Object) -> None:
+        nonlocal begun
+        begun += 1
+        several = sources(pod)
+        alone = begun == 1 and len(several) == 1 and await _is_single(client, workload)
+        await _show(client, several, wish, named=prefix if prefix is not None else not alone)
+
+    await workload_logs.follow(client, workload, show)
+
+
+async def _is_single(client: Client, workload: Workload) -> bool:
+    """Whether a workload is to have one pod at a time."""
+    spec = (await client.get(workload.kind, workload.name, namespace=workload.namespace)).get("spec") or {}
+    return all(spec.get(field, 1) == 1 for field in ("parallelism", "completions", "replicas"))
 
 
 def _sources(pod: Object, container: str, *, everything: bool) -> list[_Source]:
@@ -122,9 +158,7 @@ async def _show(client: Client, sources: Sequence[_Source], wish: Wish, *, named
             faults.append(f"{meta.name(source.pod)}: {asking.refusal(error)}")
 
     if wish.follow:
-        async with asyncio.TaskGroup() as followers:
-            for number, source in enumerate(sources):
-                followers.create_task(one(number, source))
+        await asking.together(one(number, source) for number, source in enumerate(sources))
     else:
         for number, source in enumerate(sources):
             await one(number, source)
@@ -149,7 +183,8 @@ async def output_of(client: Client, pod: Object, container: str, wish: Wish) -> 
     A stream that breaks is taken up where it broke, by time: a line of that very moment may come twice.
     """
     clock, name, namespace = system.SystemClock(), meta.name(pod), meta.namespace(pod)
-    since, tail, over = wish.since, wish.tail, False
+    since, tail, said, over = wish.since, wish.tail, False, False
+    patient = wish.follow and not wish.previous
     while True:
         begun = clock.monotonic()
         try:
@@ -165,14 +200,17 @@ async def output_of(client: Client, pod: Object, container: str, wish: Wish) -> 
                 since_s=None if since is None else max(1, round(since)),
             ) as chunks:
                 async for chunk in chunks:
-                    begun = clock.monotonic()
+                    begun, said = clock.monotonic(), True
                     yield chunk
-            return
+            # A pod that is on no node yet has nothing to say, and servers take that for all of it.
+            if said or over or not patient:
+                return
+            over = await _has_ended(client, pod, container)
         except (api_errors.BadRequest, api_errors.NotFound):
             # It has not started, or its worker has not heard of it yet; or it has ended since, which is asked once.
-            if not wish.follow or wish.previous or over:
+            if over or not patient:
                 raise
-            over = await _is_over(client, pod)
+            over = await _has_ended(client, pod, container)
         except TransportError:
             if not wish.follow:
                 raise
@@ -180,9 +218,12 @@ async def output_of(client: Client, pod: Object, container: str, wish: Wish) -> 
         await clock.sleep(_AGAIN_S)
 
 
-async def _is_over(client: Client, pod: Object) -> bool:
+async def _has_ended(client: Client, pod: Object, container: str) -> bool:
     found = await client.get(PODS, meta.name(pod), namespace=meta.namespace(pod))
-    return (found.get("status") or {}).get("phase") in _OVER or meta.uid(found) != meta.uid(pod)
+    status = found.get("status") or {}
+    statuses = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    ended = any(one["name"] == container and "terminated" in (one.get("state") or {}) for one in statuses)
+    return ended or status.get("phase") in _OVER or meta.uid(found) != meta.uid(pod)
 
 
 async def _print(chunks: AsyncIterator[bytes], label: bytes) -> None:
