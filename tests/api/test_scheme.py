@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.api import models, scheme
+from rota.api import builtin_kinds, models, scheme
 from rota.api.identifiers import GroupKind, GroupResource, GroupVersion, GroupVersionKind
 from rota.api.kinds import ALL_VERBS, ResourceType, version_rank
 from rota.api.scheme import SchemeError
