@@ -133,6 +133,8 @@ async def run_local(
         supervisor = await parts.enter_async_context(tasks.Supervisor("rota", clock=clock, chance=chance))
         supervisor.start("compactor", Compactor(store, time=clock).run)
         facts = await parts.enter_async_context(control_plane.running(store, settings))
+        # What a start has made stays: whoever looks for garbage among all of it stops everybody for a moment.
+        gc.freeze()
         ready({"store": logs.redact_url(url), **facts})
         await stop.wait()
         if leaving is not None:

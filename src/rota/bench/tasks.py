@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -294,19 +295,18 @@ def cluster(store_url: str, dispatch: str) -> Iterator[Cluster]:
 
 
 def _serve(store_url: str, data: Path, dispatch: str, pipe: Pipe) -> None:
+    """What `rota up` does; tells the port, and ends when nobody is left to listen."""
     logs.configure(level="warning")
-    assembly.run(_run(store_url, data, dispatch, pipe))
-
-
-async def _run(store_url: str, data: Path, dispatch: str, pipe: Pipe) -> None:
-    closed = asyncio.Event()
-    asyncio.get_running_loop().add_reader(pipe.fileno(), closed.set)
-    store = await assembly.open_store(store_url)
     settings = control_plane.Settings(data=data, port=0, http_port=0, workers=WORKERS, dispatch=dispatch)
-    try:
-        async with control_plane.running(store, settings) as facts:
-            pipe.send(int(facts["http"].rsplit(":", 1)[1]))
-            await closed.wait()
-            asyncio.get_running_loop().remove_reader(pipe.fileno())
-    finally:
-        await store.close()
+
+    def ready(facts: dict[str, str]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def end() -> None:
+            loop.remove_reader(pipe.fileno())
+            signal.raise_signal(signal.SIGTERM)
+
+        loop.add_reader(pipe.fileno(), end)
+        pipe.send(int(facts["http"].rsplit(":", 1)[1]))
+
+    assembly.run(assembly.run_local(store_url, settings, ready=ready))
