@@ -48,7 +48,7 @@ def _command(command: click.Command, context: click.Context, *, depth: int) -> I
     yield f"    {context.command_path} {usage}\n"
     yield from (" ".join(part.split()) + "\n" for part in (command.help or "").split("\n\n"))
     records = [one.get_help_record(context) for one in command.get_params(context)]
-    options = [record for record in records if record is not None and "--help" not in record[0]]
+    options = [record for record in records if record is not None and record[1] and "--help" not in record[0]]
     if options:
         yield "| option | |\n| --- | --- |"
         for names, meaning in options:
