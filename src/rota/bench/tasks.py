@@ -15,6 +15,7 @@ import shutil
 import signal
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
@@ -28,6 +29,7 @@ from rota.bench.http import Connection
 from rota.bench.report import Result, duration, rate
 from rota.kit import logs
 from rota.scheduler import dispatching
+from rota.worker.runtimes.process.cgroups import ControlGroups
 
 WORKERS: Final = 3
 #: How many tasks are created, and how many processes spawned, at a time.
@@ -291,6 +293,10 @@ def cluster(store_url: str, dispatch: str) -> Iterator[Cluster]:
         # the child serves until its end of the pipe is all that is left
         ours.close()
         child.join()
+        for node in (data / "workers").glob("*-*"):
+            # A worker that comes back would use them again; these do not.
+            mark = zlib.crc32(str((node / "runtime").absolute()).encode())
+            ControlGroups(f"rota-{node.name}-{mark:08x}").close()
         shutil.rmtree(data, ignore_errors=True)
 
 
