@@ -139,7 +139,7 @@ class Informer(Generic[T]):
         """See `Sink.listed`."""
         self._lists.labels(self._resource, reason.value).inc()
         staged, self._staged = self._staged, {}
-        if self._first and self._first.keys() == set(self._handlers) and not self._cache:
+        if not self._synced.is_set() and self._first and self._first.keys() == set(self._handlers) and not self._cache:
             self._cache.fill(staged)
             everything = list(self._cache.items())
             for first in self._first.values():
