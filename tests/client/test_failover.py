@@ -1,5 +1,7 @@
 """Several servers of one cluster: when calls go on with the next, and when that is not theirs to decide."""
 
+import asyncio
+
 import pytest
 
 from rota.client.endpoints import Endpoint, EndpointError
@@ -7,6 +9,7 @@ from rota.client.transports.contract import Call, Interrupted, Transport, Unreac
 from rota.client.transports.failover import FailoverTransport
 from rota.client.transports.http import HttpTransport
 from rota.client.transports.in_process import InProcessTransport
+from rota.client.transports.replaceable import ReplaceableTransport
 from rota.kit.system import SystemClock
 from rota.testing.scripted_api import CUT, Reply, ScriptedApi
 
@@ -71,3 +74,45 @@ async def test_when_nobody_answers_each_was_asked_once() -> None:
 def test_every_address_is_checked() -> None:
     with pytest.raises(EndpointError, match="'b:6443' is no server address"):
         Endpoint(server="https://a:6443", fallbacks=("b:6443",))
+
+
+async def test_the_streams_of_a_server_that_does_not_answer_are_broken_off() -> None:
+    """A machine without power closes nothing: its streams would just be quiet."""
+    told: list[int] = []
+    transport = FailoverTransport([DEAD, to(ScriptedApi())], interrupt=told.append)
+    assert await code(transport, READ) == 200
+    assert told == [0]
+    second, third = ScriptedApi(), ScriptedApi()
+    second.replies.append(Reply(code=503))
+    transport = FailoverTransport([to(second), to(third)], interrupt=told.append)
+    assert await code(transport, READ) == 200
+    assert told == [0]
+
+
+async def test_a_stream_over_http_can_be_broken_off() -> None:
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(endless, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        transport = HttpTransport(Endpoint(server=f"http://127.0.0.1:{port}"))
+        async with transport.open(Call(method="GET", path="/x", timeout_s=None)) as answer:
+            pieces = answer.chunks()
+            assert await anext(pieces) == b"{}"
+            transport.interrupt()
+            with pytest.raises(Interrupted, match="does not answer"):
+                await anext(pieces)
+        await transport.close()
+
+
+async def test_a_way_can_be_replaced_while_it_is_used() -> None:
+    first, second = ScriptedApi(), ScriptedApi()
+    transport = ReplaceableTransport(to(first))
+    assert await code(transport, READ) == 200
+    await transport.replace(to(second))
+    assert await code(transport, WRITE) == 200
+    assert (len(first.asked), len(second.asked)) == (1, 1)
+    await transport.close()

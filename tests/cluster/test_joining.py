@@ -21,21 +21,21 @@ from rota.kit import system
 from rota.pki import keys, signing_requests
 from rota.pki.certificates import Names
 from rota.testing.fleets import Fleet, Worker
+from rota.testing.servers.etcd import EtcdServer
 from rota.worker.joining import requests
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.etcd, pytest.mark.timeout(240)]
 PODS = ("", "v1", "pods")
 NODES = ("", "v1", "nodes")
 LEASES = ("coordination.k8s.io", "v1", "leases")
 REQUESTS = ("certificates.k8s.io", "v1", "certificatesigningrequests")
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """Two masters on one store, and no worker yet."""
-    folder = tmp_path_factory.mktemp("fleet")
-    with Fleet(folder, store_url=f"sqlite:///{folder}/rota.db") as made:
+    """Two masters on one store, and no worker yet. A master that is put to sleep could hold the lock of a file."""
+    with EtcdServer() as store, Fleet(tmp_path_factory.mktemp("fleet"), store_url=store.url) as made:
         made.master("m1")
         made.master("m2")
         yield made
@@ -54,7 +54,7 @@ def worker(fleet: Fleet) -> Worker:
     return fleet.worker(
         "w1",
         *("--labels", "disk=ssd,rack=7", "--taints", "gpu=yes:NoSchedule"),
-        *("--resources", "cpu=4,memory=1Gi,example.com/gpu=2"),
+        *("--resources", "cpu=4,memory=1Gi,example.com/gpu=2", "--lease", "8"),
     )
 
 
@@ -118,6 +118,16 @@ async def test_it_has_certificates_of_its_own_for_both_directions(client: Client
     assert told["status"]["userInfo"]["username"] == "system:node:w1"
     assert own.fallbacks
     assert (worker.folder / "kubeconfig").stat().st_mode & 0o077 == 0
+
+
+async def test_every_master_reaches_it_for_what_a_task_has_said(fleet: Fleet, client: Client, worker: Worker) -> None:
+    await client.create(PODS, task("speaks", "echo something to say"))
+    await ended(client, "speaks")
+    for master in fleet.masters:
+        clock = system.SystemClock()
+        async with connecting.to_server(master.endpoint(), clock=clock, chance=random.Random(0)) as asking:
+            said = await asking.request("GET", "/api/v1/namespaces/default/pods/speaks/log", accept="*/*")
+        assert said == b"something to say\n"
 
 
 async def test_an_endpoint_is_vouched_for_only_by_the_address_that_its_worker_is_seen_at(worker: Worker) -> None:

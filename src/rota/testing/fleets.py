@@ -25,6 +25,7 @@ from rota.client import kubeconfig
 from rota.client.endpoints import Endpoint
 from rota.kit import system, tenure
 from rota.testing.servers import keeper
+from rota.testing.servers.processes import free_port
 
 _START_S: Final = 60.0
 _STOP_S: Final = 30.0
@@ -192,11 +193,13 @@ class Fleet:
 
     def master(self, name: str, *options: str, inside: Sequence[str] = (), host: str = "127.0.0.1") -> Master:
         """A further master; all of them have the keys of the first."""
-        command = ("master", "--store", self._store_url, "--data", str(self._folder / name), "--port", "0")
+        command = ("master", "--store", self._store_url, "--data", str(self._folder / name))
         keys = self._folder / "keys.yaml"
+        # The same at every start: it is what workers were told.
+        port = str(free_port())
         made = Master(
             name,
-            (*command, "--host", host, "--encryption-keys", str(keys), *options),
+            (*command, "--host", host, "--port", port, "--encryption-keys", str(keys), *options),
             folder=self._folder / name,
             ready="This master is up",
             inside=inside,

@@ -21,6 +21,7 @@ from rota.kit.clock import Clock
 PODS: Final = ("", "v1", "pods")
 #: Statuses on their way at a time.
 _WORKERS: Final = 16
+_PATIENCE_S: Final = 10.0
 #: How many pods a second are told to run at once, after how many in a row; how long others may take to end before that.
 _PROMPT_RATE: Final = 25.0
 _PROMPT_BURST: Final = 10
@@ -35,7 +36,8 @@ class Reporter:
 
     def __init__(self, client: Client, find: Callable[[str], Object | None], *, clock: Clock, chance: Chance) -> None:
         """`find` gives the pod of a uid as the API last had it."""
-        self._client: Final = client
+        # A master that hangs is not worth a longer wait: there may be others.
+        self._client: Final = client.with_settings(timeout_s=_PATIENCE_S)
         self._find: Final = find
         self._statuses: Final[dict[str, dict[str, Any]]] = {}
         self._confirming: Final[set[str]] = set()
