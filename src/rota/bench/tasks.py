@@ -49,8 +49,9 @@ _FINISHED: Final = (b'"phase":"Succeeded"',)
 #: A master that is far behind may tell of the end of a task alone.
 _BEGUN: Final = (b'"phase":"Running"', *_FINISHED)
 _LONGEST_S: Final = 300.0
-#: How long what was removed is cleaned up after.
-_SETTLED_S: Final = 2.0
+#: A cluster that in so long a time uses no more than this part of a core has done what there was to do.
+_SETTLED_S: Final = 1.0
+_QUIET: Final = 0.1
 _PODS: Final = "/api/v1/namespaces/default/pods"
 
 
@@ -73,6 +74,7 @@ def measure(*, store_url: str, quick: bool) -> list[Result]:
 
 def _throughput(running: "Cluster", mode: str, count: int, *, rounds: int) -> list[Result]:
     uvloop.run(finished(running, 30))  # what is started or loaded with the first of them is not what a task costs
+    uvloop.run(clean_up(running))
     ours, raw, spent = [], [], []
     for _ in range(rounds):
         # On asyncio's own loop, which spawns several times faster than uvloop.
@@ -80,6 +82,7 @@ def _throughput(running: "Cluster", mode: str, count: int, *, rounds: int) -> li
         before = running.cpu_s()
         ours.append(count / uvloop.run(finished(running, count)))
         spent.append((running.cpu_s() - before) / count * 1000)
+        uvloop.run(clean_up(running))
     title = f"{count:,} tasks that do nothing, {WORKERS} workers, {mode}"
     return [
         rate(title, report.median(ours), report.median(raw), against=RAW),
@@ -102,15 +105,13 @@ async def spawned(count: int) -> float:
 
 
 async def finished(running: "Cluster", count: int) -> float:
-    """How long it takes until a watcher has seen so many tasks succeed; they are removed afterwards."""
+    """How long it takes until a watcher has seen so many tasks succeed; they stay until `clean_up`."""
     names = [running.name() for _ in range(count)]
     async with _watching(running, _FINISHED, names) as seen:
         begin = time.perf_counter()
         await _create(running, [_task(name, _NOTHING) for name in names])
         await asyncio.wait_for(seen, _LONGEST_S)
-        took = time.perf_counter() - begin
-    await _clean_up(running)
-    return took
+        return time.perf_counter() - begin
 
 
 async def _create(running: "Cluster", bodies: list[bytes]) -> None:
@@ -153,7 +154,7 @@ async def _latency(running: "Cluster", mode: str, seconds: int) -> list[Result]:
         times = await asyncio.wait_for(seen, _LONGEST_S)
     for connection in connections:
         connection.close()
-    await _clean_up(running)
+    await clean_up(running)
     took = sorted((times[name] - sent[name]) * 1000 for name in names)
     factor = 1.0 if mode == dispatching.PUSH else PULL
     title = f"submitted to running at {PER_SECOND} tasks/s, {mode}"
@@ -216,13 +217,18 @@ async def _post(connection: Connection, body: bytes) -> None:
         raise RuntimeError(f"a task was answered with {code}: {answer[:500].decode()}")
 
 
-async def _clean_up(running: "Cluster") -> None:
+async def clean_up(running: "Cluster") -> None:
+    """Remove all tasks, and let the workers remove what was theirs: no later measurement should pay for it."""
     connection = await running.connect()
     now = json.dumps({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}).encode()
     await connection.request("DELETE", _PODS, now)
     connection.close()
-    # Workers remove what was theirs; a later measurement should not pay for it.
-    await asyncio.sleep(_SETTLED_S)
+    spent = running.cpu_s()
+    for _ in range(int(_LONGEST_S / _SETTLED_S)):
+        await asyncio.sleep(_SETTLED_S)
+        before, spent = spent, running.cpu_s()
+        if spent - before < _SETTLED_S * _QUIET:
+            return
 
 
 def _task(name: str, *command: str) -> bytes:
