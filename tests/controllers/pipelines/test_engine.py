@@ -168,6 +168,38 @@ def test_steps_at_the_end_run_however_it_ended() -> None:
         assert engine.decide(after, now=1).phase.value == how
 
 
+def test_while_suspended_the_steps_at_the_end_wait_too_unless_it_is_cancelled() -> None:
+    state = run(step("a"), onExit=[step("tell")], states={("a", None): SUCCEEDED}, suspend=True)
+    held = engine.decide(state, now=1)
+    assert (held.make, held.phase) == ([], RunPhase.SUSPENDED)
+    assert made(replace(state, cancel=True)) == [("tell", None)]
+
+
+def test_a_run_without_an_end_is_over_though_suspended() -> None:
+    state = run(step("a"), states={("a", None): SUCCEEDED}, suspend=True)
+    assert engine.decide(state, now=1).phase is RunPhase.SUCCEEDED
+
+
+def test_at_the_end_a_run_that_took_too_long_has_failed() -> None:
+    last = {"onExit": [step("tell", template={"how": "{{ run.status }}"})], "timeoutSeconds": 10}
+    state = run(step("a"), states={("a", None): StepState(phase=Phase.CANCELLED)}, **last)
+    [new] = engine.decide(state, now=11).make
+    assert new.spec["template"] == {"how": "Failed"}
+
+
+def test_items_may_refer_to_values() -> None:
+    each = step("a", forEach={"items": ["{{ parameters.p }}", "y"]}, template={"x": "{{ item }}"})
+    new = engine.decide(run(each, parameters={"p": "x"}), now=1).make
+    assert [one.spec["template"]["x"] for one in new] == ["x", "y"]
+
+
+def test_a_list_that_is_nested_without_end_is_no_list() -> None:
+    [new] = engine.decide(
+        run(step("a", forEach={"from": "{{ parameters.p }}"}), parameters={"p": "[" * 99_999}), now=1
+    ).make
+    assert (new.phase, new.reason) == (Phase.FAILED, "TemplateError")
+
+
 def test_a_run_that_takes_too_long_is_stopped() -> None:
     state = run(step("a"), timeoutSeconds=10, states={("a", None): StepState(phase=Phase.RUNNING)})
     assert engine.decide(state, now=9).wake_at == 10

@@ -41,37 +41,43 @@ def decide(run: RunState, *, now: float) -> Decision:
 class _Deciding:
     def __init__(self, run: RunState, now: float) -> None:
         self._run: Final = run
-        self._now: Final = now
         self._by_step: Final[dict[str, dict[int | None, StepState]]] = {}
         for (name, index), state in run.steps.items():
             self._by_step.setdefault(name, {})[index] = state
         self._steps: Final = {step["name"]: step for step in (*run.main, *run.last)}
-        self._items: Final[dict[str, list[Any] | str]] = {}
+        # what was there when the decision began does not change within it, and is worked out once
+        self._items: Final[dict[str, list[tuple[int | None, Any]] | str]] = {}
+        self._over: Final[dict[str, bool]] = {}
+        self._outputs: Final[dict[tuple[str, str], Any]] = {}
+        self._failed_ones: Final = self._failed(run.main)
+        limit = run.spec.get("timeoutSeconds")
+        self._deadline: Final = run.started_at + limit if limit else None
+        self._late: Final = self._deadline is not None and now >= self._deadline
         self._made: Final[list[NewStep]] = []
         self._open = sum(not state.phase.over for state in run.steps.values())
 
     def decision(self) -> Decision:
         run = self._run
-        limit = run.spec.get("timeoutSeconds")
-        deadline = run.started_at + limit if limit else None
-        late = deadline is not None and self._now >= deadline
-        failed = self._failed(run.main)
+        failed, late = self._failed_ones, self._late
+        # whoever is cancelled is held up no longer: the steps at the end have to run
+        held = run.suspend and not run.cancel
         stopping = run.cancel or late or (bool(failed) and run.spec.get("failurePolicy", "FailFast") == "FailFast")
         stop: list[StepKey] = []
         names = {step["name"] for step in run.main}
         if stopping:
             stop = [key for key, state in run.steps.items() if key[0] in names and not state.phase.over]
-        elif not run.suspend:
+        elif not held:
             self._begin(run.main)
         over = self._all_over(run.main, stopping=stopping)
-        if over and not run.suspend:
-            self._begin(run.last)
+        if over:
+            if not held:
+                self._begin(run.last)
             over = self._all_over(run.last, stopping=False) and not self._made
         if not over or self._made:
-            waits = run.suspend and not self._open
+            waits = held and not self._open
             phase = RunPhase.SUSPENDED if waits else RunPhase.RUNNING
             reason, message = self._why(failed, late)
-            wake_at = None if late else deadline
+            wake_at = None if late else self._deadline
             return Decision(make=self._made, stop=stop, phase=phase, reason=reason, message=message, wake_at=wake_at)
         return self._result(failed, late)
 
@@ -175,6 +181,11 @@ class _Deciding:
     # --- what became of steps ---------------------------------------------------------------------------------------
 
     def _is_over(self, name: str) -> bool:
+        if name not in self._over:
+            self._over[name] = self._look_whether_over(name)
+        return self._over[name]
+
+    def _look_whether_over(self, name: str) -> bool:
         known = self._by_step.get(name)
         if not known or not all(state.phase.over for state in known.values()):
             return False
@@ -225,17 +236,16 @@ class _Deciding:
             return [(None, None)]
         known = self._items.get(step["name"])
         if known is None:
-            known = self._items[step["name"]] = self._worked_out(each)
-        return known if isinstance(known, str) else list(enumerate(known))
+            found = self._worked_out(each)
+            known = self._items[step["name"]] = found if isinstance(found, str) else list(enumerate(found))
+        return known
 
     def _worked_out(self, each: Mapping[str, Any]) -> list[Any] | str:
-        if each.get("items") is not None:
-            value: Any = each["items"]
-        else:
-            try:
-                value = expressions.fill(each.get("from", ""), self._lookup(None))
-            except (Unknown, ExpressionError) as problem:
-                return f"forEach: {problem}"
+        listed = each.get("items")
+        try:
+            value = expressions.fill(listed if listed is not None else each.get("from", ""), self._lookup(None))
+        except (Unknown, ExpressionError) as problem:
+            return f"forEach: {problem}"
         items = as_list(value)
         if items is None:
             return f"forEach: {str(value)[:80]!r} is no list"
@@ -253,7 +263,7 @@ class _Deciding:
                 case ("run", "name" | "namespace" | "uid" as part):
                     return getattr(run, part)
                 case ("run", "status"):
-                    return "Cancelled" if run.cancel else "Failed" if self._failed(run.main) else "Succeeded"
+                    return "Cancelled" if run.cancel else "Failed" if self._failed_ones or self._late else "Succeeded"
                 case ("workspace",):
                     return (run.spec.get("workspace") or {}).get("path") or DEFAULT_WORKSPACE
                 case ("item", *way):
@@ -267,6 +277,11 @@ class _Deciding:
         return find
 
     def _output(self, name: str, output: str) -> Any:
+        if (name, output) not in self._outputs:
+            self._outputs[name, output] = self._gathered(name, output)
+        return self._outputs[name, output]
+
+    def _gathered(self, name: str, output: str) -> Any:
         known = self._by_step.get(name, {})
         values = [(index or 0, state.outputs[output]) for index, state in known.items() if output in state.outputs]
         if not values:
@@ -292,7 +307,7 @@ def as_list(value: Any) -> list[Any] | None:
     if text.startswith("["):
         try:
             read = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         return read if isinstance(read, list) else None
     return [line.strip() for line in text.splitlines() if line.strip()]
