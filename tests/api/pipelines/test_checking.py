@@ -53,6 +53,11 @@ def test_a_pipeline_that_uses_everything_is_fine() -> None:
         ([step("a", env="{{ oops( }}")], "spec.steps[0].env", "names no value"),
         ([step("a", when="parameters.x ==")], "spec.steps[0].when", "ends too early"),
         ([step("a", timeoutSeconds=0)], "spec.steps[0].timeoutSeconds", "at least 1"),
+        ([step("a", near=["b"])], "spec.steps[0].near[0]", ""),
+        ([step("a", forEach={})], "spec.steps[0].forEach", "items or from"),
+        ([step("a", forEach={"items": [], "from": "{{ run.name }}"})], "spec.steps[0].forEach", "not both"),
+        ([step("a", retries={"limit": -1})], "spec.steps[0].retries.limit", "at least 0"),
+        ([step("a", retries={"limit": 1, "factor": 0})], "spec.steps[0].retries.factor", "at least 1"),
         ([step("a", outputs=[{"name": "x", "from": "air"}])], "spec.steps[0].outputs[0].from", ""),
     ],
 )

@@ -57,6 +57,23 @@ def test_what_is_no_condition_is_refused(text: str) -> None:
         expressions.condition(text)
 
 
+@pytest.mark.parametrize("text", ["[" * 99_999, "(" * 99_999, "not " * 99_999, "a" + " and a" * 99_999])
+def test_a_condition_without_end_is_refused(text: str) -> None:
+    with pytest.raises(ExpressionError):
+        expressions.condition(text)
+
+
+def test_a_long_condition_within_bounds_can_be_asked() -> None:
+    assert expressions.condition("true" + " and true" * 249).holds(lookup)
+
+
+def test_beginnings_without_an_end_cost_no_more_than_other_texts() -> None:
+    # a million letters: looked through from every beginning, this would take hours
+    text = "{{ item.size }}" + "{{" * 500_000
+    assert list(expressions.references(text)) == [("item", "size")]
+    assert expressions.fill(text, lookup) == "3" + "{{" * 500_000
+
+
 def test_a_condition_tells_what_it_refers_to() -> None:
     read = expressions.condition('steps.a.status == "Succeeded" or parameters.b in [item, "x"]')
     assert read.references == {("steps", "a", "status"), ("parameters", "b"), ("item",)}

@@ -32,6 +32,7 @@ async def test_a_circle_is_refused_with_its_place(api: ApiServer) -> None:
     [
         ({"cron": "never"}, "spec.schedule.cron"),
         ({"cron": "@daily", "concurrencyPolicy": "Maybe"}, "spec.schedule.concurrencyPolicy"),
+        ({"cron": "@daily", "timeZone": "Mars/Olympus"}, "spec.schedule.timeZone"),
         ({"cron": "@daily", "parameters": [{"name": "x", "value": "1"}]}, "spec.schedule.parameters[0].name"),
     ],
 )

@@ -110,11 +110,19 @@ def _check_step(
     runs = [kind for kind in _RUNS if step.get(kind)]
     if len(runs) != 1:
         found.append(fields.required(path.child("template"), "a step has a template of a pod or a job, and not both"))
-    for position, name in enumerate(step.get("dependsOn") or ()):
-        if name not in known:
-            found.append(fields.not_found(path.child("dependsOn").index(position), name))
+    for part in ("dependsOn", "near"):
+        for position, name in enumerate(step.get(part) or ()):
+            if name not in known and not (part == "near" and "{{" in name):
+                found.append(fields.not_found(path.child(part).index(position), name))
+    each = step.get("forEach")
+    if each is not None and ("items" in each) is bool(each.get("from")):
+        found.append(fields.required(path.child("forEach"), "it has items or from, and not both"))
     found += _check_outputs(step, path)
     found += _check_positive(step, ("timeoutSeconds", "parallelism"), path)
+    retries = step.get("retries") or {}
+    found += _check_positive(retries, ("factor", "initialSeconds", "maxSeconds"), path.child("retries"))
+    if (retries.get("limit") or 0) < 0:
+        found.append(fields.invalid(path.child("retries", "limit"), retries["limit"], "must be at least 0"))
     for where, reference in _references(step, path, found):
         why = _unknown(reference, step, parameters, known)
         if why:

@@ -9,6 +9,7 @@ and parentheses. Values are texts; two that both look like numbers are compared 
 nothing else can be reached, so a pipeline's author can do no more than write pipelines.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +35,9 @@ _TOKEN: Final = re.compile(
 )
 _WORDS: Final = frozenset({"and", "or", "not", "in", "true", "false"})
 _COMPARISONS: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "in"})
+#: Bounds of a condition: it is read and asked by functions that call themselves.
 _DEEPEST: Final = 50
+_MOST_TOKENS: Final = 500
 
 
 class ExpressionError(ValueError):
@@ -51,7 +54,8 @@ class Unknown(LookupError):
 def references(value: Any) -> Iterator[Reference]:
     """All references in the texts of a JSON value; ExpressionError if one cannot be read."""
     for text in _texts(value):
-        for place in _PLACE.finditer(text):
+        # up to the last end: every beginning before it has one, so none looks for it in vain through the whole text
+        for place in _PLACE.finditer(text[: text.rfind("}}") + 2]):
             yield _reference(place[1])
 
 
@@ -72,7 +76,8 @@ def _filled(text: str, lookup: Lookup) -> Any:
     whole = _PLACE.fullmatch(text)
     if whole is not None and "{{" not in whole[1]:
         return lookup(_reference(whole[1]))
-    return _PLACE.sub(lambda place: _text(lookup(_reference(place[1]))), text)
+    end = text.rfind("}}") + 2  # as in `references`
+    return _PLACE.sub(lambda place: _text(lookup(_reference(place[1]))), text[:end]) + text[end:]
 
 
 def _reference(text: str) -> Reference:
@@ -133,6 +138,8 @@ class _Reader:
     def read(self) -> _Node:
         if not self._tokens:
             raise ExpressionError("the condition is empty")
+        if len(self._tokens) > _MOST_TOKENS:
+            raise ExpressionError(f"{self._text[:40]!r}... has more than {_MOST_TOKENS} parts; have a step work it out")
         node = self._either()
         if self._at < len(self._tokens):
             raise self._surprise()
@@ -160,12 +167,8 @@ class _Reader:
         return node
 
     def _negation(self) -> _Node:
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise ExpressionError(f"{self._text[:40]!r}... is nested too deeply")
-        node = ("not", self._negation()) if self._took("not") else self._comparison()
-        self._depth -= 1
-        return node
+        with self._deeper():
+            return ("not", self._negation()) if self._took("not") else self._comparison()
 
     def _comparison(self) -> _Node:
         left = self._operand()
@@ -183,7 +186,8 @@ class _Reader:
             self._expect(")")
             return node
         if self._took("["):
-            return self._list()
+            with self._deeper():
+                return self._list()
         kind, word = self._tokens[self._at]
         if kind == "operator" or (kind == "word" and word in _WORDS - {"true", "false"}):
             raise self._surprise()
@@ -203,6 +207,14 @@ class _Reader:
                 self._expect(",")
             items.append(self._operand())
         return ("list", *items)
+
+    @contextlib.contextmanager
+    def _deeper(self) -> Iterator[None]:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise ExpressionError(f"{self._text[:40]!r}... is nested too deeply")
+        yield
+        self._depth -= 1
 
     def _peek(self) -> str:
         kind, token = self._tokens[self._at] if self._at < len(self._tokens) else ("", "")

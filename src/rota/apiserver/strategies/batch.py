@@ -233,7 +233,7 @@ def _validate_cron(spec: Mapping[str, Any]) -> Found:
     schedule, path = spec.get("schedule", ""), SPEC.child("schedule")
     found = [fields.required(path)] if not schedule else _validate_schedule(schedule, path, zone=spec.get("timeZone"))
     if spec.get("timeZone") is not None:
-        found += _validate_zone(spec["timeZone"], SPEC.child("timeZone"))
+        found += validate_zone(spec["timeZone"], SPEC.child("timeZone"))
     found += checks.one_of(
         spec.get("concurrencyPolicy"), ("Allow", "Forbid", "Replace"), SPEC.child("concurrencyPolicy")
     )
@@ -260,7 +260,8 @@ def _validate_schedule(schedule: str, path: fields.Path, *, zone: str | None) ->
     return []
 
 
-def _validate_zone(zone: str, path: fields.Path) -> Found:
+def validate_zone(zone: str, path: fields.Path) -> Found:
+    """What is wrong with the name of a time zone."""
     if not zone:
         return [fields.invalid(path, zone, "timeZone must be nil or non-empty string")]
     if zone.lower() == "local":

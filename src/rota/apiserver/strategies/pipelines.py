@@ -10,7 +10,7 @@ from typing import Any, Final
 from rota.api import cron, fields, names
 from rota.api.pipelines import checking
 from rota.apiserver.contract import Attributes, Object
-from rota.apiserver.strategies import generic
+from rota.apiserver.strategies import batch, generic
 
 _SPEC: Final = fields.Path("spec")
 _POLICIES: Final = ("Allow", "Forbid", "Replace")
@@ -93,6 +93,8 @@ def _check_pipeline(spec: Any, path: fields.Path) -> list[fields.FieldError]:
             cron.parse(schedule.get("cron", ""))
         except cron.CronError as problem:
             found.append(fields.invalid(where.child("cron"), schedule.get("cron", ""), str(problem)))
+        if schedule.get("timeZone") is not None:
+            found += batch.validate_zone(schedule["timeZone"], where.child("timeZone"))
         policy = schedule.get("concurrencyPolicy")
         if policy and policy not in _POLICIES:
             found.append(fields.not_supported(where.child("concurrencyPolicy"), policy, _POLICIES))
