@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(BASH is None or not SCRIPT.exists(), reason="nee
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
-    """A folder with the commands that the script needs and an apt-get that leaves a trace; no etcd."""
+    """A folder with the commands that the script needs and an apt-get that leaves a trace; none of the parts."""
     for name in ("dirname", "readlink"):
         found = shutil.which(name)
         assert found is not None
@@ -39,7 +39,8 @@ def _run(tools: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.postgres
 def test_nothing_is_called_and_nothing_said_when_everything_is_there(tools: Path) -> None:
-    _program(tools / "etcd", "exit 0")
+    for part in ("etcd", "crun", "busybox", "ip"):
+        _program(tools / part, "exit 0")
     postgres = binaries.postgres_folder()
     assert postgres is not None
     (tools / "postgres").symlink_to(postgres / "postgres")
@@ -53,5 +54,5 @@ def test_without_apt_it_names_what_is_missing_and_lets_the_caller_go_on(tools: P
     done = _run(tools)
     reason = "no apt-get" if os.geteuid() == 0 else "not root"
     assert done.returncode == 0
-    assert f"etcd missing ({reason}); their tests will be skipped" in done.stderr
-    assert "etcd-server" in done.stderr
+    assert f"etcd crun busybox iproute2 missing ({reason}); their tests will be skipped" in done.stderr
+    assert "etcd-server crun busybox-static iproute2" in done.stderr
