@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rota.testing import fleets
+
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 _READY = "is up|is ready"
 
@@ -34,15 +36,18 @@ def _script(page: str) -> str:
 def test_the_page_works_as_written(page: str, tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     known = {name: value for name, value in os.environ.items() if name not in {"KUBECONFIG", "ROTA_HOME"}}
-    done = subprocess.run(
-        ["sh", "-c", _script(page)],
-        cwd=tmp_path,
-        env={**known, "PATH": path, "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
+    try:
+        done = subprocess.run(
+            ["sh", "-c", _script(page)],
+            cwd=tmp_path,
+            env={**known, "PATH": path, "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=280,
+        )
+    finally:
+        fleets.end_tasks(tmp_path)
     logs = "\n".join(one.read_text() for one in tmp_path.glob("*.log"))
     assert done.returncode == 0, f"{done.stderr}\n{logs}"
     for promised in re.findall(r"```text\n(.*?)```", (HOWTO / page).read_text(), re.DOTALL):

@@ -165,8 +165,7 @@ class Worker(Member):
     def power_off(self) -> None:
         """End it with everything that it runs, as if the machine had lost its power."""
         self.kill()
-        for pid in _nurseries(self.folder):
-            keeper.kill(pid)
+        end_tasks(self.folder)
         _remove_groups(self.name, self.folder)
 
 
@@ -261,14 +260,22 @@ def _words(pid: int) -> list[str]:
         return []
 
 
+def end_tasks(folder: Path) -> None:
+    """End whatever workers still run whose folders are in this one, or are it."""
+    for pid in _nurseries(folder):
+        keeper.kill(pid)
+
+
 def _nurseries(folder: Path) -> list[int]:
-    """The processes that look after the tasks of a worker."""
+    """The processes that look after the tasks of workers in a folder."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError):
                 words = _words(int(entry.name))
-                if any(one.endswith(".nursery") for one in words) and str(folder / "runtime" / "nursery") in words:
+                if any(one.endswith(".nursery") for one in words) and any(
+                    Path(one).is_relative_to(folder) for one in words if one.startswith("/")
+                ):
                     found.append(int(entry.name))
     return found
 
