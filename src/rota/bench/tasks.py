@@ -52,6 +52,8 @@ _LONGEST_S: Final = 300.0
 #: A cluster that in so long a time uses no more than this part of a core has done what there was to do.
 _SETTLED_S: Final = 1.0
 _QUIET: Final = 0.1
+#: A process may end between the sight of it and the look at it.
+_GONE: Final = (FileNotFoundError, ProcessLookupError)
 _PODS: Final = "/api/v1/namespaces/default/pods"
 
 
@@ -264,23 +266,26 @@ class Cluster:
         """The processor time that it has used, with what its processes have waited for."""
         ticks = 0
         for pid in self._family():
-            fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-            ticks += sum(int(field) for field in fields[11:15])
+            with contextlib.suppress(*_GONE):
+                fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+                ticks += sum(int(field) for field in fields[11:15])
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def memory_mib(self) -> float:
         """What all its processes hold; what several share is counted once."""
         total = 0
         for pid in self._family():
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-            total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+            with contextlib.suppress(*_GONE):
+                lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+                total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
         return total / 1024
 
     def _family(self) -> list[int]:
         found = [self._process]
         for pid in found:
-            for thread in Path(f"/proc/{pid}/task").iterdir():
-                found += [int(child) for child in (thread / "children").read_text(encoding="ascii").split()]
+            with contextlib.suppress(*_GONE):
+                for thread in Path(f"/proc/{pid}/task").iterdir():
+                    found += [int(child) for child in (thread / "children").read_text(encoding="ascii").split()]
         return found
 
 
