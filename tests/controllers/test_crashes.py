@@ -10,15 +10,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.controllers import test_cron_jobs, test_deployments, test_jobs
+from tests.controllers import test_cron_jobs, test_daemon_sets, test_deployments, test_jobs
 from tests.controllers.workloads import PODS, Ending, Kubelet, listed, reaches
 
 from rota.api import meta
 from rota.client.verbs import Client
 from rota.controllers import pod_states
 from rota.controllers.cron_jobs.controller import CRON_JOBS, CronJobController
+from rota.controllers.daemon_sets.controller import DaemonSetController
 from rota.controllers.deployments import sizes
 from rota.controllers.deployments.controller import DEPLOYMENTS, REPLICA_SETS, DeploymentController
+from rota.controllers.history_keeping import REVISIONS
 from rota.controllers.jobs.controller import JOBS, JobController
 from rota.controllers.jobs.tally import index_of
 from rota.controllers.replica_sets import ReplicaSetController
@@ -173,3 +175,26 @@ async def test_a_run_of_a_cron_job_is_made_once(cluster: VirtualCluster, writes:
     assert [len(uids) for uids in made.values()] == [1]
     assert "active" not in await test_cron_jobs.state(cluster)
     assert await listed(cluster, JOBS) == []
+
+
+@pytest.mark.parametrize(("surge", "sent"), [(0, False), (1, True)])
+async def test_a_daemon_set_comes_to_the_same_end(surge: int, sent: bool) -> None:
+    rolling = {"maxSurge": surge, "maxUnavailable": 1 - surge}
+
+    async def story(cluster: VirtualCluster, writes: int) -> bool:
+        user = test_daemon_sets.USER
+        async with cluster.running(Kubelet(cluster).run):
+            strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
+            await test_daemon_sets.create(cluster, "a", updateStrategy=strategy, revisionHistoryLimit=0)
+            async with lives(cluster, DaemonSetController, user):
+                await test_daemon_sets.done(cluster, 2)
+            await test_daemon_sets.set_image(cluster, "app:2")
+            died = await dies(cluster, DaemonSetController, user, writes=writes, sent=sent)
+            async with lives(cluster, DaemonSetController, user):
+                await test_daemon_sets.done(cluster, 2, 2)
+                await cluster.clock.advance(2)
+        assert set((await test_daemon_sets.active(cluster)).values()) == {"app:2"}
+        assert [one["revision"] for one in await listed(cluster, REVISIONS)] == [2]
+        return died
+
+    await at_every_write(story)

@@ -12,6 +12,7 @@ from rota.client.informers.cache import Key
 from rota.client.paths import Target
 from rota.client.pods import Binding
 from rota.client.verbs import Object, PatchType, Selection
+from rota.controllers.daemon_sets.placement import node_of
 from rota.controllers.reconciling import Reconciler
 from rota.testing.virtual_api import VirtualCluster
 
@@ -34,7 +35,10 @@ def runs_on(_: Object) -> Ending | None:
 
 
 class Kubelet:
-    """Runs every pod at once: Running and Ready, then ended as `ends` says; lets deleted ones go after a second."""
+    """Runs every pod at once: Running and Ready, then ended as `ends` says; lets deleted ones go after a second.
+
+    A pod is put on the node that it was made for, as a DaemonSet's are, or else on the only one that there is.
+    """
 
     def __init__(self, cluster: VirtualCluster, *, ends: Callable[[Object], Ending | None] = runs_on) -> None:
         self.ends = ends
@@ -65,7 +69,7 @@ class Kubelet:
             if meta.is_deleting(pod):
                 return await self._let_go(key, pod, now)
             if not pod["spec"].get("nodeName"):
-                binding = Binding(namespace=key.namespace, pod=key.name, node=NODE, uid=meta.uid(pod))
+                binding = Binding(namespace=key.namespace, pod=key.name, node=node_of(pod) or NODE, uid=meta.uid(pod))
                 await pod_actions.bind(self._cluster.client, binding)
             elif phase == "Pending" and not self.broken(pod):
                 await self._report(pod, "Running", ready=True)

@@ -29,11 +29,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.stock, pytest.mark.timeout(180)]
 DEPLOYMENTS = ("apps", "v1", "deployments")
 REPLICA_SETS = ("apps", "v1", "replicasets")
 JOBS = ("batch", "v1", "jobs")
+DAEMON_SETS = ("apps", "v1", "daemonsets")
+CONTROLLER_REVISIONS = ("apps", "v1", "controllerrevisions")
 CRON_JOBS = ("batch", "v1", "cronjobs")
-OURS = "*,-cron-jobs,-deployments,-jobs,-replica-sets,-ttl-after-finished"
+OURS = "*,-cron-jobs,-daemon-sets,-deployments,-jobs,-replica-sets,-ttl-after-finished"
 STOCK = (
     "deployment-controller,replicaset-controller,job-controller,cronjob-controller,ttl-after-finished-controller,"
-    "garbage-collector-controller"
+    "garbage-collector-controller,daemonset-controller"
 )
 REVISION = "deployment.kubernetes.io/revision"
 HASH = "pod-template-hash"
@@ -178,6 +180,58 @@ async def rollout(it: Cluster) -> Any:
         one["status"] = conditions(one["status"])
     found = sorted(shaped, key=lambda one: (one["kind"], one["metadata"]["name"]))
     return found, await pods(it, names), await reasons(it, "Deployment"), await reasons(it, "ReplicaSet")
+
+
+def daemon_set(name: str, **spec: Any) -> dict[str, Any]:
+    made = manifests.deployment(name)
+    made["kind"], made["metadata"]["annotations"] = "DaemonSet", {"kubernetes.io/change-cause": "first"}
+    del made["spec"]["replicas"]
+    made["spec"] |= spec
+    return made
+
+
+async def test_daemon_sets_end_alike(both: tuple[Cluster, Cluster]) -> None:
+    surging = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    chosen = daemon_set("chosen", updateStrategy=surging, revisionHistoryLimit=1)
+    chosen["spec"]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "node-1"}
+    old = daemon_set("old", updateStrategy={"type": "OnDelete"})
+    old["spec"]["template"]["spec"]["hostNetwork"] = True
+
+    async def steps(it: Cluster) -> Any:
+        await it.create(DAEMON_SETS, daemon_set("agent"), chosen, old)
+        sizes = {"agent": 2, "chosen": 1, "old": 2}
+        for name, size in sizes.items():
+            await says(it, DAEMON_SETS, name, observedGeneration=1, numberAvailable=size, updatedNumberScheduled=size)
+        for number in (2, 3):
+            change = {"spec": {"template": {"metadata": {"labels": {"tier": str(number)}}}}}
+            for name, size in sizes.items():
+                await it.client.patch(DAEMON_SETS, name, change, namespace=it.namespace)
+                updated = {} if name == "old" else {"numberAvailable": size, "updatedNumberScheduled": size}
+                await says(it, DAEMON_SETS, name, observedGeneration=number, **updated)
+        back = {"spec": {"template": {"metadata": {"labels": {"tier": "2"}}}}}
+        await it.client.patch(DAEMON_SETS, "agent", back, namespace=it.namespace)
+        await says(it, DAEMON_SETS, "agent", observedGeneration=4, numberAvailable=2, updatedNumberScheduled=2)
+        return await revised(it, DAEMON_SETS, "DaemonSet")
+
+    alike(*await on(both, steps))
+
+
+async def revised(it: Cluster, target: Target, kind: str) -> Any:
+    """All that the controller of a kind with revisions has written, once no pod is on its way out."""
+
+    async def calm() -> bool:
+        return not any(one["metadata"].get("deletionTimestamp") for one in await it.list(PODS))
+
+    await it.until(calm, "deleted pods are gone")
+    revisions, names = await it.list(CONTROLLER_REVISIONS), dict[str, str]()
+    for one in revisions:
+        owner = one["metadata"]["ownerReferences"][0]["name"]
+        names[one["metadata"]["name"].removeprefix(f"{owner}-")] = f"<{owner} {one['revision']}>"
+    shaped = [shape(one, names) for one in (*await it.list(target), *revisions)]
+    for one in shaped:
+        one["metadata"].pop("namespace")
+    found = sorted(shaped, key=lambda one: (one["kind"], one["metadata"]["name"]))
+    return found, await pods(it, names), await reasons(it, kind)
 
 
 def job(name: str, *, fails: bool = False, **spec: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from rota.client.verbs import Client
 from rota.controllers.account_secrets import AccountSecretController
 from rota.controllers.certificates import CertificateController
 from rota.controllers.cron_jobs.controller import CronJobController
+from rota.controllers.daemon_sets.controller import DaemonSetController
 from rota.controllers.deployments.controller import DeploymentController
 from rota.controllers.disruption import DisruptionController
 from rota.controllers.event_expiry import EventExpiry
@@ -83,6 +84,7 @@ ROSTER: Final[Mapping[str, Make]] = {
         client, around.authority, clock=around.clock, chance=around.chance, reserved=around.reserved
     ),
     "cron-jobs": _usual(CronJobController),
+    "daemon-sets": _usual(DaemonSetController),
     "deployments": _usual(DeploymentController),
     "disruption": _usual(DisruptionController),
     "event-expiry": lambda client, around: EventExpiry(client, clock=around.clock),

@@ -12,6 +12,7 @@ from rota.client.informers.cache import Key, by_node
 from rota.client.informers.informer import Informer
 from rota.client.verbs import Client, Object, PatchType
 from rota.controllers.reconciling import Reconciler
+from rota.controllers.tolerations import tolerates
 from rota.kit import logs
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
@@ -47,18 +48,6 @@ def leaves_at(
         until = since + max(min(limits), 0)
         due = until if due is None else min(due, until)
     return due
-
-
-def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Whether a toleration is about a taint."""
-    effect, key = toleration.get("effect") or "", toleration.get("key") or ""
-    if effect and effect != taint.get("effect"):
-        return False
-    if key and key != taint.get("key"):
-        return False
-    if (toleration.get("operator") or "Equal") == "Exists":
-        return True
-    return bool(key) and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
 class TaintEviction:

@@ -50,6 +50,13 @@ rota:controller:cron-jobs: User/rota:controller:cron-jobs
     read  batch  cronjobs
     update  batch  cronjobs/status
     read,create,delete  batch  jobs
+rota:controller:daemon-sets: User/rota:controller:daemon-sets
+    record-events
+    read  apps  daemonsets
+    update  apps  daemonsets/status
+    read,create,delete,patch,update  apps  controllerrevisions
+    read  core  nodes
+    read,create,delete,patch  core  pods
 rota:controller:deployments: User/rota:controller:deployments
     record-events
     read  apps  deployments

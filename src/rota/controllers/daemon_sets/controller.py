@@ -1,0 +1,202 @@
+"""Keeps a pod of every DaemonSet on every node that should have one, of the template as it is.
+
+Where pods belong is decided in `placement`, what is next in `plan`; former templates are kept by `history_keeping`.
+Behaves as upstream's (`pkg/controller/daemon`, 1.36). A pod that has ended goes and its successor comes, at first at
+once, then less and less often: how often is forgotten with the process, as upstream does.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Final
+
+from rota.api import errors, meta
+from rota.client.informers.cache import Key
+from rota.client.verbs import Client, Object
+from rota.controllers.claims import OWNED, OWNERS, Claims, Family, OwnerKind
+from rota.controllers.daemon_sets import placement, plan
+from rota.controllers.daemon_sets.placement import Placement
+from rota.controllers.daemon_sets.plan import State, Step
+from rota.controllers.expectations import Expectations
+from rota.controllers.histories import HASH_LABEL
+from rota.controllers.history_keeping import REVISIONS, HistoryKeeping
+from rota.controllers.pod_control import PODS, PodControl, from_template, prefix, slow_start
+from rota.controllers.pod_states import phase
+from rota.controllers.reconciling import Reconciler
+from rota.kit import backoff
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+DAEMON_SETS: Final = ("apps", "v1", "daemonsets")
+NODES: Final = ("", "v1", "nodes")
+KIND: Final = OwnerKind(api_version="apps/v1", kind="DaemonSet", target=DAEMON_SETS)
+#: So many pods are made or deleted before the next look.
+_BURST: Final = 250
+_WORKERS: Final = 2
+#: Somebody else wrote first, and the news is on the way.
+_SOON_S: Final = 0.05
+_ENDED: Final = backoff.Policy(initial_s=1.0, cap_s=900.0, jitter=backoff.Jitter.NONE)
+
+
+class DaemonSetController:
+    """Pods on nodes for every DaemonSet."""
+
+    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+        self._client: Final = client
+        self._clock: Final = clock
+        self._frame: Final = Reconciler[Key](
+            client, "daemon sets", self._process, clock=clock, chance=chance, workers=_WORKERS, metrics=metrics
+        )
+        self._recorder: Final = self._frame.report_as("daemonset-controller")
+        self._of_pods: Final = Expectations(clock)
+        self._of_revisions: Final = Expectations(clock)
+        self._control: Final = PodControl(client, recorder=self._recorder, expectations=self._of_pods, chance=chance)
+        self._sets: Final = self._frame.follow(DAEMON_SETS, self._set_changed, indexers=OWNERS)
+        self._nodes: Final = self._frame.follow(NODES, self._node_changed)
+        pods = self._frame.follow(PODS, self._pod_changed, indexers=OWNED)
+        revisions = self._frame.follow(REVISIONS, self._revision_changed, indexers=OWNED)
+        own_pods = Claims(client, PODS, KIND, expectations=self._of_pods)
+        own_revisions = Claims(client, REVISIONS, KIND, expectations=self._of_revisions)
+        self._pods: Final = Family(own_pods, KIND, owners=self._sets, owned=pods)
+        self._revisions: Final = Family(own_revisions, KIND, owners=self._sets, owned=revisions)
+        self._histories: Final = HistoryKeeping(client, KIND, expectations=self._of_revisions, label=HASH_LABEL)
+        self._endings: Final[dict[str, dict[str, _Endings]]] = {}
+
+    async def run(self) -> None:
+        """Keep pods until cancelled."""
+        await self._frame.run()
+
+    def _set_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for family in (self._pods, self._revisions):
+            family.owner_changed(key, old, new)
+        if new is None and old is not None:
+            self._of_pods.forget(meta.uid(old))
+            self._of_revisions.forget(meta.uid(old))
+            self._endings.pop(meta.uid(old), None)
+        self._frame.queue.add(key)
+
+    def _node_changed(self, _: Key, old: Object | None, new: Object | None) -> None:
+        if old is not None and new is not None and _attracts(old) == _attracts(new):
+            return  # most of what is heard of nodes is that they live
+        for owner in self._sets.cache.values():
+            self._frame.queue.add(Key(meta.namespace(owner), meta.name(owner)))
+
+    def _pod_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._of_pods.observe(key, old, new)
+        for owner in self._pods.concerned(key, old, new):
+            self._frame.queue.add(owner)
+
+    def _revision_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._of_revisions.observe(key, old, new)
+        for owner in self._revisions.concerned(key, old, new):
+            self._frame.queue.add(owner)
+
+    async def _process(self, key: Key) -> float | None:
+        found = self._sets.cache.get(key.name, key.namespace)
+        if found is None:
+            return None
+        owner = KIND.complete(found)
+        uid = meta.uid(owner)
+        if not owner["spec"]["selector"]:
+            message = "This daemon set is selecting all pods. A non-empty selector is required."
+            self._recorder.event(owner, "Warning", "SelectingAll", message)
+            return None
+        if meta.is_deleting(owner):
+            return None
+        if not self._of_revisions.settled(uid):
+            return self._of_revisions.patience_s(uid)
+        try:
+            return await self._sync(owner)
+        except errors.NotFound:
+            return None  # gone, or soon to be seen as gone
+        except errors.Conflict:
+            return _SOON_S
+
+    async def _sync(self, owner: Object) -> float | None:
+        history = await self._histories.keep(owner, await self._revisions.claim(owner))
+        if history is None:
+            return _SOON_S
+        uid, hashed = meta.uid(owner), meta.labels(history.current).get(HASH_LABEL, "")
+        wishes = Placement(owner)
+        fits = {key.name: wishes.fit(node) for key, node in self._nodes.cache.items()}
+        settled = self._of_pods.settled(uid)
+        pods = await self._pods.claim(owner)
+        state = State(owner=owner, hashed=hashed, fits=fits, pods=pods, now=self._clock.now())
+        problem, waits = None, [plan.available_in_s(state)]
+        if settled:
+            step = plan.upkeep(state)
+            waits.append(self._clear(owner, step))
+            problem = await self._take(owner, step or plan.rolled(state), hashed)
+        else:
+            waits.append(self._of_pods.patience_s(uid))
+        said = plan.status(state, observed=settled)
+        if said != owner.get("status"):
+            await self._client.update(DAEMON_SETS, {**owner, "status": said}, subresource="status")
+        if problem is not None:
+            raise problem
+        if settled:
+            await self._histories.prune(owner, history.old, live={meta.labels(one).get(HASH_LABEL, "") for one in pods})
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def _clear(self, owner: Object, step: Step) -> float | None:
+        """Have pods go that have ended, unless one of the same node has a moment ago; when to look again."""
+        again: list[float] = []
+        generation = int((owner.get("status") or {}).get("observedGeneration") or 0)
+        for pod in step.ended:
+            node, now = placement.node_of(pod), self._clock.monotonic()
+            name = f"{meta.qualified_name(pod)} on node {node}"
+            if phase(pod) == "Succeeded":
+                message = f"Found succeeded daemon pod {name}, will try to delete it"
+                self._recorder.event(owner, "Normal", "SucceededDaemonPod", message)
+                step.delete.append(pod)
+                continue
+            endings = self._endings.setdefault(meta.uid(owner), {})
+            before = endings.get(node)
+            if before is None or before.generation != generation or now - before.last > 2 * _ENDED.cap_s:
+                before = _Endings(generation)
+            if now < before.until:
+                again.append(before.until - now)
+                continue
+            endings[node] = before.next(now)
+            self._recorder.event(
+                owner, "Warning", "FailedDaemonPod", f"Found failed daemon pod {name}, will try to kill it"
+            )
+            step.delete.append(pod)
+        return min(again, default=None)
+
+    async def _take(self, owner: Object, step: Step, hashed: str) -> Exception | None:
+        """Make and delete pods; the first thing that went wrong."""
+        nodes, made = step.create[:_BURST], placement.template(owner, hashed)
+
+        def create(number: int) -> Awaitable[object]:
+            pod = from_template(owner, placement.for_node(made, nodes[number]))
+            return self._control.create(owner, pod, name_prefix=prefix(meta.name(owner)))
+
+        started = await slow_start(len(nodes), create)
+        outcomes = await asyncio.gather(
+            *(self._control.delete(owner, one) for one in step.delete[:_BURST]), return_exceptions=True
+        )
+        return started.error or next((one for one in outcomes if isinstance(one, Exception)), None)
+
+
+class _Endings:
+    """How often pods of one node have failed, and until when the next one stays as it is."""
+
+    __slots__ = ("failures", "generation", "last", "until")
+
+    def __init__(self, generation: int) -> None:
+        #: Of which the DaemonSet was: another template is another matter.
+        self.generation = generation
+        self.failures = 0
+        self.last = 0.0
+        self.until = 0.0
+
+    def next(self, now: float) -> "_Endings":
+        self.failures += 1
+        self.last, self.until = now, now + _ENDED.ceiling(self.failures)
+        return self
+
+
+def _attracts(node: Object) -> tuple[object, object]:
+    """What of a node decides which pods it gets."""
+    return meta.labels(node), (node.get("spec") or {}).get("taints") or ()
