@@ -10,9 +10,10 @@ import pytest
 from tests.controllers.workloads import PODS, Ending, Kubelet, a_few_steps, listed, reaches, reasons
 
 from rota.api import meta
+from rota.api.pipelines.naming import STEP_RUN_LABEL
 from rota.client.verbs import Object, PatchType
 from rota.controllers.garbage import GarbageCollector
-from rota.controllers.pipelines.objects import PIPELINES, RUNS, STEP_RUN_LABEL, STEP_RUNS
+from rota.controllers.pipelines.objects import PIPELINES, RUNS, STEP_RUNS
 from rota.controllers.pipelines.runs import PipelineRunController
 from rota.controllers.pipelines.steps import StepRunController
 from rota.testing.virtual_api import VirtualCluster

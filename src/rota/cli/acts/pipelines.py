@@ -9,11 +9,11 @@ import click
 
 from rota.api import errors as api_errors
 from rota.api import meta
-from rota.api.pipelines import graphs
+from rota.api.pipelines import graphs, naming
 from rota.cli import endpoints, output
 from rota.cli.acts import asking, documents, run_following, step_drawing
 from rota.cli.acts.run_following import PIPELINES, RUNS, STEP_RUNS
-from rota.client.verbs import Client, Object, Selection
+from rota.client.verbs import Client, Object
 from rota.kit import errors
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -46,10 +46,11 @@ def run(
         if given is not None:
             await client.apply(PIPELINES, _placed(given, where), field_manager="rota", force=True)
         chosen = name or f"{pipeline}-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
+        labels = {naming.PIPELINE_LABEL: naming.label(pipeline)}
         made = {
             "apiVersion": "rota.dev/v1alpha1",
             "kind": "PipelineRun",
-            "metadata": {"name": chosen, "namespace": where, "labels": {"rota.dev/pipeline": pipeline[:63]}},
+            "metadata": {"name": chosen, "namespace": where, "labels": labels},
             "spec": {"pipeline": pipeline, **({"parameters": values} if values else {})},
         }
         return await client.create(RUNS, made)
@@ -159,8 +160,7 @@ async def _drawn(client: Client, name: str, namespace: str) -> tuple[Mapping[str
         found = await client.get(RUNS, name, namespace=namespace)
     except api_errors.NotFound:
         return (await client.get(PIPELINES, name, namespace=namespace))["spec"], {}
-    selection = Selection(labels=f"{run_following.RUN_LABEL}={name[:63]}")
-    steps = (await client.list(STEP_RUNS, namespace=namespace, selection=selection)).items
+    steps = (await client.list(STEP_RUNS, namespace=namespace, selection=run_following.of_run(name))).items
     phases: dict[str, list[str]] = {}
     for one in steps:
         phases.setdefault(one["spec"]["step"], []).append((one.get("status") or {}).get("phase") or "Waiting")

@@ -13,6 +13,7 @@ from typing import Any, Final
 import click
 
 from rota.api import codec, meta, times
+from rota.api.pipelines import naming
 from rota.cli import output
 from rota.cli.acts import asking, reading, step_drawing
 from rota.cli.acts.reading import Wish
@@ -27,8 +28,6 @@ PIPELINES: Final = ("rota.dev", "v1alpha1", "pipelines")
 RUNS: Final = ("rota.dev", "v1alpha1", "pipelineruns")
 STEP_RUNS: Final = ("rota.dev", "v1alpha1", "stepruns")
 PODS: Final = ("", "v1", "pods")
-RUN_LABEL: Final = "rota.dev/pipeline-run"
-STEP_LABEL: Final = "rota.dev/step"
 OVER: Final = frozenset({"Succeeded", "Failed", "Cancelled"})
 _COLUMNS: Final = ("STEP", "STATE", "TIME", "NODE", "WHY")
 _SHOWN_EVERY_S: Final = 0.2
@@ -49,10 +48,16 @@ class Seen:
         return str((self.run.get("status") or {}).get("phase") or "Pending")
 
 
+def of_run(name: str, step: str = "") -> Selection:
+    """What belongs to a run, or to one of its steps."""
+    labels = f"{naming.RUN_LABEL}={naming.label(name)}"
+    return Selection(labels=f"{labels},{naming.STEP_LABEL}={step}" if step else labels)
+
+
 async def seen(client: Client, name: str, namespace: str) -> Seen:
     """A run as it is now."""
     run = await client.get(RUNS, name, namespace=namespace)
-    selection = Selection(labels=f"{RUN_LABEL}={name[:63]}")
+    selection = of_run(name)
     steps = await client.list(STEP_RUNS, namespace=namespace, selection=selection)
     pods = await client.list(PODS, namespace=namespace, selection=selection)
     return Seen(run, steps.items, pods.items)
@@ -107,7 +112,7 @@ def _line(name: str, step_run: Object, waiting: Mapping[str, str]) -> list[str]:
     phase = status.get("phase") or "Waiting"
     why = status.get("message") or ""
     if phase == "Running":
-        why = waiting.get(f"{meta.name(step_run)}-{(status.get('attempts') or 1) - 1}", "")
+        why = waiting.get(naming.short(f"{meta.name(step_run)}-{(status.get('attempts') or 1) - 1}"), "")
     tries = f" ({status['attempts']} tries)" if (status.get("attempts") or 0) > 1 else ""
     return [
         f"{step_drawing.MARKS.get(phase, '?')} {name}",
@@ -191,9 +196,8 @@ async def _followed(client: Client, name: str, namespace: str) -> Seen:
         made.add_handler(lambda _key, _old, _new: changed.set())
         return made
 
-    of_run = Selection(labels=f"{RUN_LABEL}={name[:63]}")
     runs = informer(RUNS, Selection(fields=f"metadata.name={name}"))
-    steps, pods = informer(STEP_RUNS, of_run), informer(PODS, of_run)
+    steps, pods = informer(STEP_RUNS, of_run(name)), informer(PODS, of_run(name))
     following = [asyncio.ensure_future(one.run()) for one in (runs, steps, pods)]
     try:
         for one in (runs, steps, pods):
@@ -238,14 +242,13 @@ def _tell(found: Seen, told: dict[str, str]) -> None:
 async def print_logs(client: Client, name: str, namespace: str, *, step: str, follow: bool) -> None:
     """What the steps of a run have written; while it goes on, what they write."""
     await client.get(RUNS, name, namespace=namespace)
-    labels = f"{RUN_LABEL}={name[:63]}" + (f",{STEP_LABEL}={step}" if step else "")
     clock = system.SystemClock()
     shown: set[str] = set()
     async with asyncio.TaskGroup() as readers:
         while True:
             run = await client.get(RUNS, name, namespace=namespace)
             over = ((run.get("status") or {}).get("phase") or "") in OVER
-            listed = await client.list(PODS, namespace=namespace, selection=Selection(labels=labels))
+            listed = await client.list(PODS, namespace=namespace, selection=of_run(name, step))
             for pod in _in_order(listed.items):
                 if meta.uid(pod) not in shown:
                     shown.add(meta.uid(pod))
@@ -264,4 +267,4 @@ def _in_order(pods: Iterable[Object]) -> list[Object]:
 
 
 def _step_of(pod: Object) -> str:
-    return meta.labels(pod).get(STEP_LABEL) or meta.name(pod)
+    return meta.labels(pod).get(naming.STEP_LABEL) or meta.name(pod)

@@ -1,16 +1,15 @@
 """Runs, step runs, pods and Jobs as objects: what is read from them, and how one follows from the other. Pure.
 
-Names follow from where something belongs, so that it is made once, whoever makes it and however often: the step run of
-a step is `<run>-<step>`, with its item `<run>-<step>-<index>`, and its first pod `<run>-<step>-0`, or with one more
-number. What would be too long ends in a hash.
+What they are called, `rota.api.pipelines.naming` says.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rota.api import meta, times
 from rota.api.meta import Object
+from rota.api.pipelines import naming
+from rota.api.pipelines.naming import RUN_LABEL, STEP_LABEL, STEP_RUN_LABEL
 from rota.controllers.pipelines.engine import DEFAULT_WORKSPACE
 from rota.controllers.pipelines.states import NewStep, Phase, RunState, StepKey, StepState
 
@@ -21,31 +20,13 @@ STEP_RUNS: Final = ("rota.dev", "v1alpha1", "stepruns")
 PODS: Final = ("", "v1", "pods")
 JOBS: Final = ("batch", "v1", "jobs")
 
-RUN_LABEL: Final = "rota.dev/pipeline-run"
-STEP_LABEL: Final = "rota.dev/step"
-STEP_RUN_LABEL: Final = "rota.dev/step-run"
-PIPELINE_LABEL: Final = "rota.dev/pipeline"
 #: Where a step's program finds the name of the file that its outputs go into.
 OUTPUTS_VARIABLE: Final = "ROTA_OUTPUTS"
 #: The folders that runs share are kept here on the node that they are on.
 WORKSPACES: Final = "/var/tmp/rota-workspaces"  # noqa: S108 - each has a folder of its own, named by its uid
 #: The API's own default for a container's last words.
 _LAST_WORDS: Final = "/dev/termination-log"
-_LONGEST: Final = 200
 _HOSTNAME: Final = "kubernetes.io/hostname"
-
-
-def step_run_name(run: str, key: StepKey) -> str:
-    """The name of the step run of a step, or of one of its items."""
-    step, index = key
-    return short(f"{run}-{step}" if index is None else f"{run}-{step}-{index}")
-
-
-def short(name: str) -> str:
-    """A name that is no longer than names may be here; one that was cut is told apart by its hash."""
-    if len(name) <= _LONGEST:
-        return name
-    return f"{name[: _LONGEST - 11]}-{hashlib.sha256(name.encode()).hexdigest()[:10]}"
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -94,14 +75,14 @@ def run_state(run: Object, step_runs: Sequence[Object]) -> RunState:
 def step_run(run: Object, new: NewStep, *, now: float, near: Sequence[str] = ()) -> Object:
     """The step run of a decision; `near` are nodes that it should run on if it can."""
     step, index = new.key
-    name = step_run_name(meta.name(run), new.key)
+    name = naming.step_run(meta.name(run), step, index)
     spec: dict[str, Any] = {"run": meta.name(run), "step": step, **new.spec}
     spec.pop("near", None)
     if index is not None:
         spec["index"] = index
     if "template" in spec:
         spec["template"] = _placed(run, spec["template"], near)
-    labels = {RUN_LABEL: meta.name(run)[:63], STEP_LABEL: step}
+    labels = {RUN_LABEL: naming.label(meta.name(run)), STEP_LABEL: step}
     made: dict[str, Any] = {
         "apiVersion": VERSION,
         "kind": "StepRun",
@@ -125,8 +106,9 @@ def step_run(run: Object, new: NewStep, *, now: float, near: Sequence[str] = ())
 
 
 def attempt_name(step_run: Object, number: int) -> str:
-    """The name of the pod or Job of an attempt."""
-    return short(f"{meta.name(step_run)}-{number}")
+    """The name of the pod or Job of an attempt; a Job's is a label of its pods, too."""
+    name = f"{meta.name(step_run)}-{number}"
+    return naming.label(name) if "job" in step_run["spec"] else naming.short(name)
 
 
 def attempt(step_run: Object, number: int) -> Object:
@@ -137,7 +119,7 @@ def attempt(step_run: Object, number: int) -> Object:
     labels = {
         **(metadata.get("labels") or {}),
         **meta.labels(step_run),
-        STEP_RUN_LABEL: meta.name(step_run)[:63],
+        STEP_RUN_LABEL: naming.label(meta.name(step_run)),
     }
     owner = meta.controller_reference({**step_run, "apiVersion": VERSION, "kind": "StepRun"})
     made: dict[str, Any] = {
@@ -150,6 +132,8 @@ def attempt(step_run: Object, number: int) -> Object:
         },
         "spec": dict(template.get("spec") or {}),
     }
+    if spec.get("timeoutSeconds"):
+        made["spec"]["activeDeadlineSeconds"] = spec["timeoutSeconds"]
     if "job" in spec:
         return {"apiVersion": "batch/v1", "kind": "Job", **made}
     pod = {"apiVersion": "v1", "kind": "Pod", **made}
@@ -157,8 +141,6 @@ def attempt(step_run: Object, number: int) -> Object:
         pod["spec"]["containers"] = [_with_outputs(one) for one in pod["spec"].get("containers") or ()]
     # a try that fails is over; whether there is another is for the step run to say
     pod["spec"]["restartPolicy"] = "Never"
-    if spec.get("timeoutSeconds"):
-        pod["spec"]["activeDeadlineSeconds"] = spec["timeoutSeconds"]
     return pod
 
 

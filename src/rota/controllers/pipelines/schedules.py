@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from rota.api import cron, errors, meta, times
 from rota.api.meta import Object
+from rota.api.pipelines import naming
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Propagation
 from rota.controllers.cron_jobs import runs as timetable
@@ -138,9 +139,9 @@ def run_of(pipeline: Object, name: str, parameters: Sequence[Mapping[str, str]])
         "apiVersion": objects.VERSION,
         "kind": "PipelineRun",
         "metadata": {
-            "name": objects.short(name),
+            "name": naming.short(name),
             "namespace": meta.namespace(pipeline),
-            "labels": {objects.PIPELINE_LABEL: meta.name(pipeline)[:63]},
+            "labels": {naming.PIPELINE_LABEL: naming.label(meta.name(pipeline))},
             "ownerReferences": [meta.controller_reference(_complete(pipeline))],
         },
         "spec": {"pipeline": meta.name(pipeline), **({"parameters": list(parameters)} if parameters else {})},

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from rota.api import errors, meta, times
 from rota.api.meta import Object
+from rota.api.pipelines import naming
 from rota.client import pods
 from rota.client.informers.cache import Key
 from rota.client.transports.contract import TransportError
@@ -28,7 +29,7 @@ from rota.kit.metrics import Metrics
 _BY_MUTEX: Final = "mutex"
 _BY_CACHE_KEY: Final = "cache key"
 _BY_OWNER: Final = "owner"
-_OURS: Final = Selection(labels=objects.STEP_RUN_LABEL)
+_OURS: Final = Selection(labels=naming.STEP_RUN_LABEL)
 _SOON_S: Final = 0.05
 #: A namesake of an earlier run is on its way out.
 _GOING_S: Final = 0.5

@@ -1,0 +1,39 @@
+"""The names and labels of what belongs to a run. They follow from its place, so that it is made once, whoever makes it.
+
+The step run of a step is `<run>-<step>`, with its item `<run>-<step>-<index>`; a try of it has one more number. Two
+places never have one name: a step whose name could be taken for a part of the run's, or for an index, has a hash behind
+it, and so has whatever would be too long.
+"""
+
+import hashlib
+from typing import Final
+
+RUN_LABEL: Final = "rota.dev/pipeline-run"
+STEP_LABEL: Final = "rota.dev/step"
+STEP_RUN_LABEL: Final = "rota.dev/step-run"
+PIPELINE_LABEL: Final = "rota.dev/pipeline"
+#: The longest name here, with room for what controllers put behind it; and the longest value of a label.
+LONGEST: Final = 200
+LONGEST_LABEL: Final = 63
+
+
+def step_run(run: str, step: str, index: int | None) -> str:
+    """The name of the step run of a step, or of one of its items."""
+    place = f"{run}-{step}" if index is None else f"{run}-{step}-{index}"
+    if "-" in step or step.isdigit():
+        return _cut(place, f"{run}/{step}/{index}", LONGEST)
+    return short(place)
+
+
+def short(name: str, *, most: int = LONGEST) -> str:
+    """A name that is no longer than this; one that was cut is told apart by its hash."""
+    return name if len(name) <= most else _cut(name, name, most)
+
+
+def label(name: str) -> str:
+    """A name as the value of a label, which has to be shorter than a name."""
+    return short(name, most=LONGEST_LABEL)
+
+
+def _cut(name: str, whole: str, most: int) -> str:
+    return f"{name[: most - 11].rstrip('-.')}-{hashlib.sha256(whole.encode()).hexdigest()[:10]}"
