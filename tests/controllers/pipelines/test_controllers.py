@@ -13,6 +13,7 @@ from rota.api import meta
 from rota.api.pipelines.naming import STEP_RUN_LABEL
 from rota.client.verbs import Object, PatchType
 from rota.controllers.garbage import GarbageCollector
+from rota.controllers.pipelines import objects
 from rota.controllers.pipelines.objects import PIPELINES, RUNS, STEP_RUNS
 from rota.controllers.pipelines.runs import PipelineRunController
 from rota.controllers.pipelines.steps import StepRunController
@@ -181,6 +182,81 @@ async def test_cancelling_leaves_nothing_running(cluster: VirtualCluster, kubele
         await reaches(cluster, RUNS, "r", phase="Cancelled")
     assert await listed(cluster, PODS) == []
     assert await phases(cluster) == {"r-a": "Cancelled", "r-b": "Cancelled"}
+
+
+async def test_a_try_that_was_begun_and_not_written_down_is_ended_by_a_cancelling(
+    cluster: VirtualCluster, kubelet: Kubelet
+) -> None:
+    kubelet.ends = lambda _: None
+    await begun_unwritten(cluster, "r-a")
+    await cluster.client.patch(STEP_RUNS, "r-a", {"spec": {"cancel": True}}, namespace="default")
+    async with controllers(cluster):
+        await at_step(cluster, "r-a", phase="Cancelled")
+    assert await listed(cluster, PODS) == []
+
+
+async def begun_unwritten(cluster: VirtualCluster, name: str, **spec: Any) -> None:
+    """A step run with a pod of which it does not know, as leaders leave it who die in between."""
+    template = step("a")["template"]
+    wanted = {"metadata": {"name": name}, "spec": {"run": "r", "step": "a", "template": template, **spec}}
+    made = await cluster.client.create(STEP_RUNS, wanted, namespace="default")
+    await cluster.client.create(PODS, objects.attempt(made, 0), namespace="default")
+
+
+async def test_who_has_begun_without_writing_it_down_has_the_mutex(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    kubelet.ends = lambda _: None
+    spec = {"run": "r", "step": "a", "template": step("a")["template"], "mutex": "db"}
+    first = {"metadata": {"name": "q-a"}, "spec": spec}
+    await cluster.client.create(STEP_RUNS, first, namespace="default")
+    await cluster.clock.advance(2)  # so that it came first
+    await begun_unwritten(cluster, "r-a", mutex="db")
+    async with controllers(cluster):
+        await cluster.clock.advance(5)
+        assert [meta.name(one) for one in await listed(cluster, PODS)] == ["r-a-0"]
+
+
+async def test_a_run_that_could_not_begin_can_be_tried_again(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    async with controllers(cluster):
+        await submit(cluster, {"metadata": {"name": "r"}, "spec": {"pipeline": "p"}})
+        await reaches(cluster, RUNS, "r", phase="Failed", reason="PipelineNotFound")
+        pipeline = {"metadata": {"name": "p"}, "spec": {"steps": [step("a")]}}
+        await cluster.client.create(PIPELINES, pipeline, namespace="default")
+        await cluster.client.patch(RUNS, "r", {"spec": {"retry": 1}}, namespace="default")
+        await reaches(cluster, RUNS, "r", phase="Succeeded", observedRetry=1)
+
+
+async def test_what_becomes_no_step_run_when_it_is_filled_in_is_told_as_one(
+    cluster: VirtualCluster, kubelet: Kubelet
+) -> None:
+    async with controllers(cluster):
+        await submit(cluster, run(step("a", forEach={"items": [{"x": 1}]}, mutex="{{ item }}")))
+        await reaches(cluster, RUNS, "r", phase="Failed")
+        failed = await at_step(cluster, "r-a-0", phase="Failed", reason="InvalidTemplate")
+    assert "mutex" in failed["status"]["message"]
+
+
+async def test_a_step_whose_pods_name_is_taken_says_so_and_waits(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    other = {"metadata": {"name": "r-a-0"}, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}
+    await cluster.client.create(PODS, other, namespace="default")
+    async with controllers(cluster):
+        await submit(cluster, run(step("a")))
+        told = await at_step(cluster, "r-a", phase="Waiting", reason="NameTaken")
+        assert "r-a-0" in told["status"]["message"]
+        await cluster.client.delete(PODS, "r-a-0", namespace="default", grace_period_s=0)
+        await reaches(cluster, RUNS, "r", phase="Succeeded")
+
+
+async def test_a_run_that_is_deleted_leaves_nothing_running(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    kubelet.ends = lambda _: None
+    async with controllers(cluster), garbage(cluster):
+        await submit(cluster, run(step("a"), step("b", forEach={"items": [1, 2]})))
+        await at_step(cluster, "r-b-1", phase="Running")
+        await cluster.client.delete(RUNS, "r", namespace="default")
+
+        async def nothing() -> bool:
+            return not await listed(cluster, PODS) and not await listed(cluster, STEP_RUNS)
+
+        await cluster.until(nothing)
 
 
 async def test_a_retry_does_again_what_did_not_succeed_and_nothing_else(

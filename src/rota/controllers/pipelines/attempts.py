@@ -1,7 +1,8 @@
 """What became of one try of a step run, as its pod or Job tells it; and when there is another. Pure.
 
-A try that is lost to a disruption (a dead node, a drain, a preemption) is made again at once and costs nothing. One
-that fails is made up for as often as the step's retries say, each time after a longer pause.
+A try that is lost to a disruption (a dead node, a drain, a preemption) is made again at once and costs nothing; only
+when that happens over and over there is a pause. One that fails is made up for as often as the step's retries say, each
+time after a longer pause.
 """
 
 import enum
@@ -16,6 +17,8 @@ from rota.api.meta import Object
 #: All outputs of a step together.
 MOST_BYTES: Final = 64 * 1024
 _FACTOR, _INITIAL_S, _MOST_S = 2, 1, 300
+#: So many disruptions are made up for at once; after more of them there is a pause, up to the longest.
+_AT_ONCE, _LONGEST_S = 5, 60
 #: Reasons of a pod's end that are not its own doing.
 _NOT_ITS_FAULT: Final = frozenset({"NodeLost", "Evicted", "Preempting", "NodeShutdown", "Terminated", "NodeAffinity"})
 
@@ -96,6 +99,13 @@ def pause_s(retries: Mapping[str, Any], failures: int) -> float | None:
     return float(min(most, initial * factor ** min(failures - 1, 32)))
 
 
+def pause_after_disruption_s(disruptions: int) -> float:
+    """How long to wait before a try that costs nothing: not at all, unless places go on refusing it or losing it."""
+    if disruptions <= _AT_ONCE:
+        return 0.0
+    return float(min(_LONGEST_S, 2 ** min(disruptions - _AT_ONCE, 32)))
+
+
 def outputs(declared: Sequence[Mapping[str, Any]], *, file: str, stdout: str) -> tuple[dict[str, str], list[str]]:
     """The values of a step's outputs, and the names of those that are missing.
 
@@ -122,7 +132,7 @@ def _written(text: str) -> dict[str, str]:
     if stripped.startswith("{"):
         try:
             read = json.loads(stripped)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return {name: value if isinstance(value, str) else json.dumps(value) for name, value in read.items()}
     pairs = (line.partition("=") for line in stripped.splitlines() if "=" in line)

@@ -29,6 +29,8 @@ _AT_ONCE: Final = 16
 #: Counts that change all the time are written so often at most.
 _COUNTS_EVERY_S: Final = 1.0
 _SOON_S: Final = 0.05
+#: Letters of a message that can be as long as what it is about.
+_WORDS: Final = 1000
 #: What need not be done again when a run is tried again.
 _LASTING: Final = frozenset({Phase.SUCCEEDED, Phase.CACHED})
 
@@ -59,6 +61,8 @@ class PipelineRunController:
 
     def _step_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         step_run = new or old
+        if old is not None and new is not None and objects.state_of(old) == objects.state_of(new):
+            return  # nothing that is decided by
         if step_run is not None:
             self._frame.queue.add(Key(key.namespace, step_run["spec"]["run"]))
 
@@ -82,7 +86,7 @@ class PipelineRunController:
             if reopened is None:
                 return _SOON_S
             run = reopened
-        if "startedAt" not in (run.get("status") or {}):
+        if "spec" not in (run.get("status") or {}):
             begun = await self._begin(run)
             if begun is None:
                 return None
@@ -117,8 +121,9 @@ class PipelineRunController:
             "spec": pipeline,
             "observedRetry": spec.get("retry") or 0,
         }
+        begun = await self._write(run, status)
         self._recorder.event(_complete(run), "Normal", "Started", "The run has begun")
-        return await self._write(run, status)
+        return begun
 
     async def _reopen(self, run: Object) -> Object | None:
         """Have what did not succeed done again; None while it is still being cleared away."""
@@ -141,8 +146,9 @@ class PipelineRunController:
             "observedRetry": run["spec"].get("retry") or 0,
             "startedAt": times.format_time(self._clock.now()),
         }
+        reopened = await self._write(run, status)
         self._recorder.event(_complete(run), "Normal", "Retried", "What did not succeed is done again")
-        return await self._write(run, status)
+        return reopened
 
     async def _with_workspace(self, run: Object, state: RunState) -> Object:
         """The run with the node of its shared folder, once a step has been placed."""
@@ -169,6 +175,14 @@ class PipelineRunController:
             await self._client.create(STEP_RUNS, step_run)
         except errors.AlreadyExists:
             return  # made before, and the news is on the way; or of a namesake that is still going
+        except (errors.Invalid, errors.BadRequest, errors.RequestEntityTooLarge) as problem:
+            if "status" in step_run:
+                raise  # nothing is left that could be wrong with it
+            # what was filled in made something of it that cannot be; that is told where it would have been
+            bare = {name: step_run["spec"][name] for name in ("run", "step", "index") if name in step_run["spec"]}
+            ended = {"phase": Phase.FAILED.value, "reason": "InvalidTemplate", "message": str(problem)[:_WORDS]}
+            ended["finishedAt"] = times.format_micro_time(self._clock.now())
+            await self._create({**step_run, "spec": bare, "status": ended})
         except errors.ApiError as problem:
             if not is_end_of_namespace(problem):
                 raise

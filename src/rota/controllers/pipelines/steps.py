@@ -33,6 +33,7 @@ _OURS: Final = Selection(labels=naming.STEP_RUN_LABEL)
 _SOON_S: Final = 0.05
 #: A namesake of an earlier run is on its way out.
 _GOING_S: Final = 0.5
+_NAME_TAKEN: Final = "NameTaken"
 
 
 class StepRunController:
@@ -62,9 +63,10 @@ class StepRunController:
         for place in _mutexes(new or old or {}):
             if gone and self._holders.get(place) == meta.uid(new or old or {}):
                 del self._holders[place]
-            if gone:
-                for other in self._steps.cache.indexed(_BY_MUTEX, place):
-                    self._frame.queue.add(Key(meta.namespace(other), meta.name(other)))
+            waiting = self._steps.cache.indexed(_BY_MUTEX, place) if gone else ()
+            first = min((one for one in waiting if not objects.state_of(one).phase.over), key=_came, default=None)
+            if first is not None:  # it alone may have it now
+                self._frame.queue.add(Key(meta.namespace(first), meta.name(first)))
 
     def _attempt_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         owner = meta.controller_of(new or old or {})
@@ -84,11 +86,10 @@ class StepRunController:
 
     async def _advance(self, step_run: Object) -> float | None:
         spec, status = step_run["spec"], step_run.get("status") or {}
-        attempt = self._attempt(step_run)
         if spec.get("cancel"):
-            return await self._cancel(step_run, attempt)
+            return await self._cancel(step_run)
         if status.get("phase") == Phase.RUNNING.value:
-            return await self._look_after(step_run, attempt)
+            return await self._look_after(step_run, self._attempt(step_run))
         if self._clock.now() < (until := _not_before(status)):
             return until - self._clock.now()
         if await self._cached(step_run):
@@ -108,7 +109,7 @@ class StepRunController:
         except errors.AlreadyExists:
             found = await self._client.get(target, meta.name(wanted), namespace=meta.namespace(wanted))
             if (meta.controller_of(found) or {}).get("uid") != meta.uid(step_run):
-                return _GOING_S
+                return await self._wait_for_name(step_run, found)
         except (errors.Invalid, errors.BadRequest, errors.Forbidden) as problem:
             if is_end_of_namespace(problem):
                 return None
@@ -121,12 +122,21 @@ class StepRunController:
         await self._write(step_run, begun)
         return None
 
+    async def _wait_for_name(self, step_run: Object, taken_by: Object) -> float:
+        """Of an earlier run, and on its way out; or of somebody else, and then people should know."""
+        status = step_run.get("status") or {}
+        if not meta.is_deleting(taken_by) and status.get("reason") != _NAME_TAKEN:
+            message = f"its name {meta.name(taken_by)} is taken; it begins when that is gone"
+            told = {"phase": Phase.WAITING.value, "reason": _NAME_TAKEN, "message": message}
+            await self._write(step_run, {**status, **told})
+        return _GOING_S
+
     async def _look_after(self, step_run: Object, attempt: Object | None) -> float | None:
         """See how a try goes, and what follows when it is over."""
         status = step_run["status"]
         if attempt is None:
             # not in the cache yet, or gone: only the server knows
-            attempt = await self._fetched(step_run)
+            attempt = await self._fetched(step_run, (status.get("attempts") or 1) - 1)
         if attempt is None:
             await self._again(step_run, Ended(End.DISRUPTED, "Vanished", "its pod was deleted"))
             return None
@@ -167,7 +177,7 @@ class StepRunController:
         status = dict(step_run["status"])
         if ended.end is End.DISRUPTED:
             status["disruptions"] = (status.get("disruptions") or 0) + 1
-            pause: float | None = 0.0
+            pause: float | None = attempts.pause_after_disruption_s(status["disruptions"])
         else:
             status["failures"] = (status.get("failures") or 0) + 1
             pause = attempts.pause_s(step_run["spec"].get("retries") or {}, status["failures"])
@@ -178,24 +188,32 @@ class StepRunController:
         told = {"phase": Phase.WAITING.value, "reason": ended.reason, "message": ended.message, "notBefore": until}
         await self._write(step_run, {**status, **told})
 
-    async def _cancel(self, step_run: Object, attempt: Object | None) -> float | None:
+    async def _cancel(self, step_run: Object) -> float | None:
         """End what runs, and only then say that it has ended."""
-        if attempt is None and (step_run.get("status") or {}).get("attempts"):
-            attempt = await self._fetched(step_run)
-        if attempt is not None and attempts.end_of(attempt) is None:
-            if not meta.is_deleting(attempt):
-                target = JOBS if attempt.get("kind") == "Job" else PODS
-                with contextlib.suppress(errors.NotFound):
-                    await self._client.delete(
-                        target,
-                        meta.name(attempt),
-                        namespace=meta.namespace(attempt),
-                        uid=meta.uid(attempt),
-                        propagation=Propagation.BACKGROUND,
-                    )
+        tries = (step_run.get("status") or {}).get("attempts") or 0
+        # the latest, and one that was begun and not written down, by a leader that died or lost against the cancelling
+        found = [await self._fetched(step_run, number) for number in range(max(0, tries - 1), tries + 1)]
+        going = [one for one in found if one is not None and attempts.end_of(one) is None]
+        for one in going:
+            await self._delete(one)
+        if going:
             return _GOING_S
         await self._end(step_run, Phase.CANCELLED, "Cancelled", "it was cancelled")
         return None
+
+    async def _delete(self, attempt: Object) -> None:
+        if meta.is_deleting(attempt):
+            return
+        # a Job has ended when its pods have
+        is_job = attempt["kind"] == "Job"
+        with contextlib.suppress(errors.NotFound):
+            await self._client.delete(
+                JOBS if is_job else PODS,
+                meta.name(attempt),
+                namespace=meta.namespace(attempt),
+                uid=meta.uid(attempt),
+                propagation=Propagation.FOREGROUND if is_job else Propagation.BACKGROUND,
+            )
 
     async def _cached(self, step_run: Object) -> bool:
         """Take the outputs of an earlier run that had the same work to do."""
@@ -221,27 +239,33 @@ class StepRunController:
                 for one in self._steps.cache.indexed(_BY_MUTEX, place)
                 if not objects.state_of(one).phase.over and meta.uid(one) != meta.uid(step_run)
             ]
-            if holder is not None or any(objects.state_of(one).phase is Phase.RUNNING for one in others):
+            if holder is not None or any(map(self._is_busy, others)):
                 return False
             if any(_came(one) < _came(step_run) for one in others):
                 return False
             self._holders[place] = meta.uid(step_run)
         return True
 
+    def _is_busy(self, step_run: Object) -> bool:
+        """Whether something of a step run goes on, written down or not."""
+        running = objects.state_of(step_run).phase is Phase.RUNNING
+        return running or any(attempts.end_of(one) is None for one in self._begun(step_run))
+
     def _attempt(self, step_run: Object) -> Object | None:
         """The pod or Job of the latest try, as far as it is known."""
         number = (step_run.get("status") or {}).get("attempts") or 0
         name = objects.attempt_name(step_run, number - 1)
+        return next((one for one in self._begun(step_run) if meta.name(one) == name), None)
+
+    def _begun(self, step_run: Object) -> Iterable[Object]:
+        """The pods and Jobs of all tries, as far as they are known."""
         for informer, kind in ((self._pods, "Pod"), (self._jobs, "Job")):
             for one in informer.cache.indexed(_BY_OWNER, meta.uid(step_run)):
-                if meta.name(one) == name:
-                    return {**one, "kind": kind}
-        return None
+                yield {**one, "kind": kind}
 
-    async def _fetched(self, step_run: Object) -> Object | None:
-        number = (step_run.get("status") or {}).get("attempts") or 0
+    async def _fetched(self, step_run: Object, number: int) -> Object | None:
         target, kind = (JOBS, "Job") if "job" in step_run["spec"] else (PODS, "Pod")
-        name = objects.attempt_name(step_run, number - 1)
+        name = objects.attempt_name(step_run, number)
         try:
             found = await self._client.get(target, name, namespace=meta.namespace(step_run))
         except errors.NotFound:
