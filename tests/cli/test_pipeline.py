@@ -72,6 +72,34 @@ def test_a_run_is_begun_with_its_parameters(rota: Rota, server: LiveServer, name
     assert [row[1:3] for row in listed.cells[1:]] == [["demo", "Pending"], ["demo", "Pending"]]
 
 
+def test_a_run_is_where_its_pipeline_is(rota: Rota, server: LiveServer, namespace: str, tmp_path: Path) -> None:
+    work = pipeline(step("a"))
+    work["metadata"]["namespace"] = namespace
+    path = written(tmp_path, work)
+    assert rota("pipeline", "run", path, "--name", "r").code == 0
+    code, _ = server.request("GET", f"{GROUP}/{namespace}/pipelineruns/r")
+    assert code == 200
+    refused = rota("pipeline", "run", path, "-n", "default")
+    assert (refused.code, f"the file says namespace {namespace}" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"steps": "abc"}, "no steps"),
+        ({"steps": [{"template": {}}]}, "no steps"),
+        ([], "no steps"),
+        ({"steps": [{**step("a"), "dependsOn": 5}]}, "no steps"),
+        ({"steps": [step("a", dependsOn=["b"])]}, "spec.steps[0].dependsOn[0]"),
+        ({"steps": [step("a", when="((")]}, "ends too early"),
+        ({"steps": [step("a", dependsOn=["b"]), step("b", dependsOn=["a"])]}, "a -> b -> a"),
+    ],
+)
+def test_what_cannot_be_drawn_is_told_with_its_place(rota: Rota, tmp_path: Path, spec: Any, why: str) -> None:
+    said = rota("pipeline", "graph", written(tmp_path, {**pipeline(), "spec": spec}))
+    assert (said.code, why in said.err) == (2, True), said.err
+
+
 def test_the_course_of_a_run_can_be_changed_while_it_has_one(
     rota: Rota, server: LiveServer, namespace: str, tmp_path: Path
 ) -> None:

@@ -8,8 +8,8 @@ from typing import Any, Final
 import click
 
 from rota.api import errors as api_errors
-from rota.api import meta
-from rota.api.pipelines import graphs, naming
+from rota.api import fields, meta
+from rota.api.pipelines import checking, graphs, naming
 from rota.cli import endpoints, output
 from rota.cli.acts import asking, documents, run_following, step_drawing
 from rota.cli.acts.run_following import PIPELINES, RUNS, STEP_RUNS
@@ -22,6 +22,8 @@ _CHANGES: Final[Mapping[str, Mapping[str, Any]]] = {
     "suspend": {"suspend": True},
     "resume": {"suspend": None},
 }
+#: So many faults of a file are told at once.
+_FAULTS: Final = 5
 _DONE: Final = {"cancel": "is being cancelled", "suspend": "begins nothing new", "resume": "goes on"}
 
 
@@ -39,12 +41,13 @@ def run(
     values = [_parameter(text) for text in parameters]
     given = _of_file(what)
     endpoint = endpoints.own_cluster(**server)
-    where = namespace or endpoint.namespace
+    where = _namespace(given, namespace) or endpoint.namespace
 
     async def work(client: Client) -> Object:
         pipeline = meta.name(given) if given is not None else what
         if given is not None:
-            await client.apply(PIPELINES, _placed(given, where), field_manager="rota", force=True)
+            placed = {**given, "metadata": {**meta.metadata(given), "namespace": where}}
+            await client.apply(PIPELINES, placed, field_manager="rota", force=True)
         chosen = name or f"{pipeline}-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
         labels = {naming.PIPELINE_LABEL: naming.label(pipeline)}
         made = {
@@ -140,18 +143,16 @@ def graph(*, what: str, svg: bool, namespace: str, **server: Any) -> None:
     spec: Mapping[str, Any]
     states: dict[str, str]
     if given is not None:
-        spec, states = given.get("spec") or {}, {}
+        spec, states = _sound(given, what), {}
     else:
         endpoint = endpoints.nearest(**server)
         where = namespace or endpoint.namespace
         spec, states = asking.at(endpoint, lambda client: _drawn(client, what, where))
     known = graphs.graph([*(spec.get("steps") or ()), *(spec.get("onExit") or ())])
-    if circle := graphs.cycle(known):
-        raise errors.UserError(f"steps wait in a circle: {' -> '.join(circle)}", "remove one of these dependencies")
     if svg:
         click.echo(step_drawing.svg(known, states))
     else:
-        click.echo("\n".join(step_drawing.text(known, states)))
+        click.echo("\n".join(map(output.printable, step_drawing.text(known, states))))
 
 
 async def _drawn(client: Client, name: str, namespace: str) -> tuple[Mapping[str, Any], dict[str, str]]:
@@ -179,12 +180,38 @@ def _of_file(what: str) -> Object | None:
     pipelines = [one.obj for one in found if one.obj.get("kind") == "Pipeline"]
     if len(pipelines) != 1:
         raise errors.UserError(f"{what} holds {len(pipelines)} pipelines", "name a file with one of kind Pipeline")
+    if not meta.name(pipelines[0]):
+        raise errors.UserError(f"the pipeline in {what} has no name", "give it metadata.name")
     return pipelines[0]
 
 
-def _placed(pipeline: Object, namespace: str) -> Object:
-    metadata = {**meta.metadata(pipeline), "namespace": meta.metadata(pipeline).get("namespace") or namespace}
-    return {**pipeline, "metadata": metadata}
+def _sound(pipeline: Object, where: str) -> Mapping[str, Any]:
+    """The spec of a pipeline that no server has looked at yet."""
+    spec = pipeline.get("spec")
+    groups = [spec.get("steps") or [], spec.get("onExit") or []] if isinstance(spec, Mapping) else [None]
+    if not all(isinstance(group, list) and all(map(_is_step, group)) for group in groups):
+        remedy = "a step is an object with a name, a template or job, and dependsOn with a list of names"
+        raise errors.UserError(f"{where}: what is in spec are no steps", remedy)
+    wrong = checking.check(spec or {}, fields.Path("spec"))
+    if wrong:
+        raise errors.UserError(f"{where}: {'; '.join(map(str, wrong[:_FAULTS]))}")
+    return spec or {}
+
+
+def _is_step(value: Any) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("name"), str) and _is_list(value.get("dependsOn"))
+
+
+def _is_list(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(one, str) for one in value))
+
+
+def _namespace(given: Object | None, chosen: str) -> str:
+    """Where the pipeline of a file belongs, and its run with it; empty if nobody says."""
+    written = (meta.metadata(given).get("namespace") or "") if given is not None else ""
+    if chosen and written and chosen != written:
+        raise errors.UserError(f"the file says namespace {written}, and not {chosen}", "leave out one of them")
+    return chosen or written
 
 
 def _parameter(text: str) -> dict[str, str]:

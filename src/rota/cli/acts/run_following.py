@@ -68,7 +68,7 @@ def show(found: Seen) -> None:
     head = summary(found.run)
     click.echo(f"{head[0]}: {output.painted(str(head[2]), bold=True)}, {head[3]} done, {head[4]}")
     if head[5]:
-        click.echo(head[5])
+        click.echo(output.printable(head[5]))
     output.table(_COLUMNS, rows(found))
 
 
@@ -180,7 +180,8 @@ def follow(endpoint: Endpoint, name: str, namespace: str) -> None:
     """Show a run until it is over; leaves with a code that says how it ended."""
     found = asking.at(endpoint, lambda client: _followed(client, name, namespace))
     message = (found.run.get("status") or {}).get("message") or ""
-    click.echo(f"{name} {found.phase.lower()} after {_lasted(found.run['status'])}{f': {message}' if message else ''}")
+    said = f": {output.printable(message)}" if message else ""
+    click.echo(f"{name} {found.phase.lower()} after {_lasted(found.run['status'])}{said}")
     if found.phase != "Succeeded":
         raise click.exceptions.Exit(_FAILED)
 
@@ -235,7 +236,8 @@ def _tell(found: Seen, told: dict[str, str]) -> None:
         told[meta.name(one)] = phase
         index = one["spec"].get("index")
         name = one["spec"]["step"] if index is None else f"{one['spec']['step']}[{index}]"
-        why = f": {status['message']}" if status.get("message") else ""
+        # a container's last words are among them
+        why = f": {output.printable(status['message'])}" if status.get("message") else ""
         click.echo(f"{step_drawing.MARKS.get(phase, '?')} {name} {phase.lower()} {_lasted(status)}{why}".rstrip())
 
 

@@ -22,8 +22,9 @@ JOBS: Final = ("batch", "v1", "jobs")
 
 #: Where a step's program finds the name of the file that its outputs go into.
 OUTPUTS_VARIABLE: Final = "ROTA_OUTPUTS"
-#: The folders that runs share are kept here on the node that they are on.
-WORKSPACES: Final = "/var/tmp/rota-workspaces"  # noqa: S108 - each has a folder of its own, named by its uid
+#: The folders that runs share begin like this on the node that they are on. They stand in the machine's own folder for
+#: what lasts, where nobody can put a link in their place, and not in one of ours, which somebody could make before us.
+WORKSPACES: Final = "/var/tmp/rota-workspace-"  # noqa: S108 - see above; the run's uid follows
 #: The API's own default for a container's last words.
 _LAST_WORDS: Final = "/dev/termination-log"
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -155,7 +156,7 @@ def _placed(run: Object, template: Mapping[str, Any], near: Sequence[str]) -> Ma
     workspace = run["status"]["spec"].get("workspace")
     pod = dict(template.get("spec") or {})
     if workspace is not None:
-        folder = {"path": f"{WORKSPACES}/{meta.uid(run)}", "type": "DirectoryOrCreate"}
+        folder = {"path": f"{WORKSPACES}{meta.uid(run)}", "type": "DirectoryOrCreate"}
         volume = {"name": "rota-workspace", "hostPath": folder}
         pod["volumes"] = [*(pod.get("volumes") or ()), volume]
         mount = {"name": "rota-workspace", "mountPath": workspace.get("path") or DEFAULT_WORKSPACE}
