@@ -2,15 +2,20 @@
 
 import contextlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.api import quantities
 from rota.extender import messages
+from rota.extender.answers import Adviser
 from rota.extender.messages import MalformedRequest
+from rota.extender.view import View
 from rota.scheduler.extenders import messages as asking
+from rota.spot.policies import PolicyError
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -43,6 +48,43 @@ def test_whatever_comes_in_is_understood_or_refused(document: Any) -> None:
 def test_what_is_no_request_is_refused(body: bytes) -> None:
     with pytest.raises(MalformedRequest):
         messages.args(body)
+
+
+def ways(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to everything inside of a value."""
+    for part in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield (*way, part)
+        yield from ways(value[part], (*way, part))
+
+
+NODE = {
+    "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}, "annotations": {"rota.dev/terminates-at": "soon"}},
+    "spec": {"taints": [{"key": "rota.dev/terminating", "value": "x", "timeAdded": "2026-01-01T00:00:00Z"}]},
+    "status": {
+        "allocatable": {"cpu": "1", "memory": "1Gi"},
+        "conditions": [{"type": "Terminating", "status": "True", "lastTransitionTime": "", "message": "m"}],
+    },
+}
+POD = {"metadata": {"name": "p", "annotations": {"rota.dev/spot": "prefer"}, "ownerReferences": [{"controller": True}]}}
+REQUEST = {"Pod": POD, "Nodes": {"items": [NODE]}}
+
+
+@given(
+    st.sampled_from(list(ways(REQUEST))),
+    st.sampled_from([None, 5, 1.5, True, "x", [], {}, ["a"], [{}], {"a": 1}, {"a": []}]),
+)
+def test_nothing_odd_gets_past_the_door(way: tuple[Any, ...], odd: Any) -> None:
+    request = json.loads(json.dumps(REQUEST))
+    inside = request
+    for part in way[:-1]:
+        inside = inside[part]
+    inside[way[-1]] = odd
+    view = View()
+    with contextlib.suppress(MalformedRequest, PolicyError, quantities.QuantityError):
+        asked = messages.args(json.dumps(request).encode())
+        candidates = [view.read(node, now=1.0) for node in asked.nodes or ()]
+        Adviser(view).filter(asked.pod, candidates, now=1.0)
+        Adviser(view).prioritize(asked.pod, candidates, now=1.0)
 
 
 def test_keys_count_in_any_case() -> None:

@@ -14,6 +14,13 @@ _encode: Final = msgspec.json.Encoder().encode
 _KINDS: Final[Mapping[type[Any], str]] = {dict: "an object", list: "a list", str: "a string"}
 
 
+#: What is read of a pod or node besides its metadata: lists of objects, and their texts.
+_READ: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
+    "spec": {"taints": ("key", "value", "timeAdded")},
+    "status": {"conditions": ("type", "status", "lastTransitionTime", "message")},
+}
+
+
 class MalformedRequest(ValueError):
     """What came in is not what was agreed."""
 
@@ -154,19 +161,35 @@ def _checked(value: Any, kind: type[Any], what: str) -> Any:
 
 
 def _object(value: Any, what: str) -> Mapping[str, Any]:
-    """A pod or node: all that is taken for granted of one is that it has a name and that its parts are objects."""
+    """A pod or node: all that is read of one has the form that it should have, or is missing."""
     document: Mapping[str, Any] = _checked(value, dict, what)
     metadata = _checked(document.get("metadata"), dict, f"{what}.metadata")
     _checked(metadata.get("name"), str, f"{what}.metadata.name")
+    _part(metadata, "uid", str, f"{what}.metadata")
     for part in ("labels", "annotations"):
-        texts = _checked(metadata.get(part) or {}, dict, f"{what}.metadata.{part}")
-        for text in texts.values():
+        for text in _part(metadata, part, dict, f"{what}.metadata").values():
             _checked(text, str, f"{what}.metadata.{part}")
-    for owner in _checked(metadata.get("ownerReferences") or [], list, f"{what}.metadata.ownerReferences"):
+    for owner in _part(metadata, "ownerReferences", list, f"{what}.metadata"):
         _checked(owner, dict, f"{what}.metadata.ownerReferences")
-    for part, lists in (("spec", ("taints",)), ("status", ("conditions",))):
-        inside = _checked(document.get(part) or {}, dict, f"{what}.{part}")
-        for name in lists:
-            for entry in _checked(inside.get(name) or [], list, f"{what}.{part}.{name}"):
+    for part, lists in _READ.items():
+        inside = _part(document, part, dict, what)
+        for name, texts in lists.items():
+            for entry in _part(inside, name, list, f"{what}.{part}"):
                 _checked(entry, dict, f"{what}.{part}.{name}")
+                for text in texts:
+                    _part(entry, text, str, f"{what}.{part}.{name}")
+    _check_amounts(_part(document, "status", dict, what), f"{what}.status")
     return document
+
+
+def _check_amounts(status: Mapping[str, Any], what: str) -> None:
+    for part in ("allocatable", "capacity"):
+        for amount in _part(status, part, dict, what).values():
+            if not isinstance(amount, str | int | float):
+                raise MalformedRequest(f"{what}.{part} holds {str(amount)[:40]}, which is no amount")
+
+
+def _part(values: Mapping[str, Any], name: str, kind: type[Any], what: str) -> Any:
+    """A part of an object; an empty one if it is missing."""
+    value = values.get(name)
+    return kind() if value is None else _checked(value, kind, f"{what}.{name}")
