@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.controllers import test_cron_jobs, test_daemon_sets, test_deployments, test_jobs
+from tests.controllers import test_cron_jobs, test_daemon_sets, test_deployments, test_jobs, test_stateful_sets
 from tests.controllers.workloads import PODS, Ending, Kubelet, listed, reaches
 
 from rota.api import meta
@@ -24,6 +24,7 @@ from rota.controllers.history_keeping import REVISIONS
 from rota.controllers.jobs.controller import JOBS, JobController
 from rota.controllers.jobs.tally import index_of
 from rota.controllers.replica_sets import ReplicaSetController
+from rota.controllers.stateful_sets.controller import VOLUME_CLAIMS, StatefulSetController
 from rota.testing import virtual_api
 from rota.testing.virtual_api import VirtualCluster
 
@@ -195,6 +196,29 @@ async def test_a_daemon_set_comes_to_the_same_end(surge: int, sent: bool) -> Non
                 await cluster.clock.advance(2)
         assert set((await test_daemon_sets.active(cluster)).values()) == {"app:2"}
         assert [one["revision"] for one in await listed(cluster, REVISIONS)] == [2]
+        return died
+
+    await at_every_write(story)
+
+
+@pytest.mark.parametrize(("policy", "sent"), [("OrderedReady", True), ("Parallel", False)])
+async def test_a_stateful_set_comes_to_the_same_end(policy: str, sent: bool) -> None:
+    async def story(cluster: VirtualCluster, writes: int) -> bool:
+        user = test_stateful_sets.USER
+        async with cluster.running(Kubelet(cluster).run):
+            claimed = {"volumeClaimTemplates": [test_stateful_sets.DATA], "podManagementPolicy": policy}
+            await test_stateful_sets.create(cluster, 1, revisionHistoryLimit=0, **claimed)
+            async with lives(cluster, StatefulSetController, user):
+                await test_stateful_sets.done(cluster, 1)
+            await test_stateful_sets.patch(cluster, replicas=2)
+            await test_stateful_sets.set_image(cluster, "app:2")
+            died = await dies(cluster, StatefulSetController, user, writes=writes, sent=sent)
+            async with lives(cluster, StatefulSetController, user):
+                await test_stateful_sets.done(cluster, 2, 3)
+                await cluster.clock.advance(2)
+        assert await test_stateful_sets.images(cluster) == {"db-0": "app:2", "db-1": "app:2"}
+        assert [one["revision"] for one in await listed(cluster, REVISIONS)] == [2]
+        assert len(await listed(cluster, VOLUME_CLAIMS)) == 2
         return died
 
     await at_every_write(story)

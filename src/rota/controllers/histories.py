@@ -54,7 +54,7 @@ def restored(owner: Mapping[str, Any], revision: Mapping[str, Any]) -> Object:
 def made(owner: Mapping[str, Any], *, number: int, label: str) -> Object:
     """The revision of an owner's template; `label` is what it bears its hash by."""
     data = recorded(owner)
-    hashed = templates.template_hash(data, (owner.get("status") or {}).get("collisionCount"))
+    hashed = templates.template_hash(data, (owner.get("status") or {}).get("collisionCount") or None)
     labels = (owner["spec"]["template"].get("metadata") or {}).get("labels") or {}
     metadata: dict[str, Any] = {
         "name": f"{meta.name(owner)[:_LONGEST_PREFIX]}-{hashed}",

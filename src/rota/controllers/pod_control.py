@@ -12,7 +12,7 @@ controllers' business.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from rota.api import errors, meta, names
 from rota.api.meta import Object
@@ -49,14 +49,33 @@ def prefix(owner_name: str) -> str:
     return owner_name if names.check_generate_name("", "pods", dashed) else dashed
 
 
+#: What to say of a creation or a deletion (the verb), given the owner, the pod's name, and what went wrong, if it did.
+Words: TypeAlias = Callable[[str, Object, str, Exception | None], str]
+
+
+def usual_words(verb: str, _: Object, name: str, error: Exception | None) -> str:
+    """What most controllers say."""
+    stem = verb.removesuffix("e")
+    return f"{stem.title()}ed pod: {name}" if error is None else f"Error {stem}ing: {error}"
+
+
 class PodControl:
     """Writes of one controller's pods."""
 
-    def __init__(self, client: Client, *, recorder: EventRecorder, expectations: Expectations, chance: Chance) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        recorder: EventRecorder,
+        expectations: Expectations,
+        chance: Chance,
+        words: Words = usual_words,
+    ) -> None:
         self._client: Final = client
         self._recorder: Final = recorder
         self._expectations: Final = expectations
         self._chance: Final = chance
+        self._words: Final = words
 
     async def create(self, owner: Object, pod: Object, *, name_prefix: str = "") -> Object | None:
         """Make a pod, by a name drawn for `name_prefix` if there is one.
@@ -82,14 +101,14 @@ class PodControl:
                 self._expectations.drop(key)
                 if is_end_of_namespace(error):
                     return None
-                self._recorder.event(owner, "Warning", "FailedCreate", f"Error creating: {error}")
+                self._recorder.event(owner, "Warning", "FailedCreate", self._words("create", owner, key.name, error))
                 raise
             except BaseException:
                 self._expectations.drop(key)
                 raise
             else:
                 self._expectations.confirm(key, made)
-                self._recorder.event(owner, "Normal", "SuccessfulCreate", f"Created pod: {meta.name(made)}")
+                self._recorder.event(owner, "Normal", "SuccessfulCreate", self._words("create", owner, key.name, None))
                 return made
         raise errors.AlreadyExists(f"{_DRAWS} names for a pod of {meta.name(owner)} were taken")
 
@@ -113,13 +132,13 @@ class PodControl:
             return False
         except errors.ApiError as error:
             self._expectations.drop(key)
-            self._recorder.event(owner, "Warning", "FailedDelete", f"Error deleting: {error}")
+            self._recorder.event(owner, "Warning", "FailedDelete", self._words("delete", owner, key.name, error))
             raise
         except BaseException:
             self._expectations.drop(key)
             raise
         self._expectations.confirm(key, answer)
-        self._recorder.event(owner, "Normal", "SuccessfulDelete", f"Deleted pod: {key.name}")
+        self._recorder.event(owner, "Normal", "SuccessfulDelete", self._words("delete", owner, key.name, None))
         return True
 
     async def change(self, owner: Object, pod: Object, metadata: Mapping[str, Any]) -> Object | None:

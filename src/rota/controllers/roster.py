@@ -28,6 +28,7 @@ from rota.controllers.replica_sets import ReplicaSetController
 from rota.controllers.resource_quotas import QuotaController
 from rota.controllers.role_aggregation import RoleAggregation
 from rota.controllers.service_accounts import ServiceAccountController
+from rota.controllers.stateful_sets.controller import StatefulSetController
 from rota.controllers.taint_eviction import TaintEviction
 from rota.controllers.task_states import TaskStates
 from rota.controllers.terminations import TerminationController
@@ -101,6 +102,7 @@ ROSTER: Final[Mapping[str, Make]] = {
     "service-accounts": lambda client, around: ServiceAccountController(
         client, clock=around.clock, chance=around.chance, bundle=lambda: around.bundle
     ),
+    "stateful-sets": _usual(StatefulSetController),
     "step-runs": _usual(StepRunController),
     "taint-eviction": _usual(TaintEviction),
     "task-states": _usual(TaskStates),

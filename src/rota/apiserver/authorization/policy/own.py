@@ -111,6 +111,13 @@ rota:controller:service-accounts: User/rota:controller:service-accounts
     read,create  core  serviceaccounts
     create  core  configmaps
     read,update  core  configmaps  kube-root-ca.crt
+rota:controller:stateful-sets: User/rota:controller:stateful-sets
+    record-events
+    read  apps  statefulsets
+    update  apps  statefulsets/status
+    read,create,delete,patch,update  apps  controllerrevisions
+    read,create,delete,patch  core  pods
+    read,create,update  core  persistentvolumeclaims
 rota:controller:step-runs: User/rota:controller:step-runs
     read  rota.dev  stepruns
     update  rota.dev  stepruns/status

@@ -1,0 +1,1 @@
+"""StatefulSets: pods with numbers, names and volumes that stay theirs."""

@@ -1,0 +1,208 @@
+"""Keeps the numbered pods of StatefulSets, with their claims of volumes, of the template as it is.
+
+What stays with a number is in `identity`, what is next in `plan`; former templates are kept by `history_keeping`.
+Behaves as upstream's (`pkg/controller/statefulset`, 1.36). A number's pod is made once its predecessor is gone from the
+server, and never before: two that write to one volume are worse than none.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Final
+
+from rota.api import errors, meta
+from rota.client.informers.cache import Key
+from rota.client.verbs import Client
+from rota.client.verbs import Object as Document
+from rota.controllers import histories
+from rota.controllers.claims import OWNED, OWNERS, Claims, Family, OwnerKind
+from rota.controllers.expectations import Expectations
+from rota.controllers.histories import History
+from rota.controllers.history_keeping import REVISIONS, HistoryKeeping
+from rota.controllers.pod_control import PODS, PodControl, slow_start
+from rota.controllers.reconciling import Reconciler
+from rota.controllers.stateful_sets import identity, plan
+from rota.controllers.stateful_sets.plan import State
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+STATEFUL_SETS: Final = ("apps", "v1", "statefulsets")
+VOLUME_CLAIMS: Final = ("", "v1", "persistentvolumeclaims")
+KIND: Final = OwnerKind(api_version="apps/v1", kind="StatefulSet", target=STATEFUL_SETS)
+#: What a revision bears its hash by; pods bear its name.
+REVISION_HASH: Final = "controller.kubernetes.io/hash"
+_WORKERS: Final = 5
+#: Somebody else wrote first, and the news is on the way.
+_SOON_S: Final = 0.05
+#: Until a claim that goes away is asked for again.
+_CLAIM_S: Final = 1.0
+
+
+def _words(verb: str, owner: meta.Object, name: str, error: Exception | None) -> str:
+    outcome = "successful" if error is None else f"failed error: {error}"
+    return f"{verb} Pod {name} in StatefulSet {meta.name(owner)} {outcome}"
+
+
+class StatefulSetController:
+    """Pods and claims for every StatefulSet."""
+
+    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+        self._client: Final = client
+        self._clock: Final = clock
+        self._frame: Final = Reconciler[Key](
+            client, "stateful sets", self._process, clock=clock, chance=chance, workers=_WORKERS, metrics=metrics
+        )
+        self._recorder: Final = self._frame.report_as("statefulset-controller")
+        self._of_pods: Final = Expectations(clock)
+        self._of_revisions: Final = Expectations(clock)
+        self._control: Final = PodControl(
+            client, recorder=self._recorder, expectations=self._of_pods, chance=chance, words=_words
+        )
+        self._sets: Final = self._frame.follow(STATEFUL_SETS, self._set_changed, indexers=OWNERS)
+        self._volumes: Final = self._frame.follow(VOLUME_CLAIMS, lambda *_: None)
+        pods = self._frame.follow(PODS, self._pod_changed, indexers=OWNED)
+        revisions = self._frame.follow(REVISIONS, self._revision_changed, indexers=OWNED)
+        own_pods = Claims(client, PODS, KIND, expectations=self._of_pods)
+        own_revisions = Claims(client, REVISIONS, KIND, expectations=self._of_revisions)
+        self._pods: Final = Family(own_pods, KIND, owners=self._sets, owned=pods)
+        self._revisions: Final = Family(own_revisions, KIND, owners=self._sets, owned=revisions)
+        self._history: Final = HistoryKeeping(client, KIND, expectations=self._of_revisions, label=REVISION_HASH)
+
+    async def run(self) -> None:
+        """Keep pods until cancelled."""
+        await self._frame.run()
+
+    def _set_changed(self, key: Key, old: Document | None, new: Document | None) -> None:
+        for family in (self._pods, self._revisions):
+            family.owner_changed(key, old, new)
+        if new is None and old is not None:
+            self._of_pods.forget(meta.uid(old))
+            self._of_revisions.forget(meta.uid(old))
+        self._frame.queue.add(key)
+
+    def _pod_changed(self, key: Key, old: Document | None, new: Document | None) -> None:
+        self._of_pods.observe(key, old, new)
+        for owner in self._pods.concerned(key, old, new):
+            self._frame.queue.add(owner)
+
+    def _revision_changed(self, key: Key, old: Document | None, new: Document | None) -> None:
+        self._of_revisions.observe(key, old, new)
+        for owner in self._revisions.concerned(key, old, new):
+            self._frame.queue.add(owner)
+
+    async def _process(self, key: Key) -> float | None:
+        found = self._sets.cache.get(key.name, key.namespace)
+        if found is None:
+            return None
+        owner = KIND.complete(found)
+        uid = meta.uid(owner)
+        for expectations in (self._of_pods, self._of_revisions):
+            if not expectations.settled(uid):
+                return expectations.patience_s(uid)
+        try:
+            return await self._sync(owner)
+        except errors.NotFound:
+            return None  # gone, or soon to be seen as gone
+        except errors.Conflict:
+            return _SOON_S
+
+    async def _sync(self, owner: Document) -> float | None:
+        history = await self._history.keep(owner, await self._revisions.claim(owner))
+        if history is None:
+            return _SOON_S
+        pods = await self._pods.claim(owner, only=lambda one: identity.ordinal(owner, one) >= 0)
+        current = _current(owner, history)
+        state = State(
+            owner=owner,
+            current=meta.name(current),
+            update=meta.name(history.current),
+            pods=pods,
+            now=self._clock.now(),
+        )
+        step = plan.step(state)
+        waits = [plan.available_in_s(state)]
+        said = plan.status(state)
+        if said != owner.get("status"):
+            owner = KIND.complete(
+                await self._client.update(STATEFUL_SETS, {**owner, "status": said}, subresource="status")
+            )
+        for pod in step.tend:
+            await self._tend(owner, pod)
+        for pod in step.condemned:
+            await self._assign_claims(owner, pod, condemned=True)
+        templates = {meta.name(one): histories.restored(owner, one) for one in (current, history.current)}
+
+        def create(position: int) -> Awaitable[bool]:
+            number = step.create[position]
+            revision = plan.template_of(state, number)
+            return self._create(owner, identity.pod(templates[revision], number, revision=revision), number)
+
+        started = await slow_start(len(step.create), create)
+        outcomes = await asyncio.gather(
+            *(self._control.delete(owner, one) for one in step.delete), return_exceptions=True
+        )
+        for problem in (started.error, *outcomes):
+            if isinstance(problem, Exception):
+                raise problem
+        live = {state.current, state.update, *map(identity.revision, pods)}
+        await self._history.prune(owner, history.old, live=live)
+        if step.create and self._of_pods.settled(meta.uid(owner)):
+            waits.append(_CLAIM_S)  # a claim is in the way
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    async def _create(self, owner: Document, pod: meta.Object, number: int) -> bool:
+        """Make a number's claims and then its pod; not while a claim of its predecessor is on its way out."""
+        if not await self._make_claims(owner, number):
+            return False
+        made = await self._control.create(owner, pod)
+        if made is not None:
+            await self._assign_claims(owner, made)
+        return made is not None
+
+    async def _make_claims(self, owner: Document, number: int) -> bool:
+        """Make the claims that are missing; False if one has to go first."""
+        pod = f"{meta.name(owner)}-{number}"
+        for claim in identity.claims(owner, number):
+            present = self._volumes.cache.get(meta.name(claim), meta.namespace(claim))
+            if present is not None:
+                if identity.is_stale(present, pod):
+                    return False
+                continue
+            about = f"Claim {meta.name(claim)} Pod {pod} in StatefulSet {meta.name(owner)}"
+            try:
+                await self._client.create(VOLUME_CLAIMS, claim)
+            except errors.AlreadyExists:
+                continue
+            except errors.ApiError as error:
+                message = f"create {about} failed error: {error}"
+                self._recorder.event(owner, "Warning", "FailedCreate", message)
+                raise
+            self._recorder.event(owner, "Normal", "SuccessfulCreate", f"create {about} success")
+        return True
+
+    async def _tend(self, owner: Document, pod: meta.Object) -> None:
+        """Have a pod bear the labels of its number, and have its claims."""
+        number = identity.ordinal(owner, pod)
+        wanted = identity.labels(owner, number)
+        if not wanted.items() <= meta.labels(pod).items():
+            await self._control.change(owner, pod, {"labels": wanted})
+        if not meta.is_deleting(pod) and not pod["spec"].get("nodeName"):
+            await self._make_claims(owner, number)
+        await self._assign_claims(owner, pod)
+
+    async def _assign_claims(self, owner: Document, pod: meta.Object, *, condemned: bool = False) -> None:
+        """Have claims belong to whom they go with."""
+        for claim in identity.claims(owner, identity.ordinal(owner, pod)):
+            present = self._volumes.cache.get(meta.name(claim), meta.namespace(claim))
+            if present is None:
+                continue
+            wanted = identity.owned(owner, present, pod, condemned=condemned)
+            if list(wanted) != list(meta.owner_references(present)):
+                metadata = {**present["metadata"], "ownerReferences": list(wanted)}
+                await self._client.update(VOLUME_CLAIMS, {**present, "metadata": metadata})
+
+
+def _current(owner: Document, history: History) -> meta.Object:
+    """The revision that pods are of that have not been replaced yet."""
+    name = (owner.get("status") or {}).get("currentRevision")
+    return next((one for one in (*history.old, history.current) if meta.name(one) == name), history.current)
