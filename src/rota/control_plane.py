@@ -34,6 +34,7 @@ from rota.client import connecting, kubeconfig
 from rota.client.elections.elector import PROMPT, STEADY, Election, LeaderElector
 from rota.client.elections.incumbents import Incumbent
 from rota.client.endpoints import Endpoint
+from rota.client.informers.sharing import SharedInformers
 from rota.client.verbs import Client
 from rota.controllers import roster
 from rota.dispatch import Push
@@ -326,11 +327,12 @@ async def _start_clients(
         # Pods wait for the scheduler, nobody for controllers: where there is very much to read, it goes first.
         with contextlib.suppress(TimeoutError):
             await clock.wait_for(scheduler.wait_synced(), _SCHEDULER_FIRST_S)
-        await _run_controllers(controllers, clients, shared.authority, reserved)
+        await _run_controllers(controllers, clients, reader, shared.authority, reserved)
 
     # Several processes on one store run the same controllers: one of them at a time.
     election = Election(name="rota-controllers", identity=identity, pace=STEADY)
-    elector = LeaderElector(await client("controllers"), election, clock=clock, chance=chance)
+    reader = await client("controllers")
+    elector = LeaderElector(reader, election, clock=clock, chance=chance)
     scheduler: Scheduler | SchedulerProcess
     if apart is not None:
         scheduler = explainer.explainer = SchedulerProcess(apart, identity=identity, clock=clock)
@@ -347,13 +349,17 @@ async def _start_clients(
 async def _run_controllers(
     controllers: Mapping[str, roster.Make],
     clients: Mapping[str, Client],
+    reader: Client,
     authority: Authority,
     reserved: tuple[IpAddress, ...],
 ) -> None:
-    """Run controllers until cancelled."""
+    """Run controllers until cancelled; what many of them follow is followed once, by `reader`."""
     clock, chance = system.SystemClock(), system.chance()
     around = roster.Surroundings(clock=clock, chance=chance, authority=authority, reserved=reserved)
+    informers = SharedInformers(reader, roster.SHARED, clock=clock, chance=chance)
+    made = {name: make(clients[name].with_settings(informers=informers), around) for name, make in controllers.items()}
     async with tasks.Supervisor("controllers", clock=clock, chance=chance) as supervisor:
-        for name, make in controllers.items():
-            supervisor.start(name, make(clients[name], around).run)
+        supervisor.start("informers", informers.run)
+        for name, controller in made.items():
+            supervisor.start(name, controller.run)
         await supervisor.wait()

@@ -89,6 +89,8 @@ class Settings:
     #: In which leader's term writes are made, as `elections.claims.Term.header` has it; a server of ours refuses them
     #: when it is over.
     term: Callable[[], str] | None = None
+    #: Who follows collections for several parts of this process (`informers.sharing.SharedInformers`), if anybody does.
+    informers: object | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from rota.client.informers import decoding
 from rota.client.informers.cache import Indexer, Key
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
+from rota.client.informers.sharing import SharedInformers
 from rota.client.paths import Target
 from rota.client.queues.work import Process, WorkQueue
 from rota.client.verbs import EVERYTHING, Client, Object, Selection
@@ -54,7 +55,9 @@ class Reconciler(Generic[K]):
         self._chance: Final = chance
         self._workers: Final = workers
         self._metrics: Final = metrics or Metrics(name)
+        #: Its own, and those that it shares with others as well.
         self._informers: Final[list[Informer[Object]]] = []
+        self._awaited: Final[list[Informer[Object]]] = []
         self._recorders: Final[list[EventRecorder]] = []
         #: Keys that need work.
         self.queue: Final = WorkQueue[K](clock=clock, chance=chance, name=name)
@@ -70,6 +73,12 @@ class Reconciler(Generic[K]):
         indexers: Mapping[str, Indexer[Object]] | None = None,
     ) -> Informer[Object]:
         """Have the changes of a collection (or of one namespace's) told while the controller runs; before it does."""
+        shared = self._client.settings.informers
+        if isinstance(shared, SharedInformers) and not (namespace or metadata_only or selection != EVERYTHING):
+            found = shared.informer(target, changed, indexers=indexers)
+            if found is not None:
+                self._awaited.append(found)
+                return found
         client = self._client.with_settings(metadata_only=True) if metadata_only else self._client
         informer = Informer[Object](
             Source(client=client, target=target, namespace=namespace, selection=selection),
@@ -81,6 +90,7 @@ class Reconciler(Generic[K]):
         )
         informer.add_handler(changed)
         self._informers.append(informer)
+        self._awaited.append(informer)
         return informer
 
     def report_as(self, component: str) -> EventRecorder:
@@ -102,6 +112,6 @@ class Reconciler(Generic[K]):
             await running.wait()
 
     async def _work(self) -> None:
-        for informer in self._informers:
+        for informer in self._awaited:
             await informer.wait_synced()
         await self.queue.work(self._process, workers=self._workers)

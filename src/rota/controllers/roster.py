@@ -111,6 +111,20 @@ ROSTER: Final[Mapping[str, Make]] = {
 }
 
 
+#: What several controllers follow, and therefore one for all of them, as the user `rota:controllers`.
+SHARED: Final = frozenset(
+    {
+        ("", "v1", "namespaces"),
+        ("", "v1", "nodes"),
+        ("", "v1", "pods"),
+        ("apps", "v1", "replicasets"),
+        ("batch", "v1", "jobs"),
+        ("rota.dev", "v1alpha1", "pipelineruns"),
+        ("rota.dev", "v1alpha1", "stepruns"),
+    }
+)
+
+
 def chosen(text: str) -> Mapping[str, Make]:
     """The controllers that a list with commas names: `*` is all, `-jobs` leaves one out; `UserError` for strangers.
 

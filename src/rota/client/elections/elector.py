@@ -53,7 +53,7 @@ class Pace:
 
 
 #: For work that somebody waits for, if taking it over costs little: the next one is at it within three seconds.
-PROMPT: Final = Pace(lease_duration_s=2, renew_deadline_s=1.5, retry_period_s=0.5)
+PROMPT: Final = Pace(lease_duration_s=2, renew_deadline_s=1.8, retry_period_s=0.4)
 #: For work that takes some reading to take over, and that a pause of some seconds does not harm.
 STEADY: Final = Pace(lease_duration_s=6, renew_deadline_s=4.0, retry_period_s=1.0)
 

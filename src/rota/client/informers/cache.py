@@ -106,6 +106,20 @@ class Cache(Generic[T]):
 class WritableCache(Cache[T]):
     """A cache and its changes. Each method says what changed, as handlers should be told."""
 
+    def add_indexers(self, indexers: Mapping[str, Indexer[T]]) -> None:
+        """File everything by these, too; `ValueError` if a name means something else already."""
+        for name, indexer in indexers.items():
+            known = self._indexers.get(name)
+            if known is indexer:
+                continue
+            if known is not None:
+                raise ValueError(f"there is another index {name}: {known.__qualname__} is not {indexer.__qualname__}")
+            index = self._indexes.setdefault(name, {})
+            self._indexers[name] = indexer
+            for key, entry in self._entries.items():
+                for value in indexer(entry.value):
+                    index.setdefault(value, set()).add(key)
+
     def entry(self, key: Key) -> Entry[T] | None:
         """What is known of an object."""
         return self._entries.get(key)

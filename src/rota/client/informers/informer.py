@@ -121,6 +121,10 @@ class Informer(Generic[T]):
 
         return end
 
+    def add_indexers(self, indexers: Mapping[str, Indexer[T]]) -> None:
+        """Have the cache file objects by these, too."""
+        self._cache.add_indexers(indexers)
+
     def begin(self) -> None:
         """See `Sink.begin`."""
         self._staged = {}

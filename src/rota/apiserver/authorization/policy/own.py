@@ -34,6 +34,11 @@ rota:pipelines-view
     read  rota.dev  pipelineruns,pipelineruns/status,pipelines,pipelines/status,stepruns,stepruns/status
 rota:pipelines-edit
     create,delete,deletecollection,patch,update  rota.dev  pipelineruns,pipelines
+rota:controllers: User/rota:controllers
+    read  core  namespaces,nodes,pods
+    read  apps  replicasets
+    read  batch  jobs
+    read  rota.dev  pipelineruns,stepruns
 rota:controller:account-secrets: User/rota:controller:account-secrets
     read  core  serviceaccounts
     read,delete,update  core  secrets
