@@ -33,6 +33,8 @@ from rota.scheduler.recording import attaching
 from rota.scheduler.service import Scheduler
 from rota.scheduler.tracing import Tracer
 from rota.spot.marks import Marks
+from rota.spot_control import leading
+from rota.spot_control.leading import SpotControl
 from rota.store import archive, opening
 from rota.store.contract import Store
 from rota.store.upkeep import Compactor
@@ -236,6 +238,36 @@ async def run_extender(
             supervisor.start("cluster", extender.run)
             ready(f"Answering schedulers at {address} about the nodes of {endpoint.server}. Ctrl-C stops it.")
             await stop.wait()
+
+
+async def run_spot_controller(
+    endpoint: Endpoint,
+    loaded: Loaded,
+    marks: Marks,
+    *,
+    dry_run: bool = False,
+    http_port: int | None = None,
+    ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Leave the spot machines of the cluster at an API server in time, until a signal asks to stop."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    clock, chance = system.SystemClock(), system.chance()
+    async with (
+        connecting.to_server(endpoint, clock=clock, chance=chance) as client,
+        tasks.Supervisor("spot controller", clock=clock, chance=chance) as supervisor,
+        contextlib.AsyncExitStack() as parts,
+    ):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
+        control = SpotControl(client, loaded, marks, clock=clock, chance=chance, identity=identity, dry_run=dry_run)
+        supervisor.start("control", control.run)
+        what = "Telling what would be done on" if dry_run else "Acting on"
+        ready(f"{what} notices of nodes at {endpoint.server}. Ctrl-C stops it.")
+        if http_port is not None:
+            ready(f"Metrics at {await parts.enter_async_context(leading.serving(control, port=http_port))}.")
+        await stop.wait()
 
 
 def _scheduler(client: Client, loaded: Loaded, *, elect: bool = True, tracer: Tracer | None = None) -> Scheduler:

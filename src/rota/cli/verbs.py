@@ -48,6 +48,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("uncordon", "Place new tasks on nodes again"),
         Verb("drain", "Move the tasks of a node elsewhere"),
         Verb("rebalance", "Move tasks to where the scheduler would put them today"),
+        Verb("spot", "See spot machines and their notices, and try one out"),
     ),
     "Scheduling": (
         Verb("decide", "Say where a pod would go, and why, without a cluster"),
@@ -55,6 +56,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("replay", "Make recorded decisions again, or by another configuration"),
         Verb("scheduler", "Schedule the pods of any Kubernetes cluster"),
         Verb("extender", "Give the stock kube-scheduler a policy for spot machines"),
+        Verb("spot-controller", "Leave spot machines in time when they are taken away"),
     ),
     "Data": (
         Verb("backup", "Write a consistent backup of a store to a file"),

@@ -1,0 +1,145 @@
+"""The writes of the controller: marks on nodes, evictions, deletions. What comes of each is a value or a figure.
+
+A dry run sends the same requests as dry runs of the API, so that it says what would really be answered.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from rota.api import errors, meta
+from rota.api.errors import ApiError
+from rota.client import pods
+from rota.client.pods import PODS
+from rota.client.transports.contract import TransportError
+from rota.client.verbs import Client
+from rota.kit import logs
+from rota.kit.clock import Clock
+from rota.spot.evacuation import Act, Step
+from rota.spot_control.figures import Figures
+from rota.spot_control.guests import Guests
+from rota.spot_control.telling import Teller
+
+log = logs.get(__name__)
+
+NODES: Final = ("", "v1", "nodes")
+#: Requests under way at once: as many as an API server bears, whatever the number of nodes.
+_AT_ONCE: Final = 32
+_TIMEOUT_S: Final = 10.0
+#: How often a node that others change meanwhile is read again.
+_ATTEMPTS: Final = 4
+_TWO_BUDGETS: Final = "more than one PodDisruptionBudget"
+
+Document = Mapping[str, Any]
+
+
+class Hands:
+    """Does what was decided."""
+
+    def __init__(
+        self, client: Client, guests: Guests, teller: Teller, figures: Figures, *, clock: Clock, dry_run: bool
+    ) -> None:
+        # a budget's no is for us to wait for, and an answer that does not come holds nobody else up
+        self._client: Final = client.with_settings(timeout_s=_TIMEOUT_S, retry=False)
+        self._guests: Final = guests
+        self._teller: Final = teller
+        self._figures: Final = figures
+        self._clock: Final = clock
+        self._dry_run: Final = dry_run
+        self._places: Final = asyncio.Semaphore(_AT_ONCE)
+
+    async def patch(self, node: Document, patch: Callable[[Document], dict[str, Any] | None]) -> bool:
+        """Change a node as it is; False if that failed and should be tried again. No patch is none to send."""
+        async with self._places:
+            for attempt in range(_ATTEMPTS):
+                try:
+                    wanted = patch(node)
+                    if wanted is not None:
+                        await self._client.patch(NODES, meta.name(node), wanted, dry_run=self._dry_run)
+                except errors.NotFound:
+                    return True
+                except errors.Conflict:
+                    if attempt == _ATTEMPTS - 1:
+                        return False
+                    again = await self._again(node)
+                    if again is None:
+                        return False
+                    if meta.uid(again) != meta.uid(node):
+                        return True  # another machine has its name now
+                    node = again
+                except (ApiError, TransportError) as problem:
+                    log.warning("node not marked", node=meta.name(node), error=problem)
+                    return False
+                else:
+                    return True
+        return False
+
+    async def _again(self, node: Document) -> Document | None:
+        try:
+            return await self._client.get(NODES, meta.name(node))
+        except (ApiError, TransportError):
+            return None
+
+    async def do(self, steps: Sequence[tuple[Step, Document, str]]) -> None:
+        """Tell pods to go, the most important first: each step with its pod and the successor's place."""
+        ordered = sorted(steps, key=lambda one: (-one[0].guest.priority, -one[0].guest.grace_s, one[0].guest.key))
+        # budgets give what they have to those who ask first
+        for _, equals in itertools.groupby(ordered, key=lambda one: one[0].guest.priority):
+            await asyncio.gather(*(self._step(step, pod, place) for step, pod, place in equals))
+
+    async def _step(self, step: Step, pod: Document, place: str) -> None:
+        async with self._places:
+            if step.act is Act.EVICT:
+                await self._evict(pod, place)
+            else:
+                await self._delete(pod)
+
+    async def _evict(self, pod: Document, place: str) -> None:
+        memory, now = self._guests.of(meta.uid(pod)), self._clock.now()
+        code = 201
+        try:
+            await pods.evict(
+                self._client, meta.name(pod), namespace=meta.namespace(pod), uid=meta.uid(pod), dry_run=self._dry_run
+            )
+        except (errors.NotFound, errors.Conflict) as gone:
+            code, memory.told_at = gone.code, now
+        except ApiError as refusal:
+            code = refusal.code
+            if _TWO_BUDGETS in refusal.message:
+                memory.hopeless = True
+                said = "its machine goes, and it cannot be evicted: more than one PodDisruptionBudget is about it"
+                self._teller.pod(pod, "SpotTwoBudgets", said, warning=True)
+            else:
+                self._refused(pod, refusal.message)
+        except TransportError as problem:
+            code = 0
+            self._refused(pod, str(problem))
+        else:
+            memory.told_at = now
+            self._figures.evicted.inc()
+            where = f"there is a place for another on {place}" if place else "it is its last moment"
+            self._teller.pod(pod, "SpotEvicted", f"its machine goes, and {where}")
+        self._figures.requests.labels(str(code)).inc()
+
+    def _refused(self, pod: Document, why: str) -> None:
+        memory = self._guests.of(meta.uid(pod))
+        if not memory.refusals:
+            self._teller.pod(pod, "SpotEvictionRefused", f"its machine goes, but: {why}", warning=True)
+        memory.refusals += 1
+        memory.refused_at = self._clock.now()
+
+    async def _delete(self, pod: Document) -> None:
+        memory, name, namespace = self._guests.of(meta.uid(pod)), meta.name(pod), meta.namespace(pod)
+        try:
+            await self._client.delete(PODS, name, namespace=namespace, uid=meta.uid(pod), dry_run=self._dry_run)
+        except (errors.NotFound, errors.Conflict):
+            memory.told_at = self._clock.now()
+        except (ApiError, TransportError) as problem:
+            log.warning("pod not deleted in its last moment", pod=f"{namespace}/{name}", error=problem)
+            memory.failed_at = self._clock.now()
+        else:
+            memory.told_at = self._clock.now()
+            self._figures.deleted.inc()
+            said = "its machine goes, and no time is left to wait for its budget"
+            self._teller.pod(pod, "SpotDeletedAtDeadline", said, warning=True)

@@ -1,0 +1,108 @@
+"""The controller as a process of its own: one of several leads, the others wait; and its pages for whoever watches.
+
+Every term begins with a controller that knows nothing but what the cluster shows.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+from aiohttp import web
+
+from rota.client.elections.elector import STEADY, Election, LeaderElector, LeadershipLost
+from rota.client.elections.incumbents import Incumbent
+from rota.client.verbs import Client
+from rota.kit import logs
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.kit.errors import UserError
+from rota.kit.metrics import Metrics
+from rota.scheduler.loading import Loaded
+from rota.spot.marks import Marks
+from rota.spot_control.controller import SpotController
+
+log = logs.get(__name__)
+
+LEASE: Final = "rota-spot-controller"
+
+
+class SpotControl:
+    """One candidate; a dry run, which changes nothing, does not wait for its turn."""
+
+    def __init__(
+        self,
+        client: Client,
+        loaded: Loaded,
+        marks: Marks,
+        *,
+        clock: Clock,
+        chance: Chance,
+        identity: str,
+        dry_run: bool = False,
+    ) -> None:
+        self._client: Final = client
+        self._loaded: Final = loaded
+        self._marks: Final = marks
+        self._clock: Final = clock
+        self._chance: Final = chance
+        self._dry_run: Final = dry_run
+        self._election: Final = Election(name=LEASE, identity=identity, pace=STEADY)
+        self._incumbent: Final = Incumbent()
+        self.metrics: Final = Metrics("spot", process=True)
+        self._leads: Final = self.metrics.gauge("leads", "1 if this process acts on notices, 0 if it stands by.")
+
+    async def run(self) -> None:
+        """Act on notices whenever it is our turn, until cancelled."""
+        if self._dry_run:
+            await self._lead()
+            return
+        elector = LeaderElector(self._client, self._election, clock=self._clock, chance=self._chance)
+        while True:
+            try:
+                await elector.run(lambda term: self._incumbent.serve(term, self._lead))
+            except LeadershipLost as lost:
+                log.warning("another spot controller leads", error=lost)
+
+    async def _lead(self) -> None:
+        controller = SpotController(
+            # What is written while leading says so, and is refused when another leads.
+            self._client.with_settings(term=self._incumbent.header),
+            self._loaded,
+            clock=self._clock,
+            chance=self._chance,
+            marks=self._marks,
+            metrics=self.metrics,
+            dry_run=self._dry_run,
+        )
+        self._leads.set(1)
+        try:
+            await controller.run()
+        finally:
+            self._leads.set(0)
+
+
+@contextlib.asynccontextmanager
+async def serving(control: SpotControl, *, port: int) -> AsyncIterator[str]:
+    """Serve `/metrics` and `/healthz` on loopback; the address. 0 takes a free port."""
+
+    async def metrics(request: web.Request) -> web.Response:
+        kind, body = control.metrics.exposition(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": kind})
+
+    async def healthy(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    app = web.Application()
+    app.router.add_get("/metrics", metrics)
+    app.router.add_get("/healthz", healthy)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, "127.0.0.1", port).start()
+        except OSError as problem:
+            message = f"cannot listen on port {port}: {problem.strerror}"
+            raise UserError(message, "choose another, or 0 for a free one") from problem
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()

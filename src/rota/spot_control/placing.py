@@ -1,0 +1,110 @@
+"""Where the successors of pods that leave would go: the scheduler's own decisions, on a copy of the cluster.
+
+All that leaves is taken off at once, and every place that was found counts as taken for those that come after, also
+for those of later notices: no place is given twice. Nothing is reserved in the cluster; what is found may be taken by
+pods that nobody planned. Pure.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rota.columns.cluster import Cluster
+from rota.columns.pods import PodInfo
+from rota.scheduler.decide import Decider
+from rota.scheduler.explaining.pictures import Picture
+from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.rebalancing import measuring
+from rota.spot import policies
+from rota.spot.nodes import Capacity
+from rota.spot.policies import PREFER, Policy, Spread
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seeker:
+    """A pod that a place is looked for, as the API shows it."""
+
+    document: Document
+    policy: Policy = PREFER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A place that was found before and is not yet taken by the successor."""
+
+    document: Document
+    node: str
+
+
+def places(
+    picture: Picture,
+    frameworks: Mapping[str, Framework],
+    *,
+    leaving: Collection[str],
+    given: Iterable[Given],
+    seekers: Iterable[Seeker],
+    capacities: Mapping[str, Capacity],
+) -> dict[str, str]:
+    """The nodes for seekers, in their order, by uid; who finds none is left out. The picture is used up."""
+    cluster = picture.cluster
+    for name in leaving:
+        cluster.remove_node(name)
+    for one in given:
+        cluster.add_pod(measuring.homeless(picture.vocabulary.pod(one.document)), one.node)
+    deciders = _Deciders(frameworks, cluster)
+    found: dict[str, str] = {}
+    for seeker in seekers:
+        pod = measuring.homeless(picture.vocabulary.pod(seeker.document))
+        cluster.remove_pod(pod.uid)
+        within = _within(cluster, pod, seeker.policy, capacities)
+        evaluation = deciders.of(pod).evaluate(pod, nominations=picture.nominated(), within=within)
+        row = evaluation.best_row() if evaluation.failure is None else -1
+        node = cluster.nodes[row] if row >= 0 else None
+        if node is not None:
+            cluster.add_pod(pod, node.name)
+            found[pod.uid] = node.name
+    return found
+
+
+class _Deciders:
+    """One per profile; pods of schedulers that nobody here knows are placed as the first profile would."""
+
+    def __init__(self, frameworks: Mapping[str, Framework], cluster: Cluster) -> None:
+        self._by_name: Final = {name: Decider(framework, cluster) for name, framework in frameworks.items()}
+        self._first: Final = next(iter(self._by_name.values()))
+
+    def of(self, pod: PodInfo) -> Decider:
+        return self._by_name.get(pod.shape.scheduler_name, self._first)
+
+
+def _within(
+    cluster: Cluster, pod: PodInfo, policy: Policy, capacities: Mapping[str, Capacity]
+) -> npt.NDArray[np.bool_] | None:
+    """The rows that a workload's policy allows; None for all."""
+    if policy.wish is policies.Wish.PREFER and not policy.counts:
+        return None
+    spread = _spread(cluster, pod, capacities)
+    allowed = np.zeros(cluster.size, dtype=np.bool_)
+    for node in cluster.node_infos():
+        capacity = capacities.get(node.name, Capacity.UNKNOWN)
+        allowed[node.row] = not policies.refusal(policy, spread, capacity)
+    return allowed
+
+
+def _spread(cluster: Cluster, pod: PodInfo, capacities: Mapping[str, Capacity]) -> Spread:
+    owner = pod.shape.owner
+    spot = staying = 0
+    for other in cluster.pods.values() if owner is not None else ():
+        its = other.shape.owner
+        if its is None or owner is None or its.uid != owner.uid or other.node_name not in cluster.by_name:
+            continue
+        if capacities.get(other.node_name, Capacity.UNKNOWN).leaves:
+            spot += 1
+        else:
+            staying += 1
+    return Spread(spot=spot, staying=staying)

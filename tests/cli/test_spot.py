@@ -1,0 +1,52 @@
+"""`rota spot`: nodes by their marks, and notices that are tried out."""
+
+import json
+
+import pytest
+from tests.cli.conftest import Rota
+
+from rota.testing import manifests
+from rota.testing.live import LiveServer
+
+
+@pytest.fixture
+def node(server: LiveServer, namespace: str) -> str:
+    """A spot machine that no other test has."""
+    server.create("/api/v1/nodes", manifests.node(namespace, **{"node.kubernetes.io/capacity": "spot"}))
+    return namespace
+
+
+def told(rota: Rota, node: str) -> dict[str, object]:
+    listed = json.loads(rota("spot", "list", "--json").out)
+    found: dict[str, object] = next(one for one in listed if one["name"] == node)
+    return found
+
+
+def test_a_notice_is_written_listed_and_withdrawn(rota: Rota, node: str, server: LiveServer) -> None:
+    assert told(rota, node)["seconds_left"] is None
+    assert rota("spot", "notice", node, "--in", "300s").out == f"node/{node} goes in 300 s\n"
+    seen = told(rota, node)
+    assert (seen["capacity"], seen["mark"]) == ("spot", "rota.dev/terminating")
+    assert 200 < int(str(seen["seconds_left"])) <= 300
+    taints = server.request("GET", f"/api/v1/nodes/{node}")[1]["spec"]["taints"]
+    assert [(one["key"], one["effect"]) for one in taints] == [("rota.dev/terminating", "NoSchedule")]
+    assert rota("spot", "notice", node, "--withdraw").out == f"node/{node} stays after all\n"
+    assert told(rota, node)["mark"] == ""
+
+
+def test_the_list_has_a_line_for_each_node(rota: Rota, node: str) -> None:
+    rota("spot", "notice", node, "--in", "300s")
+    heading, *lines = rota("spot", "list").cells
+    assert heading == ["NODE", "CAPACITY", "GOES", "IN", "MARK", "POOL"]
+    line = next(one for one in lines if one[0] == node)
+    assert (line[1], line[3]) == ("spot", "rota.dev/terminating")
+
+
+def test_a_dry_run_writes_nothing(rota: Rota, node: str) -> None:
+    assert rota("spot", "notice", node, "--dry-run").out == f"node/{node} goes in 120 s (dry run)\n"
+    assert told(rota, node)["mark"] == ""
+
+
+def test_a_node_that_is_not_there_is_one_line(rota: Rota) -> None:
+    said = rota("spot", "notice", "nowhere")
+    assert (said.code, said.err) == (2, "rota: nodes \"nowhere\" not found; see 'rota get nodes'\n")

@@ -1,0 +1,71 @@
+"""Places that are kept until their successors have come."""
+
+from typing import Any
+
+from rota.api import times
+from rota.spot_control.holding import Holds
+
+START = 1_700_000_000.0
+
+
+def pod(name: str, *, on: str, made: float = 0.0, owner: str = "o") -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": name,
+            "creationTimestamp": times.format_time(START + made),
+            "ownerReferences": [{"kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}],
+        },
+        "spec": {"nodeName": on},
+    }
+
+
+def settle(holds: Holds, pods: list[dict[str, Any]], *, at: float, gone: str = "", unusable: str = "") -> list[float]:
+    return holds.settle(
+        now=START + at,
+        there=lambda one: one["metadata"]["name"] not in gone.split(),
+        usable=lambda node: node != unusable,
+        of_owner=lambda _: pods,
+        leaving={"s1"},
+    )
+
+
+def test_a_place_is_kept_while_the_old_pod_is_there_and_until_the_new_one_has_a_node() -> None:
+    holds, old = Holds(), pod("old", on="s1")
+    holds.add(old, "d1")
+    assert settle(holds, [old], at=1) == []
+    assert settle(holds, [old], at=2, gone="old") == []
+    waiting = pod("new", on="", made=3)
+    assert settle(holds, [waiting], at=4, gone="old") == []
+    assert holds.node("old") == "d1"
+    assert settle(holds, [pod("new", on="d2", made=3)], at=5, gone="old") == [3.0]
+    assert len(holds) == 0
+
+
+def test_one_successor_frees_one_place_and_those_from_before_none() -> None:
+    holds = Holds()
+    for name in ("a", "b"):
+        holds.add(pod(name, on="s1"), "d1")
+    siblings = [pod("before", on="d3", made=1), pod("new", on="d1", made=6), pod("doomed", on="s1", made=7)]
+    settle(holds, siblings, at=5, gone="a b")
+    assert len(holds) == 1
+    settle(holds, siblings, at=6, gone="a b")
+    assert len(holds) == 1
+
+
+def test_a_place_on_a_node_that_goes_is_none() -> None:
+    holds = Holds()
+    holds.add(pod("a", on="s1"), "s2")
+    settle(holds, [], at=1, unusable="s2")
+    assert "a" not in holds
+
+
+def test_nobody_is_waited_for_without_end() -> None:
+    holds = Holds()
+    holds.add(pod("a", on="s1"), "d1")
+    settle(holds, [], at=1, gone="a")
+    settle(holds, [], at=100, gone="a")
+    assert "a" in holds
+    settle(holds, [], at=122, gone="a")
+    assert "a" not in holds
