@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from rota.client import connecting
+from rota.client.transports.contract import Unreachable
 from rota.kit import system
+from rota.kit.errors import UserError
 from rota.scheduler.rebalancing import observing
 from rota.scheduler.rebalancing.contract import PodFacts, Settings
 from rota.scheduler.rebalancing.service import Rebalancer
@@ -37,10 +39,11 @@ async def api() -> AsyncIterator[ApiServer]:
 
 
 @asynccontextmanager
-async def rebalancing(api: ApiServer, **settings: Any) -> AsyncIterator[Rebalancer]:
+async def rebalancing(api: ApiServer, *, by_usage: bool = False, **settings: Any) -> AsyncIterator[Rebalancer]:
     clock, chance = system.SystemClock(), random.Random(0)
     async with connecting.to_application(api.app, clock=clock, chance=chance) as client:
-        yield Rebalancer(client, configured(), Settings(**settings), clock=clock, chance=chance)
+        chosen = Settings(**settings)
+        yield Rebalancer(client, configured(), chosen, clock=clock, chance=chance, by_usage=by_usage)
 
 
 async def terminating(api: ApiServer) -> set[str]:
@@ -72,6 +75,26 @@ async def test_a_namesake_that_came_meanwhile_is_left_alone(api: ApiServer) -> N
         outcomes = {one.move.name: one.refusal for one in await rebalancer.carry_out(plan.moves)}
         assert "precondition" in outcomes["p0"].lower()
         assert await terminating(api) == {"p1", "p2"}
+
+
+async def test_who_asks_for_usage_where_nobody_measures_gets_no_other_plan(api: ApiServer) -> None:
+    async with rebalancing(api, by_usage=True) as rebalancer:
+        with pytest.raises(UserError, match="nobody measures"):
+            await rebalancer.plan()
+
+
+async def test_a_server_that_does_not_answer_keeps_a_pod_where_it_is(
+    api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(*_: object, **__: object) -> None:
+        raise Unreachable("nobody there")
+
+    async with rebalancing(api) as rebalancer:
+        plan = await rebalancer.plan()
+        monkeypatch.setattr("rota.client.pods.evict", gone)
+        outcomes = await rebalancer.carry_out(plan.moves)
+    assert {one.refusal for one in outcomes} == {"the server could not be asked: nobody there"}
+    assert not await terminating(api)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,8 @@ async def usage(client: Client, uids: Mapping[tuple[str, str], str]) -> Usage | 
         nodes, pods = await client.list(_NODE_METRICS), await client.list(_POD_METRICS)
     except (errors.NotFound, errors.ServiceUnavailable, errors.Forbidden):
         return None
+    if not nodes.items:
+        return None
     used: dict[str, dict[str, int]] = {}
     for one in pods.items:
         uid = uids.get((one["metadata"].get("namespace", ""), one["metadata"]["name"]))

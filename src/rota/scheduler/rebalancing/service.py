@@ -14,10 +14,12 @@ from rota.api import errors
 from rota.client import pods
 from rota.client.events.correlation import Source
 from rota.client.events.recorder import EventRecorder
+from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client
 from rota.kit import logs, tasks
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
+from rota.kit.errors import UserError
 from rota.kit.metrics import Metrics
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.loading import Loaded
@@ -77,6 +79,9 @@ class Rebalancer:
         if self._by_usage:
             uids = {(pod.namespace, pod.name): pod.uid for pod in picture.cluster.pods.values()}
             usage = await observing.usage(self._client, uids)
+            if usage is None:
+                # a plan by requests would look the same, and be another
+                raise UserError("nobody measures what nodes use here", "go by requests: leave out --by usage")
         found = planning.plan(picture.cluster, self._frameworks, facts, settings=self._settings, usage=usage)
         self._unevenness.set(found.before.unevenness)
         self._violations.set(found.before.violations)
@@ -93,7 +98,7 @@ class Rebalancer:
             while True:
                 try:
                     await self.carry_out((await self.plan()).moves)
-                except errors.ApiError as problem:
+                except (errors.ApiError, TransportError, UserError) as problem:
                     log.warning("rebalancing put off", error=problem)
                 await self._clock.sleep(every_s)
 
@@ -108,6 +113,9 @@ class Rebalancer:
         except errors.ApiError as problem:
             self._refusals.labels(str(problem.code)).inc()
             return str(problem)
+        except TransportError as problem:
+            self._refusals.labels("none").inc()
+            return f"the server could not be asked: {problem}"
         self._lately.append(now)
         self._moves.labels(move.strategy.value).inc()
         log.info("pod moves", pod=f"{move.namespace}/{move.name}", source=move.source, target=move.target, why=move.why)
