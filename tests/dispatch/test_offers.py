@@ -1,47 +1,19 @@
 """What a worker does with pods that are offered to it ahead of its watch."""
 
-import random
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.worker.endpoint.harness import Endpoint, serving_worker, until
+from tests.worker.endpoint.harness import Endpoint, until
 
 from rota.api import errors
-from rota.client import connecting
 from rota.client import pods as pod_calls
 from rota.client.pods import Binding
 from rota.client.verbs import Client
-from rota.kit import system
-from rota.testing.api import ApiServer
 from rota.worker import agent
 from rota.worker.agent import PODS
-from rota.worker.running import Worker
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[Client]:
-    async with ApiServer() as server:
-        clock, chance = system.SystemClock(), random.Random(0)
-        async with connecting.to_application(server.app, clock=clock, chance=chance) as made:
-            yield made
-
-
-@pytest.fixture
-async def endpoint(client: Client, tmp_path: Path) -> AsyncIterator[Endpoint]:
-    async with serving_worker(client, tmp_path / "worker") as made:
-        await until_it_takes_offers(made.worker)
-        yield made
-
-
-async def until_it_takes_offers(worker: Worker) -> None:
-    async def ready() -> bool:
-        return worker.agent._takes_offers
-
-    await until(ready)
 
 
 async def waiting_pod(client: Client, *command: str, name: str = "p", **spec: Any) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The leader's calls to workers, over TLS: they arrive, or the watch does without them."""
 
 import contextlib
-import random
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,13 +10,12 @@ import click
 import msgspec
 import pytest
 from aiohttp import web
-from tests.dispatch.test_offers import bind, on, until_it_takes_offers, until_phase, until_there, waiting_pod
-from tests.worker.endpoint.harness import Endpoint, serving_worker, until
+from tests.dispatch.test_offers import bind, on, until_phase, until_there, waiting_pod
+from tests.worker.endpoint.harness import Endpoint, until
 
 from rota import dispatch
 from rota.api import users
 from rota.cli import master, master_options, up
-from rota.client import connecting
 from rota.client.verbs import Client
 from rota.dispatch import Push
 from rota.kit import system
@@ -26,7 +24,6 @@ from rota.pki.authorities import Purpose
 from rota.pki.certificates import Names, Subject
 from rota.scheduler import dispatching
 from rota.scheduler.dispatching import ANNOTATION, PULL, PUSH
-from rota.testing.api import ApiServer
 from rota.worker.endpoint import serving
 from rota.worker.node import NODES
 
@@ -50,21 +47,6 @@ class Here:
     def offer(self, node: str, pods: list[dict[str, Any]], /) -> bool:
         self.taken += [(node, one["spec"]["nodeName"]) for one in pods]
         return True
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[Client]:
-    async with ApiServer() as server:
-        clock, chance = system.SystemClock(), random.Random(0)
-        async with connecting.to_application(server.app, clock=clock, chance=chance) as made:
-            yield made
-
-
-@pytest.fixture
-async def endpoint(client: Client, tmp_path: Path) -> AsyncIterator[Endpoint]:
-    async with serving_worker(client, tmp_path / "worker") as made:
-        await until_it_takes_offers(made.worker)
-        yield made
 
 
 @contextlib.asynccontextmanager

@@ -3,21 +3,16 @@
 import asyncio
 import contextlib
 import os
-import random
 import socket
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import aiohttp
 import pytest
-from tests.worker.endpoint.harness import PATIENCE_S, Endpoint, serving_worker, start_pod, until
+from tests.worker.endpoint.harness import PATIENCE_S, Endpoint, start_pod, until
 from tests.worker.endpoint.spdy_client import Client as Spdy
 
-from rota.client import connecting
 from rota.client.verbs import Client
-from rota.kit import system
-from rota.testing.api import ApiServer
 from rota.testing.servers.processes import free_port
 from rota.worker.endpoint import forwarding, listeners, spdy
 
@@ -28,20 +23,6 @@ class Echo(socketserver.StreamRequestHandler):
         while piece := self.request.recv(65536): self.request.sendall(piece)
 socketserver.ThreadingTCPServer(("127.0.0.1", int(sys.argv[1])), Echo).serve_forever()
 """
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[Client]:
-    async with ApiServer() as server:
-        clock, chance = system.SystemClock(), random.Random(0)
-        async with connecting.to_application(server.app, clock=clock, chance=chance) as made:
-            yield made
-
-
-@pytest.fixture
-async def endpoint(client: Client, tmp_path: Path) -> AsyncIterator[Endpoint]:
-    async with serving_worker(client, tmp_path / "worker") as made:
-        yield made
 
 
 class Forwarded:

@@ -3,42 +3,23 @@
 import asyncio
 import functools
 import json
-import random
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
-from tests.worker.endpoint.harness import PATIENCE_S, Endpoint, serving_worker, start_pod
+from tests.worker.endpoint.harness import PATIENCE_S, Endpoint, start_pod
 
 from rota.api import users
-from rota.client import connecting
 from rota.client.verbs import Client
 from rota.kit import system
 from rota.kit.errors import UserError
 from rota.pki.authorities import Authority
 from rota.pki.certificates import Subject
-from rota.testing.api import ApiServer
 from rota.worker.endpoint import serving
 from rota.worker.endpoint.guarding import Lobby
 
 pytestmark = pytest.mark.slow
 _LOGS = "/containerLogs/default/p/c"
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[Client]:
-    async with ApiServer() as server:
-        clock, chance = system.SystemClock(), random.Random(0)
-        async with connecting.to_application(server.app, clock=clock, chance=chance) as made:
-            yield made
-
-
-@pytest.fixture
-async def endpoint(client: Client, tmp_path: Path) -> AsyncIterator[Endpoint]:
-    async with serving_worker(client, tmp_path / "worker") as made:
-        yield made
 
 
 async def test_only_the_api_server_gets_in(endpoint: Endpoint) -> None:

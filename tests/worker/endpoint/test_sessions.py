@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,27 +14,10 @@ import aiohttp
 import pytest
 from tests.worker.endpoint.harness import PATIENCE_S, Endpoint, serving_worker, start_pod, until
 
-from rota.client import connecting
 from rota.client.verbs import Client
-from rota.kit import system
-from rota.testing.api import ApiServer
 
 pytestmark = pytest.mark.slow
 _EXEC = "/exec/default/p/c"
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[Client]:
-    async with ApiServer() as server:
-        clock, chance = system.SystemClock(), random.Random(0)
-        async with connecting.to_application(server.app, clock=clock, chance=chance) as made:
-            yield made
-
-
-@pytest.fixture
-async def endpoint(client: Client, tmp_path: Path) -> AsyncIterator[Endpoint]:
-    async with serving_worker(client, tmp_path / "worker") as made:
-        yield made
 
 
 class Conversation:

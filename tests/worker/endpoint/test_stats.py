@@ -2,35 +2,15 @@
 
 import asyncio
 import json
-import random
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.worker.endpoint.harness import Endpoint, serving_worker, start_pod, until
+from tests.worker.endpoint.harness import Endpoint, start_pod, until
 
-from rota.client import connecting
 from rota.client.verbs import Client
-from rota.kit import system
-from rota.testing.api import ApiServer
 
 pytestmark = pytest.mark.slow
 _HOG = "x=$(head -c 30000000 /dev/zero | tr '\\0' a); while :; do :; done"
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[Client]:
-    async with ApiServer() as server:
-        clock, chance = system.SystemClock(), random.Random(0)
-        async with connecting.to_application(server.app, clock=clock, chance=chance) as made:
-            yield made
-
-
-@pytest.fixture
-async def endpoint(client: Client, tmp_path: Path) -> AsyncIterator[Endpoint]:
-    async with serving_worker(client, tmp_path / "worker") as made:
-        yield made
 
 
 async def _summary(endpoint: Endpoint) -> dict[str, Any]:
