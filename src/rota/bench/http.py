@@ -5,9 +5,10 @@ They speak just enough HTTP/1.1: keep-alive connections, bodies with a length, c
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
-from typing import Final, Self
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, Self, TypeAlias
 
+_Connect: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 #: The length of a body that comes in chunks.
 CHUNKED: Final = -1
 
@@ -15,22 +16,31 @@ CHUNKED: Final = -1
 class Connection:
     """One keep-alive connection; one request at a time."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, headers: str) -> None:
+    _reader: asyncio.StreamReader
+    _writer: asyncio.StreamWriter
+
+    def __init__(self, connect: _Connect, *, headers: str) -> None:
         """`headers` go with every request, each with its line's end."""
-        self._reader = reader
-        self._writer = writer
+        self._connect = connect
         self._headers = headers
 
     @classmethod
     async def open(cls, host: str, port: int, *, tls: ssl.SSLContext | None = None, authorization: str = "") -> Self:
         """Connect; `authorization` goes with every request."""
-        reader, writer = await asyncio.open_connection(host, port, limit=64 * 1024 * 1024, ssl=tls)
         headers = f"Host: {host}:{port}\r\n" + (f"Authorization: {authorization}\r\n" if authorization else "")
-        return cls(reader, writer, headers=headers)
+        made = cls(lambda: asyncio.open_connection(host, port, limit=64 * 1024 * 1024, ssl=tls), headers=headers)
+        made._reader, made._writer = await made._connect()
+        return made
 
     async def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         """The status and the whole body of an answer."""
-        code, length = await self._begin(method, path, body)
+        try:
+            code, length = await self._begin(method, path, body)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            # kube-apiserver hangs up now and then to spread its clients; what it did not answer is asked again.
+            self.close()
+            self._reader, self._writer = await self._connect()
+            code, length = await self._begin(method, path, body)
         if length == CHUNKED:
             return code, b"".join([chunk async for chunk in self._chunks()])
         return code, await self._reader.readexactly(length)
