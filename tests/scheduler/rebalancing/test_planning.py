@@ -178,6 +178,15 @@ def test_a_pod_that_crashes_where_it_is_tries_another_node() -> None:
     assert moved(planned(nodes, [owned("p", "a")], Strategy.CRASHES, facts=facts)) == {"p": "b"}
 
 
+@pytest.mark.parametrize("strategy", [Strategy.CRASHES, Strategy.LIFETIME, Strategy.DUPLICATES])
+def test_a_pod_whose_node_is_gone_stays_and_harms_no_plan(strategy: Strategy) -> None:
+    lost = PodFacts(crashing=True, restarts=30, age_s=30 * 86400)
+    pods = [owned("p", "gone"), owned("q", "gone")]
+    plan = planned([make_node("a")], pods, strategy, facts={"uid-p": lost, "uid-q": lost})
+    assert moved(plan) == {}
+    assert set(plan.stays.values()) <= {"its node is gone"}
+
+
 @pytest.mark.parametrize(
     ("facts", "fields", "why"),
     [

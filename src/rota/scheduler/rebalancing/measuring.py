@@ -99,6 +99,12 @@ class Measures:
                 counted[pod.shape.owner.uid, pod.node_name] += 1
         return counted
 
+    def of_owner(self, owner: str, node: str) -> int:
+        """How many pods an owner has on one node."""
+        info = self._cluster.by_name.get(node)
+        guests = info.pods.values() if info is not None else ()
+        return sum(pod.shape.owner is not None and pod.shape.owner.uid == owner for pod in guests)
+
     def share(self, node: NodeInfo) -> float:
         """How full a node is: the fullest of its resources."""
         return max(self._shares(node), default=0.0)

@@ -82,7 +82,8 @@ class _Planner:
     def _consider(self, pod: PodInfo, strategy: Strategy, why: str) -> None:
         if pod.uid in self._moved:
             return
-        objection = self._protection.objection(pod, strategy)
+        gone = pod.node_name not in self._cluster.by_name
+        objection = "its node is gone" if gone else self._protection.objection(pod, strategy)
         if not objection:
             move = self._tried(pod, strategy, why)
             if not isinstance(move, str):
@@ -139,9 +140,8 @@ class _Planner:
         owner = pod.shape.owner
         doubled = 0
         if owner is not None:
-            counts = measures.by_owner()
             # beside so many it would be there, and so many are here without it
-            doubled = counts[owner.uid, target] - counts[owner.uid, source]
+            doubled = measures.of_owner(owner.uid, target) - measures.of_owner(owner.uid, source)
         if strategy is Strategy.DUPLICATES:
             return doubled < 0
         if doubled > 0:
@@ -186,7 +186,7 @@ class _Planner:
         """Pods beside others of their owner."""
         for pod in self._by_importance(self._cluster.pods.values()):
             owner = pod.shape.owner
-            count = self._measures.by_owner()[owner.uid, pod.node_name] if owner is not None else 0
+            count = self._measures.of_owner(owner.uid, pod.node_name) if owner is not None else 0
             if owner is not None and count > 1:
                 yield pod, f"{count} pods of {owner.kind} {owner.name} are on {pod.node_name}"
 
