@@ -61,6 +61,17 @@ def test_a_place_on_a_node_that_goes_is_none() -> None:
     assert "a" not in holds
 
 
+def test_who_has_gone_and_lost_the_place_of_the_successor_looks_for_another() -> None:
+    holds, old = Holds(), pod("a", on="s1")
+    holds.add(old, "s2")
+    settle(holds, [], at=1, gone="a")
+    settle(holds, [], at=2, gone="a", unusable="s2")
+    assert (holds.homeless(), list(holds)) == ([old], [])
+    holds.add(old, "d1")
+    assert (holds.homeless(), holds.node("a")) == ([], "d1")
+    assert settle(holds, [pod("new", on="d1", made=3)], at=4, gone="a") == [3.0]
+
+
 def test_nobody_is_waited_for_without_end() -> None:
     holds = Holds()
     holds.add(pod("a", on="s1"), "d1")

@@ -41,9 +41,11 @@ class Machines(Kubelet):
         node = await self._choose(pod) if self.places else ""
         if not node:
             return 1.0
-        with contextlib.suppress(errors.NotFound, errors.Conflict):
+        try:
             binding = Binding(namespace=key.namespace, pod=key.name, node=node, uid=meta.uid(pod))
             await pod_actions.bind(self._cluster.client, binding)
+        except (errors.NotFound, errors.Conflict):
+            return 1.0  # another pod was quicker
         return None
 
     async def _choose(self, pod: Object) -> str:
@@ -100,10 +102,12 @@ class World:
         made = manifests.node(name, **{CAPACITY: capacity}, **labels)
         await self.client.create(NODES, made)
 
-    async def replicas(self, name: str, count: int, *, on: str = "", annotations: Any = None, **spec: Any) -> None:
+    async def replicas(
+        self, name: str, count: int, *, on: str = "", annotations: Any = None, cpu: str = "1", **spec: Any
+    ) -> None:
         """A ReplicaSet whose first pods are on a node, if one is named."""
         labels = {"app": name, "all": "yes"}
-        container = {"name": "main", "image": "app:1", "resources": {"requests": {"cpu": "1"}}}
+        container = {"name": "main", "image": "app:1", "resources": {"requests": {"cpu": cpu}}}
         template = {
             "metadata": {"labels": labels, "annotations": annotations or {}},
             "spec": {"containers": [container], **spec},

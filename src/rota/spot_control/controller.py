@@ -7,7 +7,7 @@ objects again: a round after a restart goes on where the last one ended. Only a 
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -278,37 +278,37 @@ class SpotController:
                 # nobody makes another of a pod without an owner: it runs as long as it can
                 if uid not in self._holds and owner_of(pod) and not self._guests.is_going(uid, now=now):
                     seekers[uid] = self._guests.guest(pod, reserved=False, now=now), Seeker(document=pod, policy=policy)
-        wanted = frozenset(seekers)
+        urgent = [Seeker(document=pod, policy=policy_of(pod)[0]) for pod in self._holds.homeless()]
+        wanted = frozenset(seekers).union(meta.uid(one.document) for one in urgent)
         if wanted and (not wanted <= self._looked_for or now >= self._looked_at + _LOOK_AGAIN_S):
             try:
-                await self._look([seekers[uid] for uid in wanted])
+                await self._look([*urgent, *_by_importance(seekers.values())])
             except (ApiError, TransportError) as problem:
                 log.warning("no places looked for", error=problem)
                 return now + _AGAIN_S
             self._looked_for, self._looked_at = wanted, now
-        missing = sum(uid not in self._holds for uid in wanted)
+        missing = sum(not self._holds.node(uid) for uid in wanted)
         self._figures.placeless.set(missing)
         self._figures.held.set(len(self._holds))
         return self._looked_at + _LOOK_AGAIN_S if missing else math.inf
 
-    async def _look(self, seekers: list[tuple[Guest, Seeker]]) -> None:
+    async def _look(self, seekers: list[Seeker]) -> None:
         picture = await pictures.take(self._client)
-        ordered = sorted(seekers, key=lambda one: (-one[0].priority, -one[0].grace_s, one[0].key))
         now = self._clock.now()
         found = placing.places(
             picture,
             self._frameworks,
             leaving=self._touched,
             given=self._holds,
-            seekers=[seeker for _, seeker in ordered],
+            seekers=seekers,
             capacities={
                 meta.name(node): marking.read(node, self._marks, now=now).capacity
                 for node in self._nodes.cache.values()
             },
         )
-        for guest, seeker in ordered:
-            if guest.uid in found:
-                self._holds.add(seeker.document, found[guest.uid])
+        for seeker in seekers:
+            if node := found.get(meta.uid(seeker.document)):
+                self._holds.add(seeker.document, node)
 
     def _due(self, leaving: list[tuple[Object, _Departure]]) -> tuple[list[tuple[Step, Object, str]], float]:
         """The steps that are due on all nodes, each with its pod and the place of the successor; when to look again."""
@@ -334,6 +334,11 @@ class SpotController:
                 departure.emptied = True
                 self._figures.emptied.observe(took)
                 self._teller.node(node, "SpotNodeEvacuated", f"its pods have left, {took:.0f} s after the notice")
+
+
+def _by_importance(seekers: Iterable[tuple[Guest, Seeker]]) -> list[Seeker]:
+    ordered = sorted(seekers, key=lambda one: (-one[0].priority, -one[0].grace_s, one[0].key))
+    return [seeker for _, seeker in ordered]
 
 
 def _node_of(pod: Object | None) -> str:

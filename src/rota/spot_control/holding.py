@@ -1,8 +1,9 @@
 """The places that were found for successors, from when they are found until the successors are there.
 
-A place is let go when a pod of the same owner, made after the old one was told to go, has a node; when its node goes
-itself; and when nobody came for long. Nothing here is written down: after a restart places are looked for anew, with
-the successors that have come meanwhile counted where they are.
+A place is let go when a pod of the same owner, made after the old one was told to go, has a node, and when nobody came
+for long. When its node goes itself, another is looked for: before all others, if the old pod has gone already. Nothing
+here is written down: after a restart places are looked for anew, with the successors that have come meanwhile counted
+where they are.
 """
 
 import bisect
@@ -23,6 +24,7 @@ Document = Mapping[str, Any]
 @dataclass(slots=True, kw_only=True)
 class _Hold:
     document: Document
+    #: Empty when it was lost, and another is looked for.
     node: str
     owner: str
     #: When the old pod was seen to go; None while it is there.
@@ -37,18 +39,26 @@ class Holds:
         #: Pods that have come for a place, so that none is taken for two.
         self._arrived: Final[set[str]] = set()
 
-    def __len__(self) -> int:
-        return len(self._holds)
-
     def __contains__(self, uid: object) -> bool:
         return uid in self._holds
 
     def __iter__(self) -> Iterator[Given]:
-        return (Given(document=hold.document, node=hold.node) for hold in self._holds.values())
+        return (Given(document=hold.document, node=hold.node) for hold in self._holds.values() if hold.node)
+
+    def __len__(self) -> int:
+        return len(self._holds)
+
+    def homeless(self) -> list[Document]:
+        """Pods that have gone, and whose successors have lost the place that was theirs."""
+        return [hold.document for hold in self._holds.values() if not hold.node]
 
     def add(self, document: Document, node: str) -> None:
         """A place was found."""
-        self._holds[meta.uid(document)] = _Hold(document=document, node=node, owner=owner_of(document))
+        known = self._holds.get(meta.uid(document))
+        if known is not None:
+            known.node = node
+        else:
+            self._holds[meta.uid(document)] = _Hold(document=document, node=node, owner=owner_of(document))
 
     def node(self, uid: str) -> str:
         """Where the successor of a pod would go; empty if nobody knows."""
@@ -78,11 +88,13 @@ class Holds:
         """
         gone: list[tuple[float, str, _Hold]] = []
         for uid, hold in list(self._holds.items()):
-            if not usable(hold.node):
-                del self._holds[uid]
-                continue
             if hold.left_at is None and not there(hold.document):
                 hold.left_at = now
+            if hold.node and not usable(hold.node):
+                if hold.left_at is None:
+                    del self._holds[uid]
+                    continue
+                hold.node = ""
             if hold.left_at is not None:
                 gone.append((hold.left_at, uid, hold))
         waited: list[float] = []
