@@ -408,3 +408,31 @@ async def test_kubectl_rolls_out_pauses_and_goes_back(servers: tuple[RotaServer,
         assert not before & {one["metadata"]["name"] for one in await it.list(PODS)}
         await call("create", "job", "hello", "--image=app:1")
         assert "condition met" in await call("wait", "--for=condition=complete", "job/hello", "--timeout=30s")
+
+
+async def test_kubectl_rolls_out_and_takes_back_what_keeps_revisions(
+    servers: tuple[RotaServer, RotaServer], tmp_path: Path
+) -> None:
+    config = servers[0].kubeconfig()
+    async with cluster(config, [manifests.node("node-0"), manifests.node("node-1")]) as it:
+        kubectl = Kubectl(kubernetes.program("kubectl"), namespace=it.namespace, home=tmp_path, kubeconfig=config)
+
+        async def call(*arguments: str) -> str:
+            return await asyncio.to_thread(kubectl, *arguments)
+
+        await it.create(DAEMON_SETS, daemon_set("agent"))
+        await it.create(STATEFUL_SETS, stateful_set("db"))
+        for name, done in (
+            ("daemonset/agent", "successfully rolled out"),
+            ("statefulset/db", "roll out complete"),
+        ):
+            await call("rollout", "status", name, "--timeout=30s")
+            await call("set", "image", name, "main=app:2")
+            assert done in await call("rollout", "status", name, "--timeout=30s")
+            history = await call("rollout", "history", name)
+            assert [line.split()[0] for line in history.splitlines()[2:] if line] == ["1", "2"]
+            assert "app:2" in await call("rollout", "history", name, "--revision=2")
+            await call("rollout", "undo", name)
+            assert done in await call("rollout", "status", name, "--timeout=30s")
+        images = await call("get", "pods", "-o", "jsonpath={.items[*].spec.containers[0].image}")
+        assert images.split() == ["app:1"] * 5
