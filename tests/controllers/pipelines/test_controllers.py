@@ -246,6 +246,17 @@ async def test_a_step_whose_pods_name_is_taken_says_so_and_waits(cluster: Virtua
         await reaches(cluster, RUNS, "r", phase="Succeeded")
 
 
+async def test_a_step_beyond_the_quota_waits_for_room(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}}
+    await cluster.client.create(("", "v1", "resourcequotas"), quota, namespace="default")
+    async with controllers(cluster):
+        await submit(cluster, run(step("a")))
+        told = await at_step(cluster, "r-a", phase="Waiting", reason="QuotaExceeded")
+        assert "exceeded quota: q" in told["status"]["message"]
+        await cluster.client.delete(("", "v1", "resourcequotas"), "q", namespace="default")
+        await reaches(cluster, RUNS, "r", phase="Succeeded")
+
+
 async def test_a_run_that_is_deleted_leaves_nothing_running(cluster: VirtualCluster, kubelet: Kubelet) -> None:
     kubelet.ends = lambda _: None
     async with controllers(cluster), garbage(cluster):

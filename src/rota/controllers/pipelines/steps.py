@@ -33,7 +33,9 @@ _OURS: Final = Selection(labels=naming.STEP_RUN_LABEL)
 _SOON_S: Final = 0.05
 #: A namesake of an earlier run is on its way out.
 _GOING_S: Final = 0.5
-_NAME_TAKEN: Final = "NameTaken"
+#: What the API server says when a namespace has used up what it may use, and how often to ask again.
+_QUOTA: Final = "exceeded quota"
+_QUOTA_S: Final = 5.0
 
 
 class StepRunController:
@@ -113,6 +115,9 @@ class StepRunController:
         except (errors.Invalid, errors.BadRequest, errors.Forbidden) as problem:
             if is_end_of_namespace(problem):
                 return None
+            if _QUOTA in str(problem):
+                await self._wait(step_run, "QuotaExceeded", str(problem))
+                return _QUOTA_S
             await self._end(step_run, Phase.FAILED, "InvalidTemplate", str(problem))
             return None
         now = times.format_micro_time(self._clock.now())
@@ -124,12 +129,17 @@ class StepRunController:
 
     async def _wait_for_name(self, step_run: Object, taken_by: Object) -> float:
         """Of an earlier run, and on its way out; or of somebody else, and then people should know."""
-        status = step_run.get("status") or {}
-        if not meta.is_deleting(taken_by) and status.get("reason") != _NAME_TAKEN:
+        if not meta.is_deleting(taken_by):
             message = f"its name {meta.name(taken_by)} is taken; it begins when that is gone"
-            told = {"phase": Phase.WAITING.value, "reason": _NAME_TAKEN, "message": message}
-            await self._write(step_run, {**status, **told})
+            await self._wait(step_run, "NameTaken", message)
         return _GOING_S
+
+    async def _wait(self, step_run: Object, reason: str, message: str) -> None:
+        """Tell why a step run does not begin, once."""
+        status = step_run.get("status") or {}
+        if status.get("reason") != reason:
+            told = {"phase": Phase.WAITING.value, "reason": reason, "message": message}
+            await self._write(step_run, {**status, **told})
 
     async def _look_after(self, step_run: Object, attempt: Object | None) -> float | None:
         """See how a try goes, and what follows when it is over."""
