@@ -33,6 +33,7 @@ def run(*steps: dict[str, Any], states: Mapping[Any, StepState] | None = None, *
         spec=whole,
         steps=states or {},
         started_at=0.0,
+        waits=graphs.graph([*steps, *spec.get("onExit", ())]),
         **{"parameters": {}, **flags},
     )
 
@@ -269,7 +270,8 @@ def test_random_graphs_run_in_order_each_step_once_and_come_to_an_end(
 ) -> None:
     assert checking.check(spec, fields.Path("spec")) == []
     runtime = Runtime(random.Random(seed))
-    state = RunState(name="r", namespace="n", uid="u", spec=spec, parameters={}, steps={}, started_at=0)
+    waits = graphs.graph([*spec["steps"], *spec.get("onExit", ())])
+    state = RunState(name="r", namespace="n", uid="u", spec=spec, parameters={}, steps={}, started_at=0, waits=waits)
     most = spec.get("parallelism") or 10**9
     for turn in range(200):
         # a leader that has just begun sees the same objects and decides the same
@@ -287,7 +289,6 @@ def test_random_graphs_run_in_order_each_step_once_and_come_to_an_end(
     else:
         raise AssertionError("the run never ends")
     assert all(one.phase.over for one in runtime.states.values())
-    waits = graphs.graph(spec["steps"])
     for name, _ in runtime.begun:
         for other in waits.get(name, ()):
             # everybody before has ended, or was never to run

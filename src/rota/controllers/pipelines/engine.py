@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from rota.api.pipelines import expressions, graphs
+from rota.api.pipelines import expressions
 from rota.api.pipelines.expressions import ExpressionError, Lookup, Reference, Unknown
 from rota.controllers.pipelines.states import (
     BLOCKED,
@@ -105,7 +105,7 @@ class _Deciding:
 
     def _begin(self, steps: Sequence[Mapping[str, Any]]) -> None:
         """Make the step runs that may begin."""
-        waits = graphs.graph(steps)
+        waits = self._run.waits
         most = self._run.spec.get("parallelism")
         among = {step["name"] for step in steps}
         for step in steps:

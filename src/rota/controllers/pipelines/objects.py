@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from rota.api import meta, times
 from rota.api.meta import Object
-from rota.api.pipelines import naming
+from rota.api.pipelines import graphs, naming
+from rota.api.pipelines.graphs import Graph
 from rota.api.pipelines.naming import RUN_LABEL, STEP_LABEL, STEP_RUN_LABEL
 from rota.controllers.pipelines.engine import DEFAULT_WORKSPACE
 from rota.controllers.pipelines.states import NewStep, Phase, RunState, StepKey, StepState
@@ -51,7 +52,13 @@ def state_of(step_run: Object) -> StepState:
     )
 
 
-def run_state(run: Object, step_runs: Sequence[Object]) -> RunState:
+def waits(run: Object) -> Graph:
+    """Which steps of a run that has begun wait for which."""
+    pipeline = run["status"]["spec"]
+    return graphs.graph([*(pipeline.get("steps") or ()), *(pipeline.get("onExit") or ())])
+
+
+def run_state(run: Object, step_runs: Sequence[Object], *, waits: Graph) -> RunState:
     """A run that has begun, with what became of its step runs."""
     spec, status = run["spec"], run["status"]
     pipeline = status["spec"]
@@ -65,6 +72,7 @@ def run_state(run: Object, step_runs: Sequence[Object]) -> RunState:
         parameters=values,
         steps={key_of(one): state_of(one) for one in step_runs},
         started_at=times.parse(status["startedAt"]),
+        waits=waits,
         suspend=bool(spec.get("suspend")),
         cancel=bool(spec.get("cancel")),
     )

@@ -13,6 +13,7 @@ from typing import Any, Final
 from rota.api import errors, fields, meta, times
 from rota.api.meta import Object
 from rota.api.pipelines import checking
+from rota.api.pipelines.graphs import Graph
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Propagation
 from rota.controllers.pipelines import engine, objects
@@ -49,6 +50,8 @@ class PipelineRunController:
         self._steps: Final = self._frame.follow(STEP_RUNS, self._step_changed, indexers={_BY_RUN: _run_uids})
         #: When counts were last written, by the run's uid.
         self._counted_at: Final[dict[str, float]] = {}
+        #: Who waits for whom in runs that go on, by the same; the pipeline that a run began with does not change.
+        self._waits: Final[dict[str, Graph]] = {}
 
     async def run(self) -> None:
         """Carry runs through until cancelled."""
@@ -56,8 +59,12 @@ class PipelineRunController:
 
     def _run_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is None and old is not None:
-            self._counted_at.pop(meta.uid(old), None)
+            self._forget(meta.uid(old))
         self._frame.queue.add(key)
+
+    def _forget(self, uid: str) -> None:
+        self._counted_at.pop(uid, None)
+        self._waits.pop(uid, None)
 
     def _step_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         step_run = new or old
@@ -81,6 +88,7 @@ class PipelineRunController:
         status, spec = run.get("status") or {}, run["spec"]
         if status.get("phase") and RunPhase(status["phase"]).over:
             if (spec.get("retry") or 0) <= (status.get("observedRetry") or 0):
+                self._forget(meta.uid(run))
                 return None
             reopened = await self._reopen(run)
             if reopened is None:
@@ -92,7 +100,9 @@ class PipelineRunController:
                 return None
             run = begun
         known = [one for one in self._steps.cache.indexed(_BY_RUN, meta.uid(run)) if not meta.is_deleting(one)]
-        state = objects.run_state(run, known)
+        if meta.uid(run) not in self._waits:
+            self._waits[meta.uid(run)] = objects.waits(run)
+        state = objects.run_state(run, known, waits=self._waits[meta.uid(run)])
         decision = engine.decide(state, now=self._clock.now())
         run = await self._with_workspace(run, state)
         await self._make(run, state, decision)

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from rota.api.pipelines.graphs import Graph
+
 #: A step, and which of its items; None where it has none.
 StepKey: TypeAlias = tuple[str, int | None]
 
@@ -70,6 +72,8 @@ class RunState:
     parameters: Mapping[str, str]
     steps: Mapping[StepKey, StepState]
     started_at: float
+    #: Who waits for whom, as `graphs.graph` says of all its steps: it follows from `spec`, and takes long to work out.
+    waits: Graph
     suspend: bool = False
     cancel: bool = False
 
