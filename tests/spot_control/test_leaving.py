@@ -250,6 +250,25 @@ async def test_a_restart_in_between_changes_nothing(world: World) -> None:
     assert world.figure("notices_total", provider="", kind="rota.dev/terminating") == 1
 
 
+async def test_after_a_restart_the_places_of_successors_that_wait_are_not_given_away(world: World) -> None:
+    for name in ("s1", "s2"):
+        await world.node(name)
+        await world.replicas(f"on-{name}", 1, on=name, cpu="4")
+    await world.node("d1", "on-demand")
+    world.machines.places = False
+    async with world.controlled():
+        await world.notice("s1", lead=600)
+        await world.clock.advance(10)
+        assert await _asked(world, 201) == 1
+    async with world.controlled():
+        await world.notice("s2", lead=600)
+        await world.clock.advance(20)
+        assert await _asked(world, 201) == 1
+        await world.node("d2", "on-demand")
+        await world.clock.advance(10)
+        assert await _asked(world, 201) == 2
+
+
 async def test_a_notice_without_a_time_counts_from_when_it_was_acted_on_also_after_a_restart(world: World) -> None:
     await world.node("s1")
     await world.replicas("web", 1, on="s1", terminationGracePeriodSeconds=10)

@@ -53,6 +53,8 @@ _BREATH_S: Final = 0.01
 _ROUND: Final = "round"
 _BY_NODE: Final = "node"
 _BY_OWNER: Final = "owner"
+#: No node has such a name.
+_NOWHERE: Final = ""
 
 
 @dataclass(slots=True)
@@ -108,7 +110,7 @@ class SpotController:
         self._looked_at = -math.inf
         self._nodes: Final = self._frame.follow(NODES, self._node_changed)
         self._pods: Final = self._frame.follow(
-            PODS, self._pod_changed, indexers={_BY_NODE: by_node, _BY_OWNER: by_owner}
+            PODS, self._pod_changed, indexers={_BY_NODE: _by_place, _BY_OWNER: by_owner}
         )
 
     async def run(self) -> None:
@@ -282,7 +284,7 @@ class SpotController:
         wanted = frozenset(seekers).union(meta.uid(one.document) for one in urgent)
         if wanted and (not wanted <= self._looked_for or now >= self._looked_at + _LOOK_AGAIN_S):
             try:
-                await self._look([*urgent, *_by_importance(seekers.values())])
+                await self._look(urgent, list(seekers.values()))
             except (ApiError, TransportError) as problem:
                 log.warning("no places looked for", error=problem)
                 return now + _AGAIN_S
@@ -292,8 +294,10 @@ class SpotController:
         self._figures.held.set(len(self._holds))
         return self._looked_at + _LOOK_AGAIN_S if missing else math.inf
 
-    async def _look(self, seekers: list[Seeker]) -> None:
+    async def _look(self, urgent: list[Seeker], leavers: list[tuple[Guest, Seeker]]) -> None:
         picture = await pictures.take(self._client)
+        seekers = [*urgent, *_by_importance([*self._waiting(), *leavers])]
+        leaving = {meta.uid(one.document) for one in (*urgent, *(seeker for _, seeker in leavers))}
         now = self._clock.now()
         found = placing.places(
             picture,
@@ -307,8 +311,24 @@ class SpotController:
             },
         )
         for seeker in seekers:
-            if node := found.get(meta.uid(seeker.document)):
-                self._holds.add(seeker.document, node)
+            uid = meta.uid(seeker.document)
+            if uid in leaving and uid in found:
+                self._holds.add(seeker.document, found[uid])
+
+    def _waiting(self) -> list[tuple[Guest, Seeker]]:
+        """Pods without a node that no place is held for: they will take places, whoever they are.
+
+        Among them are the successors of those that another controller told to go, before this one was started.
+        """
+        now, found, expected = self._clock.now(), list[tuple[Guest, Seeker]](), self._holds.expected()
+        for pod in self._pods.cache.indexed(_BY_NODE, _NOWHERE):
+            owner = owner_of(pod)
+            if expected[owner] > 0:
+                expected[owner] -= 1
+            else:
+                seeker = Seeker(document=pod, policy=policy_of(pod)[0])
+                found.append((self._guests.guest(pod, reserved=False, now=now), seeker))
+        return found
 
     def _due(self, leaving: list[tuple[Object, _Departure]]) -> tuple[list[tuple[Step, Object, str]], float]:
         """The steps that are due on all nodes, each with its pod and the place of the successor; when to look again."""
@@ -334,6 +354,13 @@ class SpotController:
                 departure.emptied = True
                 self._figures.emptied.observe(took)
                 self._teller.node(node, "SpotNodeEvacuated", f"its pods have left, {took:.0f} s after the notice")
+
+
+def _by_place(pod: Object) -> Iterable[str]:
+    """File a pod under its node, and one that waits for a node under none; those that never will, nowhere."""
+    spec = pod.get("spec") or {}
+    waits = not spec.get("nodeName") and not spec.get("schedulingGates") and evacuation.must_leave(pod)
+    return (_NOWHERE,) if waits else by_node(pod)
 
 
 def _by_importance(seekers: Iterable[tuple[Guest, Seeker]]) -> list[Seeker]:

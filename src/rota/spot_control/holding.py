@@ -8,6 +8,7 @@ where they are.
 
 import bisect
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -51,6 +52,10 @@ class Holds:
     def homeless(self) -> list[Document]:
         """Pods that have gone, and whose successors have lost the place that was theirs."""
         return [hold.document for hold in self._holds.values() if not hold.node]
+
+    def expected(self) -> Counter[str]:
+        """How many successors are to come, by the uids of their owners."""
+        return Counter(hold.owner for hold in self._holds.values() if hold.left_at is not None)
 
     def add(self, document: Document, node: str) -> None:
         """A place was found."""
