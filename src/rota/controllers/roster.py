@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeAlias
 
 from rota.client.verbs import Client
 from rota.controllers.account_secrets import AccountSecretController
+from rota.controllers.autoscaling.controller import AutoscalingController
 from rota.controllers.certificates import CertificateController
 from rota.controllers.cron_jobs.controller import CronJobController
 from rota.controllers.daemon_sets.controller import DaemonSetController
@@ -81,6 +82,7 @@ ROSTER: Final[Mapping[str, Make]] = {
     "account-secrets": lambda client, around: AccountSecretController(
         client, clock=around.clock, chance=around.chance, bundle=around.bundle
     ),
+    "autoscaling": _usual(AutoscalingController),
     "certificates": lambda client, around: CertificateController(
         client, around.authority, clock=around.clock, chance=around.chance, reserved=around.reserved
     ),

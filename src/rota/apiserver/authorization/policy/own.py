@@ -43,6 +43,13 @@ rota:controller:account-secrets: User/rota:controller:account-secrets
     read  core  serviceaccounts
     read,delete,update  core  secrets
     create  core  serviceaccounts/token
+rota:controller:autoscaling: User/rota:controller:autoscaling
+    record-events
+    read  autoscaling  horizontalpodautoscalers
+    update  autoscaling  horizontalpodautoscalers/status
+    get,update  apps  deployments/scale,replicasets/scale,statefulsets/scale
+    list  core  pods
+    list  metrics.k8s.io  pods
 rota:controller:certificates: User/rota:controller:certificates
     read,delete  certificates.k8s.io  certificatesigningrequests
     patch,update  certificates.k8s.io  certificatesigningrequests/approval,certificatesigningrequests/status

@@ -1,0 +1,1 @@
+"""HorizontalPodAutoscalers: as many pods as what they use asks for."""
