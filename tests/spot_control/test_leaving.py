@@ -1,12 +1,14 @@
 """Leaving machines that go: who goes when, what budgets say, what is left alone."""
 
 import asyncio
+from typing import NoReturn
 
 import pytest
 from tests.controllers.workloads import NODES, PODS
 from tests.spot_control.worlds import CAPACITY, World
 
 from rota.api import meta
+from rota.spot_control import placing
 from rota.spot_control.controller import CALM_S
 from rota.spot_control.marking import EXCLUDED, LEAVING, LEAVING_FOR
 from rota.testing import manifests
@@ -70,6 +72,24 @@ async def test_without_a_place_pods_stay_to_their_last_moment(world: World) -> N
         await world.clock.advance(5)
         assert not [pod for pod in await world.pods("web", on="s1") if not meta.is_deleting(pod)]
     assert await _asked(world, 201) == 2
+
+
+async def test_plans_that_cannot_be_made_keep_nobody_from_leaving(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> NoReturn:
+        raise ValueError("a plugin's fault")
+
+    monkeypatch.setattr(placing, "places", broken)
+    await world.node("s1")
+    await world.replicas("web", 1, on="s1", terminationGracePeriodSeconds=10)
+    await world.node("d1", "on-demand")
+    async with world.controlled():
+        await world.notice("s1", lead=60)
+        await world.clock.advance(46)
+        assert await world.ready("web") == 1
+        await world.clock.advance(4)
+        assert await _asked(world, 201) == 1
 
 
 async def test_the_most_important_go_first(world: World) -> None:

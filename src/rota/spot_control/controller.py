@@ -12,10 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rota.api import meta
-from rota.api.errors import ApiError
 from rota.client.informers.cache import Key, by_node, by_owner
 from rota.client.pods import PODS
-from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client, Object
 from rota.controllers.reconciling import Reconciler
 from rota.kit import logs
@@ -50,6 +48,8 @@ _AGAIN_S: Final = 1.0
 _SHOWN_S: Final = 30.0
 #: Rounds do not follow each other closer.
 _BREATH_S: Final = 0.01
+#: Places that are looked for without a pause.
+_AT_A_TIME: Final = 50
 _ROUND: Final = "round"
 _BY_NODE: Final = "node"
 _BY_OWNER: Final = "owner"
@@ -285,8 +285,8 @@ class SpotController:
         if wanted and (not wanted <= self._looked_for or now >= self._looked_at + _LOOK_AGAIN_S):
             try:
                 await self._look(urgent, list(seekers.values()))
-            except (ApiError, TransportError) as problem:
-                log.warning("no places looked for", error=problem)
+            except Exception as problem:  # noqa: BLE001 - whatever is wrong with plans, pods leave in time
+                log.warning("places could not be looked for", error=problem)
                 return now + _AGAIN_S
             self._looked_for, self._looked_at = wanted, now
         missing = sum(not self._holds.node(uid) for uid in wanted)
@@ -299,20 +299,25 @@ class SpotController:
         seekers = [*urgent, *_by_importance([*self._waiting(), *leavers])]
         leaving = {meta.uid(one.document) for one in (*urgent, *(seeker for _, seeker in leavers))}
         now = self._clock.now()
-        found = placing.places(
+        search = placing.places(
             picture,
             self._frameworks,
-            leaving=self._touched,
-            given=self._holds,
+            leaving=frozenset(self._touched),
+            given=list(self._holds),
             seekers=seekers,
             capacities={
                 meta.name(node): marking.read(node, self._marks, now=now).capacity
                 for node in self._nodes.cache.values()
             },
         )
+        found: dict[str, str] = {}
+        for count, (uid, node) in enumerate(search, start=1):
+            found[uid] = node
+            if not count % _AT_A_TIME:
+                await asyncio.sleep(0)  # a lease has to be renewed, and watches go on
         for seeker in seekers:
             uid = meta.uid(seeker.document)
-            if uid in leaving and uid in found:
+            if uid in leaving and found[uid]:
                 self._holds.add(seeker.document, found[uid])
 
     def _waiting(self) -> list[tuple[Guest, Seeker]]:

@@ -5,7 +5,7 @@ for those of later notices: no place is given twice. Nothing is reserved in the 
 pods that nobody planned. Pure.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -49,15 +49,17 @@ def places(
     given: Iterable[Given],
     seekers: Iterable[Seeker],
     capacities: Mapping[str, Capacity],
-) -> dict[str, str]:
-    """The nodes for seekers, in their order, by uid; who finds none is left out. The picture is used up."""
+) -> Iterator[tuple[str, str]]:
+    """The nodes for seekers, one after the other: a uid and a name, empty for who finds none. The picture is used up.
+
+    Thousands of them take seconds: whoever has other things to do does them in between.
+    """
     cluster = picture.cluster
     for name in leaving:
         cluster.remove_node(name)
     for one in given:
         cluster.add_pod(measuring.homeless(picture.vocabulary.pod(one.document)), one.node)
     deciders = _Deciders(frameworks, cluster)
-    found: dict[str, str] = {}
     for seeker in seekers:
         pod = measuring.homeless(picture.vocabulary.pod(seeker.document))
         cluster.remove_pod(pod.uid)
@@ -67,8 +69,7 @@ def places(
         node = cluster.nodes[row] if row >= 0 else None
         if node is not None:
             cluster.add_pod(pod, node.name)
-            found[pod.uid] = node.name
-    return found
+        yield pod.uid, "" if node is None else node.name
 
 
 class _Deciders:
