@@ -31,6 +31,8 @@ PODS: Final = ("", "v1", "pods")
 OVER: Final = frozenset({"Succeeded", "Failed", "Cancelled"})
 _COLUMNS: Final = ("STEP", "STATE", "TIME", "NODE", "WHY")
 _SHOWN_EVERY_S: Final = 0.2
+#: How often to look for new pods of a run, which lists all of them.
+_LOOKED_EVERY_S: Final = 1.0
 _FAILED: Final = 1
 
 
@@ -261,7 +263,7 @@ async def print_logs(client: Client, name: str, namespace: str, *, step: str, fo
                         await reader
             if over or not follow:
                 return
-            await clock.sleep(_SHOWN_EVERY_S)
+            await clock.sleep(_LOOKED_EVERY_S)
 
 
 def _in_order(pods: Iterable[Object]) -> list[Object]:

@@ -7,7 +7,7 @@ yet or a leader died, makes nothing twice.
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rota.api import errors, fields, meta, times
@@ -139,16 +139,8 @@ class PipelineRunController:
         """Have what did not succeed done again; None while it is still being cleared away."""
         known = self._steps.cache.indexed(_BY_RUN, meta.uid(run))
         again = [one for one in known if objects.state_of(one).phase not in _LASTING]
-        for one in again:
-            with contextlib.suppress(errors.NotFound):
-                await self._client.delete(
-                    STEP_RUNS,
-                    meta.name(one),
-                    namespace=meta.namespace(one),
-                    uid=meta.uid(one),
-                    propagation=Propagation.BACKGROUND,
-                )
         if again:
+            await _each(self._delete, again)
             return None
         status = {
             **{name: value for name, value in run["status"].items() if name not in {"finishedAt", "reason", "message"}},
@@ -177,8 +169,7 @@ class PipelineRunController:
             wanted = [one for one in wanted if one.phase.over or one in first]
         now = self._clock.now()
         made = [objects.step_run(run, new, now=now, near=_nodes(state, new.spec.get("near") or ())) for new in wanted]
-        for start in range(0, len(made), _AT_ONCE):
-            await asyncio.gather(*(self._create(one) for one in made[start : start + _AT_ONCE]))
+        await _each(self._create, made)
 
     async def _create(self, step_run: Object) -> None:
         try:
@@ -199,11 +190,23 @@ class PipelineRunController:
 
     async def _stop(self, known: Sequence[Object], decision: Decision) -> None:
         stopping = set(decision.stop)
-        for one in known:
-            if objects.key_of(one) in stopping and not one["spec"].get("cancel"):
-                await self._client.patch(
-                    STEP_RUNS, meta.name(one), {"spec": {"cancel": True}}, namespace=meta.namespace(one)
-                )
+        going = [one for one in known if objects.key_of(one) in stopping and not one["spec"].get("cancel")]
+        await _each(self._cancel, going)
+
+    async def _cancel(self, step_run: Object) -> None:
+        change = {"spec": {"cancel": True}}
+        with contextlib.suppress(errors.NotFound):
+            await self._client.patch(STEP_RUNS, meta.name(step_run), change, namespace=meta.namespace(step_run))
+
+    async def _delete(self, step_run: Object) -> None:
+        with contextlib.suppress(errors.NotFound):
+            await self._client.delete(
+                STEP_RUNS,
+                meta.name(step_run),
+                namespace=meta.namespace(step_run),
+                uid=meta.uid(step_run),
+                propagation=Propagation.BACKGROUND,
+            )
 
     async def _tell(self, run: Object, state: RunState, decision: Decision) -> float | None:
         """Write the status if it has changed; when to come again."""
@@ -246,6 +249,12 @@ class PipelineRunController:
 
     async def _write(self, run: Object, status: Mapping[str, Any]) -> Object:
         return await self._client.update(RUNS, {**_complete(run), "status": dict(status)}, subresource="status")
+
+
+async def _each(act: Callable[[Object], Awaitable[None]], step_runs: Sequence[Object]) -> None:
+    """Do something to many, some at a time."""
+    for start in range(0, len(step_runs), _AT_ONCE):
+        await asyncio.gather(*map(act, step_runs[start : start + _AT_ONCE]))
 
 
 def _run_uids(step_run: Object) -> Iterable[str]:
