@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from rota.controllers.pipelines.states import Phase, RunPhase
 from rota.testing.api import ApiServer
 
 GROUP = "/apis/rota.dev/v1alpha1/namespaces/default"
@@ -80,6 +81,21 @@ async def test_a_step_run_can_be_stopped_and_nothing_else(api: ApiServer) -> Non
     path = f"{GROUP}/stepruns/r-a"
     assert (await api.patch(path, {"spec": {"cancel": True}})).code == 200
     assert (await api.patch(path, {"spec": {"step": "b"}})).code == 422
+
+
+async def test_a_step_run_of_nothing_is_refused(api: ApiServer) -> None:
+    assert (await api.post(f"{GROUP}/stepruns", {"kind": "StepRun", "metadata": {"name": "x"}})).code == 422
+
+
+async def test_only_phases_that_controllers_know_are_written(api: ApiServer) -> None:
+    await api.post(f"{GROUP}/pipelineruns", run(pipeline="p"))
+    spec = {"run": "r", "step": "a", "template": STEP["template"]}
+    await api.post(f"{GROUP}/stepruns", {"kind": "StepRun", "metadata": {"name": "r-a"}, "spec": spec})
+    for path, phases in ((f"{GROUP}/pipelineruns/r/status", RunPhase), (f"{GROUP}/stepruns/r-a/status", Phase)):
+        for phase in phases:
+            assert (await api.patch(path, {"status": {"phase": phase.value}})).code == 200
+        refused = await api.patch(path, {"status": {"phase": "Dreaming"}})
+        assert (refused.code, refused.json["details"]["causes"][0]["field"]) == (422, "status.phase")
 
 
 async def test_a_status_is_written_through_its_own_door_and_shown(api: ApiServer) -> None:

@@ -5,6 +5,7 @@ suspended, cancelled and tried again, but not become another. What a step run ha
 stopped.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from rota.api import cron, fields, names
@@ -14,6 +15,9 @@ from rota.apiserver.strategies import batch, generic
 
 _SPEC: Final = fields.Path("spec")
 _POLICIES: Final = ("Allow", "Forbid", "Replace")
+#: As `rota.controllers.pipelines.states` has them; a test compares.
+_RUN_PHASES: Final = ("Pending", "Running", "Suspended", "Succeeded", "Failed", "Cancelled")
+_STEP_PHASES: Final = ("Waiting", "Running", "Succeeded", "Failed", "Skipped", "Cached", "Cancelled")
 #: What may be changed in a run, and in a step run.
 _OF_A_RUN: Final = frozenset({"suspend", "cancel", "retry"})
 _OF_A_STEP: Final = frozenset({"cancel"})
@@ -64,7 +68,7 @@ class RunStrategy(generic.GenericStrategy):
             found.append(fields.invalid(_SPEC.child("retry"), after.get("retry"), "may only be raised"))
         if before.get("cancel") and not after.get("cancel") and after.get("retry") == before.get("retry"):
             found.append(fields.forbidden(_SPEC.child("cancel"), "what was cancelled goes on by a retry only"))
-        return found
+        return found + _check_phase(new, _RUN_PHASES)
 
 
 class StepRunStrategy(generic.GenericStrategy):
@@ -73,9 +77,20 @@ class StepRunStrategy(generic.GenericStrategy):
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
         """One that is left out is made with what became of it, in one write."""
 
+    def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
+        """Whose it is, and what became of it."""
+        found = super().validate_create(obj, at) + _check_phase(obj, _STEP_PHASES)
+        return found if obj.get("spec") else [*found, fields.required(_SPEC)]
+
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
         """It can be stopped."""
-        return super().validate_update(new, old, at) + _frozen(new, old, _OF_A_STEP)
+        found = super().validate_update(new, old, at) + _frozen(new, old, _OF_A_STEP)
+        return found + _check_phase(new, _STEP_PHASES)
+
+
+def _check_phase(obj: Object, known: Sequence[str]) -> list[fields.FieldError]:
+    phase = (obj.get("status") or {}).get("phase") or known[0]
+    return [] if phase in known else [fields.not_supported(fields.Path("status").child("phase"), phase, known)]
 
 
 def _frozen(new: Object, old: Object, free: frozenset[str]) -> list[fields.FieldError]:
