@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.controllers.workloads import NODE, NODES, PODS, Ending, Kubelet, listed, reaches, reasons, status
 
@@ -290,6 +290,7 @@ _POD = st.tuples(st.sampled_from("abc"), st.sampled_from(["new", "old"]), st.boo
 
 @pytest.mark.slow
 @given(st.lists(_POD, max_size=7), st.integers(0, 3), st.integers(0, 3))
+@example([("a", "old", False, False), ("b", "old", True, False), ("c", "new", True, False)], 0, 1)
 def test_no_step_makes_more_pods_unavailable_than_allowed(pods: Any, surge: int, unavailable: int) -> None:
     rolling = {"maxSurge": surge, "maxUnavailable": unavailable}
     owner = daemon_set(updateStrategy={"type": "RollingUpdate", "rollingUpdate": rolling})

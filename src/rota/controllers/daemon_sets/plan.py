@@ -161,7 +161,7 @@ def _replaced(state: State, pairs: Mapping[str, "_Pair | None"], unavailable: in
             missing += not state.is_available(pair.new)
         elif pair.old is not None:
             (candidates if state.is_available(pair.old) else worthless).append(pair.old)
-    return Step(delete=worthless + candidates[: max(unavailable - missing, 0)])
+    return Step(delete=worthless + candidates[: max(unavailable - missing - len(worthless), 0)])
 
 
 def _surged(state: State, pairs: Mapping[str, "_Pair | None"], surge: int) -> Step:
