@@ -33,6 +33,9 @@ class Api:
         self.told: list[tuple[str, str]] = []
         self.fails = 0
 
+    def with_settings(self, **_: Any) -> "Api":
+        return self
+
     async def patch(self, target: object, name: str, patch: dict[str, Any], **_: Any) -> None:
         if self.fails:
             self.fails -= 1
