@@ -4,13 +4,17 @@ Blocks are ```sh (commands), ```text (what the commands before print) and ```yam
 end in `&` run until the page is done.
 """
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from rota.testing import fleets
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 _MARK = "@@@"
@@ -53,19 +57,31 @@ def follow(page: str, folder: Path, *, patience_s: float = 110) -> list[Followed
             promises[last] = block.text
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "HOME": str(folder), "NO_COLOR": "1"}
-    done = subprocess.run(
-        ["sh", "-c", "\n".join(lines)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience_s,
-    )
+    try:
+        done = subprocess.run(
+            ["sh", "-c", "\n".join(lines)],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=patience_s,
+        )
+    finally:
+        _end_tasks(folder)
     said = "\n".join(log.read_text() for log in sorted(folder.glob("*.log")))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{said}"
     printed = dict(re.findall(rf"^{_MARK} (\d+)\n(.*?)(?=^{_MARK}|\Z)", done.stdout, re.DOTALL | re.MULTILINE))
     return [Followed(promise.rstrip("\n"), printed[str(number)].rstrip("\n")) for number, promise in promises.items()]
+
+
+def _end_tasks(folder: Path) -> None:
+    """End what a page's cluster has left running: tasks outlive it, as they should, but not the test."""
+    fleets.end_tasks(folder)
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdecimal() and (entry / "cwd").readlink().is_relative_to(folder):
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def _commands(text: str, log: Path) -> Iterator[str]:
