@@ -1,5 +1,8 @@
 """Fixtures for every test: see `rota.testing.plugin`."""
 
+import logging
+from collections.abc import Iterator
+
 import hypothesis
 import pytest
 
@@ -11,3 +14,15 @@ hypothesis.settings.register_profile("rota", deadline=None)
 hypothesis.settings.load_profile("rota")
 
 pytest_plugins = ["rota.testing.plugin"]
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """Commands configure the logging of their process, which here is that of other tests, too."""
+    root = logging.getLogger()
+    level, known = root.level, set(root.handlers)
+    yield
+    root.setLevel(level)
+    for handler in set(root.handlers) - known:
+        if type(handler).__module__ == "rota.kit.logs":
+            root.removeHandler(handler)
