@@ -84,14 +84,20 @@ class Cluster(NamedTuple):
     @contextlib.contextmanager
     def start(self, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
         """A command, begun; it does not outlive the block."""
-        with subprocess.Popen(
-            [ROTA, *arguments],
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
+        # who runs the tests may have been told to outlive its terminal, and children inherit that
+        before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        try:
+            started = subprocess.Popen(
+                [ROTA, *arguments],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        finally:
+            signal.signal(signal.SIGHUP, before)
+        with started as process:
             try:
                 yield process
             finally:

@@ -77,12 +77,12 @@ def job(name: str) -> Document:
 
 
 def config_map(name: str, *, labels: Mapping[str, str] | None = None, **data: str) -> Document:
-    """A config map."""
+    """A config map; without labels or data it does not mention them, since an applied empty map is owned, too."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name, "labels": dict(labels or {})},
-        "data": data,
+        "metadata": {"name": name, **({"labels": dict(labels)} if labels else {})},
+        **({"data": data} if data else {}),
     }
 
 
