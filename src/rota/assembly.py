@@ -11,7 +11,7 @@ import secrets
 import signal
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -27,6 +27,7 @@ from rota.extender import service as extending
 from rota.extender.service import Extender
 from rota.extender.view import View
 from rota.kit import logs, system, tasks
+from rota.kit.tasks import Supervisor
 from rota.scheduler import debugging, tracing
 from rota.scheduler.loading import Loaded
 from rota.scheduler.recording import attaching
@@ -191,16 +192,9 @@ async def run_scheduler(
 
     Decisions are taken down in `record`; metrics and what else is told about a scheduler are served on `http_port`.
     """
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    clock, chance = system.SystemClock(), system.chance()
-    async with (
-        connecting.to_server(endpoint, clock=clock, chance=chance) as client,
-        tasks.Supervisor("scheduler", clock=clock, chance=chance) as supervisor,
-        contextlib.AsyncExitStack() as parts,
-    ):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
+    clock = system.SystemClock()
+    async with _beside(endpoint, "scheduler") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
+        loop = asyncio.get_running_loop()
         scheduler = _scheduler(client, loaded, elect=elect, tracer=tracing.installed() if trace else None)
         loop.add_signal_handler(signal.SIGHUP, lambda: _reload(scheduler, reread))
         if record is not None:
@@ -224,15 +218,8 @@ async def run_extender(
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Answer a stock scheduler about the nodes of the cluster at an API server, until a signal asks to stop."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     clock, chance = system.SystemClock(), system.chance()
-    async with (
-        connecting.to_server(endpoint, clock=clock, chance=chance) as client,
-        tasks.Supervisor("extender", clock=clock, chance=chance) as supervisor,
-    ):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
+    async with _beside(endpoint, "extender") as (client, supervisor, stop):
         extender = Extender(client, clock=clock, chance=chance, view=View(marks), binds=binds)
         async with extending.serving(extender, host=host, port=port, tls=tls) as address:
             supervisor.start("cluster", extender.run)
@@ -250,17 +237,9 @@ async def run_spot_controller(
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Leave the spot machines of the cluster at an API server in time, until a signal asks to stop."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     clock, chance = system.SystemClock(), system.chance()
-    async with (
-        connecting.to_server(endpoint, clock=clock, chance=chance) as client,
-        tasks.Supervisor("spot controller", clock=clock, chance=chance) as supervisor,
-        contextlib.AsyncExitStack() as parts,
-    ):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
-        identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
+    async with _beside(endpoint, "spot controller") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
+        identity = _passing_identity()
         control = SpotControl(client, loaded, marks, clock=clock, chance=chance, identity=identity, dry_run=dry_run)
         supervisor.start("control", control.run)
         what = "Telling what would be done on" if dry_run else "Acting on"
@@ -270,8 +249,28 @@ async def run_spot_controller(
         await stop.wait()
 
 
+@contextlib.asynccontextmanager
+async def _beside(endpoint: Endpoint, name: str) -> AsyncIterator[tuple[Client, Supervisor, asyncio.Event]]:
+    """What a part beside an API server needs: a client, who looks after it, and a word when a signal asks to stop."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    clock, chance = system.SystemClock(), system.chance()
+    async with (
+        connecting.to_server(endpoint, clock=clock, chance=chance) as client,
+        tasks.Supervisor(name, clock=clock, chance=chance) as supervisor,
+    ):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        yield client, supervisor, stop
+
+
+def _passing_identity() -> str:
+    """A name for one process, which no other has and none will have again."""
+    return f"{socket.gethostname()}_{secrets.token_hex(8)}"
+
+
 def _scheduler(client: Client, loaded: Loaded, *, elect: bool = True, tracer: Tracer | None = None) -> Scheduler:
-    identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
+    identity = _passing_identity()
     clock, chance = system.SystemClock(), system.chance()
     return Scheduler(client, loaded, clock=clock, chance=chance, identity=identity, elect=elect, tracer=tracer)
 

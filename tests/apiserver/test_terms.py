@@ -39,18 +39,18 @@ def lease(holder: str, transitions: int) -> dict[str, Any]:
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": "work", "namespace": "kube-system"},
+        "metadata": {"name": "duty", "namespace": "kube-system"},
         "spec": {"holderIdentity": holder, "leaseTransitions": transitions, "leaseDurationSeconds": 10},
     }
 
 
 async def give(client: Client, holder: str, transitions: int) -> None:
-    found = await client.get(LEASES, "work", namespace="kube-system")
+    found = await client.get(LEASES, "duty", namespace="kube-system")
     await client.update(LEASES, {**found, "spec": lease(holder, transitions)["spec"]})
 
 
 def in_term(client: Client, holder: str, transitions: int) -> Client:
-    return client.with_settings(term=lambda: f"kube-system/work/{transitions}/{holder}")
+    return client.with_settings(term=lambda: f"kube-system/duty/{transitions}/{holder}")
 
 
 def note(name: str, text: str = "") -> dict[str, Any]:
@@ -75,7 +75,7 @@ async def test_writes_of_a_term_end_with_it(client: Client) -> None:
         a.patch(MAPS, "n", {"data": {"text": "late"}}, namespace="default"),
         a.delete(MAPS, "n", namespace="default"),
     ):
-        with pytest.raises(errors.Conflict, match="the term of a as the holder of the lease kube-system/work is over"):
+        with pytest.raises(errors.Conflict, match="the term of a as the holder of the lease kube-system/duty is over"):
             await late
     assert (await a.get(MAPS, "n", namespace="default"))["data"] == {"text": "again"}
     await b.update(MAPS, {**made, "data": {"text": "by b"}})
@@ -110,12 +110,12 @@ async def test_a_lease_that_is_given_back_or_deleted_ends_the_term(client: Clien
         await a.create(MAPS, note("n2"))
     await give(client, "a", 0)
     await a.create(MAPS, note("n3"))
-    await client.delete(LEASES, "work", namespace="kube-system")
+    await client.delete(LEASES, "duty", namespace="kube-system")
     with pytest.raises(errors.Conflict, match="nobody holds it"):
         await a.create(MAPS, note("n4"))
 
 
-@pytest.mark.parametrize("said", ["work", "kube-system/work", "kube-system/work/x/a", "kube-system/work/1/"])
+@pytest.mark.parametrize("said", ["duty", "kube-system/duty", "kube-system/duty/x/a", "kube-system/duty/1/"])
 async def test_a_term_that_is_none_is_said(client: Client, said: str) -> None:
     with pytest.raises(errors.BadRequest, match="namespace/name/transitions/holder"):
         await client.with_settings(term=lambda: said).create(MAPS, note("n"))
@@ -159,7 +159,7 @@ async def test_a_leader_that_falls_asleep_before_its_write_wakes_up_too_late(api
     way = Sleeper(InProcessTransport(api.app, clock=clock))
     incumbent, led = Incumbent(), asyncio.Event()
     writer = Client(way).with_settings(term=incumbent.header)
-    first = LeaderElector(Client(way), Election(name="work", identity="first", pace=pace), clock=clock, chance=chance)
+    first = LeaderElector(Client(way), Election(name="duty", identity="first", pace=pace), clock=clock, chance=chance)
 
     async def lead() -> None:
         led.set()
@@ -178,7 +178,7 @@ async def test_a_leader_that_falls_asleep_before_its_write_wakes_up_too_late(api
         await asyncio.Event().wait()
 
     straight = Client(InProcessTransport(api.app, clock=clock))
-    second = LeaderElector(straight, Election(name="work", identity="second", pace=pace), clock=clock, chance=chance)
+    second = LeaderElector(straight, Election(name="duty", identity="second", pace=pace), clock=clock, chance=chance)
     following = asyncio.create_task(second.run(lambda _: take()))
     await asyncio.wait_for(taken.wait(), 10)
 
@@ -195,7 +195,7 @@ async def test_who_comes_back_under_the_same_name_leads_in_a_term_of_its_own(api
     """What a former process of this name has left behind, a child perhaps, is refused and steps down."""
     clock, chance = system.SystemClock(), random.Random(0)
     pace = Pace(lease_duration_s=3, renew_deadline_s=2.0, retry_period_s=0.1)
-    election = Election(name="work", identity="master", pace=pace)
+    election = Election(name="duty", identity="master", pace=pace)
     client = Client(InProcessTransport(api.app, clock=clock))
 
     async def lead(incumbent: Incumbent, led: asyncio.Event) -> None:

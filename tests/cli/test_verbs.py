@@ -1,5 +1,6 @@
 """The table of verbs and what each verb owes its user."""
 
+import importlib
 import json
 
 import click
@@ -58,3 +59,10 @@ def test_the_version_is_told_in_every_form(run: CliRunner) -> None:
     assert facts["rota"] == rota.__version__
     assert {"python", "sqlite", "msgspec"} <= facts.keys()
     assert run.invoke(root, ["version"]).output.splitlines()[1].split() == ["rota", rota.__version__]
+
+
+@pytest.mark.parametrize("verb", ["master", "extender"])
+def test_nothing_listens_beyond_loopback_unless_told(verb: str) -> None:
+    command = importlib.import_module(f"rota.cli.{verb}").command
+    [address] = [one.default for one in command.params if one.name in {"host", "listen"}]
+    assert address.startswith("127.0.0.1")

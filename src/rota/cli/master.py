@@ -17,8 +17,8 @@ from rota.kit import logs
     cls=Command,
     examples=[
         (
-            "rota master --store postgresql://rota@db/rota",
-            "a master; start others on other machines with the same store",
+            "rota master --store postgresql://rota@db/rota --host 0.0.0.0",
+            "a master that other machines reach; start others there with the same store",
         ),
         (
             "rota master --store etcd://10.0.0.1:2379 --encryption-keys keys.yaml",
@@ -46,10 +46,10 @@ from rota.kit import logs
 )
 @click.option(
     "--host",
-    default="0.0.0.0",  # noqa: S104 - workers are elsewhere, and nobody gets in without credentials
-    show_default="all",
+    default="127.0.0.1",
+    show_default=True,
     metavar="ADDRESS",
-    help="Serve the Kubernetes API on this address of the machine.",
+    help="Serve the Kubernetes API on this address of the machine; 0.0.0.0 for all, so that others can reach it.",
 )
 @click.option(
     "--port",

@@ -1,6 +1,6 @@
 """The endpoint on a socket, and the table of what it serves.
 
-    listener = serving.listen("0.0.0.0", 10250)          # first, so that the node can tell its port
+    listener = serving.listen(address, 10250)            # first, so that the node can tell its port
     async with running.worker(client, settings, ...) as worker, serving.serve(worker, listener=listener, tls=tls):
         ...
 
