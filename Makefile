@@ -15,6 +15,8 @@ RUNTIME_STAMP := $(VENV)/.installed-runtime
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
   --no-emit-find-links --no-header --extra postgres --extra etcd
 WORKERS ?= 2
+# Tests of one file share what they start: a worker takes a long row of tests, and takes over from the others at the end.
+PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
 ARGS ?=
 
 .PHONY: help install system up test check soak format bench lock proto clean
@@ -53,14 +55,14 @@ up: $(RUNTIME_STAMP) ## start Rota on this machine
 	$(BIN)/rota up $(ARGS)
 
 test: install system ## run every test
-	$(BIN)/pytest -n $(WORKERS) $(ARGS)
+	$(PYTEST) $(ARGS)
 
 check: install ## format, lint, types, layers, fast tests: about a minute
 	$(BIN)/ruff format --check src tests scripts benchmarks
 	$(BIN)/ruff check src tests scripts benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n $(WORKERS) -m "not slow and not postgres and not etcd and not stock" -q $(ARGS)
+	$(PYTEST) -m "not slow and not postgres and not etcd and not stock" -q $(ARGS)
 
 soak: install system ## hurt a cluster at random while tasks run (root); ARGS="--minutes 10 --seed 7 --store postgres"
 	$(BIN)/python scripts/soak $(ARGS)
