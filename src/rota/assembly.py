@@ -21,12 +21,14 @@ from rota import control_plane
 from rota.apiserver.encryption import administration
 from rota.apiserver.encryption.rotation import Holdings
 from rota.client import connecting
+from rota.client.elections.elector import SYSTEM
 from rota.client.endpoints import Endpoint
 from rota.client.verbs import Client
 from rota.extender import service as extending
 from rota.extender.service import Extender
 from rota.extender.view import View
-from rota.kit import logs, system, tasks
+from rota.kit import logs, pages, system, tasks
+from rota.kit.pages import Address
 from rota.kit.tasks import Supervisor
 from rota.scheduler import debugging, tracing
 from rota.scheduler.loading import Loaded
@@ -184,13 +186,13 @@ async def run_scheduler(
     reread: Callable[[], Loaded],
     elect: bool = True,
     record: Path | None = None,
-    http_port: int | None = None,
+    http: Address | None = None,
     trace: bool = False,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Schedule at an API server until a signal asks to stop; SIGHUP has the configuration read again.
 
-    Decisions are taken down in `record`; metrics and what else is told about a scheduler are served on `http_port`.
+    Decisions are taken down in `record`; metrics and what else there is to tell about a scheduler are served at `http`.
     """
     clock = system.SystemClock()
     async with _beside(endpoint, "scheduler") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
@@ -201,9 +203,9 @@ async def run_scheduler(
             supervisor.start("recording", attaching.attach(scheduler, record, clock=clock).run)
         supervisor.start("scheduler", scheduler.run)
         ready(f"Scheduling at {endpoint.server} for {', '.join(loaded.configuration.profiles)}. Ctrl-C stops it.")
-        if http_port is not None:
-            pages = debugging.serving(scheduler, client, clock=clock, port=http_port)
-            ready(f"Metrics and debugging at {await parts.enter_async_context(pages)}.")
+        if http is not None:
+            shown = debugging.serving(scheduler, client, clock=clock, address=http)
+            ready(f"Metrics and debugging at {await parts.enter_async_context(shown)}.")
         await stop.wait()
 
 
@@ -215,15 +217,18 @@ async def run_extender(
     port: int,
     tls: ssl.SSLContext | None = None,
     binds: bool = False,
+    http: Address | None = None,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Answer a stock scheduler about the nodes of the cluster at an API server, until a signal asks to stop."""
     clock, chance = system.SystemClock(), system.chance()
-    async with _beside(endpoint, "extender") as (client, supervisor, stop):
+    async with _beside(endpoint, "extender") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
         extender = Extender(client, clock=clock, chance=chance, view=View(marks), binds=binds)
         async with extending.serving(extender, host=host, port=port, tls=tls) as address:
             supervisor.start("cluster", extender.run)
             ready(f"Answering schedulers at {address} about the nodes of {endpoint.server}. Ctrl-C stops it.")
+            if http is not None:
+                ready(f"Metrics at {await parts.enter_async_context(pages.serving(extender.health(), http))}.")
             await stop.wait()
 
 
@@ -233,19 +238,29 @@ async def run_spot_controller(
     marks: Marks,
     *,
     dry_run: bool = False,
-    http_port: int | None = None,
+    lease_namespace: str = SYSTEM,
+    http: Address | None = None,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Leave the spot machines of the cluster at an API server in time, until a signal asks to stop."""
     clock, chance = system.SystemClock(), system.chance()
     async with _beside(endpoint, "spot controller") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
         identity = _passing_identity()
-        control = SpotControl(client, loaded, marks, clock=clock, chance=chance, identity=identity, dry_run=dry_run)
+        control = SpotControl(
+            client,
+            loaded,
+            marks,
+            clock=clock,
+            chance=chance,
+            identity=identity,
+            lease_namespace=lease_namespace,
+            dry_run=dry_run,
+        )
         supervisor.start("control", control.run)
         what = "Telling what would be done on" if dry_run else "Acting on"
         ready(f"{what} notices of nodes at {endpoint.server}. Ctrl-C stops it.")
-        if http_port is not None:
-            ready(f"Metrics at {await parts.enter_async_context(leading.serving(control, port=http_port))}.")
+        if http is not None:
+            ready(f"Metrics at {await parts.enter_async_context(leading.serving(control, http))}.")
         await stop.wait()
 
 

@@ -49,6 +49,15 @@ def test_a_broken_configuration_stops_the_start_with_the_path_of_the_fault(
     assert fault in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["scheduler", "extender", "spot-controller"])
+@pytest.mark.parametrize("address", ["web", "0.0.0.0:", "65536", "::1:80", "0.0.0.0:-1"])
+def test_what_is_no_address_for_its_pages_is_refused(
+    command: str, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "--server", "http://127.0.0.1:1", "--http", address]) == 2
+    assert f"{address!r} is no address; write 9464" in capsys.readouterr().err
+
+
 def test_a_missing_kubeconfig_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

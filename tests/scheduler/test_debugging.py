@@ -34,7 +34,7 @@ async def cluster() -> AsyncIterator[SchedulingCluster]:
 @contextlib.asynccontextmanager
 async def pages(cluster: SchedulingCluster, scheduler: Scheduler) -> AsyncIterator[aiohttp.ClientSession]:
     async with (
-        debugging.serving(scheduler, cluster.client, clock=cluster.clock, port=0) as url,
+        debugging.serving(scheduler, cluster.client, clock=cluster.clock, address=("127.0.0.1", 0)) as url,
         aiohttp.ClientSession(base_url=url) as session,
     ):
         yield session
@@ -77,7 +77,7 @@ async def test_a_port_that_is_taken_is_named(cluster: SchedulingCluster) -> None
         taken = URL(str(session._base_url)).port
         assert taken is not None
         with pytest.raises(UserError, match=f"cannot listen on port {taken}: .*; choose another"):
-            async with debugging.serving(scheduler, cluster.client, clock=cluster.clock, port=taken):
+            async with debugging.serving(scheduler, cluster.client, clock=cluster.clock, address=("127.0.0.1", taken)):
                 pass
 
 

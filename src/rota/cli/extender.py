@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli import endpoints
+from rota.cli import endpoints, options
 from rota.cli.commands import Command
 from rota.kit import errors, logs
 
@@ -55,6 +55,7 @@ _PORT = 8888
     metavar="FILE",
     help="More labels, taints and conditions by which spot machines and their end are known.",
 )
+@options.http_option("metrics and health for those who have no certificate to show")
 @click.option("--bind", "binds", is_flag=True, help="Also bind pods, for a bindVerb.")
 def command(
     *,
@@ -68,6 +69,7 @@ def command(
     insecure: bool,
     marks_file: Path | None,
     binds: bool,
+    http: tuple[str, int] | None,
 ) -> None:
     """Answer the stock kube-scheduler: which nodes a pod may go to, and how good they are, by its spot policy.
 
@@ -86,7 +88,9 @@ def command(
         )
     table = marks.read(marks_file) if marks_file is not None else marks.Marks()
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
-    assembly.run(assembly.run_extender(endpoint, table, host=host, port=port, tls=tls, binds=binds, ready=click.echo))
+    assembly.run(
+        assembly.run_extender(endpoint, table, host=host, port=port, tls=tls, binds=binds, http=http, ready=click.echo)
+    )
     click.echo("The extender has stopped.")
 
 

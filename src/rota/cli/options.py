@@ -13,6 +13,7 @@ from rota.kit import errors
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_LAST_PORT: Final = 65_535
 _DURATION: Final = re.compile(r"(\d+)([smhd])")
 
 #: `-n`, as kubectl has it.
@@ -50,6 +51,31 @@ class Duration(click.ParamType[float]):
             zero = f", or 0 for {self._nothing}" if self._nothing else ""
             self.fail(f"{value!r} is no duration; write 30m, 24h or 7d{zero}", param, ctx)
         return float(int(match[1]) * _UNITS[match[2]])
+
+
+class Address(click.ParamType[tuple[str, int]]):
+    """`HOST:PORT`, `[::]:PORT`, or `PORT` alone for this machine only."""
+
+    name = "[HOST:]PORT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """The host, and the port."""
+        if isinstance(value, tuple):
+            return value
+        host, _, port = str(value).rpartition(":")
+        if not (port.isascii() and port.isdigit() and int(port) <= _LAST_PORT) or (":" in host and host[0] != "["):
+            self.fail(f"{value!r} is no address; write 9464, or 0.0.0.0:9464 for all of this machine's", param, ctx)
+        return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def http_option(what: str) -> Callable[[_F], _F]:
+    """`--http [HOST:]PORT`: where a part tells about itself; `what` says which pages there are."""
+    return click.option(
+        "--http",
+        type=Address(),
+        metavar="[HOST:]PORT",
+        help=f"Serve {what} here, without TLS; on loopback, if no host is named.",
+    )
 
 
 def data_folder() -> Path:

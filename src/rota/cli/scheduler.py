@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli import endpoints
+from rota.cli import endpoints, options
 from rota.cli.commands import Command
 from rota.kit import errors, logs
 
@@ -43,13 +43,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Take every decision down with all it was made from; FILE.1 is the file before, when that was full.",
 )
-@click.option(
-    "--http",
-    "http_port",
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    help="Serve metrics, /configz, /healthz and /debug/{queue,cache,compare} on this loopback port.",
-)
+@options.http_option("metrics, health, and to this machine /configz and /debug/{queue,cache,compare},")
 @click.option("--trace", is_flag=True, help="Send spans by OpenTelemetry, as its variables say; needs rota[tracing].")
 def command(
     *,
@@ -59,7 +53,7 @@ def command(
     config_file: Path | None,
     no_elect: bool,
     record: Path | None,
-    http_port: int | None,
+    http: tuple[str, int] | None,
     trace: bool,
 ) -> None:
     """Schedule the pods of a cluster and run until interrupted.
@@ -79,7 +73,7 @@ def command(
             reread=read,
             elect=not no_elect,
             record=record,
-            http_port=http_port,
+            http=http,
             trace=trace,
             ready=click.echo,
         )

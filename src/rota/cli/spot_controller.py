@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rota.cli import endpoints
+from rota.cli import endpoints, options
 from rota.cli.commands import Command
 from rota.kit import errors, logs
 
@@ -35,12 +35,13 @@ from rota.kit import errors, logs
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done, by dry runs of the API, and change nothing.")
 @click.option(
-    "--http",
-    "http_port",
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    help="Serve metrics and /healthz on this loopback port.",
+    "--lease-namespace",
+    default="kube-system",
+    show_default=True,
+    metavar="NAME",
+    help="Where the Lease is by which controllers take turns.",
 )
+@options.http_option("metrics and health")
 def command(
     *,
     kubeconfig_file: Path | None,
@@ -49,7 +50,8 @@ def command(
     marks_file: Path | None,
     config_file: Path | None,
     dry_run: bool,
-    http_port: int | None,
+    lease_namespace: str,
+    http: tuple[str, int] | None,
 ) -> None:
     """Leave machines that will be taken away: in time, with budgets kept, and with a place for what comes after.
 
@@ -73,6 +75,14 @@ def command(
         raise errors.UserError(f"{config_file}: {error}") from error
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
     assembly.run(
-        assembly.run_spot_controller(endpoint, loaded, table, dry_run=dry_run, http_port=http_port, ready=click.echo)
+        assembly.run_spot_controller(
+            endpoint,
+            loaded,
+            table,
+            dry_run=dry_run,
+            lease_namespace=lease_namespace,
+            http=http,
+            ready=click.echo,
+        )
     )
     click.echo("The spot controller has stopped.")

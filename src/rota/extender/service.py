@@ -23,7 +23,7 @@ from rota.extender import messages
 from rota.extender.answers import Adviser
 from rota.extender.messages import Args, MalformedRequest
 from rota.extender.view import NodeFacts, View
-from rota.kit import logs, tasks
+from rota.kit import logs, pages, tasks
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.errors import UserError
@@ -84,10 +84,13 @@ class Extender:
         }
         for verb, answer in verbs.items():
             app.router.add_post(f"/{verb}", self._page(verb, answer))
-        app.router.add_get("/healthz", _healthy)
-        app.router.add_get("/readyz", self._ready)
-        app.router.add_get("/metrics", self._metrics_page)
+        for path, page in self.health().items():
+            app.router.add_get(path, page)
         return app
+
+    def health(self) -> dict[str, pages.Page]:
+        """The pages for whoever runs it, who may have no certificate to show where schedulers ask."""
+        return pages.health(self.metrics, ready=lambda: self.synced)
 
     async def filter(self, body: bytes) -> bytes:
         """Which nodes a pod may go to, in the form in which they came."""
@@ -178,15 +181,6 @@ class Extender:
         except MalformedRequest as problem:
             return 400, str(problem).encode()
 
-    async def _ready(self, _: web.Request) -> web.Response:
-        if self.synced:
-            return web.Response(text="ok")
-        return web.Response(status=503, text="the cluster is not known yet")
-
-    async def _metrics_page(self, request: web.Request) -> web.Response:
-        kind, body = self.metrics.exposition(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": kind})
-
     def _informer(
         self, target: tuple[str, str, str], changed: Callable[[Key, Object | None, Object | None], None]
     ) -> Informer[Object]:
@@ -228,7 +222,3 @@ async def serving(extender: Extender, *, host: str, port: int, tls: ssl.SSLConte
         yield f"{scheme}://{host}:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
-
-
-async def _healthy(_: web.Request) -> web.Response:
-    return web.Response(text="ok")

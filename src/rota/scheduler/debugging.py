@@ -1,12 +1,10 @@
-"""What goes on inside of a scheduler, for people who look for a fault: a few pages on a loopback port.
+"""What goes on inside of a scheduler, for people who look for a fault: a few pages (see `rota.kit.pages`).
 
 `/metrics`, `/configz`, `/healthz`, `/livez` and `/readyz` are kube-scheduler's; `/debug/queue` and `/debug/cache` show
 who waits and what is counted where; `/debug/compare` reads the cluster anew and says where the cache differs from it.
-Nobody from outside of the machine can ask, and nothing can be changed here.
 """
 
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -15,8 +13,9 @@ from aiohttp import web
 
 from rota.client.pods import PODS
 from rota.client.verbs import Client, Selection
+from rota.kit import pages
 from rota.kit.clock import Clock
-from rota.kit.errors import UserError
+from rota.kit.pages import Address, Page
 from rota.scheduler import handlers
 from rota.scheduler.cache import comparing
 from rota.scheduler.cache import dumping as cache_dumping
@@ -31,8 +30,6 @@ _LIVING: Final = Selection(fields="status.phase!=Succeeded,status.phase!=Failed"
 #: What is different now and not any more after so long was on its way.
 _PAUSE_S: Final = 1.0
 
-Page = Callable[[web.Request], Awaitable[web.Response]]
-
 
 class Pages:
     """The pages of one scheduler."""
@@ -46,11 +43,8 @@ class Pages:
     def table(self) -> dict[str, Page]:
         """All pages by path."""
         return {
-            "/metrics": self._metrics,
+            **pages.health(self._scheduler.metrics, ready=lambda: self._scheduler.synced),
             "/configz": self._configz,
-            "/healthz": self._healthy,
-            "/livez": self._healthy,
-            "/readyz": self._ready,
             "/debug/queue": self._queue,
             "/debug/cache": self._cache,
             "/debug/compare": self._compare,
@@ -76,20 +70,8 @@ class Pages:
             scheduler.cache, truth, waiting=waiting, profiles=set(scheduler.configuration.profiles)
         )
 
-    async def _metrics(self, request: web.Request) -> web.Response:
-        kind, body = self._scheduler.metrics.exposition(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": kind})
-
     async def _configz(self, request: web.Request) -> web.Response:
         return _json({_CONFIG: writing.to_document(self._scheduler.configuration.settings)})
-
-    async def _healthy(self, request: web.Request) -> web.Response:
-        return web.Response(text="ok")
-
-    async def _ready(self, request: web.Request) -> web.Response:
-        if self._scheduler.synced:
-            return web.Response(text="ok")
-        return web.Response(status=503, text="the cluster is not known yet")
 
     async def _queue(self, request: web.Request) -> web.Response:
         return _json(queue_dumping.dump(self._scheduler.queue, self._clock.monotonic()))
@@ -102,23 +84,11 @@ class Pages:
         return _json({"equal": not found, "differences": [asdict(each) for each in found]})
 
 
-@contextlib.asynccontextmanager
-async def serving(scheduler: Scheduler, client: Client, *, clock: Clock, port: int) -> AsyncIterator[str]:
-    """Serve the pages on loopback; the address. 0 takes a free port."""
-    app = web.Application()
-    for path, page in Pages(scheduler, client, clock=clock).table.items():
-        app.router.add_get(path, page)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, "127.0.0.1", port).start()
-        except OSError as problem:
-            message = f"cannot listen on port {port}: {problem.strerror}"
-            raise UserError(message, "choose another, or 0 for a free one") from problem
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+def serving(
+    scheduler: Scheduler, client: Client, *, clock: Clock, address: Address
+) -> AbstractAsyncContextManager[str]:
+    """Serve the pages of a scheduler; the URL."""
+    return pages.serving(Pages(scheduler, client, clock=clock).table, address)
 
 
 def _json(value: Any) -> web.Response:

@@ -3,20 +3,17 @@
 Every term begins with a controller that knows nothing but what the cluster shows.
 """
 
-import contextlib
-from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from aiohttp import web
-
-from rota.client.elections.elector import STEADY, Election, LeaderElector, LeadershipLost
+from rota.client.elections.elector import STEADY, SYSTEM, Election, LeaderElector, LeadershipLost
 from rota.client.elections.incumbents import Incumbent
 from rota.client.verbs import Client
-from rota.kit import logs
+from rota.kit import logs, pages
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
-from rota.kit.errors import UserError
 from rota.kit.metrics import Metrics
+from rota.kit.pages import Address
 from rota.scheduler.loading import Loaded
 from rota.spot.marks import Marks
 from rota.spot_control.controller import SpotController
@@ -38,6 +35,7 @@ class SpotControl:
         clock: Clock,
         chance: Chance,
         identity: str,
+        lease_namespace: str = SYSTEM,
         dry_run: bool = False,
     ) -> None:
         self._client: Final = client
@@ -46,7 +44,7 @@ class SpotControl:
         self._clock: Final = clock
         self._chance: Final = chance
         self._dry_run: Final = dry_run
-        self._election: Final = Election(name=LEASE, identity=identity, pace=STEADY)
+        self._election: Final = Election(name=LEASE, namespace=lease_namespace, identity=identity, pace=STEADY)
         self._incumbent: Final = Incumbent()
         self.metrics: Final = Metrics("spot", process=True)
         self._leads: Final = self.metrics.gauge("leads", "1 if this process acts on notices, 0 if it stands by.")
@@ -81,28 +79,6 @@ class SpotControl:
             self._leads.set(0)
 
 
-@contextlib.asynccontextmanager
-async def serving(control: SpotControl, *, port: int) -> AsyncIterator[str]:
-    """Serve `/metrics` and `/healthz` on loopback; the address. 0 takes a free port."""
-
-    async def metrics(request: web.Request) -> web.Response:
-        kind, body = control.metrics.exposition(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": kind})
-
-    async def healthy(_: web.Request) -> web.Response:
-        return web.Response(text="ok")
-
-    app = web.Application()
-    app.router.add_get("/metrics", metrics)
-    app.router.add_get("/healthz", healthy)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, "127.0.0.1", port).start()
-        except OSError as problem:
-            message = f"cannot listen on port {port}: {problem.strerror}"
-            raise UserError(message, "choose another, or 0 for a free one") from problem
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+def serving(control: SpotControl, address: Address) -> AbstractAsyncContextManager[str]:
+    """Serve health and metrics; the URL. Who stands by is as ready as who leads."""
+    return pages.serving(pages.health(control.metrics), address)

@@ -25,6 +25,8 @@ from rota.kit.clock import Clock
 log = logs.get(__name__)
 
 LEASES: Final = ("coordination.k8s.io", "v1", "leases")
+#: Where the Leases of a cluster's own parts are, unless somebody says otherwise.
+SYSTEM: Final = "kube-system"
 #: The longest pause between two looks is longer than the shortest by this part, so that candidates do not keep step.
 _JITTER: Final = 1.2
 
@@ -68,7 +70,7 @@ class Election:
 
     name: str
     identity: str
-    namespace: str = "kube-system"
+    namespace: str = SYSTEM
     pace: Pace = Pace()
     release_on_cancel: bool = True
 
