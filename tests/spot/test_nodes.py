@@ -39,9 +39,14 @@ def marked(mark: Mark) -> dict[str, Any]:
             return node(conditions=[{"type": mark.key, "status": value}])
         case Place.ANNOTATION:
             return node(annotations={mark.key: value})
+        case Place.EVENT:
+            raise AssertionError("an event is not part of a node")
 
 
-@pytest.mark.parametrize("mark", BUILTIN, ids=lambda mark: f"{mark.key}={','.join(mark.values)}")
+ON_NODES = [mark for mark in BUILTIN if mark.place is not Place.EVENT]
+
+
+@pytest.mark.parametrize("mark", ON_NODES, ids=lambda mark: f"{mark.key}={','.join(mark.values)}")
 def test_every_mark_of_the_table_is_read_as_what_it_means(mark: Mark) -> None:
     reading = nodes.read(marked(mark), TABLE, now=NOW)
     assert reading.capacity is {Means.SPOT: Capacity.SPOT, Means.ON_DEMAND: Capacity.ON_DEMAND}.get(
@@ -54,6 +59,28 @@ def test_every_mark_of_the_table_is_read_as_what_it_means(mark: Mark) -> None:
         assert reading.notice.deadline == NOW + (mark.lead or 0)
     else:
         assert reading.notice is None
+
+
+@pytest.mark.parametrize(("provider", "lead"), [("aws", 120), ("gcp", 30), ("azure", 30), ("byteplus", 300), ("", 120)])
+def test_our_own_mark_tells_the_provider_and_by_it_the_time(provider: str, lead: float) -> None:
+    taint = {"key": marks.TERMINATING, "value": provider, "effect": "NoSchedule"}
+    notice = nodes.read(node(taints=[taint]), TABLE, now=NOW).notice
+    assert notice is not None
+    assert (notice.provider, notice.deadline) == (provider, NOW + lead)
+    assert TABLE.lead(provider) == lead
+
+
+def test_a_table_knows_its_providers_and_whether_events_matter(tmp_path: Path) -> None:
+    path = tmp_path / "marks.yaml"
+    path.write_text(
+        "replace: true\nmarks:\n- {means: notice, place: taint, key: example.com/x, provider: example, lead: 600}\n"
+    )
+    table = marks.read(path)
+    assert table.providers == {"example"}
+    assert table.lead("example") == 600
+    assert not table.heeds_events
+    assert TABLE.heeds_events
+    assert {"aws", "azure", "gcp", "karpenter"} < TABLE.providers
 
 
 def test_a_node_that_is_not_ready_is_not_about_to_go() -> None:

@@ -1,8 +1,8 @@
 """The marks by which spot machines and their end are known: one table, which users extend.
 
-Clouds and tools say it with labels, taints, conditions and annotations of nodes, each with keys of its own. Here they
-are data; `rota.spot.nodes` reads a node by them. That a node is not ready is no mark: it comes when pods die already,
-and on every flap of a network.
+Clouds and tools say it with labels, taints, conditions and annotations of nodes and with events about them, each with
+keys of its own. Here they are data; `rota.spot.nodes` reads a node by them, `rota.notices` what is said elsewhere. That
+a node is not ready is no mark: it comes when pods die already, and on every flap of a network.
 """
 
 import enum
@@ -14,6 +14,15 @@ import msgspec
 import yaml
 
 from rota.kit import errors
+
+#: The taint of a notice that somebody told us; its value is the provider.
+TERMINATING: Final = "rota.dev/terminating"
+#: And of a machine that may be taken away sooner than others.
+AT_RISK: Final = "rota.dev/at-risk"
+#: The annotation with the time at which a machine ends.
+TERMINATES_AT: Final = "rota.dev/terminates-at"
+#: How long a machine of an unknown provider has left when nobody tells.
+_USUAL_LEAD_S: Final = 120.0
 
 
 class Means(enum.Enum):
@@ -36,6 +45,8 @@ class Place(enum.Enum):
     TAINT = "taint"
     CONDITION = "condition"
     ANNOTATION = "annotation"
+    #: Not on the node itself: the key is the reason of an event about it, the values are who may say so.
+    EVENT = "event"
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,7 +104,11 @@ BUILTIN: Final[Sequence[Mark]] = (
     *_table(
         Means.NOTICE,
         Place.TAINT,
-        ("", "rota.dev/terminating", [], 120.0),
+        ("alibaba", TERMINATING, ["alibaba"], 300.0),
+        ("byteplus", TERMINATING, ["byteplus"], 300.0),
+        ("oci", TERMINATING, ["oci"], 30.0),
+        ("tencent", TERMINATING, ["tencent"], 120.0),
+        ("", TERMINATING, [], _USUAL_LEAD_S),
         ("aws", "aws-node-termination-handler/spot-itn", [], 120.0),
         ("aws", "aws-node-termination-handler/asg-lifecycle-termination", [], 120.0),
         ("aws", "aws-node-termination-handler/scheduled-maintenance", [], 120.0),
@@ -113,14 +128,32 @@ BUILTIN: Final[Sequence[Mark]] = (
     *_table(
         Means.RISK,
         Place.TAINT,
+        ("", AT_RISK, [], None),
         ("aws", "aws-node-termination-handler/rebalance-recommendation", [], None),
         ("", "DeletionCandidateOfClusterAutoscaler", [], None),
     ),
     *_table(Means.RISK, Place.CONDITION, ("azure", "VMEventScheduled", ["True"], None)),
     *_table(
+        Means.NOTICE,
+        Place.EVENT,
+        ("aws", "SpotInterruption", [], 120.0),
+        ("aws", "SQSTermination", [], 120.0),
+        ("karpenter", "SpotInterrupted", [], 120.0),
+        ("azure", "PreemptScheduled", [], 30.0),
+        ("azure", "TerminateScheduled", [], 300.0),
+    ),
+    *_table(
+        Means.RISK,
+        Place.EVENT,
+        ("aws", "RebalanceRecommendation", [], None),
+        ("karpenter", "SpotRebalanceRecommendation", [], None),
+        ("azure", "RedeployScheduled", [], None),
+        ("azure", "RebootScheduled", [], None),
+    ),
+    *_table(
         Means.DEADLINE,
         Place.ANNOTATION,
-        ("", "rota.dev/terminates-at", [], None),
+        ("", TERMINATES_AT, [], None),
         ("karpenter", "karpenter.sh/nodeclaim-termination-timestamp", [], None),
     ),
 )
@@ -139,8 +172,29 @@ class Marks:
 
     def __init__(self, marks: Iterable[Mark] = BUILTIN) -> None:
         self._by_key: Final[dict[tuple[Place, str], list[Mark]]] = {}
+        #: Seconds that the machines of each provider have left, if nobody tells; None where the table does not either.
+        self._leads: Final[dict[str, float | None]] = {}
         for mark in marks:
             self._by_key.setdefault((mark.place, mark.key), []).append(mark)
+            if mark.provider:
+                known = self._leads.setdefault(mark.provider, None)
+                if mark.means is Means.NOTICE and mark.lead is not None:
+                    self._leads[mark.provider] = mark.lead if known is None else min(known, mark.lead)
+
+    @property
+    def providers(self) -> frozenset[str]:
+        """Who is known to take machines away."""
+        return frozenset(self._leads)
+
+    @property
+    def heeds_events(self) -> bool:
+        """Whether events are worth listening to."""
+        return any(place is Place.EVENT for place, _ in self._by_key)
+
+    def lead(self, provider: str) -> float:
+        """How many seconds a provider's machines have left from the moment of a notice that tells no time."""
+        lead = self._leads.get(provider)
+        return _USUAL_LEAD_S if lead is None else lead
 
     def find(self, place: Place, entries: Mapping[str, str]) -> Iterable[tuple[Mark, str]]:
         """The marks among entries of a place, each with its value."""

@@ -5,16 +5,15 @@ is known by its node's uid, not by the name: clouds give the names of dead machi
 """
 
 import enum
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rota.api import times
-from rota.spot.marks import Mark, Marks, Means, Place
+import msgspec
 
-#: A time inside a condition's message, which is the only place where some clouds tell it.
-_MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:Z|[+-]\d{2}:\d{2})")
+from rota.spot import moments
+from rota.spot.marks import TERMINATING, Mark, Marks, Means, Place
+
 _ZONE: Final = "topology.kubernetes.io/zone"
 _TYPE: Final = "node.kubernetes.io/instance-type"
 #: Notices without a known time leave this long.
@@ -86,15 +85,15 @@ def _capacity(labels: Mapping[str, str], marks: Marks) -> Capacity:
 
 def _notice(node: Mapping[str, Any], marks: Marks, now: float) -> Notice | None:
     metadata = node["metadata"]
-    told = [_moment(value) for mark, value in _annotated(metadata, marks) if mark.means is Means.DEADLINE]
+    told = [moments.find(value) for mark, value in _annotated(metadata, marks) if mark.means is Means.DEADLINE]
     deadlines = [moment for moment in told if moment is not None]
     found: list[Notice] = []
     for mark, since, text in _said(node, marks):
         if mark.means is not Means.NOTICE:
             continue
         begun = since if since is not None else now
-        inside = _MOMENT.search(text)
-        written = _moment(inside[0]) if inside else None
+        # for some clouds a condition's message is the only place where they tell it
+        written = moments.find(text)
         known = [*deadlines, *([written] if written is not None and written >= begun else [])]
         lead = mark.lead if mark.lead is not None else _USUAL_LEAD_S
         found.append(
@@ -117,11 +116,11 @@ def _risky(node: Mapping[str, Any], marks: Marks) -> str:
 def _said(node: Mapping[str, Any], marks: Marks) -> Iterable[tuple[Mark, float | None, str]]:
     """Every mark of a node with the time since when it stands there, and the words that go with it."""
     for taint in (node.get("spec") or {}).get("taints") or ():
-        for mark, _ in marks.find(Place.TAINT, {taint.get("key", ""): taint.get("value") or ""}):
-            yield mark, _moment(taint.get("timeAdded")), ""
+        for mark, value in marks.find(Place.TAINT, {taint.get("key", ""): taint.get("value") or ""}):
+            yield _ours(mark, value, marks), moments.find(taint.get("timeAdded") or ""), ""
     for condition in (node.get("status") or {}).get("conditions") or ():
         for mark, _ in marks.find(Place.CONDITION, {condition.get("type", ""): condition.get("status") or ""}):
-            yield mark, _moment(condition.get("lastTransitionTime")), condition.get("message") or ""
+            yield mark, moments.find(condition.get("lastTransitionTime") or ""), condition.get("message") or ""
     metadata = node["metadata"]
     for mark, _ in marks.find(Place.LABEL, metadata.get("labels") or {}):
         yield mark, None, ""
@@ -133,10 +132,8 @@ def _annotated(metadata: Mapping[str, Any], marks: Marks) -> Iterable[tuple[Mark
     return marks.find(Place.ANNOTATION, metadata.get("annotations") or {})
 
 
-def _moment(text: str | None) -> float | None:
-    if not text:
-        return None
-    try:
-        return times.parse(text)
-    except times.TimeError:
-        return None  # a time that nobody can read is one that nobody told
+def _ours(mark: Mark, provider: str, marks: Marks) -> Mark:
+    """The mark that we write ourselves for what others tell us has the provider for its value."""
+    if mark.key != TERMINATING or mark.provider or provider not in marks.providers:
+        return mark
+    return msgspec.structs.replace(mark, provider=provider, lead=marks.lead(provider))
