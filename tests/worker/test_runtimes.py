@@ -198,6 +198,16 @@ async def test_a_process_may_leave_word_where_its_pod_says(client: Client, worke
     assert path.read_text() == "", "what it wrote is its own"
 
 
+@pytest.mark.parametrize("user", [None, 1000])
+async def test_a_process_is_told_where_to_leave_its_outputs(client: Client, worker: Worker, user: int | None) -> None:
+    container: dict[str, Any] = {"env": [{"name": "ROTA_OUTPUTS", "value": "/dev/termination-log"}]}
+    if user is not None:
+        container["securityContext"] = {"runAsUser": user}
+    await _create(client, "sh", "-c", "echo result=7 > $ROTA_OUTPUTS", container=container)
+    assert await _last_words(client, "Succeeded") == "result=7\n"
+    assert not Path("/dev/termination-log").exists(), "that is the machine's"
+
+
 @needs_containers
 async def test_a_container_may_leave_word_where_it_is_usual(client: Client, worker: Worker, tmp_path: Path) -> None:
     root = build_root(tmp_path / "root")

@@ -15,8 +15,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from rota.api import codec, errors, meta
 from rota.client.events.recorder import EventRecorder
 from rota.client.informers.cache import Key
@@ -384,7 +382,7 @@ class Agent:
                 return
             self._runs.setdefault(wanted.uid, set()).add(launch.id)
             if launch.last_words:
-                last_words.prepare(self._volumes / wanted.uid, wanted.container, wanted.run)
+                last_words.prepare(self._volumes / wanted.uid, launch)
             await self._runtime.start(launch)
         except Exception as error:  # noqa: BLE001 - whatever it is, the container must not wait for ever
             problem = error if isinstance(error, LaunchError) else LaunchError("CreateContainerError", str(error))
@@ -418,10 +416,7 @@ class Agent:
             mounts=functools.partial(volumes.mounts, pod, container, folder),
             home=home,
         )
-        said = last_words.mount(_container(pod, container), folder, run, runtime=launch.runtime)
-        if said is None:
-            return launch
-        return msgspec.structs.replace(launch, mounts=[*launch.mounts, said], last_words=True)
+        return last_words.given(launch, _container(pod, container), folder, home=home)
 
     async def _clean_up(self, uid: str, *, logs: bool) -> None:
         for run in self._runs.get(uid, ()):

@@ -2,7 +2,8 @@
 
 A small file is mounted where the container may write it, and is read when the run is over; where the policy says so and
 nothing was written, the end of the log of a run that failed takes its place. A process of the machine gets such a file
-only under a path that its pod chose: the usual one is in /dev, which is the machine's.
+only under a path that its pod chose, for the usual one is in /dev, which is the machine's; or it asks by ROTA_OUTPUTS,
+and is told where the file is, which takes no mount and therefore no root.
 """
 
 import contextlib
@@ -10,10 +11,14 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from rota.worker.runtimes.contract import CONTAINER, LogOptions, Mount
+import msgspec
+
+from rota.worker.runtimes.contract import CONTAINER, Launch, LogOptions, Mount
 
 #: Where containers write them if nobody says otherwise.
 USUAL: Final = "/dev/termination-log"
+#: By which a program is told the file's name; its pod sets it to the path above.
+VARIABLE: Final = "ROTA_OUTPUTS"
 _FOLDER: Final = ".last-words"
 #: The kubelet's bounds.
 _MOST_BYTES: Final = 4096
@@ -21,20 +26,30 @@ _MOST_LOG_BYTES: Final = 2048
 LOG_END: Final = LogOptions(tail_lines=80)
 
 
-def mount(container: Mapping[str, Any], folder: Path, run: int, *, runtime: str) -> Mount | None:
-    """Where a run finds its file, in a pod's folder of volumes; None if it has none."""
-    target = container.get("terminationMessagePath") or USUAL
-    if runtime != CONTAINER and target == USUAL:
-        return None
-    return Mount(source=str(_file(folder, container["name"], run)), target=target)
+def given(launch: Launch, container: Mapping[str, Any], folder: Path, *, home: str) -> Launch:
+    """A run that finds its file, which is in its pod's folder of volumes; or as it was, if it has none."""
+    target, file = container.get("terminationMessagePath") or USUAL, str(_file(folder, container["name"], launch.run))
+    if launch.runtime == CONTAINER or target != USUAL:
+        mount = Mount(source=file, target=target)
+        return msgspec.structs.replace(launch, mounts=[*launch.mounts, mount], last_words=True)
+    if VARIABLE not in launch.env:
+        return launch
+    if launch.user:  # another user may not pass through our folders, but through its pod's own
+        file = str(Path(home, f"{_FOLDER}.{container['name']}.{launch.run}"))
+    return msgspec.structs.replace(launch, env={**launch.env, VARIABLE: file}, last_words=True)
 
 
-def prepare(folder: Path, container: str, run: int) -> None:
+def prepare(folder: Path, launch: Launch) -> None:
     """Make the file of a run, for anybody to write."""
-    path = _file(folder, container, run)
+    path = _file(folder, launch.container, launch.run)
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     path.touch()
     path.chmod(0o666)
+    told = Path(launch.env.get(VARIABLE) or path)
+    if launch.runtime != CONTAINER and told.name.startswith(_FOLDER) and not told.exists():
+        # a second name of the same file: what its user puts in that place instead, nobody reads
+        told.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        told.hardlink_to(path)
 
 
 def read(folder: Path, container: str, run: int) -> str:

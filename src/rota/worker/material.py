@@ -6,6 +6,7 @@ missing and not optional keeps the container from starting, with a message that 
 
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -16,8 +17,8 @@ from rota.worker.references import References
 from rota.worker.runtimes.contract import CONTAINER, PROCESS, Launch, LaunchError, Limits, Mount, Security
 
 _MISSING: Final = "CreateContainerConfigError"
-#: What every process has, whatever its pod says.
-_INHERITED: Final = ("PATH", "LANG", "TZ")
+#: What every process has, whatever its pod says; besides them `ROTA_PYTHON`, the worker's own.
+_INHERITED: Final = ("PATH", "LANG", "TZ", "ROTA_ENVIRONMENTS")
 
 
 #: A container's volumes, by its variables.
@@ -270,7 +271,8 @@ def _groups(spec: Mapping[str, Any]) -> list[int]:
 
 
 def _inherited() -> dict[str, str]:
-    return {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    found = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    return {**found, "ROTA_PYTHON": sys.executable}
 
 
 def _container(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
