@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from tests.controllers.workloads import PODS, Ending, Kubelet, a_few_steps, listed, reaches, reasons
 
-from rota.api import meta
+from rota.api import meta, times
 from rota.api.pipelines.naming import STEP_RUN_LABEL
-from rota.client.verbs import Object, PatchType
+from rota.client.informers.sharing import SharedInformers
+from rota.client.verbs import Client, Object, PatchType
+from rota.controllers import roster
 from rota.controllers.garbage import GarbageCollector
 from rota.controllers.pipelines import objects
 from rota.controllers.pipelines.objects import PIPELINES, RUNS, STEP_RUNS
@@ -21,13 +23,20 @@ from rota.testing.virtual_api import VirtualCluster
 
 
 @contextlib.asynccontextmanager
-async def controllers(cluster: VirtualCluster) -> AsyncIterator[None]:
+async def controllers(cluster: VirtualCluster, *, sharing: bool = True) -> AsyncIterator[None]:
+    """Both of them; in a master they share what they follow, each in a process of its own they do not."""
     runs = cluster.acting_as("rota:controller:pipeline-runs")
     steps = cluster.acting_as("rota:controller:step-runs")
     clock, chance = cluster.clock, cluster.chance
+    reader = cluster.acting_as("rota:controllers")
+    shared = SharedInformers(reader, roster.SHARED if sharing else (), clock=clock, chance=chance)
+    runs, steps = (one.with_settings(informers=shared) for one in (runs, steps))
+    run_controller = PipelineRunController(runs, clock=clock, chance=chance)
+    step_controller = StepRunController(steps, clock=clock, chance=chance)
     async with (
-        cluster.running(PipelineRunController(runs, clock=clock, chance=chance).run),
-        cluster.running(StepRunController(steps, clock=clock, chance=chance).run),
+        cluster.running(shared.run),
+        cluster.running(run_controller.run),
+        cluster.running(step_controller.run),
     ):
         yield
 
@@ -83,6 +92,42 @@ async def test_a_run_goes_through_its_steps_in_order(cluster: VirtualCluster, ku
     assert done["status"]["counts"] == {"succeeded": 4}
     assert await phases(cluster) == dict.fromkeys(("r-a", "r-b", "r-c", "r-d"), "Succeeded")
     assert await reasons(cluster, "r") == {"Started": 1, "Succeeded": 1}
+
+
+async def test_a_step_that_is_soon_over_costs_three_writes(
+    cluster: VirtualCluster, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = Counter[str]()
+    request = Client.request
+
+    async def counted(client: Client, method: str, path: str, **rest: Any) -> bytes:
+        *_, last = path.rpartition("/namespaces/default/")
+        kind, _, below = last.partition("/")
+        if method != "GET" and (kind != "pods" or not below):
+            sent[f"{method} {kind}"] += 1
+        return await request(client, method, path, **rest)
+
+    monkeypatch.setattr(Client, "request", counted)
+    kubelet.ends = lambda _: Ending(after_s=0)
+    async with controllers(cluster):
+        await submit(cluster, run(step("a"), step("b", "a", forEach={"items": list(range(20))}), step("c", "b")))
+        for _ in range(200):
+            if (await phases(cluster)).get("r-c") == "Succeeded":
+                break
+            await cluster.clock.advance(0.01)
+        await reaches(cluster, RUNS, "r", phase="Succeeded")
+    # each is made, gets a pod, and is written down with its end; the run itself begins and ends
+    wanted = {"POST stepruns": 22, "POST pods": 22, "PUT stepruns": 22, "PUT pipelineruns": 2}
+    assert {what: sent[what] for what in wanted} == wanted
+
+
+async def test_a_step_that_goes_on_is_told_to(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    kubelet.ends = lambda _: None
+    async with controllers(cluster):
+        await submit(cluster, run(step("a")))
+        told = await at_step(cluster, "r-a", phase="Running", attempts=1, node="box")
+        await reaches(cluster, RUNS, "r", counts={"running": 1})
+    assert times.parse(told["status"]["startedAt"]) <= cluster.clock.now() - 0.25
 
 
 async def test_a_run_of_a_pipeline_keeps_what_it_began_with(cluster: VirtualCluster, kubelet: Kubelet) -> None:
@@ -374,7 +419,7 @@ async def test_leaders_that_die_at_any_moment_change_nothing(
     steps = [step("a"), step("b", "a", forEach={"items": [1, 2, 3]}), step("c", "a"), step("d", "b", "c")]
     await submit(cluster, run(*steps))
     for _ in range(30):
-        async with controllers(cluster):
+        async with controllers(cluster, sharing=bool(seed % 2)):
             await a_few_steps(chance)
             await cluster.clock.advance(chance.choice([0, 0.5, 1]))
             await a_few_steps(chance)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from rota.api import fields
 from rota.api.pipelines import checking, graphs
 from rota.controllers.pipelines import engine
-from rota.controllers.pipelines.states import BLOCKED, Decision, Phase, RunPhase, RunState, StepKey, StepState
+from rota.controllers.pipelines.progress import Progress, RunState
+from rota.controllers.pipelines.states import BLOCKED, Decision, Phase, RunPhase, StepKey, StepState
 
 TEMPLATE = {"spec": {"containers": [{"name": "main", "command": ["echo", "{{ run.name }}"]}]}}
 SUCCEEDED = StepState(phase=Phase.SUCCEEDED)
@@ -31,7 +32,7 @@ def run(*steps: dict[str, Any], states: Mapping[Any, StepState] | None = None, *
         namespace="ns",
         uid="u",
         spec=whole,
-        steps=states or {},
+        steps=Progress(states),
         started_at=0.0,
         waits=graphs.graph([*steps, *spec.get("onExit", ())]),
         **{"parameters": {}, **flags},
@@ -88,7 +89,7 @@ def test_what_waits_for_a_failure_is_left_out_unless_it_asks_for_it() -> None:
     found = {one.key[0]: (one.phase, one.reason) for one in engine.decide(state, now=1).make}
     assert found == {"b": (Phase.SKIPPED, BLOCKED), "mend": (Phase.WAITING, "")}
     blocked = {**state.steps, ("b", None): StepState(phase=Phase.SKIPPED, reason=BLOCKED)}
-    [c] = [one for one in engine.decide(replace(state, steps=blocked), now=1).make if one.key[0] == "c"]
+    [c] = [one for one in engine.decide(replace(state, steps=Progress(blocked)), now=1).make if one.key[0] == "c"]
     assert c.reason == BLOCKED
 
 
@@ -165,7 +166,7 @@ def test_steps_at_the_end_run_however_it_ended() -> None:
         state = run(step("a"), states=states, **last, **flags)
         [new] = engine.decide(state, now=1).make
         assert new.spec["template"] == {"how": how}
-        after = replace(state, steps={**state.steps, ("tell", None): SUCCEEDED})
+        after = replace(state, steps=Progress({**state.steps, ("tell", None): SUCCEEDED}))
         assert engine.decide(after, now=1).phase.value == how
 
 
@@ -216,18 +217,19 @@ class Runtime:
     """Runs steps by chance; remembers in what order they began and ended."""
 
     chance: random.Random
-    states: dict[StepKey, StepState] = field(default_factory=dict)
+    #: Kept all along, as a leader does who lives through the whole run.
+    states: Progress = field(default_factory=Progress)
     begun: list[StepKey] = field(default_factory=list)
     ended: list[StepKey] = field(default_factory=list)
 
     def apply(self, decision: Decision) -> None:
         for new in decision.make:
             assert new.key not in self.states, "made twice"
-            self.states[new.key] = StepState(phase=new.phase, reason=new.reason)
+            self.states.put(new.key, StepState(phase=new.phase, reason=new.reason))
             if not new.phase.over:
                 self.begun.append(new.key)
         for key in decision.stop:
-            self.states[key] = StepState(phase=Phase.CANCELLED)
+            self.states.put(key, StepState(phase=Phase.CANCELLED))
             self.ended.append(key)
 
     def advance(self) -> bool:
@@ -236,7 +238,8 @@ class Runtime:
             return False
         for key in self.chance.sample(going, self.chance.randint(1, len(going))):
             fails = self.chance.random() < 0.15
-            self.states[key] = StepState(phase=Phase.FAILED if fails else Phase.SUCCEEDED, outputs={"x": str(key[1])})
+            phase = Phase.FAILED if fails else Phase.SUCCEEDED
+            self.states.put(key, StepState(phase=phase, outputs={"x": str(key[1])}))
             self.ended.append(key)
         return True
 
@@ -271,13 +274,15 @@ def test_random_graphs_run_in_order_each_step_once_and_come_to_an_end(
     assert checking.check(spec, fields.Path("spec")) == []
     runtime = Runtime(random.Random(seed))
     waits = graphs.graph([*spec["steps"], *spec.get("onExit", ())])
-    state = RunState(name="r", namespace="n", uid="u", spec=spec, parameters={}, steps={}, started_at=0, waits=waits)
+    state = RunState(
+        name="r", namespace="n", uid="u", spec=spec, parameters={}, steps=Progress(), started_at=0, waits=waits
+    )
     most = spec.get("parallelism") or 10**9
     for turn in range(200):
         # a leader that has just begun sees the same objects and decides the same
-        seen = replace(state, steps=dict(runtime.states), cancel=cancelled_at is not None and turn >= cancelled_at)
+        seen = replace(state, steps=runtime.states, cancel=cancelled_at is not None and turn >= cancelled_at)
         decision = engine.decide(seen, now=1)
-        assert decision == engine.decide(seen, now=1)
+        assert decision == engine.decide(replace(seen, steps=Progress(runtime.states)), now=1)
         if decision.phase.over:
             break
         runtime.apply(decision)

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from rota.client.informers import reflector
-from rota.client.informers.cache import Cache, Change, Entry, Indexer, Key, WritableCache
+from rota.client.informers.cache import Cache, Change, Entry, Indexer, Key, WritableCache, parse_version
 from rota.client.informers.reflector import Identity, Reason, Reflector, Source
 from rota.client.wire import EventType
 from rota.kit import logs
@@ -158,9 +158,23 @@ class Informer(Generic[T]):
     def changed(self, kind: EventType, raw: bytes, identity: Identity) -> None:
         """See `Sink.changed`."""
         self._events[kind].inc()
+        known = self._cache.entry(self._key(identity))
+        if known is not None and kind is not EventType.DELETED and known.version == identity.version:
+            return  # as it was learnt
         entry = Entry(self._decode(raw), identity.uid, identity.version)
         change = self._cache.remove if kind is EventType.DELETED else self._cache.put
         for one in change(self._key(identity), entry):
+            self._tell_all(one)
+
+    def learn(self, value: T, identity: Identity) -> None:
+        """Take in what the server has answered to a write of one's own, ahead of the news of it.
+
+        What the watch has passed already is no news, and the object may be gone by now: then this does nothing.
+        """
+        version, passed = identity.version, parse_version(self._reflector.version)
+        if not (isinstance(version, int) and isinstance(passed, int) and version > passed and self._synced.is_set()):
+            return
+        for one in self._cache.put(self._key(identity), Entry(value, identity.uid, version)):
             self._tell_all(one)
 
     def connected(self, up: bool) -> None:

@@ -126,6 +126,11 @@ class Reflector:
         self._version = ""
         self._log: Final = log.bind(resource=str(source.target))
 
+    @property
+    def version(self) -> str:
+        """The revision up to which everything is known; empty before the first list."""
+        return self._version
+
     async def run(self) -> None:
         """Follow until cancelled. Run again, it starts over with a list."""
         reason = Reason.START

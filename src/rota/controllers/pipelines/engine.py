@@ -1,28 +1,20 @@
 """Which steps of a run to begin, stop or leave out, and when it is over. Pure: a run and a time in, a decision out.
 
-Everything is worked out anew from the run's objects each time, so a leader that dies between two decisions changes
-nothing: its successor decides the same. A step begins when those it waits for are over; whether it then runs depends on
-how they ended and on its own condition. Steps at the end begin when all others are over, however that came.
+Everything follows from the run's objects, so a leader that dies between two decisions changes nothing: its successor
+decides the same. A decision looks at each step, but not at each of its runs: `progress` has those added up. A step
+begins when those it waits for are over; whether it then runs depends on how they ended and on its own condition. Steps
+at the end begin when all others are over, however that came.
 """
 
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rota.api.pipelines import expressions
 from rota.api.pipelines.expressions import ExpressionError, Lookup, Reference, Unknown
-from rota.controllers.pipelines.states import (
-    BLOCKED,
-    Decision,
-    NewStep,
-    Phase,
-    RunPhase,
-    RunState,
-    StepKey,
-    StepState,
-)
+from rota.controllers.pipelines.progress import Progress, RunState, Tally
+from rota.controllers.pipelines.states import BLOCKED, Decision, NewStep, Phase, RunPhase, StepKey
 
 #: So many step runs are made by one decision; the next one follows at once.
 MOST_AT_ONCE: Final = 500
@@ -31,6 +23,8 @@ DEFAULT_WORKSPACE: Final = "/workspace"
 #: What of a step is filled in and handed on to its runs.
 _HANDED_ON: Final = ("template", "job", "mutex", "near")
 _KEPT: Final = ("outputs", "retries", "timeoutSeconds")
+#: What a step without items is run for.
+_ITSELF: Final[Sequence[Any]] = (None,)
 
 
 def decide(run: RunState, *, now: float) -> Decision:
@@ -41,20 +35,16 @@ def decide(run: RunState, *, now: float) -> Decision:
 class _Deciding:
     def __init__(self, run: RunState, now: float) -> None:
         self._run: Final = run
-        self._by_step: Final[dict[str, dict[int | None, StepState]]] = {}
-        for (name, index), state in run.steps.items():
-            self._by_step.setdefault(name, {})[index] = state
+        self._known: Final = run.steps
         self._steps: Final = {step["name"]: step for step in (*run.main, *run.last)}
         # what was there when the decision began does not change within it, and is worked out once
-        self._items: Final[dict[str, list[tuple[int | None, Any]] | str]] = {}
         self._over: Final[dict[str, bool]] = {}
-        self._outputs: Final[dict[tuple[str, str], Any]] = {}
         self._failed_ones: Final = self._failed(run.main)
         limit = run.spec.get("timeoutSeconds")
         self._deadline: Final = run.started_at + limit if limit else None
         self._late: Final = self._deadline is not None and now >= self._deadline
         self._made: Final[list[NewStep]] = []
-        self._open = sum(not state.phase.over for state in run.steps.values())
+        self._open = run.steps.going
 
     def decision(self) -> Decision:
         run = self._run
@@ -63,9 +53,8 @@ class _Deciding:
         held = run.suspend and not run.cancel
         stopping = run.cancel or late or (bool(failed) and run.spec.get("failurePolicy", "FailFast") == "FailFast")
         stop: list[StepKey] = []
-        names = {step["name"] for step in run.main}
         if stopping:
-            stop = [key for key, state in run.steps.items() if key[0] in names and not state.phase.over]
+            stop = [(name, index) for name, tally in self._tallies(run.main) for index in tally.going]
         elif not held:
             self._begin(run.main)
         over = self._all_over(run.main, stopping=stopping)
@@ -78,7 +67,10 @@ class _Deciding:
             phase = RunPhase.SUSPENDED if waits else RunPhase.RUNNING
             reason, message = self._why(failed, late)
             wake_at = None if late else self._deadline
-            return Decision(make=self._made, stop=stop, phase=phase, reason=reason, message=message, wake_at=wake_at)
+            more = len(self._made) >= MOST_AT_ONCE
+            return Decision(
+                make=self._made, stop=stop, phase=phase, reason=reason, message=message, wake_at=wake_at, more=more
+            )
         return self._result(failed, late)
 
     def _result(self, failed: Sequence[str], late: bool) -> Decision:
@@ -114,7 +106,7 @@ class _Deciding:
             name = step["name"]
             if self._is_over(name) or not all(self._is_over(other) for other in waits[name] if other in among):
                 continue
-            if name not in self._by_step and self._left_out(step, waits[name] & among):
+            if self._known.of(name) is None and self._left_out(step, waits[name] & among):
                 continue
             self._begin_items(step, most)
 
@@ -149,14 +141,16 @@ class _Deciding:
         if not items:
             self._take_down(step, Phase.SUCCEEDED, "NoItems", "there is nothing to do it for")
             return
-        known = self._by_step.get(name, {})
-        going = sum(not state.phase.over for state in known.values())
+        tally = self._known.of(name)
+        known = tally.states if tally is not None else {}
+        going = len(tally.going) if tally is not None else 0
         own = step.get("parallelism") or len(items)
-        for index, item in items:
+        for place in range(tally.lowest if tally is not None and items is not _ITSELF else 0, len(items)):
+            index = None if items is _ITSELF else place
             if len(self._made) >= MOST_AT_ONCE or going >= own or (most and self._open >= most):
                 return
             if index not in known:
-                self._made.append(self._filled(step, index, item))
+                self._made.append(self._filled(step, index, items[place]))
                 if not self._made[-1].phase.over:
                     going += 1
                     self._open += 1
@@ -186,59 +180,65 @@ class _Deciding:
         return self._over[name]
 
     def _look_whether_over(self, name: str) -> bool:
-        known = self._by_step.get(name)
-        if not known or not all(state.phase.over for state in known.values()):
+        tally = self._known.of(name)
+        if tally is None or tally.going:
             return False
-        if None in known:
+        if None in tally.states:
             return True
         items = self._items_of(self._steps[name])
-        return isinstance(items, str) or len(known) >= len(items)
+        return isinstance(items, str) or len(tally.states) >= len(items)
 
     def _all_over(self, steps: Sequence[Mapping[str, Any]], *, stopping: bool) -> bool:
         """Whether nothing of some steps goes on or will begin."""
         if stopping:
-            names = {step["name"] for step in steps}
-            return all(state.phase.over for (name, _), state in self._run.steps.items() if name in names)
+            return not any(tally.going for _, tally in self._tallies(steps))
         return all(self._is_over(step["name"]) for step in steps)
 
     def outcome(self, name: str) -> str:
         """How a step ended, all of its items taken together."""
-        phases = [state.phase for state in self._by_step.get(name, {}).values()]
+        tally = self._known.of(name)
+        if tally is None:
+            return Phase.SUCCEEDED.value
         for phase in (Phase.FAILED, Phase.CANCELLED):
-            if phase in phases:
+            if tally.phases[phase]:
                 return str(phase.value)
-        if phases and all(phase is Phase.SKIPPED for phase in phases):
-            return Phase.SKIPPED.value
-        return Phase.SUCCEEDED.value
+        return Phase.SKIPPED.value if tally.phases[Phase.SKIPPED] == len(tally.states) else Phase.SUCCEEDED.value
 
     def _blocks(self, name: str) -> bool:
         """Whether those who wait for a step cannot run after how it ended."""
         if self._steps[name].get("continueOnFailure"):
             return False
-        if any(state.reason == BLOCKED for state in self._by_step.get(name, {}).values()):
+        tally = self._known.of(name)
+        if tally is not None and tally.blocked:
             return True
         return self.outcome(name) in {Phase.FAILED.value, Phase.CANCELLED.value}
 
     def _failed(self, steps: Sequence[Mapping[str, Any]]) -> list[str]:
         return [
-            step["name"]
-            for step in steps
-            if not step.get("continueOnFailure")
-            and any(state.phase is Phase.FAILED for state in self._by_step.get(step["name"], {}).values())
+            name
+            for name, tally in self._tallies(steps)
+            if tally.phases[Phase.FAILED] and not self._steps[name].get("continueOnFailure")
         ]
+
+    def _tallies(self, steps: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Tally]]:
+        """The runs of those of some steps that have any."""
+        for step in steps:
+            tally = self._known.of(step["name"])
+            if tally is not None:
+                yield step["name"], tally
 
     # --- values -----------------------------------------------------------------------------------------------------
 
-    def _items_of(self, step: Mapping[str, Any]) -> list[tuple[int | None, Any]] | str:
-        """What a step is run for, with its places; or what is wrong with that."""
+    def _items_of(self, step: Mapping[str, Any]) -> Sequence[Any] | str:
+        """What a step is run for, in the order of their places; or what is wrong with that."""
         each = step.get("forEach")
         if not each:
-            return [(None, None)]
-        known = self._items.get(step["name"])
-        if known is None:
-            found = self._worked_out(each)
-            known = self._items[step["name"]] = found if isinstance(found, str) else list(enumerate(found))
-        return known
+            return _ITSELF
+        remembered = self._known.remembered
+        found: list[Any] | str | None = remembered.get((step["name"],))
+        if found is None:
+            found = remembered[step["name"],] = self._worked_out(each)
+        return found
 
     def _worked_out(self, each: Mapping[str, Any]) -> list[Any] | str:
         listed = each.get("items")
@@ -269,7 +269,7 @@ class _Deciding:
                 case ("item", *way):
                     return _inside(item, way)
                 case ("steps", name, "status"):
-                    return self.outcome(name) if name in self._by_step else ""
+                    return self.outcome(name) if self._known.of(name) is not None else ""
                 case ("steps", name, "outputs", output):
                     return self._output(name, output)
             raise Unknown(f"{{{{ {'.'.join(reference)} }}}} has no value")
@@ -277,12 +277,17 @@ class _Deciding:
         return find
 
     def _output(self, name: str, output: str) -> Any:
-        if (name, output) not in self._outputs:
-            self._outputs[name, output] = self._gathered(name, output)
-        return self._outputs[name, output]
+        remembered = self._known.remembered
+        if (name, output) in remembered:
+            return remembered[name, output]
+        value = self._gathered(name, output)
+        if self._is_over(name):
+            remembered[name, output] = value
+        return value
 
     def _gathered(self, name: str, output: str) -> Any:
-        known = self._by_step.get(name, {})
+        tally = self._known.of(name)
+        known = tally.states if tally is not None else {}
         values = [(index or 0, state.outputs[output]) for index, state in known.items() if output in state.outputs]
         if not values:
             raise Unknown(f"step {name} has left no output {output}")
@@ -291,10 +296,10 @@ class _Deciding:
         return [value for _, value in sorted(values)]
 
 
-def counts(states: Iterable[StepState]) -> dict[str, int]:
+def counts(steps: Progress) -> dict[str, int]:
     """How many step runs are in which state, as a run's status tells it."""
-    counted = Counter(state.phase.value.lower() for state in states)
-    return {phase.value.lower(): counted[phase.value.lower()] for phase in Phase if counted[phase.value.lower()]}
+    counted = steps.phases
+    return {phase.value.lower(): counted[phase] for phase in Phase if counted[phase]}
 
 
 def as_list(value: Any) -> list[Any] | None:

@@ -12,7 +12,8 @@ from rota.api.pipelines import graphs, naming
 from rota.api.pipelines.graphs import Graph
 from rota.api.pipelines.naming import RUN_LABEL, STEP_LABEL, STEP_RUN_LABEL
 from rota.controllers.pipelines.engine import DEFAULT_WORKSPACE
-from rota.controllers.pipelines.states import NewStep, Phase, RunState, StepKey, StepState
+from rota.controllers.pipelines.progress import Progress, RunState
+from rota.controllers.pipelines.states import NewStep, Phase, StepKey, StepState
 
 VERSION: Final = "rota.dev/v1alpha1"
 PIPELINES: Final = ("rota.dev", "v1alpha1", "pipelines")
@@ -58,7 +59,7 @@ def waits(run: Object) -> Graph:
     return graphs.graph([*(pipeline.get("steps") or ()), *(pipeline.get("onExit") or ())])
 
 
-def run_state(run: Object, step_runs: Sequence[Object], *, waits: Graph) -> RunState:
+def run_state(run: Object, steps: Progress, *, waits: Graph) -> RunState:
     """A run that has begun, with what became of its step runs."""
     spec, status = run["spec"], run["status"]
     pipeline = status["spec"]
@@ -70,7 +71,7 @@ def run_state(run: Object, step_runs: Sequence[Object], *, waits: Graph) -> RunS
         uid=meta.uid(run),
         spec=pipeline,
         parameters=values,
-        steps={key_of(one): state_of(one) for one in step_runs},
+        steps=steps,
         started_at=times.parse(status["startedAt"]),
         waits=waits,
         suspend=bool(spec.get("suspend")),

@@ -12,13 +12,15 @@ from typing import Any, Final
 
 from rota.api import errors, fields, meta, times
 from rota.api.meta import Object
-from rota.api.pipelines import checking
+from rota.api.pipelines import checking, naming
 from rota.api.pipelines.graphs import Graph
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Propagation
 from rota.controllers.pipelines import engine, objects
+from rota.controllers.pipelines.learning import learn
 from rota.controllers.pipelines.objects import PIPELINES, RUNS, STEP_RUNS
-from rota.controllers.pipelines.states import Decision, Phase, RunPhase, RunState
+from rota.controllers.pipelines.progress import Progress, RunState
+from rota.controllers.pipelines.states import Decision, Phase, RunPhase, StepKey
 from rota.controllers.pod_control import is_end_of_namespace
 from rota.controllers.reconciling import Reconciler
 from rota.kit.backoff import Chance
@@ -52,6 +54,8 @@ class PipelineRunController:
         self._counted_at: Final[dict[str, float]] = {}
         #: Who waits for whom in runs that go on, by the same; the pipeline that a run began with does not change.
         self._waits: Final[dict[str, Graph]] = {}
+        #: What became of the steps of runs that go on, by the same.
+        self._progress: Final[dict[str, Progress]] = {}
 
     async def run(self) -> None:
         """Carry runs through until cancelled."""
@@ -65,13 +69,22 @@ class PipelineRunController:
     def _forget(self, uid: str) -> None:
         self._counted_at.pop(uid, None)
         self._waits.pop(uid, None)
+        self._progress.pop(uid, None)
 
     def _step_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        step_run = new or old
-        if old is not None and new is not None and objects.state_of(old) == objects.state_of(new):
-            return  # nothing that is decided by
-        if step_run is not None:
-            self._frame.queue.add(Key(key.namespace, step_run["spec"]["run"]))
+        one = new or old or {}
+        is_there = new is not None and not meta.is_deleting(new)
+        before, after = (None if it is None else objects.state_of(it) for it in (old, new))
+        for uid in _run_uids(one):
+            if uid in self._progress and is_there and after is not None:
+                self._progress[uid].put(objects.key_of(one), after)
+            elif uid in self._progress:
+                self._progress[uid].drop(objects.key_of(one))
+        run = Key(key.namespace, one["spec"]["run"])
+        if not is_there or after is None or after.phase.over or (after.node and (before is None or not before.node)):
+            self._frame.queue.add(run)
+        elif before != after:  # nothing follows from that, but it is counted
+            self._frame.queue.add_after(run, _COUNTS_EVERY_S)
 
     async def _process(self, key: Key) -> float | None:
         run = self._runs.cache.get(key.name, key.namespace)
@@ -99,15 +112,23 @@ class PipelineRunController:
             if begun is None:
                 return None
             run = begun
-        known = [one for one in self._steps.cache.indexed(_BY_RUN, meta.uid(run)) if not meta.is_deleting(one)]
         if meta.uid(run) not in self._waits:
             self._waits[meta.uid(run)] = objects.waits(run)
-        state = objects.run_state(run, known, waits=self._waits[meta.uid(run)])
+        state = objects.run_state(run, self._progress_of(run), waits=self._waits[meta.uid(run)])
         decision = engine.decide(state, now=self._clock.now())
         run = await self._with_workspace(run, state)
         await self._make(run, state, decision)
-        await self._stop(known, decision)
-        return await self._tell(run, state, decision)
+        await self._stop(run, decision)
+        again = await self._tell(run, state, decision)
+        return 0.0 if decision.more else again
+
+    def _progress_of(self, run: Object) -> Progress:
+        """What became of a run's steps: looked up once, and kept by what is told of them."""
+        uid = meta.uid(run)
+        if uid not in self._progress:
+            found = [one for one in self._steps.cache.indexed(_BY_RUN, uid) if not meta.is_deleting(one)]
+            self._progress[uid] = Progress({objects.key_of(one): objects.state_of(one) for one in found})
+        return self._progress[uid]
 
     async def _begin(self, run: Object) -> Object | None:
         """Take the pipeline along; a run that cannot begin has failed."""
@@ -132,6 +153,7 @@ class PipelineRunController:
             "observedRetry": spec.get("retry") or 0,
         }
         begun = await self._write(run, status)
+        self._counted_at[meta.uid(run)] = self._clock.monotonic()
         self._recorder.event(_complete(run), "Normal", "Started", "The run has begun")
         return begun
 
@@ -157,15 +179,14 @@ class PipelineRunController:
         status = run["status"]
         if state.spec.get("workspace") is None or status.get("workspaceNode"):
             return run
-        node = next((one.node for one in state.steps.values() if one.node), "")
+        node = next(iter(_nodes(state, [step["name"] for step in (*state.main, *state.last)])), "")
         return await self._write(run, {**status, "workspaceNode": node}) if node else run
 
     async def _make(self, run: Object, state: RunState, decision: Decision) -> None:
         wanted = list(decision.make)
         if state.spec.get("workspace") is not None and not run["status"].get("workspaceNode"):
             # where the folder is, the first to be placed says; until then there is one
-            going = any(not one.phase.over for one in state.steps.values())
-            first = [one for one in wanted if not one.phase.over][: 0 if going else 1]
+            first = [one for one in wanted if not one.phase.over][: 0 if state.steps.going else 1]
             wanted = [one for one in wanted if one.phase.over or one in first]
         now = self._clock.now()
         made = [objects.step_run(run, new, now=now, near=_nodes(state, new.spec.get("near") or ())) for new in wanted]
@@ -173,7 +194,7 @@ class PipelineRunController:
 
     async def _create(self, step_run: Object) -> None:
         try:
-            await self._client.create(STEP_RUNS, step_run)
+            learn(self._steps, await self._client.create(STEP_RUNS, step_run))
         except errors.AlreadyExists:
             return  # made before, and the news is on the way; or of a namesake that is still going
         except (errors.Invalid, errors.BadRequest, errors.RequestEntityTooLarge) as problem:
@@ -188,15 +209,18 @@ class PipelineRunController:
             if not is_end_of_namespace(problem):
                 raise
 
-    async def _stop(self, known: Sequence[Object], decision: Decision) -> None:
-        stopping = set(decision.stop)
-        going = [one for one in known if objects.key_of(one) in stopping and not one["spec"].get("cancel")]
-        await _each(self._cancel, going)
+    async def _stop(self, run: Object, decision: Decision) -> None:
+        found = [self._step_run(run, key) for key in decision.stop]
+        await _each(self._cancel, [one for one in found if one is not None and not one["spec"].get("cancel")])
+
+    def _step_run(self, run: Object, key: StepKey) -> Object | None:
+        return self._steps.cache.get(naming.step_run(meta.name(run), *key), meta.namespace(run))
 
     async def _cancel(self, step_run: Object) -> None:
         change = {"spec": {"cancel": True}}
         with contextlib.suppress(errors.NotFound):
-            await self._client.patch(STEP_RUNS, meta.name(step_run), change, namespace=meta.namespace(step_run))
+            where = meta.namespace(step_run)
+            learn(self._steps, await self._client.patch(STEP_RUNS, meta.name(step_run), change, namespace=where))
 
     async def _delete(self, step_run: Object) -> None:
         with contextlib.suppress(errors.NotFound):
@@ -214,7 +238,7 @@ class PipelineRunController:
         told = {
             **{name: value for name, value in status.items() if name not in {"reason", "message", "counts"}},
             "phase": decision.phase.value,
-            "counts": engine.counts(state.steps.values()),
+            "counts": engine.counts(state.steps),
             **({"reason": decision.reason} if decision.reason else {}),
             **({"message": decision.message} if decision.message else {}),
         }
@@ -248,7 +272,8 @@ class PipelineRunController:
         await self._write(run, status)
 
     async def _write(self, run: Object, status: Mapping[str, Any]) -> Object:
-        return await self._client.update(RUNS, {**_complete(run), "status": dict(status)}, subresource="status")
+        whole = {**_complete(run), "status": dict(status)}
+        return learn(self._runs, await self._client.update(RUNS, whole, subresource="status"))
 
 
 async def _each(act: Callable[[Object], Awaitable[None]], step_runs: Sequence[Object]) -> None:
@@ -269,4 +294,5 @@ def _complete(run: Object) -> Object:
 
 def _nodes(state: RunState, steps: Sequence[str]) -> list[str]:
     """Where some steps ran."""
-    return sorted({one.node for (name, _), one in state.steps.items() if name in steps and one.node})
+    tallies = [tally for name in steps if (tally := state.steps.of(name)) is not None]
+    return sorted({node for tally in tallies for node, count in tally.nodes.items() if count})

@@ -1,11 +1,9 @@
-"""A run as its objects tell it: the pipeline that it began with, and what became of each of its step runs."""
+"""What can become of runs and step runs, and what can be decided about them. Of a whole run, see `progress`."""
 
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
-
-from rota.api.pipelines.graphs import Graph
 
 #: A step, and which of its items; None where it has none.
 StepKey: TypeAlias = tuple[str, int | None]
@@ -61,34 +59,6 @@ class StepState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunState:
-    """One run."""
-
-    name: str
-    namespace: str
-    uid: str
-    #: The pipeline as it was when the run began.
-    spec: Mapping[str, Any]
-    parameters: Mapping[str, str]
-    steps: Mapping[StepKey, StepState]
-    started_at: float
-    #: Who waits for whom, as `graphs.graph` says of all its steps: it follows from `spec`, and takes long to work out.
-    waits: Graph
-    suspend: bool = False
-    cancel: bool = False
-
-    @property
-    def main(self) -> Sequence[Mapping[str, Any]]:
-        """The steps proper."""
-        return self.spec.get("steps") or ()
-
-    @property
-    def last(self) -> Sequence[Mapping[str, Any]]:
-        """The steps at the end."""
-        return self.spec.get("onExit") or ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NewStep:
     """A step run to be made; one that is over already is only taken down."""
 
@@ -111,3 +81,5 @@ class Decision:
     message: str = ""
     #: When to look again though nothing has happened; None for never.
     wake_at: float | None = None
+    #: Whether there is more to make than one decision makes, so that the next one should follow at once.
+    more: bool = False

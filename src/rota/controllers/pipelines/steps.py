@@ -1,23 +1,25 @@
 """Carries step runs through: one pod or Job after the other until the step is done, has failed, or is stopped.
 
 Before a try is written down its pod exists under a name that follows from the step run and the number of the try, so a
-leader that dies in between makes no second one. Of step runs that share a mutex one runs at a time, in the order in
+leader that dies in between makes no second one. A try that is over soon is written down once, with its end; only of one
+that goes on it is told before that it does. Of step runs that share a mutex one runs at a time, in the order in
 which they came.
 """
 
 import contextlib
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rota.api import errors, meta, times
 from rota.api.meta import Object
-from rota.api.pipelines import naming
 from rota.client import pods
 from rota.client.informers.cache import Key
 from rota.client.transports.contract import TransportError
-from rota.client.verbs import Client, Propagation, Selection
+from rota.client.verbs import Client, Propagation
 from rota.controllers.pipelines import attempts, objects
 from rota.controllers.pipelines.attempts import End, Ended
+from rota.controllers.pipelines.learning import learn
 from rota.controllers.pipelines.objects import JOBS, PODS, STEP_RUNS
 from rota.controllers.pipelines.states import Phase
 from rota.controllers.pod_control import is_end_of_namespace
@@ -28,9 +30,10 @@ from rota.kit.metrics import Metrics
 
 _BY_MUTEX: Final = "mutex"
 _BY_CACHE_KEY: Final = "cache key"
-_BY_OWNER: Final = "owner"
-_OURS: Final = Selection(labels=naming.STEP_RUN_LABEL)
+_BY_OWNER: Final = "step run"
 _SOON_S: Final = 0.05
+#: After so long a try that goes on is written down as one; what ends before costs one write less.
+_TOLD_AFTER_S: Final = 0.25
 #: A namesake of an earlier run is on its way out.
 _GOING_S: Final = 0.5
 #: What the API server says when a namespace has used up what it may use, and how often to ask again.
@@ -50,30 +53,45 @@ class StepRunController:
         indexers = {_BY_MUTEX: _mutexes, _BY_CACHE_KEY: _cache_keys}
         self._steps: Final = self._frame.follow(STEP_RUNS, self._step_changed, indexers=indexers)
         owned = {_BY_OWNER: _owners}
-        self._pods: Final = self._frame.follow(PODS, self._attempt_changed, selection=_OURS, indexers=owned)
-        self._jobs: Final = self._frame.follow(JOBS, self._attempt_changed, selection=_OURS, indexers=owned)
+        self._pods: Final = self._frame.follow(PODS, functools.partial(self._attempt_changed, "Pod"), indexers=owned)
+        self._jobs: Final = self._frame.follow(JOBS, functools.partial(self._attempt_changed, "Job"), indexers=owned)
         #: Who holds a mutex, by its place; what was granted and not yet seen in the cache counts, too.
         self._holders: Final[dict[str, str]] = {}
+        #: When a try began that is not written down yet, by the step run's uid.
+        self._begun_at: Final[dict[str, float]] = {}
 
     async def run(self) -> None:
         """Carry step runs through until cancelled."""
         await self._frame.run()
 
     def _step_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        self._frame.queue.add(key)
-        gone = new is None or objects.state_of(new).phase.over
-        for place in _mutexes(new or old or {}):
-            if gone and self._holders.get(place) == meta.uid(new or old or {}):
+        over = new is None or objects.state_of(new).phase.over
+        if not over:
+            self._frame.queue.add(key)
+            return
+        gone = new or old or {}
+        self._begun_at.pop(meta.uid(gone), None)
+        for place in _mutexes(gone):
+            if self._holders.get(place) == meta.uid(gone):
                 del self._holders[place]
-            waiting = self._steps.cache.indexed(_BY_MUTEX, place) if gone else ()
+            waiting = self._steps.cache.indexed(_BY_MUTEX, place)
             first = min((one for one in waiting if not objects.state_of(one).phase.over), key=_came, default=None)
             if first is not None:  # it alone may have it now
                 self._frame.queue.add(Key(meta.namespace(first), meta.name(first)))
 
-    def _attempt_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+    def _attempt_changed(self, kind: str, key: Key, old: Object | None, new: Object | None) -> None:
         owner = meta.controller_of(new or old or {})
-        if owner is not None and owner["kind"] == "StepRun":
-            self._frame.queue.add(Key(key.namespace, owner["name"]))
+        if owner is None or owner["kind"] != "StepRun":
+            return
+        step_run = Key(key.namespace, owner["name"])
+        over = new is None or meta.is_deleting(new) or attempts.end_of({**new, "kind": kind}) is not None
+        if over or (_node(new or {}) and not _node(old or {}) and self._is_told(step_run)):
+            self._frame.queue.add(step_run)
+
+    def _is_told(self, key: Key) -> bool:
+        """Whether it is written down of a step run that it goes on."""
+        known = self._steps.cache.get(key.name, key.namespace)
+        return known is not None and objects.state_of(known).phase is Phase.RUNNING
 
     async def _process(self, key: Key) -> float | None:
         step_run = self._steps.cache.get(key.name, key.namespace)
@@ -90,8 +108,11 @@ class StepRunController:
         spec, status = step_run["spec"], step_run.get("status") or {}
         if spec.get("cancel"):
             return await self._cancel(step_run)
+        tries = status.get("attempts") or 0
         if status.get("phase") == Phase.RUNNING.value:
-            return await self._look_after(step_run, self._attempt(step_run))
+            return await self._look_after(step_run, self._attempt(step_run, tries - 1), number=tries - 1)
+        if (begun := self._attempt(step_run, tries)) is not None:
+            return await self._look_after(step_run, begun, number=tries)
         if self._clock.now() < (until := _not_before(status)):
             return until - self._clock.now()
         if await self._cached(step_run):
@@ -102,16 +123,17 @@ class StepRunController:
 
     async def _try(self, step_run: Object) -> float | None:
         """Begin the next try."""
-        status = step_run.get("status") or {}
-        number = status.get("attempts") or 0
+        number = (step_run.get("status") or {}).get("attempts") or 0
         wanted = objects.attempt(step_run, number)
-        target = JOBS if wanted["kind"] == "Job" else PODS
+        target, informer = (JOBS, self._jobs) if wanted["kind"] == "Job" else (PODS, self._pods)
+        self._begun_at[meta.uid(step_run)] = self._clock.now()
         try:
-            await self._client.create(target, wanted)
+            learn(informer, await self._client.create(target, wanted))
         except errors.AlreadyExists:
             found = await self._client.get(target, meta.name(wanted), namespace=meta.namespace(wanted))
             if (meta.controller_of(found) or {}).get("uid") != meta.uid(step_run):
                 return await self._wait_for_name(step_run, found)
+            return await self._look_after(step_run, {**found, "kind": wanted["kind"]}, number=number)
         except (errors.Invalid, errors.BadRequest, errors.Forbidden) as problem:
             if is_end_of_namespace(problem):
                 return None
@@ -120,12 +142,7 @@ class StepRunController:
                 return _QUOTA_S
             await self._end(step_run, Phase.FAILED, "InvalidTemplate", str(problem))
             return None
-        now = times.format_micro_time(self._clock.now())
-        begun = {**status, "phase": Phase.RUNNING.value, "attempts": number + 1, "startedAt": now}
-        for gone in ("notBefore", "reason", "message"):
-            begun.pop(gone, None)
-        await self._write(step_run, begun)
-        return None
+        return _TOLD_AFTER_S
 
     async def _wait_for_name(self, step_run: Object, taken_by: Object) -> float:
         """Of an earlier run, and on its way out; or of somebody else, and then people should know."""
@@ -141,28 +158,41 @@ class StepRunController:
             told = {"phase": Phase.WAITING.value, "reason": reason, "message": message}
             await self._write(step_run, {**status, **told})
 
-    async def _look_after(self, step_run: Object, attempt: Object | None) -> float | None:
+    async def _look_after(self, step_run: Object, attempt: Object | None, *, number: int) -> float | None:
         """See how a try goes, and what follows when it is over."""
-        status = step_run["status"]
         if attempt is None:
             # not in the cache yet, or gone: only the server knows
-            attempt = await self._fetched(step_run, (status.get("attempts") or 1) - 1)
+            attempt = await self._fetched(step_run, number)
         if attempt is None:
             await self._again(step_run, Ended(End.DISRUPTED, "Vanished", "its pod was deleted"))
             return None
+        told, step_run = step_run, self._with_try(step_run, attempt, number=number)
         ended = attempts.end_of(attempt)
-        if ended is None and meta.is_deleting(attempt):
-            return None  # told when it has ended
-        if ended is None:
-            node = (attempt.get("spec") or {}).get("nodeName") or ""
-            if node and node != status.get("node"):
-                await self._write(step_run, {**status, "node": node})
-            return None
-        if ended.end is End.SUCCEEDED:
+        if ended is not None and ended.end is End.SUCCEEDED:
             await self._succeed(step_run, attempt)
-        else:
+        elif ended is not None:
             await self._again(step_run, ended)
-        return None
+        elif not meta.is_deleting(attempt) and step_run["status"] != (told.get("status") or {}):
+            begun_s = self._clock.now() - times.parse(step_run["status"]["startedAt"])
+            if begun_s < _TOLD_AFTER_S and objects.state_of(told).phase is Phase.WAITING:
+                return _TOLD_AFTER_S - begun_s
+            await self._write(step_run, step_run["status"])
+        return None  # the next one to tell is the try itself
+
+    def _with_try(self, step_run: Object, attempt: Object, *, number: int) -> Object:
+        """A step run that tells of its latest try."""
+        status = dict(step_run.get("status") or {})
+        if status.get("phase") != Phase.RUNNING.value:
+            begun = self._begun_at.get(meta.uid(step_run))
+            if begun is None:  # by a leader that is no more
+                begun = times.parse(meta.metadata(attempt)["creationTimestamp"])
+            for gone in ("notBefore", "reason", "message"):
+                status.pop(gone, None)
+            status |= {"phase": Phase.RUNNING.value, "startedAt": times.format_micro_time(begun)}
+        status["attempts"] = number + 1
+        if node := _node(attempt):
+            status["node"] = node
+        return {**step_run, "status": status}
 
     async def _succeed(self, step_run: Object, attempt: Object) -> None:
         declared = step_run["spec"].get("outputs") or ()
@@ -179,8 +209,7 @@ class StepRunController:
             if sum(map(len, found.values())) > attempts.MOST_BYTES:
                 await self._end(step_run, Phase.FAILED, "OutputTooLarge", f"more than {attempts.MOST_BYTES} bytes")
                 return
-        node = (attempt.get("spec") or {}).get("nodeName") or ""
-        await self._end(step_run, Phase.SUCCEEDED, "", "", outputs=found, node=node)
+        await self._end(step_run, Phase.SUCCEEDED, "", "", outputs=found)
 
     async def _again(self, step_run: Object, ended: Ended) -> None:
         """Write a try down that did not succeed; the next one may follow."""
@@ -261,10 +290,9 @@ class StepRunController:
         running = objects.state_of(step_run).phase is Phase.RUNNING
         return running or any(attempts.end_of(one) is None for one in self._begun(step_run))
 
-    def _attempt(self, step_run: Object) -> Object | None:
-        """The pod or Job of the latest try, as far as it is known."""
-        number = (step_run.get("status") or {}).get("attempts") or 0
-        name = objects.attempt_name(step_run, number - 1)
+    def _attempt(self, step_run: Object, number: int) -> Object | None:
+        """The pod or Job of a try, as far as it is known."""
+        name = objects.attempt_name(step_run, number)
         return next((one for one in self._begun(step_run) if meta.name(one) == name), None)
 
     def _begun(self, step_run: Object) -> Iterable[Object]:
@@ -310,7 +338,7 @@ class StepRunController:
 
     async def _write(self, step_run: Object, status: Mapping[str, Any]) -> None:
         whole = {**step_run, "apiVersion": objects.VERSION, "kind": "StepRun", "status": dict(status)}
-        await self._client.update(STEP_RUNS, whole, subresource="status")
+        learn(self._steps, await self._client.update(STEP_RUNS, whole, subresource="status"))
 
 
 def _mutexes(step_run: Object) -> Iterable[str]:
@@ -325,7 +353,11 @@ def _cache_keys(step_run: Object) -> Iterable[str]:
 
 def _owners(attempt: Object) -> Iterable[str]:
     owner = meta.controller_of(attempt)
-    return [owner["uid"]] if owner is not None else []
+    return [owner["uid"]] if owner is not None and owner["kind"] == "StepRun" else []
+
+
+def _node(attempt: Object) -> str:
+    return (attempt.get("spec") or {}).get("nodeName") or ""
 
 
 def _came(step_run: Object) -> tuple[str, str]:
