@@ -1,0 +1,200 @@
+"""What a source has to say about a machine, and what becomes of that on its node: decisions only.
+
+Whatever the source, a notice ends as the same marks: our taint with the provider for its value, an annotation with the
+time at which the machine ends, and the ids of what was heard. They are the only memory. What was heard before is
+known, whoever asks and after whatever restart; a time is only ever made tighter; what was said about another machine of
+the same name, or is long over, is not written.
+"""
+
+import enum
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rota.api import meta, times
+from rota.spot import moments
+from rota.spot.marks import AT_RISK, TERMINATES_AT, TERMINATING
+
+#: Which source wrote the mark; only a source that looks again and again takes its own mark back by itself.
+SAID_BY: Final = "rota.dev/notice-from"
+#: The ids of what was heard last.
+HEARD: Final = "rota.dev/notices-heard"
+
+#: A node is changed and its events are listed for as long as anybody would repeat them; more would only make it large.
+_MOST_HEARD: Final = 16
+#: A machine that should have ended so long ago has not: the notice is about something else.
+_LATE_S: Final = 60.0
+#: Times of clouds and API servers differ, and those of nodes have no parts of seconds.
+_SKEW_S: Final = 2.0
+
+
+class Kind(enum.Enum):
+    """What is said."""
+
+    #: The machine will be taken away.
+    TERMINATION = "termination"
+    #: It may be taken away sooner than others.
+    RISK = "risk"
+    #: It stays after all.
+    WITHDRAWN = "withdrawn"
+
+
+class Verdict(enum.Enum):
+    """What became of it."""
+
+    MARKED = "marked"
+    #: It was heard before, or says nothing new.
+    KNOWN = "known"
+    WITHDRAWN = "withdrawn"
+    #: The time that it tells is over.
+    LATE = "late"
+    #: It was said about a machine that had this node's name before.
+    FORMER = "former"
+    #: There is no such node.
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """What a source says about one machine."""
+
+    kind: Kind
+    #: `webhook`, `event`, `agent`: who brought it, for logs, figures and withdrawals.
+    source: str
+    provider: str = ""
+    #: When the machine ends, in seconds since 1970; None if that was not told.
+    deadline: float | None = None
+    #: When it was said; None if that was not told.
+    said_at: float | None = None
+    #: What tells this notice from others about the same machine, however often it is repeated; empty if nothing does.
+    id: str = ""
+    #: The node's uid, if it was told.
+    uid: str = ""
+    #: Whether the machine itself was named, and not only a node, whose name may pass on to another.
+    exact: bool = False
+
+    @property
+    def mark(self) -> str:
+        """The id as it stands on a node; empty if there is none."""
+        if not self.id:
+            return ""
+        return f"{self.source}/{hashlib.sha256(self.id.encode()).hexdigest()[:16]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of an announcement, and the patch of the node if there is something to write."""
+
+    verdict: Verdict
+    patch: dict[str, Any] | None = None
+    deadline: float | None = None
+
+
+def decide(node: Mapping[str, Any], said: Announcement, *, now: float, lead: float) -> Decision:
+    """What to write on a node for what was said; `lead`: how long its provider's machines have left."""
+    if _former(node, said):
+        return Decision(Verdict.FORMER)
+    heard = _heard(node)
+    if said.mark in heard:
+        return Decision(Verdict.KNOWN)
+    match said.kind:
+        case Kind.WITHDRAWN:
+            return _withdrawn(node, said, heard)
+        case Kind.RISK:
+            return _at_risk(node, said, heard, now)
+        case Kind.TERMINATION:
+            return _terminating(node, said, heard, now=now, lead=lead)
+
+
+def told(node: Mapping[str, Any], kind: Kind) -> bool:
+    """Whether a node has our mark for a kind of notice."""
+    key = AT_RISK if kind is Kind.RISK else TERMINATING
+    return any(one.get("key") == key for one in _taints(node))
+
+
+def said_by(node: Mapping[str, Any]) -> str:
+    """The source whose mark a node has; empty if there is none."""
+    return str((node["metadata"].get("annotations") or {}).get(SAID_BY) or "")
+
+
+def _terminating(
+    node: Mapping[str, Any], said: Announcement, heard: Sequence[str], *, now: float, lead: float
+) -> Decision:
+    begun = said.said_at if said.said_at is not None else now
+    deadline = said.deadline if said.deadline is not None else begun + lead
+    if deadline < now - _LATE_S:
+        return Decision(Verdict.LATE, deadline=deadline)
+    annotations: dict[str, str | None] = {}
+    before = moments.find((node["metadata"].get("annotations") or {}).get(TERMINATES_AT) or "")
+    if not told(node, Kind.TERMINATION):
+        taints = [*_taints(node), _taint(TERMINATING, "NoSchedule", said.provider, min(begun, now))]
+        annotations |= {SAID_BY: said.source, TERMINATES_AT: times.format_time(deadline)}
+        return Decision(Verdict.MARKED, _patch(node, said, heard, taints, annotations), deadline)
+    if before is None or times.format_time(deadline) < times.format_time(before):
+        annotations[TERMINATES_AT] = times.format_time(deadline)
+        return Decision(Verdict.MARKED, _patch(node, said, heard, _taints(node), annotations), deadline)
+    return Decision(Verdict.KNOWN, _remembered(node, said, heard), before)
+
+
+def _at_risk(node: Mapping[str, Any], said: Announcement, heard: Sequence[str], now: float) -> Decision:
+    if told(node, Kind.RISK):
+        return Decision(Verdict.KNOWN, _remembered(node, said, heard))
+    taints = [*_taints(node), _taint(AT_RISK, "PreferNoSchedule", said.provider, now)]
+    annotations = {} if said_by(node) else {SAID_BY: said.source}
+    return Decision(Verdict.MARKED, _patch(node, said, heard, taints, annotations))
+
+
+def _withdrawn(node: Mapping[str, Any], said: Announcement, heard: Sequence[str]) -> Decision:
+    left = [one for one in _taints(node) if one.get("key") not in {TERMINATING, AT_RISK}]
+    if left == _taints(node):
+        return Decision(Verdict.KNOWN, _remembered(node, said, heard))
+    return Decision(Verdict.WITHDRAWN, _patch(node, said, heard, left, dict.fromkeys((SAID_BY, TERMINATES_AT), None)))
+
+
+def _remembered(node: Mapping[str, Any], said: Announcement, heard: Sequence[str]) -> dict[str, Any] | None:
+    """The patch that only takes down that something was heard."""
+    return _patch(node, said, heard, _taints(node), {}) if said.mark else None
+
+
+def _patch(
+    node: Mapping[str, Any],
+    said: Announcement,
+    heard: Sequence[str],
+    taints: Sequence[Mapping[str, Any]],
+    annotations: Mapping[str, str | None],
+) -> dict[str, Any]:
+    changed = dict(annotations)
+    if said.mark:
+        changed[HEARD] = ",".join([*heard, said.mark][-_MOST_HEARD:])
+    # taints are one list: whoever changed it meanwhile must not be undone; nor may another machine get ours
+    metadata = {
+        "uid": meta.uid(node),
+        "resourceVersion": node["metadata"]["resourceVersion"],
+        **({"annotations": changed} if changed else {}),
+    }
+    return {"metadata": metadata, "spec": {"taints": list(taints) or None}}
+
+
+def _taint(key: str, effect: str, provider: str, added: float) -> dict[str, Any]:
+    value = {"value": provider} if provider else {}
+    return {"key": key, **value, "effect": effect, "timeAdded": times.format_time(added)}
+
+
+def _taints(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return list((node.get("spec") or {}).get("taints") or ())
+
+
+def _heard(node: Mapping[str, Any]) -> list[str]:
+    written = (node["metadata"].get("annotations") or {}).get(HEARD) or ""
+    return [one for one in written.split(",") if one]
+
+
+def _former(node: Mapping[str, Any], said: Announcement) -> bool:
+    """Whether something was said about a machine that had the node's name before."""
+    if said.uid:
+        return said.uid != meta.uid(node)
+    created = moments.find(node["metadata"].get("creationTimestamp") or "")
+    if said.exact or said.said_at is None or created is None:
+        return False
+    return said.said_at < created - _SKEW_S

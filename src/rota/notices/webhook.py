@@ -1,0 +1,181 @@
+"""The webhook: `POST /notices` with what `rota.notices.messages` reads, from those who have the token.
+
+Whoever hears it writes it: any of several processes may be asked, whether it leads or not, since the node is the memory
+and what is known is not written twice. So a sender that is not sure repeats its request, and no harm is done. Answers
+tell what became of each notice; 404: no such node; 503: ask again.
+"""
+
+import asyncio
+import contextlib
+import hmac
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from rota.api import errors
+from rota.client.transports.contract import TransportError
+from rota.kit import logs, pages
+from rota.kit.clock import Clock
+from rota.kit.errors import UserError
+from rota.kit.metrics import Metrics
+from rota.kit.pages import Address
+from rota.notices import messages
+from rota.notices.announcements import Verdict
+from rota.notices.announcing import Announcer
+from rota.notices.machines import Machines
+from rota.notices.messages import Malformed, Message
+from rota.spot.marks import Marks
+
+log = logs.get(__name__)
+
+PATH: Final = "/notices"
+_MOST_BYTES: Final = 256 * 1024
+#: A token that could be guessed is none.
+_SHORTEST_TOKEN: Final = 16
+#: How long one who sends slowly may take.
+_READ_S: Final = 10.0
+_AGAIN_S: Final = "5"
+#: What a sender should do about a request none of whose machines is known: look at what it sends.
+_GONE: Final = frozenset({Verdict.UNKNOWN})
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Token:
+    """A secret in a file, which may be exchanged while we run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path: Final = path
+        self._known: tuple[int, bytes] = (0, b"")
+        self.read()
+
+    def read(self) -> bytes:
+        """The secret; UserError if there is none that can be used."""
+        try:
+            changed = self._path.stat().st_mtime_ns
+            if changed != self._known[0]:
+                self._known = changed, self._path.read_bytes().strip()
+        except OSError as problem:
+            raise UserError(f"cannot read {self._path}: {problem.strerror}", "name a file with a token") from None
+        secret = self._known[1]
+        if len(secret) < _SHORTEST_TOKEN or not secret.isascii():
+            raise UserError(
+                f"{self._path} holds no token of at least {_SHORTEST_TOKEN} characters", "try 'openssl rand -hex 32'"
+            )
+        return secret
+
+    def matches(self, authorization: str) -> bool:
+        """Whether an Authorization header shows the secret."""
+        scheme, _, shown = authorization.partition(" ")
+        try:
+            secret = self.read()
+        except UserError as problem:
+            log.error("nobody is let in", problem=problem)
+            return False
+        return scheme.lower() == "bearer" and hmac.compare_digest(shown.strip().encode(), secret)
+
+
+class Webhook:
+    """Answers those who send notices."""
+
+    def __init__(
+        self,
+        announcer: Announcer,
+        machines: Machines,
+        marks: Marks,
+        *,
+        clock: Clock,
+        token: Token | None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """Without a token everybody who reaches it is believed."""
+        self._announcer: Final = announcer
+        self._machines: Final = machines
+        self._marks: Final = marks
+        self._clock: Final = clock
+        self._token: Final = token
+        self._requests: Final = (metrics or Metrics("notices")).counter(
+            "webhook_requests_total", "Requests to the webhook, by the answer's code.", ("code",)
+        )
+
+    def application(self) -> web.Application:
+        """The pages."""
+        app = web.Application(client_max_size=_MOST_BYTES)
+        app.router.add_post(PATH, self._page)
+        return app
+
+    async def _page(self, request: web.Request) -> web.Response:
+        code, answer = await self._answered(request)
+        self._requests.labels(str(code)).inc()
+        if code >= 400:
+            log.warning("notices refused", code=code, sender=request.remote, problem=answer.get("error", ""))
+        headers = {"Retry-After": _AGAIN_S} if code == 503 else {}
+        if code == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        return web.Response(status=code, body=_encode(answer), content_type="application/json", headers=headers)
+
+    async def _answered(self, request: web.Request) -> tuple[int, dict[str, Any]]:
+        if self._token is not None and not self._token.matches(request.headers.get("Authorization", "")):
+            return 401, {"error": "show the token: 'Authorization: Bearer TOKEN'"}
+        if not self._machines.synced:
+            return 503, {"error": "the cluster is not known yet"}
+        try:
+            async with asyncio.timeout(_READ_S):
+                body = await request.read()
+            headers = {name.lower(): value for name, value in request.headers.items()}
+            found = messages.read(body, headers, marks=self._marks, now=self._clock.now())
+        except web.HTTPRequestEntityTooLarge:
+            return 413, {"error": f"a request has at most {_MOST_BYTES} bytes"}
+        except TimeoutError:
+            return 408, {"error": f"a request is sent within {_READ_S:.0f} s"}
+        except Malformed as problem:
+            return 400, {"error": str(problem)}
+        return await self._told(found, request.remote or "")
+
+    async def _told(self, found: Sequence[Message], sender: str) -> tuple[int, dict[str, Any]]:
+        answers = await asyncio.gather(*(self._tell(one, sender) for one in found))
+        results = [{"machine": str(one.machine), **answer} for one, (_, answer) in zip(found, answers, strict=True)]
+        codes = {code for code, _ in answers}
+        if codes & {409, 503} or codes == {404}:
+            # what is known by now is known when it is sent again
+            code = max(codes & {409, 503}, default=404)
+            problem = next(answer["error"] for one, answer in answers if one == code)
+            return code, {"error": problem, "notices": results}
+        return 200, {"notices": results}
+
+    async def _tell(self, message: Message, sender: str) -> tuple[int, dict[str, str]]:
+        nodes = self._machines.find(message.machine)
+        if len(nodes) > 1:
+            return 409, {"error": f"{message.machine} may be any of {', '.join(nodes[:5])}; name the providerID"}
+        verdict = Verdict.UNKNOWN
+        if nodes:
+            try:
+                verdict = await self._announcer.announce(nodes[0], message.said, sender=sender)
+            except (errors.ApiError, TransportError) as problem:
+                log.warning("notice not written yet", node=nodes[0], error=problem)
+                return 503, {"error": f"the notice about {message.machine} could not be written; send it again"}
+        if verdict in _GONE:
+            return 404, {"error": f"no node is the machine {message.machine}", "outcome": verdict.value}
+        return 200, {"node": nodes[0], "outcome": verdict.value}
+
+
+@contextlib.asynccontextmanager
+async def serving(webhook: Webhook, address: Address, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """Serve until the block is left; the URL to send notices to. Port 0 takes a free one."""
+    host, port = address
+    runner = web.AppRunner(webhook.application(), access_log=None, shutdown_timeout=2.0)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host, port, ssl_context=tls).start()
+        except OSError as problem:
+            message = f"cannot listen on {'' if pages.is_loopback(host) else f'{host} '}port {port}: {problem.strerror}"
+            raise UserError(message, "choose another with --webhook, or port 0 for a free one") from problem
+        shown = f"[{host}]" if ":" in host else host
+        yield f"{'http' if tls is None else 'https'}://{shown}:{runner.addresses[0][1]}{PATH}"
+    finally:
+        await runner.cleanup()
