@@ -8,11 +8,12 @@ import asyncio
 import contextlib
 import errno
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from rota import embedded, worker_process
 from rota.api import users
 from rota.api.users import User
 from rota.apiserver import assembling, securing, serving, trust
@@ -52,6 +53,8 @@ from rota.scheduler.service import Scheduler
 from rota.scheduler_process import SchedulerProcess, Start
 from rota.store.contract import Store
 from rota.worker import machines
+from rota.worker.running import Settings as WorkerSettings
+from rota.worker_process import Member, WorkerProcess
 
 #: Upstream's port. Where nobody chose one and it is taken, one of those behind it will do.
 DEFAULT_PORT: Final = 6443
@@ -100,6 +103,8 @@ class Settings:
     controllers: str = "*"
     #: Whether the scheduler gets a process of its own, which pays where there is a second core for it.
     scheduler_apart: bool = False
+    #: Whether the workers get one together, for the same reason.
+    workers_apart: bool = False
 
 
 @contextlib.asynccontextmanager
@@ -110,6 +115,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
     async with contextlib.AsyncExitStack() as parts:
         await asyncio.to_thread(files.make_private_folder, settings.data)
         identity = parts.enter_context(tenure.held(settings.data / "master.lock"))
+        away = await _begun_workers(parts, settings)
         keys = await opening.open_keys(store, settings.encryption_keys or settings.data / ENCRYPTION_KEYS, clock)
         provided = await trust.read_provided(settings.authority) if settings.authority is not None else None
         shared = await trust.ensure(EncryptedStore(store, keys), now=clock.now(), provided=provided)
@@ -144,29 +150,68 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         if settings.http_port is not None:
             facts["http"] = (await _serve_plainly(parts, app, settings.http_port)).url
         reserved = await asyncio.to_thread(_not_of_this_machine, known_as)
-        push = Push(custom=settings.dispatch, local=workers, tls=calling, clock=clock)
+        listening = Listening(
+            host=settings.host,
+            address=await asyncio.to_thread(_own_address, known_as),
+            authority=shared.authority,
+            beside=supervisor,
+        )
+        push = Push(custom=settings.dispatch, local=away or workers, tls=calling, clock=clock)
         parts.push_async_callback(push.close)
         apart = _for_scheduler(url, shared.authority, settings.dispatch) if settings.scheduler_apart else None
         await _start_clients(parts, app, shared, explainer, reserved, identity, push, controllers, apart=apart)
         if settings.workers:
-            host, port = url.removeprefix("https://").rsplit(":", 1)
-            names = await parts.enter_async_context(
-                workers.running(
-                    app,
-                    count=settings.workers,
-                    folder=settings.data / "workers",
-                    prefix=settings.worker_prefix,
-                    api_server=(host, port),
-                    listening=Listening(
-                        host=settings.host,
-                        address=await asyncio.to_thread(_own_address, known_as),
-                        authority=shared.authority,
-                        beside=supervisor,
-                    ),
-                )
-            )
-            facts["workers"] = ", ".join(names)
+            shares = _shares(url, settings, listening)
+            if away is None:
+                await parts.enter_async_context(workers.running(app, shares, listening=listening))
+            else:
+                # Entered after whatever the workers call, so that they end before it does.
+                beside = await parts.enter_async_context(tasks.Supervisor("workers", clock=clock, chance=chance))
+                beside.start("process", lambda: away.run(_for_workers(url, listening, shares)))
+                await away.wait_ready()
+            facts["workers"] = ", ".join(one.node for one in shares)
         yield facts
+
+
+def _shares(url: str, settings: Settings, listening: Listening) -> list[WorkerSettings]:
+    """The settings of the workers of this machine."""
+    host, port = url.removeprefix("https://").rsplit(":", 1)
+    return embedded.shares(
+        settings.workers,
+        folder=settings.data / "workers",
+        prefix=settings.worker_prefix,
+        api_server=(host, port),
+        address=listening.address,
+    )
+
+
+async def _begun_workers(parts: contextlib.AsyncExitStack, settings: Settings) -> WorkerProcess | None:
+    """A process for the workers, if they are to have one: it loads what it needs while the API server starts."""
+    if not settings.workers or not settings.workers_apart:
+        return None
+    begun = WorkerProcess(clock=system.SystemClock(), anew_after_s=YEAR_S / 2)
+    parts.push_async_callback(begun.close)
+    await begun.begin()
+    return begun
+
+
+def _for_workers(
+    url: str, listening: Listening, shares: Sequence[WorkerSettings]
+) -> Callable[[], worker_process.Start]:
+    """What workers that are apart have to know, with certificates that are new whenever they start."""
+
+    def start() -> worker_process.Start:
+        return worker_process.Start(
+            server=url,
+            certificate_authority=listening.authority.certificate_pem,
+            host=listening.host,
+            members=tuple(
+                Member(settings=one, client=listening.client(one.node), serving=listening.serving(one.node))
+                for one in shares
+            ),
+        )
+
+    return start
 
 
 async def _auditor(

@@ -11,7 +11,7 @@ import re
 import secrets
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -60,22 +60,34 @@ class Listening:
     authority: Authority
     beside: Supervisor
 
+    def client(self, node: str) -> Identity:
+        """Who a worker is when it calls."""
+        return self._issued(node, Purpose.CLIENT)
+
+    def serving(self, node: str) -> Identity:
+        """What a worker's endpoint shows."""
+        return self._issued(node, Purpose.SERVER)
+
     def context(self, node: str) -> ssl.SSLContext:
-        """TLS with a certificate of the node's own."""
-        clock = system.SystemClock()
-        subject = Subject(common_name=f"{_NODE}{node}", organizations=(_NODES,))
-        names = Names.of((self.address,))
-
-        def issue() -> Identity:
-            return self.authority.issue(
-                subject, purpose=Purpose.SERVER, now=clock.now(), lifetime_s=YEAR_S, names=names
-            )
-
-        first = issue()
+        """TLS with a certificate of the node's own, which is kept fresh."""
+        first = self.serving(node)
         made = contexts.server(first, client_authorities=self.authority.certificate_pem)
-        renewal = Renewal(node, first, issue=issue, install=lambda one: contexts.use(made, one), clock=clock)
+        renewal = Renewal(
+            node,
+            first,
+            issue=lambda: self.serving(node),
+            install=lambda one: contexts.use(made, one),
+            clock=system.SystemClock(),
+        )
         self.beside.start(f"certificate of {node}", renewal.run)
         return made
+
+    def _issued(self, node: str, purpose: Purpose) -> Identity:
+        subject = Subject(common_name=f"{_NODE}{node}", organizations=(_NODES,))
+        names = Names.of((self.address,)) if purpose is Purpose.SERVER else None
+        return self.authority.issue(
+            subject, purpose=purpose, now=system.SystemClock().now(), lifetime_s=YEAR_S, names=names
+        )
 
 
 class LocalWorkers:
@@ -134,46 +146,48 @@ class LocalWorkers:
 
     @contextlib.asynccontextmanager
     async def running(
-        self,
-        app: App,
-        *,
-        count: int,
-        folder: Path,
-        prefix: str | None,
-        api_server: tuple[str, str],
-        listening: Listening,
+        self, app: App, shares: Sequence[running.Settings], *, listening: Listening
     ) -> AsyncIterator[list[str]]:
-        """So many workers, each with its share of the machine; their names."""
+        """Workers with these settings; their names."""
         clock, chance = system.SystemClock(), system.chance()
-        beginning = prefix if prefix is not None else _kept_name(folder)
-        names = [f"{beginning}{number}" for number in range(1, count + 1)]
         async with contextlib.AsyncExitStack() as parts:
-            for name in names:
+            for share in shares:
+                name = share.node
                 user = User(name=f"{_NODE}{name}", groups=(_NODES, users.AUTHENTICATED))
                 client = await parts.enter_async_context(
                     connecting.to_application(app, clock=clock, chance=chance, user=user)
                 )
                 listener = serving.listen(listening.host, 0)
                 parts.callback(listener.close)
-                settings = running.Settings(
-                    node=name,
-                    folder=folder / name,
-                    share=1 / count,
-                    address=listening.address,
-                    port=listener.getsockname()[1],
-                    api_server=api_server,
-                    images=folder / "images",
-                )
-                worker = await parts.enter_async_context(running.worker(client, settings, clock=clock, chance=chance))
+                own = msgspec.structs.replace(share, port=listener.getsockname()[1])
+                worker = await parts.enter_async_context(running.worker(client, own, clock=clock, chance=chance))
                 self._workers[name] = worker
                 self._endpoints[name] = await parts.enter_async_context(serving.unlistening(worker))
                 tls = listening.context(name)
                 await parts.enter_async_context(serving.serve(worker, listener=listener, tls=tls))
             try:
-                yield names
+                yield [share.node for share in shares]
             finally:
                 self._workers.clear()
                 self._endpoints.clear()
+
+
+def shares(
+    count: int, *, folder: Path, prefix: str | None, api_server: tuple[str, str], address: str
+) -> list[running.Settings]:
+    """Of so many workers, each with a folder in `folder` and with its share of the machine."""
+    beginning = prefix if prefix is not None else _kept_name(folder)
+    return [
+        running.Settings(
+            node=f"{beginning}{number}",
+            folder=folder / f"{beginning}{number}",
+            share=1 / count,
+            address=address,
+            api_server=api_server,
+            images=folder / "images",
+        )
+        for number in range(1, count + 1)
+    ]
 
 
 def _kept_name(folder: Path) -> str:

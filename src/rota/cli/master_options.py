@@ -1,5 +1,6 @@
 """The options that everything with an API server has: `rota up` and `rota master`."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -72,5 +73,7 @@ def settings(options: dict[str, Any], **more: Any) -> "Settings":
         limits=protection_options.limits(**{name: options[name] for name in _LIMITS}),
         providers=sign_in_options.providers(options),
         **{name: options[name] for name in _AS_IT_IS},
+        # Of two processes on one core each would wait for the other.
+        workers_apart=len(os.sched_getaffinity(0)) > 1,
         **more,
     )

@@ -39,3 +39,15 @@ def held(folder: Path) -> Iterator[Incarnation]:
         lock.write(incarnation.name)
         lock.flush()
         yield incarnation
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a worker has the folder now."""
+    try:
+        with (folder / _LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
