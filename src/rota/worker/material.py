@@ -93,6 +93,8 @@ async def launch(
         limits=_limits(container, settings),
         mounts=mounts(environment),
         tty=bool(container.get("tty")),
+        stdin=bool(container.get("stdin")),
+        stdin_once=bool(container.get("stdinOnce")),
         runtime=runtime,
         pull_policy=container.get("imagePullPolicy") or "IfNotPresent",
         security=_security(security),

@@ -234,6 +234,64 @@ async def test_attaching_shows_what_comes_from_now_on(client: Client, endpoint: 
     assert (talk.streams[1], talk.streams[2]) == (b"after\n", b"oh\n")
 
 
+_ATTACH = "/attach/default/p/c"
+
+
+async def test_input_reaches_a_container_and_ends_with_the_only_one_who_may_write(
+    client: Client, endpoint: Endpoint
+) -> None:
+    await start_pod(client, "sh", "-c", "cat; echo over", container={"stdin": True, "stdinOnce": True})
+    data = os.urandom(1 << 20).hex().encode() + b"\n"
+    async with talking(endpoint, path=_ATTACH, input=1) as talk:
+        feeding = asyncio.create_task(_feed(talk, data))
+        assert await talk.code() == 0
+        await feeding
+    assert talk.streams[1] == data + b"over\n"
+
+
+async def _feed(talk: Conversation, data: bytes) -> None:
+    for start in range(0, len(data), 32 << 10):
+        await talk.send(0, data[start : start + (32 << 10)])
+    await talk.send(255, b"\0")
+
+
+async def test_input_that_is_for_many_outlives_each_of_them(client: Client, endpoint: Endpoint) -> None:
+    await start_pod(client, "sh", "-c", "read a; read b; echo $a $b", container={"stdin": True})
+    async with talking(endpoint, path=_ATTACH, input=1) as first:
+        await first.send(0, b"one\n")
+        await first.send(255, b"\0")
+        await first.said(b"")
+    async with talking(endpoint, path=_ATTACH, input=1) as second:
+        await second.send(0, b"two\n")
+        assert await second.code() == 0
+    assert second.streams[1] == b"one two\n"
+
+
+async def test_a_container_without_input_takes_nothing_in(client: Client, endpoint: Endpoint) -> None:
+    await start_pod(client, "sh", "-c", "sleep 1; read x || echo nothing")
+    async with talking(endpoint, path=_ATTACH, input=1) as talk:
+        await talk.send(0, b"ignored\n")
+        assert await talk.code() == 0
+    assert talk.streams[1] == b"nothing\n"
+
+
+async def test_a_container_at_a_terminal_is_talked_to_as_at_a_terminal(client: Client, endpoint: Endpoint) -> None:
+    interactive = {"stdin": True, "stdinOnce": True, "tty": True}
+    await start_pod(
+        client, "sh", "-c", 'tty; while read -p "? " x; do eval "$x"; done; echo over', container=interactive
+    )
+    async with talking(endpoint, path=_ATTACH, input=1, tty=1) as talk:
+        await talk.send(4, b'{"Width": 91, "Height": 17}')
+        await talk.send(0, b"stty size\n")
+        await talk.said(b"17 91\r\n")
+        await talk.send(0, b"trap 'echo caught' INT; kill -INT $$\n")
+        await talk.said(b"caught\r\n? ")
+        await talk.send(255, b"\0")
+        assert await talk.code() == 0
+    assert talk.streams[1].endswith(b"over\r\n")
+    assert talk.streams[2] == b""
+
+
 async def test_other_protocols_are_refused(endpoint: Endpoint) -> None:
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         async with talking(endpoint, "true", protocol="v1.channel.k8s.io"):

@@ -4,11 +4,13 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.worker.runtimes.bench import UID, Bench, build_root, lives, needs_containers, needs_groups, opened, until
 
+from rota.worker.runtimes import sessions
 from rota.worker.runtimes.contract import CONTAINER, PROCESS, LaunchError, Limits, Mount
 
 pytestmark = pytest.mark.slow
@@ -305,3 +307,42 @@ async def test_what_runs_can_be_measured(bench: Bench) -> None:
     await bench.runtime.stop(run, 0)
     await bench.exit()
     assert run not in bench.runtime.places()
+
+
+async def test_input_is_written_by_whoever_attaches_also_after_the_agent_was_away(bench: Bench) -> None:
+    run = await bench.start("sh", "-c", "read x; echo got $x; cat; echo over", stdin=True)
+    await bench.reopen()
+    session = sessions.attached(await bench.runtime.attach(run), end_input=partial(bench.runtime.end_input, run))
+    await session.write(b"one\ntwo\n")
+    await bench.says(b"two\n")
+    await session.close()
+    assert (await bench.exit()).code == 0
+    assert await bench.log() == b"got one\ntwo\nover\n"
+
+
+async def test_a_terminal_is_one_for_everything_that_runs_there(bench: Bench) -> None:
+    run = await bench.start("sh", "-c", "trap 'echo caught' INT; echo begun; read x; tty -s; echo $?", tty=True)
+    session = sessions.attached(await bench.runtime.attach(run), end_input=None)
+    await bench.says(b"begun\r\n")
+    await session.write(b"\x03")
+    await bench.says(b"caught\r\n")
+    await session.write(b"\n")
+    assert (await bench.exit()).code == 0
+    assert (await bench.log()).endswith(b"0\r\n")
+    await session.close()
+
+
+async def test_nobody_talks_to_what_has_ended(bench: Bench) -> None:
+    run = await bench.start("true", stdin=True)
+    await bench.exit()
+    with pytest.raises(LaunchError, match="does not run"):
+        await bench.runtime.attach(run)
+
+
+async def test_who_does_not_listen_holds_nobody_up(bench: Bench) -> None:
+    run = await bench.start("sh", "-c", "read x; yes | head -c 3000000; echo over", stdin=True)
+    session = sessions.attached(await bench.runtime.attach(run), end_input=None)
+    await session.write(b"\n")
+    assert (await bench.exit()).code == 0
+    assert (await bench.log(tail_lines=1)) == b"over\n"
+    await session.close()

@@ -1,8 +1,9 @@
 """Commands in containers and looks at what containers say, for the API server, as `/exec` and `/attach`.
 
-A container's processes have no input of their own, so attaching shows what comes from now on and takes nothing in.
+Attaching shows what a container's own process writes from now on, and lets it read if it has an input.
 """
 
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -13,7 +14,7 @@ from rota.worker.machine.containers import Container, Stage
 from rota.worker.machine.pods import Pod
 from rota.worker.running import Worker
 from rota.worker.runtimes import sessions
-from rota.worker.runtimes.contract import LaunchError, LogOptions
+from rota.worker.runtimes.contract import LaunchError
 from rota.worker.runtimes.sessions import Session
 
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
@@ -43,51 +44,26 @@ def routes(worker: Worker) -> list[web.RouteDef]:
 
     async def attach(request: web.Request) -> web.StreamResponse:
         at = request.match_info
+        stdin = request.query.get("input") in _TRUE
 
         async def begin() -> Session:
             pod, container = _running(worker, at["namespace"], at["pod"], at["container"])
-            return _Looking(worker, pod, container)
+            launch = await worker.agent.launch_of(pod.uid, container.name, container.run)
+            if launch is None:
+                raise _not_found(container.name)
+            try:
+                ends = await worker.runtime.attach(launch.id)
+            except LaunchError as problem:
+                raise errors.InternalError(f"error attaching to container: {problem}") from problem
+            once = stdin and launch.stdin_once
+            return sessions.attached(ends, end_input=partial(worker.runtime.end_input, launch.id) if once else None)
 
-        return await channels.converse(request, begin, stdin=False, outputs=_outputs(request))
+        return await channels.converse(request, begin, stdin=stdin, outputs=_outputs(request))
 
     return [
         web.get("/exec/{namespace}/{pod}/{container}", execute),
         web.get("/attach/{namespace}/{pod}/{container}", attach),
     ]
-
-
-class _Looking:
-    """What a container says from now on, as a session that takes nothing in."""
-
-    def __init__(self, worker: Worker, pod: Pod, container: Container) -> None:
-        self._said: Final = {
-            errors: worker.runtime.logs(pod.uid, container.name, container.run, options)
-            for errors, options in ((False, _from_now_on("stdout")), (True, _from_now_on("stderr")))
-        }
-
-    async def read(self, *, errors: bool = False) -> bytes:
-        """See `Session.read`."""
-        return await anext(self._said[errors], b"")
-
-    async def write(self, data: bytes) -> None:
-        """See `Session.write`."""
-
-    def end_input(self) -> None:
-        """See `Session.end_input`."""
-
-    def resize(self, *, columns: int, rows: int) -> None:
-        """See `Session.resize`."""
-
-    async def wait(self) -> int:
-        """See `Session.wait`; it is over when all was read. How the container ended is told elsewhere."""
-        return 0
-
-    async def close(self) -> None:
-        """See `Session.close`."""
-
-
-def _from_now_on(stream: str) -> LogOptions:
-    return LogOptions(follow=True, tail_lines=0, stream=stream)
 
 
 def _running(worker: Worker, namespace: str, name: str, container: str) -> tuple[Pod, Container]:

@@ -6,7 +6,7 @@ whose answer got lost can be repeated without starting anything twice.
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -68,6 +68,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     mounts: Sequence[Mount] = ()
     tty: bool = False
+    #: Whether it has an input that others can write to, and whether that ends with the first of them.
+    stdin: bool = False
+    stdin_once: bool = False
     runtime: str = PROCESS
     #: As the spec says: `Always`, `IfNotPresent` or `Never`.
     pull_policy: str = "IfNotPresent"
@@ -90,6 +93,18 @@ class Inside(msgspec.Struct, frozen=True, kw_only=True):
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str
+
+
+class Attached(NamedTuple):
+    """Open files that lead to what a container's process writes from now on, and to what it reads; ours to close.
+
+    None for what there is not, or not any more. At a terminal everything is output.
+    """
+
+    output: int | None
+    errors: int | None
+    into: int | None
+    tty: bool
 
 
 class LaunchError(Exception):
@@ -185,6 +200,14 @@ class Runtime(Protocol):
         The command line is to be started by root's agent in a session of its own; with `tty` its standard input is a
         terminal.
         """
+        ...
+
+    async def attach(self, run: str) -> Attached:
+        """Talk to the process of a container itself; LaunchError if it does not run, or nobody can talk to it."""
+        ...
+
+    async def end_input(self, run: str) -> None:
+        """There is no more input for a run."""
         ...
 
     def places(self) -> Mapping[str, Place]:

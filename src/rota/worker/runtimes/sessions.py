@@ -1,31 +1,25 @@
 """A command that somebody looks at while it runs: a process with pipes, or with a terminal.
 
 What a runtime starts to run a command in a container is started here, whatever program that takes. Closing a session
-ends the process with its whole group; the end of the agent does as well, where the program sees to that.
+ends the process with its whole group; the end of the agent does as well, where the program sees to that. A session
+may also be with a container's own process, which goes on when the session is closed.
 """
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import signal
-import struct
 import subprocess
-import termios
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import IO, Final, NamedTuple, Protocol
 
-from rota.worker.runtimes.contract import Inside
+from rota.worker.runtimes import terminals
+from rota.worker.runtimes.contract import Attached, Inside
 
 _PIECE: Final = 64 * 1024
 #: How long output may still come when the process is over: others may hold the other end for ever.
 _REST_S: Final = 0.5
 _KILLED: Final = 128
-#: What Ctrl-D sends.
-_END_OF_INPUT: Final = b"\x04"
-_MOST_CELLS: Final = 1 << 16
-#: Whoever leads a session and opens a terminal has it as its own, so that Ctrl-C reaches what runs there.
-_OWN_TERMINAL: Final = ("sh", "-c", 'exec <>/proc/self/fd/0 >&0 2>&0; exec "$@"', "sh")
 
 
 class Session(Protocol):
@@ -61,6 +55,11 @@ async def begin(how: Inside, *, tty: bool, stdin: bool) -> Session:
     return _Process(await asyncio.to_thread(_at_terminal if tty else _at_pipes, how, stdin))
 
 
+def attached(ends: Attached, *, end_input: Callable[[], Awaitable[None]] | None) -> Session:
+    """Talk to a container's process; with the session its input ends as well, if there is a way to do that."""
+    return _Attachment(ends, end_input=end_input)
+
+
 class _Started(NamedTuple):
     """A process and our ends of its streams."""
 
@@ -93,49 +92,43 @@ def _taken(pipe: IO[bytes] | None) -> int | None:
         return None
     number = os.dup(pipe.fileno())
     pipe.close()
-    os.set_blocking(number, False)
     return number
 
 
 def _at_terminal(how: Inside, _: bool) -> _Started:
-    ours, its = os.openpty()
+    ends = terminals.Ends(stdin=True, tty=True)
+    assert ends.into is not None
     try:
-        os.set_blocking(ours, False)
         process = subprocess.Popen(
-            [*_OWN_TERMINAL, *how.argv],
+            [*terminals.OWN, *how.argv],
             env=dict(how.env),
             cwd=how.cwd,
-            stdin=its,
-            stdout=its,
-            stderr=its,
+            stdin=ends.stdin,
+            stdout=ends.output,
+            stderr=ends.output,
             start_new_session=True,
         )
     except BaseException:
-        os.close(ours)
+        ends.close()
         raise
-    finally:
-        os.close(its)
-    return _Started(process, ours, ours, None)
+    ends.let_go()
+    return _Started(process, ends.into, ends.into, None)
 
 
-class _Process:
-    """A session with a process of this machine.
+class _Streams:
+    """Our ends of the streams of something that runs on this machine."""
 
-    asyncio's own processes are not over before everybody has let go of their pipes, which may be never; so the end is
-    seen by other means here.
-    """
-
-    def __init__(self, started: _Started) -> None:
-        self._process: Final = started.process
-        self._into = started.into
-        self._outputs: Final = {False: started.output, True: started.errors}
-        self._tty: Final = started.errors is None
+    def __init__(self, *, into: int | None, output: int | None, errors: int | None, tty: bool) -> None:
+        for file in {into, output, errors}:
+            if file is not None:
+                os.set_blocking(file, False)
+        self._into = into
+        self._outputs: Final = {False: output, True: errors}
+        self._tty: Final = tty
         self._over: Final = asyncio.Event()
         #: Those who wait for a stream; they look again when the process is over.
         self._waiting: Final[set[asyncio.Event]] = set()
         self._loop: Final = asyncio.get_running_loop()
-        self._watched: Final = os.pidfd_open(started.process.pid)
-        self._loop.add_reader(self._watched, self._end)
 
     async def read(self, *, errors: bool = False) -> bytes:
         """See `Session.read`."""
@@ -172,41 +165,21 @@ class _Process:
             return
         if self._tty:
             with contextlib.suppress(OSError):
-                os.write(self._into, _END_OF_INPUT)
+                os.write(self._into, terminals.END_OF_INPUT)
         else:
             os.close(self._into)
             self._into = None
 
     def resize(self, *, columns: int, rows: int) -> None:
         """See `Session.resize`."""
-        if self._tty and self._into is not None and 0 < columns < _MOST_CELLS and 0 < rows < _MOST_CELLS:
-            with contextlib.suppress(OSError):
-                fcntl.ioctl(self._into, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        if self._tty and self._into is not None:
+            terminals.resize(self._into, columns=columns, rows=rows)
 
-    async def wait(self) -> int:
-        """See `Session.wait`."""
-        await self._over.wait()
-        code = self._process.wait()
-        return code if code >= 0 else _KILLED - code
-
-    async def close(self) -> None:
-        """See `Session.close`."""
-        if not self._over.is_set():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        await self.wait()
+    def _let_go(self) -> None:
         for file in {self._into, *self._outputs.values()}:
             if file is not None:
                 os.close(file)
         self._into = self._outputs[False] = self._outputs[True] = None
-
-    def _end(self) -> None:
-        self._loop.remove_reader(self._watched)
-        os.close(self._watched)
-        self._process.wait()
-        self._over.set()
-        for waiting in self._waiting:
-            waiting.set()
 
     async def _readable(self, file: int) -> None:
         with self._waiter() as ready:
@@ -232,3 +205,67 @@ class _Process:
             yield ready
         finally:
             self._waiting.discard(ready)
+
+
+class _Process(_Streams):
+    """A session with a process of its own.
+
+    asyncio's own processes are not over before everybody has let go of their pipes, which may be never; so the end is
+    seen by other means here.
+    """
+
+    def __init__(self, started: _Started) -> None:
+        super().__init__(into=started.into, output=started.output, errors=started.errors, tty=started.errors is None)
+        self._process: Final = started.process
+        self._watched: Final = os.pidfd_open(started.process.pid)
+        self._loop.add_reader(self._watched, self._end)
+
+    async def wait(self) -> int:
+        """See `Session.wait`."""
+        await self._over.wait()
+        code = self._process.wait()
+        return code if code >= 0 else _KILLED - code
+
+    async def close(self) -> None:
+        """See `Session.close`."""
+        if not self._over.is_set():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        await self.wait()
+        self._let_go()
+
+    def _end(self) -> None:
+        self._loop.remove_reader(self._watched)
+        os.close(self._watched)
+        self._process.wait()
+        self._over.set()
+        for waiting in self._waiting:
+            waiting.set()
+
+
+class _Attachment(_Streams):
+    """A session with the process of a container, which does not end with it."""
+
+    def __init__(self, attached: Attached, *, end_input: Callable[[], Awaitable[None]] | None) -> None:
+        super().__init__(into=attached.into, output=attached.output, errors=attached.errors, tty=attached.tty)
+        self._end_input: Final = end_input
+        self._ending: asyncio.Future[None] | None = None
+
+    def end_input(self) -> None:
+        """See `Session.end_input`; its input outlives those who do not have it alone."""
+        if self._into is not None and self._end_input is not None and self._ending is None:
+            self._ending = asyncio.ensure_future(self._end_input())
+            if not self._tty:
+                os.close(self._into)
+                self._into = None
+
+    async def wait(self) -> int:
+        """See `Session.wait`; it is over when all was read. How the container ended is told elsewhere."""
+        return 0
+
+    async def close(self) -> None:
+        """See `Session.close`."""
+        self.end_input()
+        if self._ending is not None:
+            await self._ending
+        self._let_go()

@@ -65,7 +65,7 @@ def config(
         "annotations": {STOP_SIGNAL: str(signal_number(image.stop_signal))},
         "root": {"path": "rootfs", "readonly": security.read_only_root},
         "process": {
-            "terminal": False,
+            "terminal": launch.tty,
             "user": {"uid": user.uid, "gid": user.gid, "additionalGids": sorted({*user.groups, *launch.groups})},
             "args": command(launch, image),
             "env": [f"{name}={value}" for name, value in environment(launch, image).items()],

@@ -25,12 +25,13 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from rota.worker.ledger import Ledger
+from rota.worker.runtimes import terminals
 
 _LENGTH: Final = struct.Struct("!I")
 _MOST: Final = 16 * 1024 * 1024
@@ -115,13 +116,24 @@ class Log:
 class Child:
     """One run."""
 
-    def __init__(self, request: dict[str, Any], process: "subprocess.Popen[bytes]", log: Log) -> None:
+    def __init__(
+        self, request: dict[str, Any], process: "subprocess.Popen[bytes]", log: Log, *, into: int | None
+    ) -> None:
         self.id: Final[str] = request["id"]
         self.pid: Final = process.pid
         self.cgroups: Final[list[str]] = request.get("cgroups") or []
         self.memory: Final[str] = request.get("memory") or ""
         self.log: Final = log
-        self.pipes: Final = {pipe.fileno(): pipe for pipe in (process.stdout, process.stderr) if pipe is not None}
+        self.tty: Final = bool(request.get("tty"))
+        #: Where its input is written to, if it has one that has not ended; a terminal is read there, too.
+        self.into = into
+        outputs = {"stdout": process.stdout, "stderr": process.stderr}
+        if self.tty and into is not None:
+            outputs = {"stdout": os.fdopen(into, "rb", buffering=0, closefd=False), "stderr": None}
+        #: What is read from it, with the names of the streams.
+        self.pipes: Final = {pipe.fileno(): (name, pipe) for name, pipe in outputs.items() if pipe is not None}
+        #: The writing ends of pipes whose readers want to know what it says, by stream.
+        self.listeners: Final[dict[str, list[int]]] = {}
         #: How it ended, as soon as it has; told when its output has come to an end as well.
         self.status: int | None = None
         self.finished_at = 0.0
@@ -158,9 +170,9 @@ class Nursery:
         wake, waker = socket.socketpair()
         for end in (wake, waker):
             end.setblocking(False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-            signal.signal(ignored, signal.SIG_IGN)
+        # Heard and not minded. What is ignored outright would be ignored by everything that is started here, too.
+        for heard in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(heard, lambda *_: None)
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         self._selector.register(wake, selectors.EVENT_READ, lambda _: self._reap(wake))
         while not self._done:
@@ -217,6 +229,8 @@ class Nursery:
             "signal": self._signal,
             "list": self._list,
             "forget": self._forget,
+            "attach": self._attach,
+            "end_input": self._end_input,
             "remove": _remove,
             "end": self._end,
         }
@@ -224,12 +238,18 @@ class Nursery:
             answer = verbs[request["do"]](request)
         except Exception as problem:  # noqa: BLE001 - one request must not end what others run
             answer = {"error": f"{type(problem).__name__}: {problem}"}
-        self._send(connection, {"n": request.get("n"), **answer})
+        files: list[int] = answer.pop("files", [])
+        self._send(connection, {"n": request.get("n"), **answer}, files)
+        for file in files:
+            os.close(file)
 
-    def _send(self, connection: socket.socket, message: dict[str, Any]) -> None:
+    def _send(self, connection: socket.socket, message: dict[str, Any], files: Sequence[int] = ()) -> None:
         data = json.dumps(message).encode()
         try:
-            connection.sendall(_LENGTH.pack(len(data)) + data)
+            if files:
+                socket.send_fds(connection, [_LENGTH.pack(len(data)) + data], files)
+            else:
+                connection.sendall(_LENGTH.pack(len(data)) + data)
         except OSError:
             self._drop(connection)
 
@@ -251,17 +271,18 @@ class Nursery:
             most_bytes=request.get("log_bytes", _LOG_BYTES),
             files=request.get("log_files", _LOG_FILES),
         )
+        ends = terminals.Ends(stdin=bool(request.get("stdin")), tty=bool(request.get("tty")), user=request.get("user"))
         try:
             if request.get("home"):
                 Path(request["home"]).mkdir(mode=0o755, parents=True, exist_ok=True)
             with self._inside(request.get("cgroups") or []):
                 process = subprocess.Popen(
-                    request["argv"],
+                    [*terminals.OWN, *request["argv"]] if request.get("tty") else request["argv"],
                     env=request["env"],
                     cwd=request.get("cwd") or None,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
+                    stdin=ends.stdin,
+                    stdout=ends.output,
+                    stderr=ends.output,
                     start_new_session=True,
                     user=request.get("user"),
                     group=request.get("group"),
@@ -271,17 +292,18 @@ class Nursery:
                 )
         except (OSError, ValueError, subprocess.SubprocessError) as problem:
             log.close()
+            ends.close()
             with contextlib.suppress(OSError):
                 self._runs.drop(request["id"])
             return {"failed": _why(problem, request)}
         # From now on it is reaped here and not by the library.
         process.returncode = 0
-        child = Child(request, process, log)
+        ends.let_go()
+        child = Child(request, process, log, into=ends.into)
         self._children[child.id] = self._by_pid[child.pid] = child
         _STARTED.add(child.pid)
-        for number, pipe in child.pipes.items():
+        for number, (stream, _) in child.pipes.items():
             os.set_blocking(number, False)
-            stream = "stdout" if pipe is process.stdout else "stderr"
             self._selector.register(number, selectors.EVENT_READ, lambda fd, c=child, s=stream: self._pump(fd, c, s))
         record = {
             "id": child.id,
@@ -337,6 +359,35 @@ class Nursery:
             self._runs.drop(request["id"])
         return {}
 
+    def _attach(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Files for whoever wants to hear what a run says from now on, and to write what it reads."""
+        child = self._children.get(request["id"])
+        if child is None or child.status is not None:
+            return {}
+        files = {}
+        for stream, _ in child.pipes.values():
+            heard, told = os.pipe()
+            os.set_blocking(told, False)
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(told, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            child.listeners.setdefault(stream, []).append(told)
+            files[stream] = heard
+        if child.into is not None:
+            files["terminal" if child.tty else "stdin"] = os.dup(child.into)
+        return {"names": list(files), "files": list(files.values())}
+
+    def _end_input(self, request: dict[str, Any]) -> dict[str, Any]:
+        child = self._children.get(request["id"])
+        if child is None or child.into is None:
+            return {}
+        if child.tty:
+            with contextlib.suppress(OSError):
+                os.write(child.into, terminals.END_OF_INPUT)
+        else:
+            os.close(child.into)
+            child.into = None
+        return {}
+
     def _end(self, _: dict[str, Any]) -> dict[str, Any]:
         self._done = not self._children
         return {"ended": self._done}
@@ -352,10 +403,18 @@ class Nursery:
             data = b""
         if data:
             child.log.write(stream, data)
+            if child.listeners:
+                _tell(child.listeners.get(stream, []), data)
             return
-        self._selector.unregister(fd)
-        child.pipes.pop(fd).close()
+        self._let_go(fd, child)
         self._settle(child)
+
+    def _let_go(self, fd: int, child: Child) -> None:
+        self._selector.unregister(fd)
+        stream, pipe = child.pipes.pop(fd)
+        pipe.close()
+        for listener in child.listeners.pop(stream, ()):
+            os.close(listener)
 
     def _drain(self, fd: int, child: Child) -> None:
         """Take what is left in a pipe, and wait no longer for those who may hold its other end."""
@@ -366,8 +425,7 @@ class Nursery:
                 break
             pump(fd)
         if fd in child.pipes:
-            self._selector.unregister(fd)
-            child.pipes.pop(fd).close()
+            self._let_go(fd, child)
 
     def _reap(self, wake: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -394,6 +452,9 @@ class Nursery:
         if child.status is None or child.pipes or self._children.get(child.id) is not child:
             return
         child.log.close()
+        if child.into is not None:
+            os.close(child.into)
+            child.into = None
         del self._children[child.id]
         oom = _ran_out_of_memory(child.memory)
         for folder in child.cgroups:
@@ -463,6 +524,18 @@ def _remove(request: dict[str, Any]) -> dict[str, Any]:
     except OSError:
         return {"removed": False}
     return {"removed": True}
+
+
+def _tell(listeners: list[int], data: bytes) -> None:
+    """Hand output on to those who listen; who does not keep up, or is gone, is told nothing more."""
+    for listener in list(listeners):
+        try:
+            whole = os.write(listener, data) == len(data)
+        except OSError:
+            whole = False
+        if not whole:
+            listeners.remove(listener)
+            os.close(listener)
 
 
 def _has_more(fd: int) -> bool:

@@ -5,10 +5,11 @@ import contextlib
 import itertools
 import json
 import os
+import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,9 @@ _LENGTH: Final = struct.Struct("!I")
 _PROGRAM: Final = "rota.worker.runtimes.process.nursery"
 _PATIENCE_S: Final = 60.0
 _PAUSE_S: Final = 0.01
+#: How many open files an answer may bring.
+_FILES: Final = 3
+_ANSWER_BYTES: Final = 4096
 SOCKET: Final = "nursery.sock"
 
 
@@ -99,15 +103,40 @@ class Nurse:
             raise RuntimeError(f"the nursery failed to {do}: {answer['error']}")
         return answer
 
-    async def _connect(self) -> asyncio.StreamReader | None:
-        # Through an open folder: the whole path may be longer than an address of a socket can be.
+    async def ask_for_files(self, do: str, **fields: Any) -> dict[str, int]:
+        """One request whose answer brings open files by name, over a connection of its own; none if it is refused."""
+        return await asyncio.to_thread(self._ask_for_files, {"do": do, **fields})
+
+    def _ask_for_files(self, request: dict[str, Any]) -> dict[str, int]:
+        data = _encoded(request)
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_PATIENCE_S)
+            try:
+                with self._address() as address:
+                    connection.connect(address)
+                connection.sendall(_LENGTH.pack(len(data)) + data)
+                # The answer is short, and the files come with its first byte.
+                answer, files, _, _ = socket.recv_fds(connection, _ANSWER_BYTES, _FILES)
+            except OSError as problem:
+                raise NurseryGone(f"the nursery does not answer: {problem}") from problem
+        names = _decoded(answer[_LENGTH.size :]).get("names") or [] if answer else []
+        return dict(zip(names, files, strict=True))
+
+    @contextlib.contextmanager
+    def _address(self) -> Iterator[str]:
+        """Where the nursery listens, by an open folder: the whole path may be longer than an address can be."""
         folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
         try:
-            reader, self._writer = await asyncio.open_unix_connection(f"/proc/self/fd/{folder}/{SOCKET}")
-        except (FileNotFoundError, ConnectionRefusedError):
-            return None
+            yield f"/proc/self/fd/{folder}/{SOCKET}"
         finally:
             os.close(folder)
+
+    async def _connect(self) -> asyncio.StreamReader | None:
+        try:
+            with self._address() as address:
+                reader, self._writer = await asyncio.open_unix_connection(address)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return None
         return reader
 
     def _begin(self) -> None:

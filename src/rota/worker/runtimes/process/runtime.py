@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from rota.kit.clock import Clock
 from rota.worker.runtimes.contract import (
+    Attached,
     Exit,
     Inside,
     Known,
@@ -118,6 +119,7 @@ class ProcessRuntime:
             user=user,
             group=primary,
             groups=groups if user is not None or (groups and os.geteuid() == 0) else None,
+            **({"stdin": launch.stdin, "tty": launch.tty} if launch.stdin or launch.tty else {}),
         )
         if "failed" in answer:
             self._running.pop(launch.id, None)
@@ -201,6 +203,19 @@ class ProcessRuntime:
     def inside(self, launch: Launch, command: Sequence[str], *, tty: bool = False) -> Inside:
         """See `Runtime.inside`."""
         return entering.inside(launch, command, self._places.get(launch.id), home=self.home(launch.uid))
+
+    async def attach(self, run: str) -> Attached:
+        """See `Runtime.attach`."""
+        files = await self._nurse.ask_for_files("attach", id=run)
+        if not files:
+            raise LaunchError("ContainerNotRunning", "it does not run, or nobody can talk to it any more")
+        into, terminal = files.get("stdin"), files.get("terminal")
+        return Attached(files.get("stdout"), files.get("stderr"), terminal or into, tty=terminal is not None)
+
+    async def end_input(self, run: str) -> None:
+        """See `Runtime.end_input`."""
+        with contextlib.suppress(NurseryGone):
+            await self._nurse.ask("end_input", id=run)
 
     def places(self) -> Mapping[str, Place]:
         """See `Runtime.places`."""
