@@ -30,6 +30,11 @@ from rota.extender.view import View
 from rota.kit import logs, pages, system, tasks
 from rota.kit.pages import Address
 from rota.kit.tasks import Supervisor
+from rota.notices import webhook
+from rota.notices.announcing import Announcer
+from rota.notices.machines import Machines
+from rota.notices.node_events import NodeEvents
+from rota.notices.webhook import Hook, Webhook
 from rota.scheduler import debugging, tracing
 from rota.scheduler.loading import Loaded
 from rota.scheduler.recording import attaching
@@ -239,10 +244,14 @@ async def run_spot_controller(
     *,
     dry_run: bool = False,
     lease_namespace: str = SYSTEM,
+    hook: Hook | None = None,
     http: Address | None = None,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Leave the spot machines of the cluster at an API server in time, until a signal asks to stop."""
+    """Leave the spot machines of the cluster at an API server in time, until a signal asks to stop.
+
+    Notices come from the nodes' own marks, from events about nodes, and with a `hook` from whoever may send them.
+    """
     clock, chance = system.SystemClock(), system.chance()
     async with _beside(endpoint, "spot controller") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
         identity = _passing_identity()
@@ -261,6 +270,16 @@ async def run_spot_controller(
         ready(f"{what} notices of nodes at {endpoint.server}. Ctrl-C stops it.")
         if http is not None:
             ready(f"Metrics at {await parts.enter_async_context(leading.serving(control, http))}.")
+        # whoever hears a notice writes it on its node, whether it leads or not
+        announcer = Announcer(client, marks, clock=clock, metrics=control.metrics, dry_run=dry_run)
+        if marks.heeds_events:
+            events = NodeEvents(client, announcer, marks, clock=clock, chance=chance, metrics=control.metrics)
+            supervisor.start("node events", events.run)
+        if hook is not None:
+            machines = Machines(client, clock=clock, chance=chance)
+            supervisor.start("machines", machines.run)
+            taking = Webhook(announcer, machines, marks, clock=clock, token=hook.token, metrics=control.metrics)
+            ready(f"Taking notices at {await parts.enter_async_context(webhook.serving(taking, hook))}.")
         await stop.wait()
 
 

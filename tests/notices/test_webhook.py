@@ -21,7 +21,7 @@ from rota.kit.metrics import Metrics
 from rota.notices import webhook
 from rota.notices.announcing import Announcer
 from rota.notices.machines import Machines
-from rota.notices.webhook import Token, Webhook
+from rota.notices.webhook import Hook, Token, Webhook
 from rota.spot.marks import TERMINATING, Marks
 from rota.testing import manifests
 from rota.testing.api import PATIENCE_S, ApiServer
@@ -99,7 +99,7 @@ async def listening(
         try:
             if synced:
                 await until(lambda: machines.synced)
-            async with webhook.serving(hook, ("127.0.0.1", 0)) as url:
+            async with webhook.serving(hook, Hook(address=("127.0.0.1", 0), token=None, tls=None)) as url:
                 yield Sender(api, session, url, metrics, secret, hook)
         finally:
             if following is not None:
@@ -243,5 +243,5 @@ async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     async with listening(tmp_path) as sender:
         taken = int(sender.url.rpartition(":")[2].partition("/")[0])
         with pytest.raises(UserError, match=f"cannot listen on port {taken}"):
-            async with webhook.serving(sender.hook, ("127.0.0.1", taken)):
+            async with webhook.serving(sender.hook, Hook(address=("127.0.0.1", taken), token=None, tls=None)):
                 pass

@@ -1,17 +1,12 @@
 """`rota extender`: the spot policy as an extender of the stock kube-scheduler."""
 
-import ipaddress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from rota.cli import endpoints, options
+from rota.cli import certificates, endpoints, options
 from rota.cli.commands import Command
 from rota.kit import errors, logs
-
-if TYPE_CHECKING:
-    import ssl
 
 _PORT = 8888
 
@@ -77,12 +72,13 @@ def command(
     See docs/howto/use-spot-machines.md.
     """
     from rota import assembly  # noqa: PLC0415 - servers are not needed to refuse an option
+    from rota.kit import pages  # noqa: PLC0415 - as above
     from rota.spot import marks  # noqa: PLC0415 - as above
 
     logs.configure()
     host, port = _address(listen)
-    tls = _context(tls_cert, tls_key, client_ca)
-    if tls is None and not insecure and not _is_loopback(host):
+    tls = certificates.context(tls_cert, tls_key, client_ca=client_ca)
+    if tls is None and not insecure and not pages.is_loopback(host):
         raise errors.UserError(
             f"{host} can be reached from other machines", "give --tls-cert and --tls-key, or say --insecure"
         )
@@ -99,31 +95,3 @@ def _address(listen: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or not 0 <= int(port) <= 65535:
         raise click.UsageError(f"--listen wants HOST:PORT, not {listen!r}")
     return host.strip("[]") or "127.0.0.1", int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _context(certificate: Path | None, key: Path | None, client_ca: Path | None) -> "ssl.SSLContext | None":
-    import ssl  # noqa: PLC0415 - slow to import, and rarely needed here
-
-    if certificate is None and key is None:
-        if client_ca is not None:
-            raise click.UsageError("--client-ca needs --tls-cert and --tls-key")
-        return None
-    if certificate is None or key is None:
-        raise click.UsageError("--tls-cert and --tls-key go together")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(certificate, key)
-        if client_ca is not None:
-            context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(client_ca)
-    except (ssl.SSLError, OSError) as problem:
-        raise errors.UserError(f"the certificate, key or authority cannot be used: {problem}") from None
-    return context

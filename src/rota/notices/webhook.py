@@ -10,6 +10,7 @@ import contextlib
 import hmac
 import ssl
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,6 +78,16 @@ class Token:
             log.error("nobody is let in", problem=problem)
             return False
         return scheme.lower() == "bearer" and hmac.compare_digest(shown.strip().encode(), secret)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hook:
+    """Where notices are taken, and from whom."""
+
+    address: Address
+    #: Without one everybody who reaches it is believed.
+    token: Token | None
+    tls: ssl.SSLContext | None
 
 
 class Webhook:
@@ -164,18 +175,18 @@ class Webhook:
 
 
 @contextlib.asynccontextmanager
-async def serving(webhook: Webhook, address: Address, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+async def serving(webhook: Webhook, hook: Hook) -> AsyncIterator[str]:
     """Serve until the block is left; the URL to send notices to. Port 0 takes a free one."""
-    host, port = address
+    host, port = hook.address
     runner = web.AppRunner(webhook.application(), access_log=None, shutdown_timeout=2.0)
     await runner.setup()
     try:
         try:
-            await web.TCPSite(runner, host, port, ssl_context=tls).start()
+            await web.TCPSite(runner, host, port, ssl_context=hook.tls).start()
         except OSError as problem:
             message = f"cannot listen on {'' if pages.is_loopback(host) else f'{host} '}port {port}: {problem.strerror}"
             raise UserError(message, "choose another with --webhook, or port 0 for a free one") from problem
         shown = f"[{host}]" if ":" in host else host
-        yield f"{'http' if tls is None else 'https'}://{shown}:{runner.addresses[0][1]}{PATH}"
+        yield f"{'http' if hook.tls is None else 'https'}://{shown}:{runner.addresses[0][1]}{PATH}"
     finally:
         await runner.cleanup()
