@@ -49,6 +49,7 @@ from rota.pki.certificates import Identity, IpAddress, Names, Subject
 from rota.pki.renewal import Renewal
 from rota.scheduler import builtin, dispatching, loading
 from rota.scheduler.explaining.live import LiveExplainer
+from rota.scheduler.rebalancing.leading import RebalancingController
 from rota.scheduler.service import Scheduler
 from rota.scheduler_process import SchedulerProcess, Start
 from rota.store.contract import Store
@@ -111,7 +112,8 @@ class Settings:
 async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str, str]]:
     """All parts on a store; what runs where, for people."""
     clock, chance = system.SystemClock(), system.chance()
-    controllers = roster.chosen(settings.controllers)
+    metrics, explainer = Metrics("apiserver", process=True), Door()
+    controllers = roster.chosen(settings.controllers, beside=_deciding_as_the_scheduler(metrics))
     async with contextlib.AsyncExitStack() as parts:
         await asyncio.to_thread(files.make_private_folder, settings.data)
         identity = parts.enter_context(tenure.held(settings.data / "master.lock"))
@@ -119,7 +121,6 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         keys = await opening.open_keys(store, settings.encryption_keys or settings.data / ENCRYPTION_KEYS, clock)
         provided = await trust.read_provided(settings.authority) if settings.authority is not None else None
         shared = await trust.ensure(EncryptedStore(store, keys), now=clock.now(), provided=provided)
-        metrics, explainer = Metrics("apiserver", process=True), Door()
         supervisor = await parts.enter_async_context(tasks.Supervisor("control plane", clock=clock, chance=chance))
         calling = _calling(shared.authority, supervisor)
         beyond = Workers(calling)
@@ -341,6 +342,19 @@ def _for_scheduler(url: str, authority: Authority, dispatch: str) -> Callable[[]
         )
 
     return start
+
+
+def _deciding_as_the_scheduler(metrics: Metrics) -> Mapping[str, roster.Make]:
+    """Controllers that think as the scheduler does, and therefore live with it; told to who scrapes this master."""
+    return {
+        "rebalancing": lambda client, around: RebalancingController(
+            client,
+            loading.default(builtin.registry()),
+            clock=around.clock,
+            chance=around.chance,
+            metrics=metrics.beside("rebalancer"),
+        )
+    }
 
 
 async def _start_clients(

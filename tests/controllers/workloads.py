@@ -37,11 +37,15 @@ def runs_on(_: Object) -> Ending | None:
 class Kubelet:
     """Runs every pod at once: Running and Ready, then ended as `ends` says; lets deleted ones go after a second.
 
-    A pod is put on the node that it was made for, as a DaemonSet's are, or else on the only one that there is.
+    A pod is put on the node that it was made for, as a DaemonSet's are, or else on the only one that there is; unless
+    there is a scheduler for that.
     """
 
-    def __init__(self, cluster: VirtualCluster, *, ends: Callable[[Object], Ending | None] = runs_on) -> None:
+    def __init__(
+        self, cluster: VirtualCluster, *, ends: Callable[[Object], Ending | None] = runs_on, binds: bool = True
+    ) -> None:
         self.ends = ends
+        self._binds = binds
         #: Pods that do not get ready (by a predicate), as if their images were broken.
         self.broken: Callable[[Object], bool] = lambda _: False
         #: How long a deleted pod takes to go.
@@ -55,10 +59,14 @@ class Kubelet:
         self._pods = self._frame.follow(PODS, lambda key, _old, _new: self._frame.queue.add(key))
 
     async def run(self) -> None:
+        if self._binds:
+            await self._make_node()
+        await self._frame.run()
+
+    async def _make_node(self) -> None:
         with contextlib.suppress(errors.AlreadyExists):
             room = {"cpu": "1000", "memory": "1000Gi", "pods": "10000"}
             await self._cluster.client.create(NODES, {"metadata": {"name": NODE}, "status": {"allocatable": room}})
-        await self._frame.run()
 
     async def _process(self, key: Key) -> float | None:
         pod = self._pods.cache.get(key.name, key.namespace)
@@ -69,6 +77,8 @@ class Kubelet:
             if meta.is_deleting(pod):
                 return await self._let_go(key, pod, now)
             if not pod["spec"].get("nodeName"):
+                if not self._binds:
+                    return None
                 binding = Binding(namespace=key.namespace, pod=key.name, node=node_of(pod) or NODE, uid=meta.uid(pod))
                 await pod_actions.bind(self._cluster.client, binding)
             elif phase == "Pending" and not self.broken(pod):

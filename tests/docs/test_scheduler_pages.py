@@ -1,4 +1,4 @@
-"""The pages about explaining, replaying and extending, followed word for word."""
+"""The pages about explaining, replaying, extending and rebalancing, followed word for word."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.docs import following
 from rota.scheduler import builtin, loading
 from rota.scheduler.framework.points import ExtensionPoint
 
-PAGES = {"explain-a-pod.md": 5, "replay-decisions.md": 2, "extend-the-scheduler.md": 1}
+PAGES = {"explain-a-pod.md": 5, "replay-decisions.md": 2, "extend-the-scheduler.md": 1, "rebalance.md": 3}
 
 
 @pytest.mark.slow

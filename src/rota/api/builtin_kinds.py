@@ -194,6 +194,7 @@ _OWN: Final[dict[tuple[str, str, str], str]] = {
     ("rota.dev", "v1alpha1", "rota_v1alpha1"): """
     Pipeline                         pipelines                         ns pl       all            status
     PipelineRun                      pipelineruns                      ns plr      all            status
+    RebalancePolicy                  rebalancepolicies                 -  -        -              status
     StepRun                          stepruns                          ns -        -              status
 """,
 }

@@ -59,6 +59,7 @@ STRATEGIES = (
 @click.option("--most-per-node", type=click.IntRange(min=1), default=5, show_default=True, help="Of one node.")
 @click.option("--most-per-namespace", type=click.IntRange(min=1), default=20, show_default=True, help="And namespace.")
 @click.option("--most-per-hour", type=click.IntRange(min=1), default=200, show_default=True, help="With --every.")
+@click.option("--jobs", is_flag=True, help="Move pods of Jobs and pipelines though they begin their work anew.")
 @click.option("--local-storage", is_flag=True, help="Move pods though they lose what is in their local volumes.")
 @click.option(
     "--config",
@@ -73,8 +74,8 @@ def command(**given: Any) -> None:
     """Move pods to where the scheduler would put them today.
 
     A pod moves only if the scheduler would place it elsewhere, likes that place strictly better, and the cluster gets
-    better by it: nothing moves back and forth. Disruption budgets are kept. Pods that nothing would replace, daemons
-    and critical ones stay; so do those with the annotation rota.dev/rebalance: never.
+    better by it: nothing moves back and forth. Disruption budgets are kept. Pods that nothing would replace, daemons,
+    those of Jobs and pipelines, and critical ones stay; so do those with the annotation rota.dev/rebalance: never.
     """
     from rota.cli.acts import rebalancing  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 

@@ -127,15 +127,17 @@ SHARED: Final = frozenset(
 )
 
 
-def chosen(text: str) -> Mapping[str, Make]:
+def chosen(text: str, *, beside: Mapping[str, Make] | None = None) -> Mapping[str, Make]:
     """The controllers that a list with commas names: `*` is all, `-jobs` leaves one out; `UserError` for strangers.
 
-    As kube-controller-manager's `--controllers`, so that a stock one can do what ours is told not to.
+    As kube-controller-manager's `--controllers`, so that a stock one can do what ours is told not to. `beside` are some
+    that another room has.
     """
+    known = {**ROSTER, **(beside or {})}
     words = [word.strip() for word in text.split(",") if word.strip()]
-    strangers = [word for word in words if word != "*" and word.removeprefix("-") not in ROSTER]
+    strangers = [word for word in words if word != "*" and word.removeprefix("-") not in known]
     if strangers:
-        raise UserError(f"there is no controller {strangers[0]}", f"choose from *, {', '.join(ROSTER)}")
-    wanted = set(ROSTER) if "*" in words else {word for word in words if not word.startswith("-")}
+        raise UserError(f"there is no controller {strangers[0]}", f"choose from *, {', '.join(known)}")
+    wanted = set(known) if "*" in words else {word for word in words if not word.startswith("-")}
     unwanted = {word.removeprefix("-") for word in words if word.startswith("-")}
-    return {name: make for name, make in ROSTER.items() if name in wanted - unwanted}
+    return {name: make for name, make in known.items() if name in wanted - unwanted}

@@ -33,8 +33,17 @@ class Metrics:
         self._prefix = f"rota_{part}_" if prefix is None else prefix
         self._registry = CollectorRegistry()
         self._known: dict[str, tuple[MetricWrapperBase | Collector, object]] = {}
+        #: What is known of parts beside this one.
+        self._parts: dict[str, dict[str, tuple[MetricWrapperBase | Collector, object]]] = {}
         if process:
             ProcessCollector(registry=self._registry)
+
+    def beside(self, part: str) -> "Metrics":
+        """The metrics of another part, told to the same scraper."""
+        other = Metrics(part)
+        other._registry = self._registry
+        other._known = self._parts.setdefault(part, {})
+        return other
 
     def counter(self, name: str, meaning: str, labels: Sequence[str] = ()) -> Counter:
         """A number that only grows; Prometheus wants its name to end in `_total`."""

@@ -194,6 +194,7 @@ def test_a_pod_whose_node_is_gone_stays_and_harms_no_plan(strategy: Strategy) ->
         (PodFacts(owner_kind="DaemonSet"), {}, "runs on every node"),
         (PodFacts(mirror=True), {}, "belongs to its machine"),
         (PodFacts(local_storage=True), {}, "would lose what is in its local volumes"),
+        (PodFacts(owner_kind="Job", ends=True), {}, "would begin its work anew"),
         (PodFacts(age_s=10), {}, "has just begun"),
         (PodFacts(running=False), {}, "does not run"),
         (PodFacts(objection="its annotation says no"), {}, "its annotation says no"),

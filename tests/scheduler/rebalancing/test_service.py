@@ -3,7 +3,6 @@
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -12,8 +11,8 @@ from rota.client.transports.contract import Unreachable
 from rota.kit import system
 from rota.kit.errors import UserError
 from rota.scheduler.rebalancing import observing
-from rota.scheduler.rebalancing.contract import PodFacts, Settings
-from rota.scheduler.rebalancing.service import Rebalancer
+from rota.scheduler.rebalancing.contract import Plan, PodFacts, Settings
+from rota.scheduler.rebalancing.service import Outcome, Rebalancer
 from rota.testing import manifests
 from rota.testing.api import ApiServer
 from rota.testing.schedulers import configured
@@ -39,11 +38,14 @@ async def api() -> AsyncIterator[ApiServer]:
 
 
 @asynccontextmanager
-async def rebalancing(api: ApiServer, *, by_usage: bool = False, **settings: Any) -> AsyncIterator[Rebalancer]:
+async def rebalancing(api: ApiServer) -> AsyncIterator[Rebalancer]:
     clock, chance = system.SystemClock(), random.Random(0)
     async with connecting.to_application(api.app, clock=clock, chance=chance) as client:
-        chosen = Settings(**settings)
-        yield Rebalancer(client, configured(), chosen, clock=clock, chance=chance, by_usage=by_usage)
+        yield Rebalancer(client, configured(), clock=clock, chance=chance)
+
+
+async def carried_out(rebalancer: Rebalancer, plan: Plan) -> list[Outcome]:
+    return [one async for one in rebalancer.carry_out(plan.moves)]
 
 
 async def terminating(api: ApiServer) -> set[str]:
@@ -53,34 +55,35 @@ async def terminating(api: ApiServer) -> set[str]:
 
 async def test_a_plan_changes_nothing_and_carrying_it_out_evicts(api: ApiServer) -> None:
     async with rebalancing(api) as rebalancer:
-        plan = await rebalancer.plan()
+        plan = await rebalancer.plan(Settings())
         assert {move.name: move.target for move in plan.moves} == {"p0": "b", "p1": "b", "p2": "b"}
         assert not await terminating(api)
-        outcomes = await rebalancer.carry_out(plan.moves)
+        outcomes = await carried_out(rebalancer, plan)
         assert not any(one.refusal for one in outcomes)
         assert await terminating(api) == {"p0", "p1", "p2"}
 
 
 async def test_no_more_move_than_an_hour_allows(api: ApiServer) -> None:
-    async with rebalancing(api, most_per_hour=2) as rebalancer:
-        outcomes = await rebalancer.carry_out((await rebalancer.plan()).moves)
-        assert [bool(one.refusal) for one in outcomes] == [False, False, True]
+    async with rebalancing(api) as rebalancer:
+        assert len((await rebalancer.plan(Settings(most_per_hour=2))).moves) == 2
+        assert len((await rebalancer.plan(Settings(most_per_hour=4), moved=3)).moves) == 1
+        assert not (await rebalancer.plan(Settings(most_per_hour=4), moved=5)).moves
 
 
 async def test_a_namesake_that_came_meanwhile_is_left_alone(api: ApiServer) -> None:
     async with rebalancing(api) as rebalancer:
-        plan = await rebalancer.plan()
+        plan = await rebalancer.plan(Settings())
         await api.delete(f"{PODS}/p0?gracePeriodSeconds=0")
         await api.post(PODS, manifests.pod("p0", on="b"))
-        outcomes = {one.move.name: one.refusal for one in await rebalancer.carry_out(plan.moves)}
+        outcomes = {one.move.name: one.refusal for one in await carried_out(rebalancer, plan)}
         assert "precondition" in outcomes["p0"].lower()
         assert await terminating(api) == {"p1", "p2"}
 
 
 async def test_who_asks_for_usage_where_nobody_measures_gets_no_other_plan(api: ApiServer) -> None:
-    async with rebalancing(api, by_usage=True) as rebalancer:
+    async with rebalancing(api) as rebalancer:
         with pytest.raises(UserError, match="nobody measures"):
-            await rebalancer.plan()
+            await rebalancer.plan(Settings(by_usage=True))
 
 
 async def test_a_server_that_does_not_answer_keeps_a_pod_where_it_is(
@@ -90,9 +93,9 @@ async def test_a_server_that_does_not_answer_keeps_a_pod_where_it_is(
         raise Unreachable("nobody there")
 
     async with rebalancing(api) as rebalancer:
-        plan = await rebalancer.plan()
+        plan = await rebalancer.plan(Settings())
         monkeypatch.setattr("rota.client.pods.evict", gone)
-        outcomes = await rebalancer.carry_out(plan.moves)
+        outcomes = await carried_out(rebalancer, plan)
     assert {one.refusal for one in outcomes} == {"the server could not be asked: nobody there"}
     assert not await terminating(api)
 
@@ -121,3 +124,19 @@ def test_what_moving_depends_on_is_read_from_the_pod() -> None:
     assert observing.facts(pod, now=100) == PodFacts(
         owner_kind="ReplicaSet", age_s=40, restarts=7, crashing=True, local_storage=True
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "ends"),
+    [
+        ("ReplicaSet", "Always", False),
+        ("Job", "OnFailure", True),
+        ("StepRun", "Never", True),
+        ("Workflow", "Never", True),
+        ("Job", "Always", True),
+    ],
+)
+def test_a_pod_whose_work_has_an_end_is_known(kind: str, policy: str, *, ends: bool) -> None:
+    pod = manifests.pod("p", restartPolicy=policy)
+    pod["metadata"]["ownerReferences"] = [{**OWNER, "kind": kind}]
+    assert observing.facts(pod, now=0).ends is ends

@@ -11,6 +11,7 @@ __all__ = [
     "BindingVerdict",
     "Pipeline",
     "PipelineRun",
+    "RebalancePolicy",
     "StepRun",
     "core_v1",
     "meta_v1",
@@ -431,3 +432,154 @@ class StepRun(DictMixin):
     metadata: "Optional[meta_v1.ObjectMeta]" = None
     spec: "Optional[StepRunSpec]" = None
     status: "Optional[StepRunStatus]" = None
+
+
+class RebalancePolicySpec(DictMixin):
+    r"""When the leader moves pods to where the scheduler would put them today, which, and how many.
+
+    **parameters**
+
+    * **by** ``Optional[str]`` - How full a node is: by the requests of its pods, or by their measured usage. requests
+      if not set.
+    * **dryRun** ``Optional[bool]`` - Plan and tell, but move nothing.
+    * **emptyBelow** ``Optional[int]`` - Nodes that are less full, in percent, are empty; 20 if not set.
+    * **fullAbove** ``Optional[int]`` - Nodes that are fuller, in percent, are full; 70 if not set.
+    * **intervalSeconds** ``Optional[int]`` - How long after a plan the next one is made; 600 if not set.
+    * **jobs** ``Optional[bool]`` - Move pods whose work has an end, as those of Jobs and pipelines, though they begin
+      it anew.
+    * **localStorage** ``Optional[bool]`` - Move pods though what is in their local volumes is lost.
+    * **mostAtOnce** ``Optional[int]`` - How many pods a plan moves; 50 if not set.
+    * **mostPerHour** ``Optional[int]`` - How many pods move within an hour, whoever leads; 200 if not set.
+    * **mostPerNamespace** ``Optional[int]`` - How many pods of a namespace a plan moves; 20 if not set.
+    * **mostPerNode** ``Optional[int]`` - How many pods of a node a plan moves; 5 if not set.
+    * **mostRestarts** ``Optional[int]`` - So often a pod crashes where it is before it is moved for that; 20 if not set.
+    * **oldestSeconds** ``Optional[int]`` - So long a pod runs before it is moved for that; a week if not set.
+    * **priorityBelow** ``Optional[int]`` - Pods of this priority and above stay; those critical to the system always do.
+    * **strategies** ``Optional[List[str]]`` - What is looked for: node-affinity, taints, pod-affinity, spread,
+      duplicates, crashes, lifetime, balance, compact. All but crashes, lifetime and compact if not set.
+    * **suspend** ``Optional[bool]`` - Not for now.
+    * **youngestSeconds** ``Optional[int]`` - So long after its start a pod stays; 300 if not set.
+    """
+
+    by: "Optional[str]" = None
+    dryRun: "Optional[bool]" = None
+    emptyBelow: "Optional[int]" = None
+    fullAbove: "Optional[int]" = None
+    intervalSeconds: "Optional[int]" = None
+    jobs: "Optional[bool]" = None
+    localStorage: "Optional[bool]" = None
+    mostAtOnce: "Optional[int]" = None
+    mostPerHour: "Optional[int]" = None
+    mostPerNamespace: "Optional[int]" = None
+    mostPerNode: "Optional[int]" = None
+    mostRestarts: "Optional[int]" = None
+    oldestSeconds: "Optional[int]" = None
+    priorityBelow: "Optional[int]" = None
+    strategies: "Optional[List[str]]" = None
+    suspend: "Optional[bool]" = None
+    youngestSeconds: "Optional[int]" = None
+
+
+class RebalanceFigures(DictMixin):
+    r"""A cluster in numbers: the less the better, the first that differs counts.
+
+    **parameters**
+
+    * **duplicates** ``Optional[int]`` - Pairs of one owner on one node.
+    * **misplacedPods** ``Optional[int]`` - Pods where the scheduler would not put them.
+    * **nodesInUse** ``Optional[int]`` - Nodes with pods.
+    * **unevenness** ``Optional[float]`` - The sum of the squares of how full nodes are.
+    """
+
+    duplicates: "Optional[int]" = None
+    misplacedPods: "Optional[int]" = None
+    nodesInUse: "Optional[int]" = None
+    unevenness: "Optional[float]" = None
+
+
+class RebalanceMove(DictMixin):
+    r"""A pod that had a better place elsewhere.
+
+    **parameters**
+
+    * **name** ``str`` - The pod.
+    * **namespace** ``str`` - The pod's namespace.
+    * **drift** ``Optional[str]`` - What was found, of the strategies of the policy.
+    * **dryRun** ``Optional[bool]`` - It would have been moved.
+    * **from** ``Optional[str]`` - The node that it was on.
+    * **refusal** ``Optional[str]`` - Why it was not evicted after all.
+    * **scoreAfter** ``Optional[int]`` - What the scheduler thinks of the other node.
+    * **scoreBefore** ``Optional[int]`` - What it thinks of this one; nothing if it would refuse it.
+    * **time** ``Optional[meta_v1.Time]`` - When it was evicted, or was about to be.
+    * **to** ``Optional[str]`` - The node that the scheduler would have chosen then.
+    * **uid** ``Optional[str]`` - The pod itself, and no successor of its name.
+    * **why** ``Optional[str]`` - The same in words.
+    """
+
+    name: "str"
+    namespace: "str"
+    drift: "Optional[str]" = None
+    dryRun: "Optional[bool]" = None
+    from_: "Optional[str]" = field(metadata={"json": "from"}, default=None)
+    refusal: "Optional[str]" = None
+    scoreAfter: "Optional[int]" = None
+    scoreBefore: "Optional[int]" = None
+    time: "Optional[meta_v1.Time]" = None
+    to: "Optional[str]" = None
+    uid: "Optional[str]" = None
+    why: "Optional[str]" = None
+
+
+class RebalanceStay(DictMixin):
+    r"""A pod that stays though something is not as it should be.
+
+    **parameters**
+
+    * **pod** ``str`` - Its namespace and name.
+    * **why** ``str`` - What speaks against moving it.
+    """
+
+    pod: "str"
+    why: "str"
+
+
+class RebalancePolicyStatus(DictMixin):
+    r"""What became of the latest plan, and what has moved within an hour: limits count that.
+
+    **parameters**
+
+    * **after** ``Optional[RebalanceFigures]`` - The cluster as it will be when all is done.
+    * **before** ``Optional[RebalanceFigures]`` - The cluster as the latest plan found it.
+    * **conditions** ``Optional[List[meta_v1.Condition]]`` - Planned: whether a plan could be made.
+    * **lastRunTime** ``Optional[meta_v1.MicroTime]`` - When the latest plan was made.
+    * **moves** ``Optional[List[RebalanceMove]]`` - Pods that the latest plan moves, and those that moved within an hour.
+    * **observedGeneration** ``Optional[int]`` - The generation of the policy that the latest plan was made by.
+    * **stays** ``Optional[List[RebalanceStay]]`` - Pods that stay, and why; at most 50 of them.
+    """
+
+    after: "Optional[RebalanceFigures]" = None
+    before: "Optional[RebalanceFigures]" = None
+    conditions: "Optional[List[meta_v1.Condition]]" = None
+    lastRunTime: "Optional[meta_v1.MicroTime]" = None
+    moves: "Optional[List[RebalanceMove]]" = None
+    observedGeneration: "Optional[int]" = None
+    stays: "Optional[List[RebalanceStay]]" = None
+
+
+class RebalancePolicy(DictMixin):
+    r"""Has the leader rebalance the cluster. There is one at most, named cluster; without it nothing is moved.
+
+    **parameters**
+
+    * **apiVersion** ``Optional[str]`` - The version of this object: rota.dev/v1alpha1.
+    * **kind** ``Optional[str]`` - The kind of this object: RebalancePolicy.
+    * **metadata** ``Optional[meta_v1.ObjectMeta]`` - Its name and the like.
+    * **spec** ``Optional[RebalancePolicySpec]`` - When and what to move.
+    * **status** ``Optional[RebalancePolicyStatus]`` - What became of it; set by the server.
+    """
+
+    apiVersion: "Optional[str]" = None
+    kind: "Optional[str]" = None
+    metadata: "Optional[meta_v1.ObjectMeta]" = None
+    spec: "Optional[RebalancePolicySpec]" = None
+    status: "Optional[RebalancePolicyStatus]" = None

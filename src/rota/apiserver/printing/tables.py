@@ -20,6 +20,7 @@ from rota.apiserver.printing import (
     nodes,
     pipelines,
     pods,
+    rebalancing,
     security,
     settings,
     storage,
@@ -54,6 +55,7 @@ _PRINTERS: Final[Mapping[GroupResource, Printer]] = {
     **extensions.PRINTERS,
     **devices.PRINTERS,
     **pipelines.PRINTERS,
+    **rebalancing.PRINTERS,
 }
 
 

@@ -31,6 +31,7 @@ from rota.apiserver.strategies.nodes import NodeStrategy
 from rota.apiserver.strategies.pipelines import PipelineStrategy, RunStrategy, StepRunStrategy
 from rota.apiserver.strategies.pods import PodStrategy
 from rota.apiserver.strategies.policy import DisruptionBudgetStrategy, PriorityClassStrategy
+from rota.apiserver.strategies.rebalancing import RebalancePolicyStrategy
 from rota.apiserver.strategies.records import EventStrategy, LeaseStrategy, PodTemplateStrategy, RevisionStrategy
 from rota.apiserver.strategies.services import ServiceStrategy
 from rota.apiserver.strategies.storage import ClaimStrategy, StorageClassStrategy, VolumeStrategy
@@ -92,6 +93,7 @@ SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
     GroupResource("certificates.k8s.io", "certificatesigningrequests"): CertificateRequestStrategy(),
     GroupResource("rota.dev", "pipelines"): PipelineStrategy(),
     GroupResource("rota.dev", "pipelineruns"): RunStrategy(),
+    GroupResource("rota.dev", "rebalancepolicies"): RebalancePolicyStrategy(),
     GroupResource("rota.dev", "stepruns"): StepRunStrategy(),
     GroupResource("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
 }

@@ -41,22 +41,22 @@ def rebalance(
         raise click.UsageError("--dry-run shows one plan; leave out --every")
     if every is not None and not yes:
         raise click.UsageError("--every evicts pods unasked; say --yes")
-    settings, loaded = _settings(**chosen), _loaded(config_file)
+    settings, loaded = _settings(by_usage=measure == "usage", **chosen), _loaded(config_file)
     endpoint = endpoints.nearest(kubeconfig_file=kubeconfig_file, context=context, server=server)
 
     def rebalancer(client: Client) -> Rebalancer:
         clock, chance = system.SystemClock(), system.chance()
-        return Rebalancer(client, loaded, settings, clock=clock, chance=chance, by_usage=measure == "usage")
+        return Rebalancer(client, loaded, clock=clock, chance=chance)
 
     async def once(client: Client) -> Plan:
-        return await rebalancer(client).plan()
+        return await rebalancer(client).plan(settings)
 
     async def carried_out(client: Client) -> list[Outcome]:
-        return await rebalancer(client).carry_out(plan.moves)
+        return [one async for one in rebalancer(client).carry_out(plan.moves)]
 
     async def again_and_again(client: Client) -> None:
         assert every is not None
-        await rebalancer(client).run(every_s=every)
+        await rebalancer(client).run(settings, every_s=every)
 
     if every is not None:
         click.echo(f"Rebalancing {endpoint.server} every {every:g} s. Ctrl-C stops it.")
@@ -86,6 +86,8 @@ def _settings(
     most_per_namespace: int,
     most_per_hour: int,
     local_storage: bool,
+    jobs: bool,
+    by_usage: bool,
 ) -> Settings:
     try:
         return Settings(
@@ -97,6 +99,8 @@ def _settings(
             most_per_namespace=most_per_namespace,
             most_per_hour=most_per_hour,
             local_storage=local_storage,
+            jobs=jobs,
+            by_usage=by_usage,
         )
     except SettingsError as problem:
         raise click.UsageError(str(problem)) from None

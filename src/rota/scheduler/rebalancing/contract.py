@@ -54,7 +54,7 @@ class Settings:
     most_per_node: int = 5
     most_per_namespace: int = 20
     most_at_once: int = 50
-    #: Of the service: how many pods may move within an hour.
+    #: How many pods may move within an hour, over all plans.
     most_per_hour: int = 200
     #: Pods of this priority and above stay; system-critical ones always do.
     priority_below: int = 2_000_000_000
@@ -63,6 +63,10 @@ class Settings:
     most_restarts: int = 20
     #: Move pods though what is in their emptyDir volumes is lost.
     local_storage: bool = False
+    #: Move pods whose work has an end, though they begin it anew.
+    jobs: bool = False
+    #: How full nodes are is measured, instead of what their pods ask for.
+    by_usage: bool = False
 
     def __post_init__(self) -> None:
         if Strategy.BALANCE in self.strategies and Strategy.COMPACT in self.strategies:
@@ -84,6 +88,8 @@ class PodFacts:
     #: Whether a container waits to be started again after a crash.
     crashing: bool = False
     local_storage: bool = False
+    #: Whether its work has an end, as a Job's or a pipeline's; whoever moves it throws away what is done of it.
+    ends: bool = False
     #: What an annotation of the pod says against moving it.
     objection: str = ""
 

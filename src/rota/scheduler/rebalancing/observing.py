@@ -18,6 +18,8 @@ _KNOWN_OBJECTIONS: Final = (
 )
 _SAFE: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _MIRROR: Final = "kubernetes.io/config.mirror"
+#: Owners whose pods do a piece of work, whatever their pods say about being started again.
+_ENDING: Final = frozenset({"Job", "StepRun"})
 _CRASHED: Final = "CrashLoopBackOff"
 _NODE_METRICS: Final = ("metrics.k8s.io", "v1beta1", "nodes")
 _POD_METRICS: Final = ("metrics.k8s.io", "v1beta1", "pods")
@@ -57,15 +59,18 @@ def facts(pod: Mapping[str, Any], *, now: float) -> PodFacts:
     annotations = metadata.get("annotations") or {}
     owner = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), None)
     containers = status.get("containerStatuses") or ()
+    kind = owner.get("kind", "") if owner is not None else ""
     begun = status.get("startTime") or metadata.get("creationTimestamp")
     return PodFacts(
         running=status.get("phase") == "Running",
-        owner_kind=owner.get("kind", "") if owner is not None else "",
+        owner_kind=kind,
         mirror=_MIRROR in annotations,
         age_s=now - times.parse(begun) if begun else 0.0,
         restarts=sum(one.get("restartCount") or 0 for one in containers),
         crashing=any(((one.get("state") or {}).get("waiting") or {}).get("reason") == _CRASHED for one in containers),
         local_storage=any("emptyDir" in volume or "hostPath" in volume for volume in spec.get("volumes") or ()),
+        # what is started again whatever its exit code has no end; everything else works towards one
+        ends=kind in _ENDING or spec.get("restartPolicy", "Always") != "Always",
         objection=_objection(annotations),
     )
 

@@ -54,6 +54,7 @@ class Protection:
             (not facts.owner_kind, "nothing would replace it"),
             (facts.owner_kind in {"DaemonSet", "Node"}, "runs on every node"),
             (pod.priority >= min(settings.priority_below, _CRITICAL), "is too important to be interrupted"),
+            (facts.ends and not settings.jobs, "would begin its work anew"),
             (facts.local_storage and not settings.local_storage, "would lose what is in its local volumes"),
             (not facts.running and not facts.crashing, "does not run"),
             (facts.age_s < settings.youngest_s and strategy is not Strategy.CRASHES, "has just begun"),

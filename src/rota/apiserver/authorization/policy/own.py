@@ -108,6 +108,17 @@ rota:controller:pipelines: User/rota:controller:pipelines
     read  rota.dev  pipelines
     update  rota.dev  pipelines/status
     read,create,delete,patch  rota.dev  pipelineruns
+rota:controller:rebalancing: User/rota:controller:rebalancing
+    record-events
+    read  rota.dev  rebalancepolicies
+    update  rota.dev  rebalancepolicies/status
+    list  core  namespaces,nodes,persistentvolumeclaims,persistentvolumes,pods,replicationcontrollers,services
+    list  apps  replicasets,statefulsets
+    list  policy  poddisruptionbudgets
+    list  scheduling.k8s.io  priorityclasses
+    list  storage.k8s.io  csidrivers,csinodes,csistoragecapacities,storageclasses,volumeattachments
+    list  metrics.k8s.io  nodes,pods
+    create  core  pods/eviction
 rota:controller:replica-sets: User/rota:controller:replica-sets
     record-events
     read  apps  replicasets
