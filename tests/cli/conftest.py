@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -120,3 +121,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         finally:
             process.send_signal(signal.SIGTERM)
             process.communicate(timeout=60)
+
+
+def read_until(file: int, what: bytes) -> bytes:
+    """What a terminal shows until something stands there."""
+    shown = b""
+    while what not in shown:
+        ready, _, _ = select.select([file], [], [], 30)
+        assert ready, shown
+        shown += os.read(file, 4096)
+    return shown

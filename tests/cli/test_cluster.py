@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import select
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.cli.conftest import ROTA, Cluster
+from tests.cli.conftest import ROTA, Cluster, read_until
 
 from rota.kit import system
 from rota.testing import manifests
@@ -147,15 +146,6 @@ class TestExec:
         assert (said.returncode, said.stdout) == (2, "")
         assert fault in said.stderr
         assert said.stderr.count("\n") == 1
-
-
-def read_until(file: int, what: bytes) -> bytes:
-    shown = b""
-    while what not in shown:
-        ready, _, _ = select.select([file], [], [], 30)
-        assert ready, shown
-        shown += os.read(file, 4096)
-    return shown
 
 
 def test_tables_are_painted_on_a_terminal_and_watched_in_place(cluster: Cluster, task: str) -> None:

@@ -1,5 +1,7 @@
 """`rota run`: a command on a worker, as if it were run here."""
 
+import os
+import pty
 import signal
 import subprocess
 from collections.abc import Callable
@@ -8,7 +10,7 @@ from typing import Any
 
 import click
 import pytest
-from tests.cli.conftest import ROTA, Cluster
+from tests.cli.conftest import ROTA, Cluster, read_until
 
 from rota.cli import run
 from rota.cli.acts import placements, tasks
@@ -158,10 +160,43 @@ def test_a_task_that_somebody_deletes_exits_with_the_signal_that_ended_it(cluste
         assert "victim is gone: somebody deleted it" in process.stderr.read()
 
 
+@pytest.mark.slow
+def test_standard_input_is_handed_on_to_its_end_and_no_word_is_lost(cluster: Cluster) -> None:
+    text = "line\n" * 20_000
+    command = [ROTA, "run", "--rm", "-i", "--", "sh", "-c", "echo first; cat; echo last; exit 5"]
+    done = subprocess.run(
+        command, env=cluster.environment, input=text, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.stdout, done.returncode) == (f"first\n{text}last\n", 5)
+
+
+@pytest.mark.slow
+def test_a_task_can_be_run_at_this_terminal(cluster: Cluster) -> None:
+    controller, terminal = pty.openpty()
+    command = [ROTA, "run", "--rm", "-it", "--", "sh", "-c", "read -p 'who? ' x; tty; echo hello $x; exit 4"]
+    with subprocess.Popen(
+        command, env=cluster.environment, stdin=terminal, stdout=terminal, stderr=terminal
+    ) as process:
+        read_until(controller, b" runs on ")
+        os.write(controller, b"world\r")
+        shown = read_until(controller, b"hello world")
+        assert process.wait(60) == 4
+    os.close(terminal)
+    os.close(controller)
+    assert b"/dev/pts/" in shown
+
+
+@pytest.mark.slow
+def test_a_task_that_is_over_before_anybody_can_talk_to_it_is_shown_all_the_same(cluster: Cluster) -> None:
+    done = cluster.rota("run", "--rm", "-i", "--", "echo", "quick")
+    assert (done.stdout, done.returncode) == ("quick\n", 0)
+
+
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        (["-i"], "a task has no standard input"),
+        (["-i", "--detach"], "--detach and --stdin contradict each other"),
+        (["-t", "--wait"], "--wait and --tty contradict each other"),
         (["--detach", "--wait"], "--detach and --wait contradict each other"),
         (["--detach", "--rm"], "--detach and --rm contradict each other"),
         (["--gpu", "0"], "0 is not in the range x>=1"),

@@ -221,6 +221,20 @@ def test_what_a_pod_says_is_seen_by_attaching(cluster: Cluster) -> None:
         process.terminate()
 
 
+def test_a_pod_is_run_with_this_input_and_removed_afterwards(cluster: Cluster) -> None:
+    command = ["run", "reader", "-i", "--rm", "--quiet", "--restart=Never", "--image=none", "--pod-running-timeout=30s"]
+    done = subprocess.run(
+        [str(cluster.newest), *command, "--command", "--", "sh", "-c", "sleep 2; while read x; do echo got $x; done"],
+        env=cluster.environment,
+        input="one\ntwo\n",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert (done.stdout.replace("pod \"reader\" deleted\n", ""), done.returncode) == ("got one\ngot two\n", 0), done
+
+
 def test_ports_are_forwarded(cluster: Cluster) -> None:
     port = free_port()
     server = f"cd /; exec {sys.executable} -m http.server {port} --bind 127.0.0.1"

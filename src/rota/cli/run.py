@@ -18,6 +18,7 @@ NOT_STARTED: Final = 125
         ("rota run -- echo hi", "run it, show its output, exit with its code"),
         ("rota run --cpu 2 --memory 4Gi -- python train.py", "where two cores and 4 GiB are free"),
         ("rota run --detach --name nightly -- ./backup.sh", "leave it running; rota logs -f nightly shows it"),
+        ("rota run -it -- python", "at this terminal; -i alone hands standard input on"),
         ("rota run --env LEVEL=3 --label team=a -- make test", "with a variable and a label"),
         ("rota run --rm --wait -- ./report.sh > report.txt", "all of its output at the end, and nothing left behind"),
     ],
@@ -34,22 +35,27 @@ NOT_STARTED: Final = 125
 @click.option("--detach", is_flag=True, help="Print its name and leave it running.")
 @click.option("--wait", "wait_only", is_flag=True, help="Show its output when it is done, not before.")
 @click.option("--rm", "remove", is_flag=True, help="Delete the task when it is done, whatever came of it.")
-@click.option("-i", "--stdin", is_flag=True, hidden=True)
+@click.option("-i", "--stdin", is_flag=True, help="Hand standard input on.")
+@click.option("-t", "--tty", is_flag=True, help="Give it this terminal; hands standard input on too.")
 @endpoints.own_options
 @click.pass_context
-def command(ctx: click.Context, /, *, detach: bool, wait_only: bool, remove: bool, stdin: bool, **given: Any) -> None:
+def command(
+    ctx: click.Context, /, *, detach: bool, wait_only: bool, remove: bool, stdin: bool, tty: bool, **given: Any
+) -> None:
     """Run COMMAND on a worker with room for it, show what it says, and exit with its code.
 
     Says on standard error where it was placed and why, or what it waits for. Ctrl-C, SIGTERM and SIGHUP end it (a
     second Ctrl-C at once), and its last words are still shown. The exit code is the command's own; 125 if Rota could
     not start it or lost it, 128 and the signal's number if it was ended by one.
     """
-    if stdin:
+    stdin = stdin or tty
+    if stdin and (detach or wait_only):
         raise click.UsageError(
-            "a task has no standard input; let it read a file, or talk to it with 'rota exec -i NAME -- COMMAND'"
+            f"--{'detach' if detach else 'wait'} and --{'tty' if tty else 'stdin'} contradict each other"
         )
     if detach and (wait_only or remove):
         raise click.UsageError(f"--detach and --{'wait' if wait_only else 'rm'} contradict each other")
     from rota.cli.acts import running  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
-    ctx.exit(running.run(detach=detach, wait_only=wait_only, remove=remove, not_started=NOT_STARTED, **given))
+    how: dict[str, Any] = {"detach": detach, "wait_only": wait_only, "remove": remove, "stdin": stdin, "tty": tty}
+    ctx.exit(running.run(**how, not_started=NOT_STARTED, **given))

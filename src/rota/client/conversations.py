@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import enum
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -96,13 +96,27 @@ async def execute(
     tty: bool = False,
 ) -> AsyncIterator[Conversation]:
     """Run a command in a container of a pod; with a terminal, its errors come with its output."""
-    query = [("command", word) for word in command]
-    query += [("container", container)] if container else []
     streams = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
-    query += [(name, "true") for name, wanted in streams.items() if wanted]
+    query = [("command", word) for word in command] + _query(container, streams)
     path = paths.item(PODS, pod, namespace=namespace, subresource="exec")
     async with contextlib.AsyncExitStack() as exits:
         yield Conversation(await _connected(endpoint, f"{path}?{urlencode(query, quote_via=quote)}", exits))
+
+
+@contextlib.asynccontextmanager
+async def attach(
+    endpoint: Endpoint, pod: str, *, namespace: str, container: str = "", output: bool = True, tty: bool = False
+) -> AsyncIterator[Conversation]:
+    """Talk to the process of a container itself: give it input, and hear what it says from now on if that is wanted."""
+    query = _query(container, {"stdin": True, "stdout": output, "stderr": output and not tty, "tty": tty})
+    path = paths.item(PODS, pod, namespace=namespace, subresource="attach")
+    async with contextlib.AsyncExitStack() as exits:
+        yield Conversation(await _connected(endpoint, f"{path}?{urlencode(query)}", exits))
+
+
+def _query(container: str, streams: Mapping[str, bool]) -> list[tuple[str, str]]:
+    named = [("container", container)] if container else []
+    return named + [(name, "true") for name, wanted in streams.items() if wanted]
 
 
 async def _connected(

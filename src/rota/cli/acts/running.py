@@ -4,16 +4,19 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Protocol
 
 import click
 
 from rota.api import errors as api_errors
 from rota.api import meta
 from rota.cli import endpoints, output
-from rota.cli.acts import asking, placements, reading, tasks
+from rota.cli.acts import asking, conversing, placements, reading, tasks
 from rota.cli.acts.reading import Wish
+from rota.client import conversations
 from rota.client import pods as podding
+from rota.client.conversations import Conversation
 from rota.client.pods import PODS
 from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client, Object, Selection
@@ -23,6 +26,14 @@ _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 #: Signals that follow the first one within this time are the same one.
 _ECHO_S: Final = 0.5
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Attach(Protocol):
+    """Begins to talk to a pod's container."""
+
+    def __call__(self, pod: str, /, *, namespace: str) -> contextlib.AbstractAsyncContextManager[Conversation]:
+        """The conversation, for as long as it is entered."""
+        ...
 
 
 class _Lost(Exception):
@@ -36,6 +47,8 @@ def run(
     detach: bool,
     wait_only: bool,
     remove: bool,
+    stdin: bool,
+    tty: bool,
     not_started: int,
     kubeconfig_file: Any,
     context: str,
@@ -44,7 +57,9 @@ def run(
 ) -> int:
     """Run a command as a task; its exit code."""
     endpoint = endpoints.own_cluster(kubeconfig_file=kubeconfig_file, context=context, server=server)
-    pod = tasks.manifest(command_line, namespace=namespace or endpoint.namespace, **wishes)
+    tty = conversing.terminal(tty=tty)
+    pod = tasks.manifest(command_line, namespace=namespace or endpoint.namespace, stdin=stdin, tty=tty, **wishes)
+    attach = partial(conversations.attach, endpoint, container=tasks.CONTAINER, output=tty, tty=tty) if stdin else None
 
     async def work(client: Client) -> int:
         with _signals() as told:
@@ -53,7 +68,8 @@ def run(
                 click.echo(meta.name(made))
                 output.note(f"follow it: rota logs -f {meta.name(made)}")
                 return 0
-            return await _Attendance(client, made, follow=not wait_only, remove=remove, told=told).exit_code()
+            staying = _Attendance(client, made, follow=not wait_only, remove=remove, told=told, attach=attach, tty=tty)
+            return await staying.exit_code()
 
     try:
         return asking.at(endpoint, work)
@@ -79,13 +95,25 @@ def _signals() -> Iterator["asyncio.Queue[int]"]:
 class _Attendance:
     """Staying with one task until it is done. Whoever leaves takes it along."""
 
-    def __init__(self, client: Client, made: Object, *, follow: bool, remove: bool, told: "asyncio.Queue[int]") -> None:
+    def __init__(
+        self,
+        client: Client,
+        made: Object,
+        *,
+        follow: bool,
+        remove: bool,
+        told: "asyncio.Queue[int]",
+        attach: Attach | None,
+        tty: bool,
+    ) -> None:
         self._client: Final = client
         self._made: Final = made
         self._name: Final = meta.name(made)
         self._follow: Final = follow
         self._remove: Final = remove
         self._told: Final = told
+        self._attach: Final = attach
+        self._tty: Final = tty
 
     async def exit_code(self) -> int:
         """The task's, or that of the signal by which it was ended."""
@@ -163,7 +191,7 @@ class _Attendance:
             if (pod.get("spec") or {}).get("nodeName"):
                 await self._tell_place(pod)
             if self._follow:
-                await self._show()
+                await self._talk()
             while not _is_done(pod):
                 pod = await anext(states)
         if not self._follow:
@@ -216,6 +244,31 @@ class _Attendance:
         for hint in placements.hints(await placements.ask(self._client, pod)):
             output.note(f"  it {hint}" if hint.startswith(("needs ", "asks ")) else f"  {hint}")
         output.note(f"  rota explain pod {self._name} tells more; Ctrl-C takes it back")
+
+    async def _talk(self) -> None:
+        """Show what the task says while it runs, and let it read what comes here, if that was asked for.
+
+        At a terminal both go the same way, from now on. Otherwise it is read from its log, which has its first words.
+        """
+        if self._attach is None:
+            await self._show()
+        elif not self._tty or not await self._converse():
+            handing_on = asyncio.create_task(self._converse())
+            try:
+                await self._show()
+            finally:
+                handing_on.cancel()
+                await asyncio.gather(handing_on, return_exceptions=True)
+
+    async def _converse(self) -> bool:
+        """Talk to the task until it ends; whether it was there to be talked to."""
+        assert self._attach is not None
+        try:
+            async with self._attach(self._name, namespace=meta.namespace(self._made)) as conversation:
+                await conversing.converse(conversation, stdin=True, tty=self._tty)
+        except (api_errors.ApiError, TransportError):
+            return False
+        return True
 
     async def _show(self) -> None:
         wish = Wish(follow=self._follow)

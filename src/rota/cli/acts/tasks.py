@@ -23,6 +23,8 @@ def manifest(
     labels: tuple[str, ...],
     variables: tuple[str, ...],
     workdir: str | None,
+    stdin: bool = False,
+    tty: bool = False,
 ) -> dict[str, Any]:
     """The pod that runs a command."""
     requests = {"cpu": cpu, "memory": memory, _GPU: str(gpu) if gpu else ""}
@@ -40,6 +42,8 @@ def manifest(
         "env": [{"name": key, "value": value} for key, value in _pairs("--env", variables).items()],
         "resources": {"requests": asked, "limits": limits},
     }
+    if stdin:
+        container |= {"stdin": True, "stdinOnce": True, "tty": tty}
     metadata: dict[str, Any] = {"namespace": namespace, "labels": _pairs("--label", labels)}
     metadata |= {"name": name} if name else {"generateName": f"{_stem(command_line[0])}-"}
     spec = {"restartPolicy": "Never", "containers": [container]}
