@@ -1,3 +1,49 @@
-"""Rota: a scheduler for any work on any machines."""
+"""Rota: a scheduler for any work on any machines.
+
+From Python: `rota.task`, `rota.pipeline`, `rota.Client` and what belongs to them. They are imported when they are first
+used, so that `import rota`, and with it the command line, costs nothing. Type checkers read `__init__.pyi`.
+"""
+
+from typing import Any
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "clients": ("AsyncClient", "Client"),
+    "executors": ("Executor",),
+    "failures": (
+        "Deleted",
+        "Evicted",
+        "NoResult",
+        "NotPicklable",
+        "NotReachable",
+        "OutOfMemory",
+        "Refused",
+        "RemoteError",
+        "RemoteTraceback",
+        "TaskDied",
+        "TaskLost",
+        "TimedOut",
+        "TooLarge",
+        "WrongEnvironment",
+    ),
+    "futures": ("Future", "as_completed", "results", "wait"),
+    "options": ("OptionError", "from_secret"),
+    "tasks": ("Task", "task"),
+}
+_WHERE = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    home = _WHERE.get(name)
+    if home is None:
+        raise AttributeError(f"module 'rota' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - only whoever uses these pays for them
+
+    found = getattr(import_module(f"rota.python.{home}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE})

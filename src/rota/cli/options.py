@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from rota.kit import errors
+from rota.kit import errors, homes
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -79,11 +79,8 @@ def http_option(what: str) -> Callable[[_F], _F]:
 
 
 def data_folder() -> Path:
-    """Where the data of this user's Rota lies: ROTA_HOME, or the platform's place for such things."""
-    if home := os.environ.get("ROTA_HOME"):
-        return Path(home).absolute()
-    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(base).absolute() / "rota"
+    """Where the data of this user's Rota lies."""
+    return homes.data_folder()
 
 
 def made_folder(folder: Path) -> Path:

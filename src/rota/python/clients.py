@@ -1,0 +1,266 @@
+"""The client: functions sent to a cluster, and futures of what they return.
+
+    with rota.Client() as client:
+        total = client.submit(sum, [1, 2, 3])
+        print(total.result())
+
+It works alike in scripts and notebooks: all that takes time runs in a thread of the client's own. Whoever leaves a
+`with` block by an exception, Ctrl-C for one, takes the unfinished tasks along; otherwise they go on, and can be found
+again by their names. `AsyncClient` is the same for programs that have an event loop.
+"""
+
+import asyncio
+import atexit
+import contextlib
+import functools
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, ParamSpec, Self, TypeVar
+
+from rota.kit import system
+from rota.python import bootstrap, finding, manifests, packing, pages
+from rota.python.failures import TooLarge
+from rota.python.futures import Future
+from rota.python.loops import LoopThread
+from rota.python.options import Options
+from rota.python.packing import Packed
+from rota.python.sessions import Call, Session
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_DEFAULT: Final = Options()
+
+
+class Client:
+    """A cluster that runs functions."""
+
+    def __init__(
+        self,
+        kubeconfig: str | os.PathLike[str] | None = None,
+        *,
+        context: str = "",
+        server: str = "",
+        namespace: str = "",
+        workspace: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """`kubeconfig` as for the command line: a file, $KUBECONFIG, or the cluster of `rota up` on this machine.
+
+        `workspace` is a folder that this program and all workers see, for what is too large for the store.
+        """
+        clock = system.SystemClock()
+        endpoint = finding.endpoint(kubeconfig, context=context, server=server, clock=clock)
+        self.server: Final = endpoint.server
+        self.namespace: Final = namespace or endpoint.namespace
+        self._workspace: Final = None if workspace is None else str(Path(workspace).absolute())
+        self._here: Final = finding.is_here(endpoint)
+        self._loop: Final = LoopThread("rota-client")
+        self._futures: Final[weakref.WeakValueDictionary[str, Future[Any]]] = weakref.WeakValueDictionary()
+        self._closed = False
+        self._session: Final = Session(
+            endpoint,
+            namespace=self.namespace,
+            results=self._workspace or manifests.RESULTS,
+            name=manifests.fresh_name("python"),
+            clock=clock,
+            chance=system.chance(),
+        )
+        try:
+            self._loop.call(self._session.open())
+        except BaseException:
+            self.close()
+            raise
+
+    # --- functions ----------------------------------------------------------------------------------------------------
+
+    def submit(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Have a function called in the cluster; when this returns, the cluster has the task."""
+        call = self._call(function, args, kwargs)
+        self._loop.call(self._session.submit(call))
+        return call.future
+
+    def map(self, function: Callable[..., R], /, *iterables: Iterable[Any]) -> list[Future[R]]:
+        """Have a function called once for each item, all at a time as far as there is room; futures in their order.
+
+        Returns at once: what the cluster does not take is raised by the future of it.
+        """
+        calls = [self._call(function, args, {}) for args in zip(*iterables, strict=False)]
+        for call in calls:
+            self._loop.begin(self._session.submit(call)).add_done_callback(
+                functools.partial(_tell_refusal, call.future)
+            )
+        return [call.future for call in calls]
+
+    def future(self, name: str) -> Future[Any]:
+        """The future of a task that was submitted before, perhaps by another program."""
+        known = self._futures.get(name)
+        if known is not None:
+            return known
+        return self._loop.call(self._session.adopt(name, lambda function: self._future(name, function)))
+
+    def _call(self, function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any]) -> Call:
+        plain = getattr(function, "function", function)
+        options = getattr(function, "task_options", None)
+        if not isinstance(options, Options):
+            plain, options = function, _DEFAULT
+        shown = getattr(plain, "__qualname__", "") or type(plain).__qualname__
+        name = manifests.fresh_name(options.name or getattr(plain, "__name__", "") or shown)
+        packed = Packed(name=shown, content=packing.pack(plain, tuple(args), kwargs, name=shown))
+        return Call(future=self._future(name, shown), packed=packed, options=options, file=self._file(name, packed))
+
+    def _future(self, name: str, function: str) -> Future[Any]:
+        made = Future[Any](self, name, function=function)
+        self._futures[name] = made
+        return made
+
+    def _file(self, name: str, packed: Packed) -> str:
+        """Where a call is put that is too large for the store; empty for one that is not."""
+        if len(packed.content) <= manifests.MOST_STORED:
+            return ""
+        folder = self._workspace or (bootstrap.own_folder(manifests.RESULTS) if self._here else "")
+        if not folder:
+            size = f"{len(packed.content) / 2**20:.1f} MiB"
+            raise TooLarge(
+                f"{packed.name} and its arguments are {size}, and the store takes {manifests.MOST_STORED // 1024} KiB",
+                "name a folder that all workers see: rota.Client(workspace=...), or pass the path of a file",
+            )
+        return bootstrap.put_away(packed.content, folder, name)[0]
+
+    # --- what futures ask ---------------------------------------------------------------------------------------------
+
+    def cancel_task(self, name: str) -> None:
+        """See `futures.Owner`."""
+        if not self._closed:
+            self._loop.begin(self._cancelled(name))
+
+    async def _cancelled(self, name: str) -> None:
+        self._session.cancel(name)
+
+    def release_task(self, name: str) -> None:
+        """See `futures.Owner`."""
+        self._loop.call(self._session.delete(name))
+
+    def task_logs(self, name: str) -> str:
+        """See `futures.Owner`."""
+        future = self._futures.get(name)
+        return self._loop.call(self._session.logs(name, future.pod if future is not None else ""))
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def cancel_all(self) -> int:
+        """Cancel every task of this client that is not over; how many those were."""
+        return sum(future.cancel() for future in list(self._futures.values()) if not future.done())
+
+    def close(self) -> None:
+        """Let go of the cluster; tasks go on, and `client.future(name)` finds them again."""
+        if self._closed:
+            return
+        self._closed = True
+        with contextlib.suppress(RuntimeError):
+            self._loop.call(self._session.close())
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.cancel_all()
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<rota.Client of {self.server}, namespace {self.namespace}{', closed' if self._closed else ''}>"
+
+    def _repr_html_(self) -> str:
+        going = [one for one in self._futures.values() if not one.done()]
+        known = {"server": self.server, "namespace": self.namespace, "unfinished tasks": len(going)}
+        return pages.facts("Rota client", known)
+
+
+def _tell_refusal(future: Future[Any], sent: Any) -> None:
+    problem = None if sent.cancelled() else sent.exception()
+    if problem is not None:
+        future.settle(problem=problem)
+
+
+class AsyncClient:
+    """The same for programs with an event loop: `future = await client.submit(fn, 1)`, then `await future`."""
+
+    def __init__(self, kubeconfig: str | os.PathLike[str] | None = None, **where: Any) -> None:
+        """As `Client`; connects with `async with`, or with the first call."""
+        self._make: Final = functools.partial(Client, kubeconfig, **where)
+        self._client: Client | None = None
+        self._making: Final = asyncio.Lock()
+
+    async def _made(self) -> Client:
+        async with self._making:
+            if self._client is None:
+                self._client = await asyncio.to_thread(self._make)
+            return self._client
+
+    async def submit(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Have a function called in the cluster."""
+        client = await self._made()
+        return await asyncio.to_thread(functools.partial(client.submit, function, *args, **kwargs))
+
+    async def map(self, function: Callable[..., R], /, *iterables: Iterable[Any]) -> list[Future[R]]:
+        """Have a function called once for each item."""
+        client = await self._made()
+        return await asyncio.to_thread(client.map, function, *iterables)
+
+    async def future(self, name: str) -> Future[Any]:
+        """The future of a task that was submitted before."""
+        client = await self._made()
+        return await asyncio.to_thread(client.future, name)
+
+    async def close(self) -> None:
+        """Let go of the cluster; tasks go on."""
+        if self._client is not None:
+            await asyncio.to_thread(self._client.close)
+
+    async def __aenter__(self) -> Self:
+        await self._made()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None and self._client is not None:
+            self._client.cancel_all()
+        await self.close()
+
+
+# --- the client that nobody names -------------------------------------------------------------------------------------
+
+_default: list[Client] = []
+_lock: Final = threading.Lock()
+
+
+def default() -> Client:
+    """The client of those who name none: made when it is first needed, closed when the program ends."""
+    with _lock:
+        if not _default:
+            _default.append(Client())
+            atexit.register(_end)
+        return _default[0]
+
+
+def set_default(client: Client) -> None:
+    """Have those who name no client use this one."""
+    with _lock:
+        _default[:] = [client]
+
+
+def _end() -> None:
+    """Close it; a program that ends by Ctrl-C takes its tasks along."""
+    for client in _default:
+        if getattr(sys, "last_type", None) is KeyboardInterrupt:
+            client.cancel_all()
+        client.close()

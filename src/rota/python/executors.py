@@ -1,0 +1,45 @@
+"""An executor of the standard library's kind, for code that takes one: `rota.Executor()` in place of a pool."""
+
+import concurrent.futures
+from collections.abc import Callable
+from typing import Any, Final, ParamSpec, TypeVar, Unpack
+
+from rota.python import clients
+from rota.python.clients import Client
+from rota.python.futures import Future
+from rota.python.options import Options, Wishes
+from rota.python.tasks import Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Executor(concurrent.futures.Executor):
+    """Runs calls in a cluster; all of them ask for the same."""
+
+    def __init__(self, client: Client | None = None, **wishes: Unpack[Wishes]) -> None:
+        """Without a client, that of those who name none."""
+        self._client: Final = client or clients.default()
+        self._options: Final = Options().changed(**wishes)
+        self._futures: Final[set[Future[Any]]] = set()
+        self._shut = False
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Have a function called in the cluster."""
+        if self._shut:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        wanted = fn if isinstance(fn, Task) else Task(fn, self._options)
+        future = self._client.submit(wanted, *args, **kwargs)
+        self._futures.add(future)
+        future.add_done_callback(self._futures.discard)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more calls; wait for those that are not over, or cancel them."""
+        self._shut = True
+        going = list(self._futures)
+        if cancel_futures:
+            for future in going:
+                future.cancel()
+        if wait:
+            concurrent.futures.wait(going)

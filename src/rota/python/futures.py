@@ -1,0 +1,150 @@
+"""The future of a task: a `concurrent.futures.Future` that knows where its task is, and can be awaited.
+
+So it goes wherever such futures go: `concurrent.futures.wait`, `asyncio.wrap_future`, code written for executors.
+Unlike those of a pool, it can be cancelled while its task runs, and found again by its name.
+"""
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
+
+from rota.python import pages
+from rota.python.failures import RemoteTraceback
+
+R = TypeVar("R")
+
+
+class Owner(Protocol):
+    """Whoever a future's task is asked from."""
+
+    def cancel_task(self, name: str) -> None:
+        """Have a task ended, and go on."""
+        ...
+
+    def release_task(self, name: str) -> None:
+        """Remove all that is left of a task."""
+        ...
+
+    def task_logs(self, name: str) -> str:
+        """What a task has written."""
+        ...
+
+
+class Future(concurrent.futures.Future[R], Generic[R]):
+    """What a task will return, or raise."""
+
+    def __init__(self, owner: Owner, name: str, *, function: str = "") -> None:
+        super().__init__()
+        self._owner: Final = owner
+        #: The name of the Job in the cluster; `client.future(name)` finds it again, from other programs, too.
+        self.name: Final = name
+        #: What the function is called.
+        self.function: Final = function or name
+        #: The node that it runs on, or ran on last; empty until it has one.
+        self.node = ""
+        #: The pod of its latest try.
+        self.pod = ""
+        self._phase = "pending"
+        self._cancelling: Final = threading.RLock()
+
+    @property
+    def status(self) -> str:
+        """`pending`, `running`, `succeeded`, `failed` or `cancelled`."""
+        if self.cancelled():
+            return "cancelled"
+        if not self.done():
+            return self._phase
+        return "succeeded" if self.exception() is None else "failed"
+
+    @property
+    def traceback(self) -> str | None:
+        """The far side's traceback of what the task raised; None if it raised nothing, or is not over."""
+        if not self.done() or self.cancelled():
+            return None
+        problem = self.exception()
+        cause = problem.__cause__ if problem is not None else None
+        return cause.text if isinstance(cause, RemoteTraceback) else None
+
+    def running(self) -> bool:
+        """Whether its function is being called."""
+        return not self.done() and self._phase == "running"
+
+    def cancel(self) -> bool:
+        """Have the task ended, also if it runs; False if it is over already."""
+        with self._cancelling:
+            already = self.cancelled()
+            if not super().cancel():
+                return False
+            if not already:
+                self.set_running_or_notify_cancel()  # those who wait are told only by this
+                self._owner.cancel_task(self.name)
+        return True
+
+    def release(self) -> None:
+        """Remove the task from the cluster, with its result; what was read stays here. Ends it if it runs."""
+        self.cancel()
+        self._owner.release_task(self.name)
+
+    def logs(self) -> str:
+        """What the task has written so far, in its latest try."""
+        return self._owner.task_logs(self.name)
+
+    def progressed(self, *, phase: str, node: str, pod: str) -> None:
+        """Take in what the cluster says about a task that goes on."""
+        self._phase, self.node, self.pod = phase, node, pod
+
+    def settle(self, value: Any = None, problem: BaseException | None = None) -> None:
+        """Take in how the task ended, unless it was cancelled here before."""
+        try:
+            if problem is not None:
+                self.set_exception(problem)
+            else:
+                self.set_result(value)
+        except concurrent.futures.InvalidStateError:
+            pass
+
+    def __await__(self) -> Generator[Any, None, R]:
+        """Wait for it in an event loop; who is cancelled meanwhile cancels the task, too."""
+        return asyncio.wrap_future(self).__await__()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"the future of {self.name} cannot be sent: pass its result(), or make a pipeline of both")
+
+    def __repr__(self) -> str:
+        return f"<rota.Future {self.name}: {self.status}{f' on {self.node}' if self.node else ''}>"
+
+    def _repr_html_(self) -> str:
+        facts = {"function": self.function, "status": self.status, "node": self.node}
+        if self.status == "failed":
+            facts["error"] = repr(self.exception())
+        return pages.facts(f"Future {self.name}", facts)
+
+
+def as_completed(futures: Iterable[Future[R]], *, timeout: float | None = None) -> Iterator[Future[R]]:
+    """Futures as they are done; `TimeoutError` when not all of them are in time."""
+    done: Iterator[Any] = concurrent.futures.as_completed(futures, timeout)
+    yield from done
+
+
+def wait(
+    futures: Iterable[Future[R]], *, timeout: float | None = None, return_when: str = concurrent.futures.ALL_COMPLETED
+) -> "concurrent.futures._base.DoneAndNotDoneFutures[R]":
+    """Wait for futures; those that are done, and those that are not."""
+    return concurrent.futures.wait(futures, timeout, return_when)
+
+
+def results(futures: Iterable[Future[R]], *, on_each: Callable[[Future[R]], None] | None = None) -> list[R]:
+    """The results of all, in their order; the first error is raised as soon as it is known, and cancels the others."""
+    listed = list(futures)
+    try:
+        for future in as_completed(listed):
+            if on_each is not None:
+                on_each(future)
+            future.result()
+    except BaseException:
+        for future in listed:
+            future.cancel()
+        raise
+    return [future.result() for future in listed]

@@ -1,0 +1,188 @@
+"""What a task asks for, and the part of a pod that says so. Pure.
+
+The same words serve `@rota.task` and `fn.options`. What is wrong with one is told where it is written.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, TypeAlias, TypedDict
+
+from rota.api import names, quantities
+from rota.kit.errors import UserError
+
+CONTAINER: Final = "main"
+_GPU: Final = "nvidia.com/gpu"
+#: Read by Kueue, where a cluster has it; of no meaning elsewhere.
+_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+_ENVIRONMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|/[^\0\n]*")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: Variables that are ours.
+_OURS: Final = ("ROTA_TASK", "ROTA_VALUE", "ROTA_OUTPUTS", "ROTA_BOOTSTRAP", "ROTA_PYTHON")
+
+#: Finds the Python that was asked for: a path, a virtual environment by its path or name, or the worker's own.
+_LAUNCH: Final = """\
+start="import os,zlib,base64 as b;exec(zlib.decompress(b.b64decode(os.environ.pop('ROTA_BOOTSTRAP'))))"
+case "$1" in
+"") exec "${ROTA_PYTHON:-python3}" -c "$start" ;;
+/*) at="$1" ;;
+*) at="${ROTA_ENVIRONMENTS:-/opt/rota/environments}/$1" ;;
+esac
+[ -d "$at" ] && at="$at/bin/python"
+[ -x "$at" ] && exec "$at" -c "$start"
+echo "rota: there is no Python at $at" | tee "$ROTA_OUTPUTS" >&2
+exit 78"""
+
+
+class OptionError(UserError, ValueError):
+    """An option of a task cannot be used as it is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretValue:
+    """The value of a variable that stands in a Secret of the cluster."""
+
+    name: str
+    key: str
+
+
+Variable: TypeAlias = str | SecretValue
+
+
+def from_secret(name: str, key: str) -> SecretValue:
+    """For `env`: the value that a Secret has under a key. It stands neither in the task nor in what is logged of it."""
+    return SecretValue(name, key)
+
+
+class Wishes(TypedDict, total=False):
+    """The options of a task, all of them optional."""
+
+    #: Cores: 2, 0.5 or "500m".
+    cpu: float | str
+    #: "1Gi", "512Mi"; a task that uses more is ended.
+    memory: str
+    gpu: int
+    env: Mapping[str, Variable]
+    #: How often to try again what raised something or died. What was lost to a disruption is always tried again.
+    retries: int
+    #: Seconds that a try may take, from its start on.
+    timeout: float
+    #: The name of a PriorityClass.
+    priority: str
+    queue: str
+    node_selector: Mapping[str, str]
+    labels: Mapping[str, str]
+    #: What the task is called; the function's name if nothing is said.
+    name: str
+    #: The path of a Python or of a virtual environment on the worker, or the name of one; the worker's own otherwise.
+    python: str
+    #: An image to run in; its Python then.
+    image: str
+    #: The folder that the function finds itself in.
+    workdir: str
+    #: Seconds for which a result can be had after the task has ended.
+    keep: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of a task, checked."""
+
+    cpu: float | str | None = None
+    memory: str | None = None
+    gpu: int = 0
+    env: Mapping[str, Variable] = field(default_factory=dict)
+    retries: int = 0
+    timeout: float | None = None
+    priority: str = ""
+    queue: str = ""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    python: str = ""
+    image: str = ""
+    workdir: str = ""
+    keep: float = 3600.0
+
+    def __post_init__(self) -> None:
+        for option, amount in (("cpu", self.cpu), ("memory", self.memory)):
+            _check_amount(option, amount)
+        for option, number, least in (("gpu", self.gpu, 0), ("retries", self.retries, 0)):
+            if type(number) is not int or number < least:
+                raise OptionError(f"{option}={number!r} is no number of {option}", "write 0, 1, 2, ...")
+        for option, seconds in (("timeout", self.timeout), ("keep", self.keep)):
+            if seconds is not None and not seconds > 0:
+                raise OptionError(f"{option}={seconds!r} is no time", "write seconds, more than 0")
+        for variable, value in self.env.items():
+            if not _VARIABLE.fullmatch(variable) or variable.startswith(_OURS):
+                raise OptionError(f"env: {variable!r} is no name for a variable of a task")
+            if not isinstance(value, str | SecretValue):
+                raise OptionError(
+                    f"env: {variable}={value!r} is no text", "write a text, or rota.from_secret(name, key)"
+                )
+        if self.name and (why := names.check_dns1123_label(self.name)):
+            raise OptionError(f"name={self.name!r}: {why[0]}")
+        if self.python and not _ENVIRONMENT.fullmatch(self.python):
+            raise OptionError(
+                f"python={self.python!r} is neither a path nor the name of an environment", "write /srv/envs/ml or ml"
+            )
+
+    def changed(self, **wishes: Any) -> "Options":
+        """The same with some of them changed; `OptionError` for what is no option."""
+        known = [one.name for one in fields(self)]
+        for option in wishes:
+            if option not in known:
+                raise OptionError(f"a task has no option {option}", f"there are {', '.join(known)}")
+        return replace(self, **wishes)
+
+    @property
+    def pod_labels(self) -> dict[str, str]:
+        """The labels of the pod, and of what makes it."""
+        return {**self.labels, **({_QUEUE: self.queue} if self.queue else {})}
+
+    def pod_spec(self, variables: list[dict[str, Any]]) -> dict[str, Any]:
+        """The pod that runs the far side's program with these variables."""
+        container: dict[str, Any] = {
+            "name": CONTAINER,
+            "image": self.image or "process",
+            "command": ["/bin/sh", "-c", _LAUNCH, "rota", self.python],
+            "env": [*(_variable(name, value) for name, value in self.env.items()), *variables],
+        }
+        if resources := self._resources():
+            container["resources"] = resources
+        if self.workdir:
+            container["workingDir"] = self.workdir
+        spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
+        if self.image:
+            spec["runtimeClassName"] = "container"
+        if self.priority:
+            spec["priorityClassName"] = self.priority
+        if self.node_selector:
+            spec["nodeSelector"] = dict(self.node_selector)
+        return spec
+
+    def _resources(self) -> dict[str, Any]:
+        asked = {"cpu": self.cpu, "memory": self.memory, _GPU: self.gpu or None}
+        requests = {name: str(amount) for name, amount in asked.items() if amount is not None}
+        # Memory and devices are given for good; cpu is shared where nobody else wants it.
+        limits = {name: amount for name, amount in requests.items() if name != "cpu"}
+        found = {"requests": requests, "limits": limits}
+        return {name: amounts for name, amounts in found.items() if amounts}
+
+
+def _variable(name: str, value: Variable) -> dict[str, Any]:
+    if isinstance(value, SecretValue):
+        return {"name": name, "valueFrom": {"secretKeyRef": {"name": value.name, "key": value.key}}}
+    # A dollar is the task's own, not a reference to another variable.
+    return {"name": name, "value": value.replace("$", "$$")}
+
+
+def _check_amount(option: str, amount: float | str | None) -> None:
+    if amount is None:
+        return
+    try:
+        sound = not isinstance(amount, bool) and quantities.parse(str(amount)).nanos > 0
+    except quantities.QuantityError:
+        sound = False
+    if not sound:
+        raise OptionError(f"{option}={amount!r} is no amount", "write 2, 0.5, '500m' or '4Gi'")

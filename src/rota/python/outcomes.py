@@ -1,0 +1,114 @@
+"""What became of a task, as its pod tells it. Pure.
+
+A task leaves a few signed lines in its pod's status: a value, an error, or why it could not be done. Where it left
+nothing, the pod's end says what happened to it. Nothing is unpickled here.
+"""
+
+import hmac
+import json
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from rota.api import meta
+from rota.api.meta import Object
+from rota.python import bootstrap
+from rota.python.failures import Evicted, NoResult, OutOfMemory, TaskDied, TaskLost, TimedOut, WrongEnvironment
+
+_KINDS: Final = ("result", "error", "problem")
+_BY_SIGNAL: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """It returned the value that a text stands for."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """It raised something, of which the record that a text stands for has all; and in one line."""
+
+    text: str
+    message: str
+
+
+Outcome: TypeAlias = Returned | Raised | TaskLost
+
+
+def of_pod(pod: Object, *, task: str, key: str) -> Outcome:
+    """What became of a task whose pod has ended; `key` is what it has signed with."""
+    status = pod.get("status") or {}
+    ended = _ended(status)
+    left = _left(str(ended.get("message") or ""))
+    more: dict[str, Any] = {"task": task, "node": (pod.get("spec") or {}).get("nodeName") or ""}
+    code = ended.get("exitCode")
+    more["exit_code"] = code if isinstance(code, int) else None
+    kind = next((one for one in _KINDS if isinstance(left.get(one), str)), "")
+    if not kind:
+        return _by_its_end(pod, status, ended, more)
+    if not hmac.compare_digest(bootstrap.sign(key, kind, left[kind]), str(left.get("mac") or "")):
+        return NoResult(f"what {task} has left was not written by it: its signature is wrong", **more)
+    if kind == "result":
+        return Returned(left["result"])
+    if kind == "error":
+        return Raised(left["error"], str(left.get("message") or ""))
+    wrong = WrongEnvironment if code == bootstrap.HOPELESS else NoResult
+    return wrong(f"{task}: {left['problem']}", **more)
+
+
+def _by_its_end(pod: Object, status: Mapping[str, Any], ended: Mapping[str, Any], more: Mapping[str, Any]) -> TaskLost:
+    task, code = more["task"], more["exit_code"]
+    on = f" on {more['node']}" if more["node"] else ""
+    reason = str(ended.get("reason") or "")
+    said = str(ended.get("message") or status.get("message") or "").strip()
+    tail = f": {said[-500:]}" if said else ""
+    if reason == "OOMKilled":
+        return OutOfMemory(f"{task} used more memory than it asked for{on}; give it more with memory=...", **more)
+    if status.get("reason") == "DeadlineExceeded":
+        return TimedOut(f"{task} ran for longer than its timeout{on}", **more)
+    if disruption := _disruption(pod, status):
+        return Evicted(f"{task} was taken from its node{on}: {disruption}", **more)
+    if code == bootstrap.HOPELESS:
+        return WrongEnvironment(f"{task}{on}{tail}", **more)
+    if code == 0:
+        return NoResult(f"{task} ended{on} before its function returned: it called sys.exit, or os._exit", **more)
+    if code is None or reason == "StartError":
+        return TaskDied(f"{task} was not started{on}{tail}", **more)
+    return TaskDied(f"{task} ended {_how(code)}{on} before its function returned{tail}", **more)
+
+
+def _how(code: int) -> str:
+    if code > _BY_SIGNAL:
+        try:
+            return f"by {signal.Signals(code - _BY_SIGNAL).name}"
+        except ValueError:
+            pass
+    return f"with code {code}"
+
+
+def _disruption(pod: Object, status: Mapping[str, Any]) -> str:
+    found = meta.condition(pod, "DisruptionTarget")
+    if found is not None and found.get("status") == "True":
+        return str(found.get("message") or found.get("reason") or "a disruption")
+    return str(status.get("message") or "Evicted") if status.get("reason") == "Evicted" else ""
+
+
+def _ended(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    for one in status.get("containerStatuses") or ():
+        found: Mapping[str, Any] = (one.get("state") or {}).get("terminated") or {}
+        if found:
+            return found
+    return {}
+
+
+def _left(message: str) -> dict[str, Any]:
+    if not message.startswith("{"):
+        return {}
+    try:
+        found = json.loads(message)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,346 @@
+"""Tasks on their way through a cluster: made, followed by one watch, and their futures settled.
+
+A session is a client's part in its event loop. It knows its tasks by a label, so two watches (Jobs, pods) tell about
+all of them. A task that succeeded is known by its pod, ahead of its Job; one that failed by its Job alone, since
+another try may follow. What was found out about a task is told once.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rota.api import errors as api_errors
+from rota.api import meta
+from rota.api.meta import Object
+from rota.client import connecting, wire
+from rota.client import pods as podding
+from rota.client.endpoints import Endpoint
+from rota.client.informers.cache import Key
+from rota.client.informers.informer import Informer
+from rota.client.informers.reflector import Source
+from rota.client.pods import PODS
+from rota.client.transports.contract import TransportError
+from rota.client.verbs import Client, Propagation, Selection, Settings
+from rota.kit.backoff import Chance
+from rota.kit.clock import Clock
+from rota.python import bootstrap, fetching, manifests, outcomes
+from rota.python.failures import (
+    Deleted,
+    NoResult,
+    NotReachable,
+    Refused,
+    RemoteError,
+    RemoteTraceback,
+    TaskLost,
+)
+from rota.python.futures import Future
+from rota.python.manifests import JOB_LABEL, JOBS, SECRETS, SESSION_LABEL
+from rota.python.options import CONTAINER, Options
+from rota.python.outcomes import Outcome, Raised, Returned
+from rota.python.packing import Packed
+
+#: Tasks that are being sent at a time.
+_AT_ONCE: Final = 16
+_FINISHED: Final = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(slots=True, kw_only=True)
+class _Entry:
+    """A task that is not over."""
+
+    future: Future[Any]
+    key: str
+    settling: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call that is to be made somewhere."""
+
+    future: Future[Any]
+    packed: Packed
+    options: Options
+    #: The file that holds it, where it is too large for the store.
+    file: str = ""
+    key: str = field(default_factory=manifests.fresh_key)
+
+
+class Session:
+    """A client's tasks, in its event loop."""
+
+    def __init__(
+        self, endpoint: Endpoint, *, namespace: str, results: str, name: str, clock: Clock, chance: Chance
+    ) -> None:
+        self.name: Final = name
+        self.namespace: Final = namespace
+        self._endpoint: Final = endpoint
+        self._results: Final = results
+        self._clock: Final = clock
+        self._chance: Final = chance
+        self._exits: Final = contextlib.AsyncExitStack()
+        self._entries: Final[dict[str, _Entry]] = {}
+        self._followed: Final[dict[str, asyncio.Task[None]]] = {}
+        self._places: Final = asyncio.Semaphore(_AT_ONCE)
+        self._tasks: Final[set[asyncio.Task[None]]] = set()
+        self._client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        """The way to the API."""
+        if self._client is None:
+            raise RuntimeError("this client is closed; make another one")
+        return self._client
+
+    async def open(self) -> None:
+        """Connect, and see that somebody answers."""
+        made = connecting.to_server(
+            self._endpoint, clock=self._clock, chance=self._chance, settings=Settings(user_agent="rota-python")
+        )
+        self._client = await self._exits.enter_async_context(made)
+        with self.telling():
+            await self._client.with_settings(retry=False).request("GET", "/version")
+
+    async def close(self) -> None:
+        """Let go of everything; tasks go on."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        following = list(self._followed.values())
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
+        self._client = None
+        await self._exits.aclose()
+        for name, entry in self._entries.items():
+            entry.future.settle(problem=RuntimeError(f"the client is closed; client.future({name!r}) finds it again"))
+        self._entries.clear()
+
+    @contextlib.contextmanager
+    def telling(self) -> Iterator[None]:
+        """Turn what a server refuses, or its silence, into what a person can act on."""
+        try:
+            yield
+        except TransportError as problem:
+            raise NotReachable(
+                f"{self._endpoint.server} does not answer: {problem}", "does `rota up` run?"
+            ) from problem
+        except api_errors.ApiError as problem:
+            raise Refused(" ".join(problem.message.split())) from problem
+
+    # --- making -------------------------------------------------------------------------------------------------------
+
+    async def submit(self, call: Call) -> None:
+        """Send a call; when this returns, the cluster has it."""
+        name = call.future.name
+        self._entries[name] = _Entry(future=call.future, key=call.key)
+        try:
+            async with self._places:
+                if call.future.cancelled():
+                    return
+                with self.telling():
+                    await self._follow(self.name)
+                    await self._send(call)
+        except BaseException:
+            self._entries.pop(name, None)
+            raise
+        if call.future.cancelled():
+            await self.delete(name)
+
+    async def _send(self, call: Call) -> None:
+        name, where = call.future.name, self.namespace
+        secret = manifests.secret(
+            name, where, call.packed, session=self.name, key=call.key, file=call.file, results=self._results
+        )
+        parts = 0 if call.file else len(call.packed.parts())
+        job = manifests.job(name, where, call.packed, call.options, session=self.name, parts=parts)
+        await self.client.create(SECRETS, secret)
+        try:
+            made = await self.client.create(JOBS, job)
+        except BaseException:
+            self._begin(self._discard(SECRETS, name))
+            raise
+        self._begin(self._belong(name, made))
+
+    async def _belong(self, name: str, made: Object) -> None:
+        """Have the Secret go with its Job."""
+        with contextlib.suppress(api_errors.ApiError, TransportError):
+            await self.client.patch(SECRETS, name, manifests.owned(made), namespace=self.namespace)
+
+    async def _discard(self, target: tuple[str, str, str], name: str, **how: Any) -> None:
+        with contextlib.suppress(api_errors.ApiError, TransportError):
+            await self.client.delete(target, name, namespace=self.namespace, **how)
+
+    async def delete(self, name: str) -> None:
+        """Remove a task, its pods and its Secret; what runs is ended."""
+        self._entries.pop(name, None)
+        await self._discard(JOBS, name, propagation=Propagation.BACKGROUND)
+
+    def cancel(self, name: str) -> None:
+        """Remove a task, and go on."""
+        self._begin(self.delete(name))
+
+    # --- following ----------------------------------------------------------------------------------------------------
+
+    async def adopt(self, name: str, make: Callable[[str], Future[Any]]) -> Future[Any]:
+        """The future of a task that was submitted before, perhaps by another program."""
+        if name in self._entries:
+            return self._entries[name].future
+        with self.telling():
+            try:
+                job = await self.client.get(JOBS, name, namespace=self.namespace)
+                secret = await self.client.get(SECRETS, name, namespace=self.namespace)
+            except api_errors.NotFound:
+                raise Deleted(f"there is no task {name} in {self.namespace}", task=name) from None
+            session = meta.labels(job).get(SESSION_LABEL)
+            if not session:
+                raise Deleted(f"{name} is no task of Python's", task=name)
+            future = make(meta.annotations(job).get(manifests.FUNCTION_ANNOTATION) or name)
+            self._entries[name] = _Entry(future=future, key=fetching.decoded(secret, "key"))
+            await self._follow(session)
+            self._job_changed(Key(self.namespace, name), None, job)
+            for pod in await self._pods_of(name):
+                self._pod_changed(Key(self.namespace, meta.name(pod)), None, pod)
+        return future
+
+    async def _follow(self, session: str) -> None:
+        """Have all changes of a session's tasks told."""
+        if session not in self._followed:
+            begun = asyncio.Event()
+            self._followed[session] = asyncio.create_task(self._following(session, begun))
+            await begun.wait()
+
+    async def _following(self, session: str, begun: asyncio.Event) -> None:
+        selection = Selection(labels=f"{SESSION_LABEL}={session}")
+        async with asyncio.TaskGroup() as group:
+            informers = []
+            for target, handler in ((PODS, self._pod_changed), (JOBS, self._job_changed)):
+                source = Source(client=self.client, target=target, namespace=self.namespace, selection=selection)
+                informer = Informer(source, decode=wire.decode_object, clock=self._clock, chance=self._chance)
+                informer.add_handler(handler)
+                group.create_task(informer.run())
+                informers.append(informer)
+            for informer in informers:
+                await informer.wait_synced()
+            begun.set()
+
+    def _pod_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        entry = self._entries.get(meta.labels(new or {}).get(JOB_LABEL, ""))
+        if entry is None or new is None:
+            return
+        phase = (new.get("status") or {}).get("phase")
+        node = (new.get("spec") or {}).get("nodeName") or ""
+        if phase not in _FINISHED:
+            told = "running" if phase == "Running" else "pending"
+            entry.future.progressed(phase=told, node=node, pod=meta.name(new))
+        elif phase == "Succeeded":
+            entry.future.progressed(phase="running", node=node, pod=meta.name(new))
+            self._settle(entry, lambda: self._outcome(entry, new))
+
+    def _job_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        entry = self._entries.get(key.name)
+        if entry is None:
+            return
+        if new is None:
+            gone = Deleted(f"somebody deleted {key.name}", task=key.name, node=entry.future.node)
+            self._settle(entry, lambda: _at_once(gone))
+        elif meta.is_condition_true(new, "Complete") or meta.is_condition_true(new, "Failed"):
+            self._settle(entry, lambda: self._last_outcome(entry, new))
+
+    async def _pods_of(self, job: str) -> list[Object]:
+        """The tries of a task, the latest last."""
+        found = await self.client.list(PODS, namespace=self.namespace, selection=Selection(labels=f"{JOB_LABEL}={job}"))
+        return sorted(found.items, key=lambda one: meta.metadata(one).get("creationTimestamp") or "")
+
+    # --- settling -----------------------------------------------------------------------------------------------------
+
+    def _settle(self, entry: _Entry, find: Callable[[], Coroutine[Any, Any, Outcome]]) -> None:
+        if not entry.settling:
+            entry.settling = True
+            self._begin(self._settled(entry, find))
+
+    async def _settled(self, entry: _Entry, find: Callable[[], Coroutine[Any, Any, Outcome]]) -> None:
+        """Find out what became of a task, and tell its future; callbacks run in another thread, and may take long."""
+        future = entry.future
+        value: Any = None
+        problem: BaseException | None = None
+        try:
+            outcome = await find()
+            if isinstance(outcome, TaskLost):
+                problem = outcome
+            else:
+                text = await fetching.text_of(outcome.text, self.client, namespace=self.namespace, node=future.node)
+                value, problem = await asyncio.to_thread(_read, outcome, text, future.name)
+        except (api_errors.ApiError, TransportError, bootstrap.Missing) as error:
+            problem = NoResult(f"the result of {future.name} cannot be had: {error}", task=future.name)
+        self._entries.pop(future.name, None)
+        await asyncio.to_thread(future.settle, value, problem)
+
+    async def _outcome(self, entry: _Entry, pod: Object) -> Outcome:
+        return outcomes.of_pod(pod, task=entry.future.name, key=entry.key)
+
+    async def _last_outcome(self, entry: _Entry, job: Object) -> Outcome:
+        """What became of a task whose Job is over."""
+        future = entry.future
+        tries = [one for one in await self._pods_of(future.name) if _phase(one) in _FINISHED]
+        won = [one for one in tries if _phase(one) == "Succeeded"]
+        if tries:
+            last = (won or tries)[-1]
+            future.progressed(phase="running", node=(last.get("spec") or {}).get("nodeName") or "", pod=meta.name(last))
+            return outcomes.of_pod(last, task=future.name, key=entry.key)
+        failed = meta.condition(job, "Failed") or {}
+        why = failed.get("message") or failed.get("reason") or "its pods are gone"
+        return TaskLost(f"{future.name} failed: {why}", task=future.name)
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    async def logs(self, name: str, pod: str) -> str:
+        """What the latest try of a task has written."""
+        with self.telling():
+            if not pod:
+                tries = await self._pods_of(name)
+                if not tries:
+                    return ""
+                pod = meta.name(tries[-1])
+            written: list[bytes] = []
+            try:
+                async with podding.logs(self.client, pod, namespace=self.namespace, container=CONTAINER) as chunks:
+                    written = [chunk async for chunk in chunks]
+            except (api_errors.BadRequest, api_errors.NotFound):
+                return ""  # it has not begun, or is gone
+            return b"".join(written).decode(errors="replace")
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _at_once(outcome: Outcome) -> Outcome:
+    return outcome
+
+
+def _phase(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("phase") or "")
+
+
+def _read(outcome: Returned | Raised, text: str, name: str) -> tuple[Any, BaseException | None]:
+    """The value that a task returned, or what it raised. Runs what the pickle says, which the task's key has signed."""
+    try:
+        if isinstance(outcome, Returned):
+            return bootstrap.read(text), None
+        return None, _raised(json.loads(text))
+    except Exception as problem:  # noqa: BLE001 - unpickling runs what it likes
+        return None, NoResult(f"what {name} left cannot be read here: {type(problem).__name__}: {problem}", task=name)
+
+
+def _raised(record: Mapping[str, str]) -> BaseException:
+    """What a task raised, with the far side's traceback as its cause."""
+    problem: BaseException
+    try:
+        problem = bootstrap.read(record["exception"])
+    except Exception:  # noqa: BLE001 - it was not sent, or its type is not here
+        problem = RemoteError(f"{record['type']}: {record['message']}", type_name=record["type"])
+    problem.__cause__ = RemoteTraceback(record["traceback"])
+    return problem

@@ -1,0 +1,253 @@
+"""Functions sent to a real cluster: what comes back, whatever became of them."""
+
+import asyncio
+import concurrent.futures
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from tests.python.conftest import Cluster
+
+import rota
+
+pytestmark = pytest.mark.slow
+
+PATIENCE_S = 60.0
+
+
+class OwnError(Exception):
+    def __init__(self, place: str, code: int) -> None:
+        super().__init__(f"{place}: {code}")
+        self.code = code
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return OwnError, ("a place", self.code)
+
+
+def add(left: int, right: int = 1) -> int:
+    sys.stdout.write(f"adding {left} and {right}\n")
+    return left + right
+
+
+def fail(code: int) -> NoReturn:
+    raise OwnError("a place", code)
+
+
+def test_a_function_runs_in_the_cluster_and_its_result_comes_back(client: rota.Client) -> None:
+    future = client.submit(add, 1, right=41)
+    assert future.result(PATIENCE_S) == 42
+    assert (future.status, future.node.startswith("worker-"), future.done()) == ("succeeded", True, True)
+    assert future.logs() == "adding 1 and 41\n"
+    assert future.traceback is None
+
+
+def test_what_a_function_raises_is_raised_here_with_the_far_sides_traceback(client: rota.Client) -> None:
+    future = client.submit(fail, 7)
+    with pytest.raises(OwnError, match="a place: 7") as caught:
+        future.result(PATIENCE_S)
+    assert caught.value.code == 7
+    assert isinstance(caught.value.__cause__, rota.RemoteTraceback)
+    assert 'raise OwnError("a place", code)' in (future.traceback or "")
+    assert "bootstrap" not in (future.traceback or ""), "the user's own frames only"
+    assert future.status == "failed"
+
+
+def test_values_of_any_type_and_size_come_back(client: rota.Client) -> None:
+    values = [(1, {2}), b"x" * 300_000, float("inf"), None, {"a": [1, 2.5, "ü"]}]
+    futures = client.map(lambda number: values[number], range(len(values)))
+    assert [one.result(PATIENCE_S) for one in futures] == values
+
+
+def test_arguments_that_are_too_large_for_the_store_go_through_a_folder(client: rota.Client, tmp_path: Path) -> None:
+    data = os.urandom(700_000)
+    assert client.submit(len, data).result(PATIENCE_S) == 700_000
+
+
+def test_ends_that_are_no_returns_have_types(client: rota.Client) -> None:
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    @rota.task(timeout=1)
+    def dawdle() -> None:
+        time.sleep(60)
+
+    @rota.task(memory="48Mi")
+    def swell() -> int:
+        return len(b"x" * 200_000_000)
+
+    futures: list[rota.Future[Any]] = [
+        client.submit(die),
+        client.submit(sys.exit, 0),
+        client.submit(dawdle),
+        client.submit(rota.task(python="nowhere")(add), 1),
+        client.submit(threading.Lock),
+        client.submit(swell),
+    ]
+    problems = [one.exception(PATIENCE_S) for one in futures]
+    kinds = (rota.TaskDied, rota.NoResult, rota.TimedOut, rota.WrongEnvironment, rota.NoResult, rota.TaskDied)
+    assert [type(one) if isinstance(one, kind) else one for one, kind in zip(problems, kinds, strict=True)] == [
+        type(one) for one in problems
+    ]
+    said = [str(one) for one in problems]
+    assert "by SIGKILL" in said[0]
+    assert "before its function returned" in said[1]
+    assert "there is no Python at /opt/rota/environments/nowhere" in said[3]
+    assert "cannot pickle '_thread.lock' object" in said[4]
+
+
+def test_a_task_can_be_cancelled_while_it_runs(client: rota.Client, cluster: Cluster, tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+
+    def wait() -> None:
+        mark.write_text(str(os.getpid()))
+        time.sleep(1000)
+
+    future = client.submit(wait)
+    _until(lambda: mark.exists() and bool(mark.read_text()))
+    told: list[str] = []
+    future.add_done_callback(lambda one: told.append(one.name))  # type: ignore[attr-defined] # it is ours
+    assert future.cancel()
+    assert (future.status, told) == ("cancelled", [future.name])
+    with pytest.raises(concurrent.futures.CancelledError):
+        future.result(0)
+    _until(lambda: not Path("/proc", mark.read_text()).exists())
+    _until(lambda: future.name not in cluster.rota("get", "jobs", "-o", "name"))
+
+
+def test_what_fails_and_what_is_lost_is_done_again(client: rota.Client, cluster: Cluster, tmp_path: Path) -> None:
+    marks, losses = tmp_path / "marks", tmp_path / "losses"
+
+    def counted(path: Path) -> int:
+        with path.open("a") as file:
+            file.write("x")
+        return len(path.read_text())
+
+    @rota.task(retries=2)
+    def flaky() -> int:
+        number = counted(marks)
+        if number == 1:
+            raise OSError("not yet")
+        return number
+
+    def slow() -> int:
+        number = counted(losses)
+        if number == 1:
+            time.sleep(1000)
+        return number
+
+    failing, lost = client.submit(flaky), client.submit(slow)
+    _until(lambda: losses.exists() and lost.status == "running")
+    node = lost.node
+    cluster.rota("drain", node, "--force", "--grace-period", "1")
+    try:
+        assert lost.result(PATIENCE_S) == 2
+        assert failing.result(PATIENCE_S) == 2
+    finally:
+        cluster.rota("uncordon", node)
+
+
+def test_a_future_can_be_found_again_by_another_client(client: rota.Client, cluster: Cluster) -> None:
+    future = client.submit(add, 20, 3)
+    with rota.Client(cluster.kubeconfig) as other:
+        again = other.future(future.name)
+        assert (again.result(PATIENCE_S), again.function) == (23, "add")
+        assert other.future(future.name) is again
+        with pytest.raises(rota.Deleted, match="there is no task nothing"):
+            other.future("nothing")
+
+
+def test_futures_can_be_awaited(cluster: Cluster) -> None:
+    async def work() -> list[int]:
+        async with rota.AsyncClient(cluster.kubeconfig) as client:
+            one = await client.submit(add, 1)
+            more = await client.map(add, [10, 20])
+            return await asyncio.gather(one, *more)
+
+    assert asyncio.run(work()) == [2, 11, 21]
+
+
+def test_the_client_works_where_a_loop_runs_already(cluster: Cluster) -> None:
+    async def cell() -> int:
+        with rota.Client(cluster.kubeconfig) as client:
+            return client.submit(add, 1).result(PATIENCE_S)
+
+    assert asyncio.run(cell()) == 2
+
+
+def test_an_executor_takes_a_pools_place(client: rota.Client) -> None:
+    with rota.Executor(client, cpu=0.1) as pool:
+        assert list(pool.map(add, [1, 2], [3, 4], timeout=PATIENCE_S)) == [4, 6]
+        futures = [pool.submit(add, number) for number in range(3)]
+        done, _ = concurrent.futures.wait(futures, PATIENCE_S)
+        assert {one.result() for one in done} == {1, 2, 3}
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        pool.submit(add, 1)
+
+
+def test_who_leaves_by_an_exception_takes_tasks_along(cluster: Cluster) -> None:
+    futures: list[rota.Future[None]] = []
+
+    def leave() -> NoReturn:
+        with rota.Client(cluster.kubeconfig) as client:
+            futures.append(client.submit(time.sleep, 1000))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        leave()
+    assert futures[0].status == "cancelled"
+    _until(lambda: futures[0].name not in cluster.rota("get", "jobs", "-o", "name"))
+
+
+def test_a_script_that_is_interrupted_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+        import time
+        import rota
+
+        @rota.task
+        def stay(seconds):
+            time.sleep(seconds)
+
+        future = stay.submit(1000)
+        print(future.name, flush=True)
+        future.result()
+        """)
+    )
+    environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
+    with subprocess.Popen(
+        [sys.executable, str(script)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        name = process.stdout.readline().strip()
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE_S)
+    _until(lambda: name not in cluster.rota("get", "jobs", "-o", "name"))
+
+
+def test_what_the_cluster_refuses_is_said_where_it_is_asked(client: rota.Client) -> None:
+    wanted = rota.task(priority="no-such-class", labels={"a": "not a label!"})(add)
+    with pytest.raises(rota.Refused, match="labels"):
+        client.submit(wanted, 1)
+    problem = client.map(wanted, [1])[0].exception(PATIENCE_S)
+    assert isinstance(problem, rota.Refused)
+
+
+def test_a_cluster_that_does_not_answer_is_named() -> None:
+    with pytest.raises(rota.NotReachable, match=r"http://127\.0\.0\.1:9 does not answer"):
+        rota.Client(server="http://127.0.0.1:9")
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
