@@ -28,7 +28,7 @@ def test_every_verb_has_its_place() -> None:
 def test_the_page_on_tasks_works_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
     followed = following.follow("run-tasks.md", tmp_path, patience_s=280)
-    assert len(followed) == 10
+    assert len(followed) == 11
     for promised, printed in followed:
         assert re.sub(r" +\d+s$", " 2s", printed, flags=re.MULTILINE) == re.sub(
             r" +\d+s$", " 2s", promised, flags=re.MULTILINE
