@@ -53,15 +53,25 @@ _spec: Documents = st.fixed_dictionaries(
         "imagePullSecrets": st.lists(st.fixed_dictionaries({"name": _word}), max_size=1),
     },
 )
+_UIDS = [f"{number:08x}-0000-4000-8000-00000000000a" for number in range(3)]
+_owner: Documents = st.fixed_dictionaries(
+    {"uid": st.sampled_from([*_UIDS, "u", "v"]), "name": _word}, optional={"controller": st.booleans()}
+)
+_owners = st.lists(_owner, max_size=2, unique_by=lambda one: one["uid"])
 _pods: Documents = st.builds(
-    lambda spec, labels: {
+    lambda spec, labels, owners: {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "p", **({"labels": labels} if labels else {})},
+        "metadata": {
+            "name": "p",
+            **({"labels": labels} if labels else {}),
+            **({"ownerReferences": owners} if owners else {}),
+        },
         "spec": spec,
     },
     _spec,
-    st.dictionaries(_word, _word, max_size=2),
+    st.dictionaries(_word | st.sampled_from(_UIDS), _word, max_size=2),
+    _owners,
 )
 
 
@@ -104,16 +114,20 @@ _status: Documents = st.fixed_dictionaries(
 _metadata: Documents = st.fixed_dictionaries({}, optional={"labels": st.dictionaries(_word, _word, max_size=1)})
 
 
-@given(st.lists(st.tuples(_status, _metadata, st.sampled_from(["worker", "other"])), min_size=1, max_size=8))
+@given(
+    st.lists(st.tuples(_status, _metadata, st.sampled_from(["worker", "other"])), min_size=1, max_size=8),
+    st.tuples(_owners, _owners),
+)
 def test_records_of_statuses_do_not_depend_on_what_was_recorded_before(
     writes: list[tuple[dict[str, Any], dict[str, Any], str]],
+    owners: tuple[list[dict[str, Any]], list[dict[str, Any]]],
 ) -> None:
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "u"}, "spec": {"nodeName": "n"}}
     created = Attributes(user=users.ADMINISTRATOR, verb="create", resource=PODS, now=0.0, field_manager="tests")
-    first = ownership.record(None, copy.deepcopy(pod), created, KNOWN)
     # The same way twice: what the first walk learned, the second uses. Times differ, and are those of the last writers.
-    for begin in (10.0, 1000.0):
-        live = copy.deepcopy(first)
+    for begin, references in zip((10.0, 1000.0), owners, strict=True):
+        of = {"ownerReferences": references} if references else {}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "u", **of}, "spec": {}}
+        live = ownership.record(None, pod, created, KNOWN)
         for number, (status, metadata, manager) in enumerate(writes):
             at = Attributes(
                 user=users.ADMINISTRATOR,
@@ -132,11 +146,11 @@ def test_records_of_statuses_do_not_depend_on_what_was_recorded_before(
 
 
 def test_pods_that_go_the_same_way_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def walk(name: str, begin: float) -> dict[str, Any]:
+    def walk(name: str, begin: float, owner: str) -> dict[str, Any]:
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "ownerReferences": [{"uid": owner, "name": name}]},
             "spec": {"nodeName": "n"},
         }
         at = Attributes(user=users.ADMINISTRATOR, verb="create", resource=PODS, now=begin, field_manager="tests")
@@ -153,10 +167,11 @@ def test_pods_that_go_the_same_way_are_worked_out_once(monkeypatch: pytest.Monke
             live = ownership.record(live, {**live, "status": {"phase": phase, "reason": name}}, at, KNOWN)
         return live
 
-    walk("a", 0.0)
+    walk("a", 0.0, _UIDS[0])
     monkeypatch.setattr(ownership, "_record", None)
-    entries = walk("b", 100.0)["metadata"]["managedFields"]
+    entries = walk("b", 100.0, _UIDS[1])["metadata"]["managedFields"]
     assert [(one["manager"], one["time"]) for one in entries] == [
         ("tests", "1970-01-01T00:01:40Z"),
         ("worker", "1970-01-01T00:01:42Z"),
     ]
+    assert f'k:{{"uid":"{_UIDS[1]}"}}' in entries[0]["fieldsV1"]["f:metadata"]["f:ownerReferences"]

@@ -5,6 +5,7 @@ Built-in kinds merge by Kubernetes' own schemas, custom ones by their definition
 """
 
 import functools
+import re
 from collections.abc import Hashable
 from typing import Any, Final
 
@@ -72,13 +73,14 @@ class _Created:
     """The records of new objects of built-in kinds.
 
     Who owns what in a new object follows from which fields it has, and not from what they say, except for what tells
-    the elements of lists apart; so objects of one make have the same record but for its time.
+    the elements of lists apart; so objects of one make have the same record but for its time, and for the uid of the
+    one that they belong to.
     """
 
     _MOST: Final = 512
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], list[Object]] = {}
+        self._known: dict[tuple[object, ...], _Entries] = {}
 
     def record(self, new: Object, at: Attributes, known: versions.Versions) -> Object:
         """The new object with its first record."""
@@ -88,24 +90,25 @@ class _Created:
             result = _record(None, new, at, known)
             if len(self._known) >= self._MOST:
                 self._known.clear()
-            self._known[key] = result["metadata"].get("managedFields", [])
+            self._known[key] = _Entries(result["metadata"].get("managedFields", []), _belongs_to(new))
             return result
         time = times.format_time(at.now)
-        if entries:
-            new["metadata"]["managedFields"] = [{**entry, "time": time} for entry in entries]
+        if found := entries.of(_belongs_to(new)):
+            new["metadata"]["managedFields"] = [{**entry, "time": time} for entry in found]
         return new
 
     def _key(self, new: Object, at: Attributes, schema: schemas.TypeSchema) -> tuple[object, ...]:
         metadata = new["metadata"]
+        references = metadata.get("ownerReferences") or []
         parts = {name: part for name, part in new.items() if name != "metadata"}
-        listed = {name: metadata[name] for name in ("finalizers", "ownerReferences") if name in metadata}
         return (
             at.field_manager,
             at.subresource,
             new["apiVersion"],
             new["kind"],
             _outline(parts, schema),
-            _encode(listed),
+            _encode(metadata.get("finalizers")),
+            tuple(references[0]) if _belongs_to(new) else _encode(references),
             tuple(metadata),
             tuple(metadata.get("labels") or ()),
             tuple(metadata.get("annotations") or ()),
@@ -116,7 +119,8 @@ class _Statuses:
     """The records of statuses of built-in kinds that are written through their own door.
 
     Who owns what after such a write follows from who did before, from which fields the status had and has, and from
-    which of them say something else now; so pods of one make that go the same way have the same records but for times.
+    which of them say something else now; so pods of one make that go the same way have the same records but for times
+    and for the uid of the one that they belong to.
     """
 
     _MOST: Final = 1024
@@ -124,8 +128,8 @@ class _Statuses:
     _MOST_OWNERS: Final = 4
 
     def __init__(self) -> None:
-        #: Entries without times, each with its place among those before; None for one that is written now.
-        self._known: dict[tuple[object, ...], list[tuple[Object, int | None]]] = {}
+        #: Entries without times, and the place of each among those before; None for one that is written now.
+        self._known: dict[tuple[object, ...], tuple[_Entries, list[int | None]]] = {}
 
     def record(self, live: Object, new: Object, at: Attributes, known: versions.Versions) -> Object:
         """The new object with its records brought up to date."""
@@ -134,16 +138,17 @@ class _Statuses:
         if key is None:
             return _record(live, new, at, known)
         now = times.format_time(at.now)
-        entries = self._known.get(key)
-        if entries is None:
+        found = self._known.get(key)
+        if found is None:
             result = _record(live, new, at, known)
             # In the second in which an entry was written before it cannot be told from one that is written now.
             if not any(one.get("time") == now for one in before):
-                self._learn(key, before, result["metadata"].get("managedFields") or [])
+                self._learn(key, before, result)
             return result
+        entries, places = found
         timed = [
             {**entry, "time": now} if place is None else {**entry, "time": before[place]["time"]}
-            for entry, place in entries
+            for entry, place in zip(entries.of(_belongs_to(live)), places, strict=True)
         ]
         timed.sort(key=_order)
         return {**new, "metadata": {**new["metadata"], "managedFields": timed}}
@@ -166,22 +171,56 @@ class _Statuses:
             at.field_manager,
             new["apiVersion"],
             new["kind"],
-            _encode([_timeless(one) for one in live["metadata"]["managedFields"]]),
+            _anyones(_encode([_timeless(one) for one in live["metadata"]["managedFields"]]), _belongs_to(live)),
             _outline(old, status),
             _outline(fresh, status),
             _differences(old, fresh, status),
         )
 
-    def _learn(self, key: tuple[object, ...], before: list[Object], after: list[Object]) -> None:
-        places = {_owner(one): place for place, one in enumerate(before)}
-        found: list[tuple[Object, int | None]] = []
-        for entry in after:
-            place = places.get(_owner(entry))
+    def _learn(self, key: tuple[object, ...], before: list[Object], result: Object) -> None:
+        known = {_owner(one): place for place, one in enumerate(before)}
+        entries: list[Object] = []
+        places: list[int | None] = []
+        for entry in result["metadata"].get("managedFields") or []:
+            place = known.get(_owner(entry))
             kept = place is not None and before[place]["time"] == entry.get("time")
-            found.append((_timeless(entry), place if kept else None))
+            entries.append(_timeless(entry))
+            places.append(place if kept else None)
         if len(self._known) >= self._MOST:
             self._known.clear()
-        self._known[key] = found
+        self._known[key] = _Entries(entries, _belongs_to(result)), places
+
+
+class _Entries:
+    """Records that objects of several owners have in common: the uid of the owner stands in them as a mark."""
+
+    __slots__ = ("_entries", "_marked")
+
+    def __init__(self, entries: list[Object], owner: bytes) -> None:
+        self._entries: Final = entries
+        self._marked: Final = _anyones(_encode(entries), owner) if owner else b""
+
+    def of(self, owner: bytes) -> list[Object]:
+        """Those of an object that belongs to this one."""
+        if not owner:
+            return self._entries
+        found: list[Object] = _decode(self._marked.replace(_ANYBODY, owner))
+        return found
+
+
+#: Stands for the uid of an owner; no uid looks like this, and in JSON no text.
+_ANYBODY: Final = b"\0owner\0"
+
+
+def _belongs_to(obj: Object) -> bytes:
+    """The uid of the one that an object belongs to, as it stands in JSON; empty where there is none, or several."""
+    references: list[Object] = obj["metadata"].get("ownerReferences") or []
+    uid = str(references[0].get("uid") or "") if len(references) == 1 else ""
+    return uid.encode() if _UID.fullmatch(uid) else b""
+
+
+def _anyones(encoded: bytes, owner: bytes) -> bytes:
+    return encoded.replace(owner, _ANYBODY) if owner else encoded
 
 
 def _unrecorded(metadata: Object) -> Object:
@@ -245,6 +284,9 @@ def _outline(value: Any, schema: schemas.TypeSchema) -> Hashable:
 
 
 _encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder().decode
+#: Long enough to stand nowhere else, and the same in JSON, in a JSON text inside of one, and outside.
+_UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _created: Final = _Created()
 _statuses: Final = _Statuses()
 
