@@ -127,7 +127,7 @@ async def test_a_step_that_goes_on_is_told_to(cluster: VirtualCluster, kubelet: 
         await submit(cluster, run(step("a")))
         told = await at_step(cluster, "r-a", phase="Running", attempts=1, node="box")
         await reaches(cluster, RUNS, "r", counts={"running": 1})
-    assert times.parse(told["status"]["startedAt"]) <= cluster.clock.now() - 0.25
+    assert times.parse(told["status"]["startedAt"]) <= cluster.clock.now() - 0.5
 
 
 async def test_a_run_of_a_pipeline_keeps_what_it_began_with(cluster: VirtualCluster, kubelet: Kubelet) -> None:

@@ -33,7 +33,7 @@ _BY_CACHE_KEY: Final = "cache key"
 _BY_OWNER: Final = "step run"
 _SOON_S: Final = 0.05
 #: After so long a try that goes on is written down as one; what ends before costs one write less.
-_TOLD_AFTER_S: Final = 0.25
+_TOLD_AFTER_S: Final = 0.5
 #: A namesake of an earlier run is on its way out.
 _GOING_S: Final = 0.5
 #: What the API server says when a namespace has used up what it may use, and how often to ask again.
