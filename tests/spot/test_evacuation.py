@@ -128,3 +128,15 @@ def test_every_pod_is_acted_on_or_looked_at_again(guests: list[Guest], now: floa
 )
 def test_daemons_mirrors_and_finished_pods_are_left_alone(pod: dict[str, object], leaves: bool) -> None:
     assert evacuation.must_leave(pod) is leaves
+
+
+def test_who_is_more_important_asks_again_whenever_somebody_less_important_asks() -> None:
+    high = guest("ns/high", 10, reserved=True, refusals=3, refused_at=1010.0)
+    low = guest("ns/low", 1, reserved=True)
+    asking = evacuation.plan([high, low], NOTICE, now=1011.0).steps
+    assert [step.guest.key for step in asking] == ["ns/low"]
+    assert [step.guest.key for step in evacuation.overtaken([high, low], asking, now=1011.0)] == ["ns/high"]
+    assert evacuation.overtaken([high, low], asking, now=1010.1) == []
+    assert evacuation.overtaken([high], [], now=1011.0) == []
+    going = guest("ns/high", 10, reserved=True, refusals=3, refused_at=1010.0, going=True)
+    assert evacuation.overtaken([going, low], asking, now=1011.0) == []

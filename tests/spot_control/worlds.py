@@ -15,6 +15,7 @@ from rota.controllers.disruption import BUDGETS, DisruptionController
 from rota.controllers.replica_sets import REPLICA_SETS, ReplicaSetController
 from rota.kit.metrics import Metrics
 from rota.scheduler import builtin, loading
+from rota.spot import reservations
 from rota.spot_control.controller import SpotController
 from rota.testing import manifests
 from rota.testing.virtual_api import VirtualCluster
@@ -38,7 +39,10 @@ class Machines(Kubelet):
         pod = self._pods.cache.get(key.name, key.namespace)
         if pod is None or pod["spec"].get("nodeName") or meta.is_deleting(pod):
             return await super()._process(key)
-        node = await self._choose(pod) if self.places else ""
+        node = ""
+        if self.places:
+            told = (pod.get("status") or {}).get("nominatedNodeName") or ""
+            node = told if told and await self._room(pod, told) else await self._choose(pod)
         if not node:
             return 1.0
         try:
@@ -47,6 +51,12 @@ class Machines(Kubelet):
         except (errors.NotFound, errors.Conflict):
             return 1.0  # another pod was quicker
         return None
+
+    async def _room(self, pod: Object, name: str) -> bool:
+        """Whether a pod fits where it was told to go."""
+        found = [one for one in (await self._cluster.client.list(PODS)).items if one["spec"].get("nodeName") == name]
+        taken = sum(resources.pod_requests(one).get("cpu", 0) for one in (*found, pod))
+        return taken <= _ROOM
 
     async def _choose(self, pod: Object) -> str:
         client = self._cluster.client
@@ -84,7 +94,7 @@ class World:
             yield self
 
     @contextlib.asynccontextmanager
-    async def controlled(self, *, dry_run: bool = False) -> AsyncIterator[None]:
+    async def controlled(self, *, dry_run: bool = False, namespace: str = "kube-system") -> AsyncIterator[None]:
         """While a spot controller runs; figures go on from one to the next."""
         controller = SpotController(
             self.client,
@@ -92,6 +102,7 @@ class World:
             clock=self.clock,
             chance=self.cluster.chance,
             metrics=self.metrics,
+            namespace=namespace,
             dry_run=dry_run,
         )
         async with self.cluster.running(controller.run):
@@ -169,6 +180,16 @@ class World:
             and any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions") or ())
             for pod in await self.pods(app)
         )
+
+    async def made(self, app: str) -> int:
+        """How many pods the owner has made in all."""
+        found = [one for one in (await self.client.list(EVENTS)).items if one["involvedObject"]["name"] == app]
+        return sum(one.get("count") or 1 for one in found if one["reason"] == "SuccessfulCreate")
+
+    async def places(self) -> dict[str, str]:
+        """The places that are held in the cluster: the pods that leave, and the nodes for their successors."""
+        found = [one for one in (await self.client.list(PODS)).items if reservations.is_one(one)]
+        return {held.pod.removeprefix("default/"): held.node for held in map(reservations.read, found)}
 
     async def left(self, *names: str) -> None:
         """Wait until no pod is on these nodes."""

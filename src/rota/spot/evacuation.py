@@ -12,12 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rota.spot import reservations
 from rota.spot.nodes import Notice
 from rota.spot.policies import AtDeadline
 
 #: What a machine may end too early by.
 SAFETY_S: Final = 2.0
 _BACKOFF_S: Final = (1.0, 2.0, 4.0, 5.0)
+#: Nobody asks a budget more often, whoever else does.
+_NOT_SOONER_S: Final = 0.2
 _MIRROR: Final = "kubernetes.io/config.mirror"
 
 
@@ -91,9 +94,33 @@ def plan(guests: Iterable[Guest], notice: Notice, *, now: float) -> Plan:
     return Plan(steps, wake_at)
 
 
+def overtaken(guests: Iterable[Guest], steps: Iterable[Step], *, now: float) -> list[Step]:
+    """Those whose budgets said no and who are more important than somebody who asks now: they ask again, too.
+
+    Budgets give what they have to those who ask first, and nobody should come first because others wait politely.
+    """
+    least = min((step.guest.priority for step in steps if step.act is Act.EVICT), default=math.inf)
+    asking = {step.guest.uid for step in steps}
+    return [
+        Step(Act.EVICT, guest)
+        for guest in guests
+        if guest.refusals
+        and guest.reserved
+        and guest.priority > least
+        and not guest.going
+        and guest.uid not in asking
+        and now >= guest.refused_at + _NOT_SOONER_S
+    ]
+
+
 def must_leave(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is to be moved: daemons come back by themselves, mirrors are their machine's, the finished rest."""
+    """Whether a pod is to be moved: daemons come back by themselves, mirrors are their machine's, the finished rest.
+
+    Who only holds a place for another has nowhere to go.
+    """
     metadata = pod["metadata"]
+    if reservations.is_one(pod):
+        return False
     if metadata.get("deletionTimestamp") or _MIRROR in (metadata.get("annotations") or {}):
         return False
     if (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:

@@ -42,6 +42,12 @@ class Figures:
         self.leaving: Final = metrics.gauge("leaving_nodes", "Nodes with a notice.")
         self.placeless: Final = metrics.gauge("pods_without_place", "Pods that leave and whose successors fit nowhere.")
         self.held: Final = metrics.gauge("places_held", "Places that were found and are not yet taken.")
+        self.reserved: Final = metrics.gauge("places_reserved", "Places that pods of ours hold in the cluster.")
+        self.reservations: Final = metrics.counter(
+            "reservations_total",
+            "Places held in the cluster, by what became of them: made, given_back, lost, refused.",
+            ("outcome",),
+        )
         self.arrival: Final = metrics.histogram(
             "replacement_pending_seconds", "From a pod's eviction to its successor's node.", buckets=_SECONDS
         )

@@ -94,6 +94,10 @@ class Guests:
                 steps.append(step)
         return Plan(steps, wake_at)
 
+    def overtaken(self, guests: list[Guest], steps: list[Step], *, now: float) -> list[Step]:
+        """See `rota.spot.evacuation.overtaken`; the hopeless ask no more."""
+        return evacuation.overtaken([one for one in guests if not self.of(one.uid).hopeless], steps, now=now)
+
 
 def policy_of(pod: Document) -> tuple[Policy, str]:
     """What a pod's annotations ask for, and what is wrong with them: then its budgets hold to the end."""

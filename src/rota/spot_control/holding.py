@@ -1,9 +1,8 @@
 """The places that were found for successors, from when they are found until the successors are there.
 
 A place is let go when a pod of the same owner, made after the old one was told to go, has a node, and when nobody came
-for long. When its node goes itself, another is looked for: before all others, if the old pod has gone already. Nothing
-here is written down: after a restart places are looked for anew, with the successors that have come meanwhile counted
-where they are.
+for long. When its node goes itself, or another pod has taken it, another is looked for: before all others, if the old
+pod has gone already. What is known here is written down in the cluster by `reserving`, and read from there again.
 """
 
 import bisect
@@ -17,7 +16,7 @@ from rota.api import meta, times
 from rota.spot_control.placing import Given
 
 #: Whoever has not come by then comes no more, or has gone elsewhere.
-_PATIENCE_S: Final = 120.0
+PATIENCE_S: Final = 120.0
 
 Document = Mapping[str, Any]
 
@@ -30,6 +29,23 @@ class _Hold:
     owner: str
     #: When the old pod was seen to go; None while it is there.
     left_at: float | None = None
+    #: The uid of the pod that was told of the place; empty if there is none yet.
+    successor: str = ""
+    #: Whether the place is given free, since the successor comes for it.
+    freed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A place, as others see it."""
+
+    #: The pod that leaves, or has left.
+    document: Document
+    node: str
+    owner: str
+    left_at: float | None
+    successor: str
+    freed: bool
 
 
 class Holds:
@@ -44,10 +60,20 @@ class Holds:
         return uid in self._holds
 
     def __iter__(self) -> Iterator[Given]:
-        return (Given(document=hold.document, node=hold.node) for hold in self._holds.values() if hold.node)
+        return (
+            Given(document=hold.document, node=hold.node, successor=hold.successor)
+            for hold in self._holds.values()
+            if hold.node
+        )
 
     def __len__(self) -> int:
         return len(self._holds)
+
+    def patient_until(self) -> float:
+        """When the first of those that were waited for is given up; infinity if nobody is waited for."""
+        return min(
+            (hold.left_at + PATIENCE_S for hold in self._holds.values() if hold.left_at is not None), default=math.inf
+        )
 
     def homeless(self) -> list[Document]:
         """Pods that have gone, and whose successors have lost the place that was theirs."""
@@ -57,13 +83,48 @@ class Holds:
         """How many successors are to come, by the uids of their owners."""
         return Counter(hold.owner for hold in self._holds.values() if hold.left_at is not None)
 
-    def add(self, document: Document, node: str) -> None:
+    def held(self) -> list[Held]:
+        """All places that there are, by the importance of those that leave."""
+        found = [
+            Held(
+                document=hold.document,
+                node=hold.node,
+                owner=hold.owner,
+                left_at=hold.left_at,
+                successor=hold.successor,
+                freed=hold.freed,
+            )
+            for hold in self._holds.values()
+            if hold.node
+        ]
+        return sorted(found, key=lambda one: -((one.document.get("spec") or {}).get("priority") or 0))
+
+    def add(self, document: Document, node: str, *, left_at: float | None = None) -> None:
         """A place was found."""
         known = self._holds.get(meta.uid(document))
         if known is not None:
-            known.node = node
+            known.node, known.successor, known.freed = node, "", False
         else:
-            self._holds[meta.uid(document)] = _Hold(document=document, node=node, owner=owner_of(document))
+            self._holds[meta.uid(document)] = _Hold(
+                document=document, node=node, owner=owner_of(document), left_at=left_at
+            )
+
+    def free(self, uid: str, *, successor: str = "") -> None:
+        """Nothing has to hold the place any more; `successor` has been told of it."""
+        hold = self._holds.get(uid)
+        if hold is not None:
+            hold.freed = True
+            hold.successor = successor or hold.successor
+
+    def lose(self, uid: str) -> None:
+        """Somebody else has taken the place; another is looked for."""
+        hold = self._holds.get(uid)
+        if hold is None:
+            return
+        if hold.left_at is None:
+            del self._holds[uid]
+        else:
+            hold.node = ""
 
     def node(self, uid: str) -> str:
         """Where the successor of a pod would go; empty if nobody knows."""
@@ -114,7 +175,7 @@ class Holds:
                 self._arrived.add(come.pop(first)[1])
                 waited.append(now - left_at)
                 del self._holds[uid]
-            elif now >= left_at + _PATIENCE_S:
+            elif now >= left_at + PATIENCE_S:
                 del self._holds[uid]
         return waited
 

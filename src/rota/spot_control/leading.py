@@ -44,6 +44,7 @@ class SpotControl:
         self._clock: Final = clock
         self._chance: Final = chance
         self._dry_run: Final = dry_run
+        self._namespace: Final = lease_namespace
         self._election: Final = Election(name=LEASE, namespace=lease_namespace, identity=identity, pace=STEADY)
         self._incumbent: Final = Incumbent()
         self.metrics: Final = Metrics("spot", process=True)
@@ -70,6 +71,7 @@ class SpotControl:
             chance=self._chance,
             marks=self._marks,
             metrics=self.metrics,
+            namespace=self._namespace,
             dry_run=self._dry_run,
         )
         self._leads.set(1)

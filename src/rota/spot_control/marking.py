@@ -5,13 +5,13 @@ mark by which its notice was known. A notice that is withdrawn takes the annotat
 was quiet for a while: the taint's time says since when. The label's value tells ours from one that was there before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rota.api import meta, times
 from rota.spot import nodes
 from rota.spot.marks import Marks
-from rota.spot.nodes import Notice, Reading
+from rota.spot.nodes import Capacity, Notice, Reading
 
 #: No mark of a notice: nothing but a notice may keep a node leaving.
 LEAVING: Final = "rota.dev/leaving"
@@ -44,6 +44,11 @@ def read(node: Node, marks: Marks, *, now: float) -> Reading:
         if reading.notice is None or reading.notice.mark == mark:
             return reading
     return nodes.read(node, marks, now=now)
+
+
+def capacities(known: Iterable[Node], marks: Marks, *, now: float) -> dict[str, Capacity]:
+    """How each of some nodes was bought, by name."""
+    return {meta.name(node): read(node, marks, now=now).capacity for node in known}
 
 
 def leaves(node: Node, notice: Notice) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Where the successors of pods that leave would go: the scheduler's own decisions, on a copy of the cluster.
 
 All that leaves is taken off at once, and every place that was found counts as taken for those that come after, also
-for those of later notices: no place is given twice. Nothing is reserved in the cluster; what is found may be taken by
-pods that nobody planned. Pure.
+for those of later notices: no place is given twice. Pods that hold places in the cluster are left out of the copy: what
+they stand for is told as given. Pure.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ from rota.scheduler.decide import Decider
 from rota.scheduler.explaining.pictures import Picture
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.rebalancing import measuring
-from rota.spot import policies
+from rota.spot import policies, reservations
 from rota.spot.nodes import Capacity
 from rota.spot.policies import PREFER, Policy, Spread
 
@@ -39,6 +39,8 @@ class Given:
 
     document: Document
     node: str
+    #: The uid of the successor that was told of it; empty if there is none yet.
+    successor: str = ""
 
 
 def places(
@@ -57,14 +59,16 @@ def places(
     cluster = picture.cluster
     for name in leaving:
         cluster.remove_node(name)
+    given = list(given)
+    clear(picture, successors={one.successor for one in given})
     for one in given:
         cluster.add_pod(measuring.homeless(picture.vocabulary.pod(one.document)), one.node)
-    deciders = _Deciders(frameworks, cluster)
+    deciders = Deciders(frameworks, cluster)
     for seeker in seekers:
         pod = measuring.homeless(picture.vocabulary.pod(seeker.document))
         cluster.remove_pod(pod.uid)
-        within = _within(cluster, pod, seeker.policy, capacities)
-        evaluation = deciders.of(pod).evaluate(pod, nominations=picture.nominated(), within=within)
+        rows = within(cluster, pod, seeker.policy, capacities)
+        evaluation = deciders.of(pod).evaluate(pod, nominations=picture.nominated(), within=rows)
         row = evaluation.best_row() if evaluation.failure is None else -1
         node = cluster.nodes[row] if row >= 0 else None
         if node is not None:
@@ -72,7 +76,19 @@ def places(
         yield pod.uid, "" if node is None else node.name
 
 
-class _Deciders:
+def clear(picture: Picture, *, successors: Collection[str]) -> None:
+    """Take out what holds places, and what successors were told of them: both would count a second time."""
+    for pod in [pod for pod in picture.cluster.pods.values() if reservations.HELD_FOR in pod.labels]:
+        picture.cluster.remove_pod(pod.uid)
+    for node, pods in list(picture.nominations.items()):
+        others = [pod for pod in pods if pod.uid not in successors]
+        if others:
+            picture.nominations[node] = others
+        else:
+            del picture.nominations[node]
+
+
+class Deciders:
     """One per profile; pods of schedulers that nobody here knows are placed as the first profile would."""
 
     def __init__(self, frameworks: Mapping[str, Framework], cluster: Cluster) -> None:
@@ -80,10 +96,11 @@ class _Deciders:
         self._first: Final = next(iter(self._by_name.values()))
 
     def of(self, pod: PodInfo) -> Decider:
+        """Who decides about a pod."""
         return self._by_name.get(pod.shape.scheduler_name, self._first)
 
 
-def _within(
+def within(
     cluster: Cluster, pod: PodInfo, policy: Policy, capacities: Mapping[str, Capacity]
 ) -> npt.NDArray[np.bool_] | None:
     """The rows that a workload's policy allows; None for all."""

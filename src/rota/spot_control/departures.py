@@ -1,0 +1,145 @@
+"""The machines that go: each notice taken up once, the node marked, the mark taken off when the notice is withdrawn.
+
+A departure is known by its node's uid: a new machine under an old name is another one. What was done is read from the
+node again (`marking`), so that a controller that starts goes on where the last one ended.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from rota.api import meta
+from rota.client.verbs import Object
+from rota.kit.clock import Clock
+from rota.spot.marks import Marks
+from rota.spot.nodes import Notice
+from rota.spot_control import marking
+from rota.spot_control.acting import Hands
+from rota.spot_control.figures import Figures
+from rota.spot_control.telling import Teller
+
+#: How long a notice must have been away before a node is used again.
+CALM_S: Final = 60.0
+#: What failed for a reason that may pass is tried again after this.
+_AGAIN_S: Final = 1.0
+#: What was written on a node has come back to us by then, or somebody has taken it off.
+_SHOWN_S: Final = 30.0
+
+
+@dataclass(slots=True)
+class Departure:
+    """One machine that goes."""
+
+    notice: Notice
+    #: Whether the node says so.
+    marked: bool
+    #: Whether somebody was told to go.
+    begun: bool
+    emptied: bool = False
+    marked_at: float = -math.inf
+
+
+class Departures:
+    """All machines that go, and those that were about to."""
+
+    def __init__(
+        self,
+        hands: Hands,
+        teller: Teller,
+        figures: Figures,
+        *,
+        clock: Clock,
+        marks: Marks,
+        dry_run: bool,
+        staying_on: Callable[[str], Sequence[Object]],
+        stays: Callable[[Object], None],
+    ) -> None:
+        """`staying_on` gives a node's pods that have to leave it; `stays` hears of a node that stays after all."""
+        self._hands: Final = hands
+        self._teller: Final = teller
+        self._figures: Final = figures
+        self._clock: Final = clock
+        self._marks: Final = marks
+        self._dry_run: Final = dry_run
+        self._staying_on: Final = staying_on
+        self._stays: Final = stays
+        #: Nodes with a notice or with our taint, by name.
+        self.touched: Final[set[str]] = set()
+        self._by_uid: Final[dict[str, Departure]] = {}
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._by_uid
+
+    def of(self, node: Object) -> Departure | None:
+        """The departure of a node; None if it stays."""
+        return self._by_uid.get(meta.uid(node))
+
+    def gone(self, node: Object) -> bool:
+        """A node is no more; whether it had a notice that was taken up."""
+        self.touched.discard(meta.name(node))
+        return self._by_uid.pop(meta.uid(node), None) is not None
+
+    async def mark_all(self, nodes: Iterable[Object]) -> float:
+        """Make nodes show what holds for them; when to look again."""
+        return min(await asyncio.gather(*(self._mark(node) for node in nodes)), default=math.inf)
+
+    async def _mark(self, node: Object) -> float:
+        now, uid = self._clock.now(), meta.uid(node)
+        notice = marking.read(node, self._marks, now=now).notice
+        known = self._by_uid.get(uid)
+        if notice is None:
+            return await self._withdraw(node, now)
+        if known is None or known.notice.mark != notice.mark:
+            marked = marking.handled(node) == notice.mark
+            known = self._by_uid[uid] = Departure(notice, marked=marked, begun=marked)
+            # who was done before a restart is not done again
+            known.emptied = marked and not self._staying_on(meta.name(node))
+        else:
+            # a deadline is only ever made tighter
+            known.notice = replace(
+                notice,
+                since=min(notice.since, known.notice.since),
+                deadline=min(notice.deadline, known.notice.deadline),
+            )
+        if known.marked:
+            return math.inf
+        if not await self._hands.patch(node, lambda fresh: marking.leaves(fresh, notice)):
+            return now + _AGAIN_S
+        done = self._clock.now()
+        known.marked, known.marked_at = True, done
+        self._figures.notices.labels(notice.provider, notice.mark).inc()
+        self._figures.lead.observe(notice.left(now))
+        self._figures.marked.observe(max(0.0, done - notice.since))
+        told = f"goes in {notice.left(now):.0f} s ({notice.mark}); its pods leave"
+        self._teller.node(node, "SpotNotice", told)
+        return math.inf
+
+    async def _withdraw(self, node: Object, now: float) -> float:
+        known, since = self._by_uid.pop(meta.uid(node), None), marking.since(node)
+        if known is not None:
+            self._stays(node)
+        if since is None:
+            if known is None or self._dry_run or now >= known.marked_at + _SHOWN_S:
+                self.touched.discard(meta.name(node))
+                return math.inf
+            self._by_uid[meta.uid(node)] = known  # our own mark has not come back to us yet
+            return now + _AGAIN_S
+        if marking.handled(node):
+            if await self._hands.patch(node, self._calming):
+                self._figures.withdrawn.inc()
+                self._teller.node(
+                    node, "SpotNoticeWithdrawn", f"stays after all, if no notice comes for {CALM_S:.0f} s"
+                )
+            return now + _AGAIN_S
+        if now < since + CALM_S:
+            return since + CALM_S
+        if await self._hands.patch(node, marking.stays):
+            self._teller.node(node, "SpotNodeStays", "takes pods and traffic again: its notice was withdrawn")
+        return now + _AGAIN_S
+
+    def _calming(self, node: Mapping[str, Any]) -> dict[str, Any] | None:
+        now = self._clock.now()
+        back = marking.read(node, self._marks, now=now).notice is not None
+        return None if back else marking.calms(node, now=now)

@@ -1,0 +1,141 @@
+"""Finding places for the successors of those that leave: who seeks, when to look again, and what was found.
+
+All that leave are looked for together, the most important first, beside those that wait for a node anyway. Whatever is
+wrong with a plan, nobody is kept from leaving by it. What is found goes into `Holds`.
+"""
+
+import asyncio
+import math
+from collections.abc import Iterable
+from typing import Final
+
+from rota.api import meta
+from rota.client.verbs import Client, Object
+from rota.kit import logs
+from rota.kit.clock import Clock
+from rota.scheduler.explaining import pictures
+from rota.scheduler.framework.runtime import Framework
+from rota.spot.evacuation import Guest
+from rota.spot.marks import Marks
+from rota.spot_control import marking, placing
+from rota.spot_control.figures import Figures
+from rota.spot_control.following import Following
+from rota.spot_control.guests import Guests, policy_of
+from rota.spot_control.holding import Holds, owner_of
+from rota.spot_control.placing import Seeker
+from rota.spot_control.telling import Teller
+
+log = logs.get(__name__)
+
+#: Who has found no place looks again after this, or when another notice comes.
+_LOOK_AGAIN_S: Final = 5.0
+#: What failed for a reason that may pass is tried again after this.
+_AGAIN_S: Final = 1.0
+#: Places that are looked for without a pause.
+_AT_A_TIME: Final = 50
+
+
+class Seeking:
+    """Looks for places."""
+
+    def __init__(
+        self,
+        client: Client,
+        frameworks: dict[str, Framework],
+        following: Following,
+        guests: Guests,
+        holds: Holds,
+        teller: Teller,
+        figures: Figures,
+        *,
+        clock: Clock,
+        marks: Marks,
+        touched: set[str],
+    ) -> None:
+        self._client: Final = client
+        self._frameworks: Final = frameworks
+        self._following: Final = following
+        self._guests: Final = guests
+        self._holds: Final = holds
+        self._teller: Final = teller
+        self._figures: Final = figures
+        self._clock: Final = clock
+        self._marks: Final = marks
+        self._touched: Final = touched
+        self._misread: Final[set[str]] = set()
+        self._looked_for: frozenset[str] = frozenset()
+        self._looked_at = -math.inf
+
+    def forget(self, uid: str) -> None:
+        """A pod is gone."""
+        self._misread.discard(uid)
+
+    async def find(self, leaving: Iterable[Object]) -> float:
+        """Look where the successors of those on these nodes would go; when to look again."""
+        now = self._clock.now()
+        seekers: dict[str, tuple[Guest, Seeker]] = {}
+        for node in leaving:
+            for pod in self._following.leavers(meta.name(node)):
+                uid = meta.uid(pod)
+                policy, problem = policy_of(pod)
+                if problem and uid not in self._misread:
+                    self._misread.add(uid)
+                    self._teller.pod(pod, "SpotPolicyUnusable", problem, warning=True)
+                # nobody makes another of a pod without an owner: it runs as long as it can
+                if uid not in self._holds and owner_of(pod) and not self._guests.is_going(uid, now=now):
+                    seekers[uid] = self._guests.guest(pod, reserved=False, now=now), Seeker(document=pod, policy=policy)
+        urgent = [Seeker(document=pod, policy=policy_of(pod)[0]) for pod in self._holds.homeless()]
+        wanted = frozenset(seekers).union(meta.uid(one.document) for one in urgent)
+        if wanted and (not wanted <= self._looked_for or now >= self._looked_at + _LOOK_AGAIN_S):
+            try:
+                await self._look(urgent, list(seekers.values()))
+            except Exception as problem:  # noqa: BLE001 - whatever is wrong with plans, pods leave in time
+                log.warning("places could not be looked for", error=problem)
+                return now + _AGAIN_S
+            self._looked_for, self._looked_at = wanted, now
+        missing = sum(not self._holds.node(uid) for uid in wanted)
+        self._figures.placeless.set(missing)
+        self._figures.held.set(len(self._holds))
+        return self._looked_at + _LOOK_AGAIN_S if missing else math.inf
+
+    async def _look(self, urgent: list[Seeker], leavers: list[tuple[Guest, Seeker]]) -> None:
+        picture = await pictures.take(self._client)
+        seekers = [*urgent, *_by_importance([*self._waiting(), *leavers])]
+        leaving = {meta.uid(one.document) for one in (*urgent, *(seeker for _, seeker in leavers))}
+        search = placing.places(
+            picture,
+            self._frameworks,
+            leaving=frozenset(self._touched),
+            given=list(self._holds),
+            seekers=seekers,
+            capacities=marking.capacities(self._following.nodes.values(), self._marks, now=self._clock.now()),
+        )
+        found: dict[str, str] = {}
+        for count, (uid, node) in enumerate(search, start=1):
+            found[uid] = node
+            if not count % _AT_A_TIME:
+                await asyncio.sleep(0)  # a lease has to be renewed, and watches go on
+        for seeker in seekers:
+            uid = meta.uid(seeker.document)
+            if uid in leaving and found[uid]:
+                self._holds.add(seeker.document, found[uid])
+
+    def _waiting(self) -> list[tuple[Guest, Seeker]]:
+        """Pods without a node that no place is held for: they will take places, whoever they are.
+
+        Among them are the successors of those that another controller told to go, before this one was started.
+        """
+        now, found, expected = self._clock.now(), list[tuple[Guest, Seeker]](), self._holds.expected()
+        for pod in self._following.waiting():
+            owner = owner_of(pod)
+            if expected[owner] > 0:
+                expected[owner] -= 1
+            else:
+                seeker = Seeker(document=pod, policy=policy_of(pod)[0])
+                found.append((self._guests.guest(pod, reserved=False, now=now), seeker))
+        return found
+
+
+def _by_importance(seekers: Iterable[tuple[Guest, Seeker]]) -> list[Seeker]:
+    ordered = sorted(seekers, key=lambda one: (-one[0].priority, -one[0].grace_s, one[0].key))
+    return [seeker for _, seeker in ordered]
