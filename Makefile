@@ -1,7 +1,7 @@
 # Two commands are enough: `make up` and `make test`. The rest serves those who change Rota.
 # Needs Python 3.11 or newer, pip and make. Everything else is installed here: Python packages into .venv,
-# the databases that the tests start (PostgreSQL, etcd) by apt where this user may do that; stock Kubernetes is built
-# from its Go modules where Go is there, once, into ~/.cache/rota.
+# the databases that the tests start (PostgreSQL, etcd) by apt where this user may do that; stock Kubernetes and
+# Helm are built from their Go modules where Go is there, once, into ~/.cache/rota.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
@@ -47,9 +47,10 @@ $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV) >/de
     --target "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" pip; }
 endef
 
-system: ## get what the tests start: databases (root, apt) and stock Kubernetes (Go); says what is missing
+system: ## get what the tests start: databases (root, apt) and stock Kubernetes and Helm (Go); says what is missing
 	@bash scripts/install-system-parts
 	@bash scripts/build-kubernetes
+	@bash scripts/build-helm
 
 up: $(RUNTIME_STAMP) ## start Rota on this machine
 	$(BIN)/rota up $(ARGS)

@@ -61,6 +61,12 @@ PARTS: Final = (
         present=lambda: all(binaries.kubernetes(program) is not None for program in _STOCK),
         remedy="`scripts/build-kubernetes`, which needs Go and about ten minutes, or set KUBEBUILDER_ASSETS",
     ),
+    Part(
+        name="helm",
+        title="Helm 3",
+        present=lambda: binaries.helm() is not None,
+        remedy="`scripts/build-helm`, which needs Go and about three minutes, or put Helm 3 on the PATH",
+    ),
 )
 
 

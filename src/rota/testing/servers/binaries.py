@@ -43,6 +43,15 @@ def kubernetes(program: str) -> Path | None:
     return None
 
 
+def helm() -> Path | None:
+    """Helm 3: built by us (`scripts/build-helm`), or on the PATH."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    if os.access(built := cache / "rota" / "helm" / "current" / "helm", os.X_OK):
+        return built
+    found = shutil.which("helm")
+    return None if found is None else Path(found)
+
+
 def etcd() -> Path | None:
     """The etcd program."""
     found = shutil.which("etcd")

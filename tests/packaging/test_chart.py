@@ -1,0 +1,195 @@
+"""The chart: what it renders, what it refuses, and that its words are those of the product."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+import pytest
+import yaml
+from tests.packaging import charts
+from tests.packaging.charts import CHART, EVERYTHING, NAMESPACE, Document, HelmError, chosen, render
+
+import rota
+from rota.cli.main import root
+from rota.scheduler import builtin, loading
+from rota.spot import marks, nodes
+
+pytestmark = [pytest.mark.slow, pytest.mark.helm]
+
+SPOT, LABEL = marks.Means.SPOT, marks.Place.LABEL
+IPV6 = {"listenHost": "[::]"}
+CASES: Mapping[str, Mapping[str, Any]] = {
+    "default": {},
+    "everything": EVERYTHING,
+    "one of each": {part: {"enabled": True, "replicas": 1} for part in ("scheduler", "spotController", "extender")},
+    "own certificate": {"extender": {"enabled": True, "tls": {"secret": "mine"}}, **IPV6},
+    "nothing": {part: {"enabled": False} for part in ("scheduler", "spotController", "extender")},
+}
+
+
+def pods(documents: list[Document]) -> Iterator[tuple[str, Document]]:
+    for one in documents:
+        if one["kind"] in {"Deployment", "DaemonSet"}:
+            yield one["metadata"]["labels"]["app.kubernetes.io/component"], one["spec"]["template"]
+
+
+def test_helm_finds_no_fault_with_it() -> None:
+    assert "0 chart(s) failed" in charts.helm("lint", "--strict", str(CHART))
+
+
+def test_its_version_is_the_products() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == chart["version"] == rota.__version__
+    file = (charts.PACKAGING / "Containerfile").read_text()
+    assert f'image.version="{rota.__version__}"' in file
+    assert f"--tag rota:{rota.__version__} " in file
+
+
+@pytest.mark.parametrize("values", CASES.values(), ids=CASES)
+def test_pods_may_do_as_little_as_possible(values: Mapping[str, Any]) -> None:
+    for component, template in pods(render(values)):
+        spec = template["spec"]
+        assert spec["securityContext"]["runAsNonRoot"]
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        (container,) = spec["containers"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+        assert {"livenessProbe", "readinessProbe"} <= container.keys()
+        assert spec["serviceAccountName"] == f"rota-{component}"
+        assert all(mount["readOnly"] for mount in container.get("volumeMounts", ()))
+
+
+@pytest.mark.parametrize("values", CASES.values(), ids=CASES)
+def test_commands_know_the_options_that_they_are_given(values: Mapping[str, Any]) -> None:
+    for component, template in pods(render(values)):
+        verb, *arguments = template["spec"]["containers"][0]["args"]
+        command = root.get_command(click.Context(root), verb)
+        assert command is not None, component
+        known = {name for parameter in command.params for name in parameter.opts}
+        assert {argument.partition("=")[0] for argument in arguments} <= known
+        address = next(one for one in arguments if one.startswith("--http=")).partition("=")[2]
+        assert command.params[[one.name for one in command.params].index("http")].type(address)[1] == 9464
+
+
+def test_whoever_has_a_name_has_an_account_and_no_two_releases_share_anything() -> None:
+    ours, others = render(EVERYTHING), render(EVERYTHING, release="second")
+    named = [(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in ours]
+    assert len(set(named)) == len(named)
+    rest = {(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in others}
+    assert rest.isdisjoint(named)
+    for one in ours:
+        cluster_wide = one["kind"].startswith("Cluster")
+        assert one["metadata"].get("namespace") == (None if cluster_wide else NAMESPACE)
+        assert one["metadata"]["labels"]["app.kubernetes.io/instance"] == charts.RELEASE
+
+
+def test_services_and_policies_select_the_pods_that_they_mean() -> None:
+    documents = render(EVERYTHING)
+    templates = dict(pods(documents))
+
+    def selected(labels: Mapping[str, str]) -> set[str]:
+        return {name for name, one in templates.items() if labels.items() <= one["metadata"]["labels"].items()}
+
+    assert selected(chosen(documents, "Service", "rota-extender")["spec"]["selector"]) == {"extender"}
+    assert selected(chosen(documents, "Service", "rota-metrics")["spec"]["selector"]) == set(templates)
+    metrics = chosen(documents, "NetworkPolicy", "rota-metrics")["spec"]
+    assert selected(metrics["podSelector"]["matchLabels"]) == set(templates)
+    for one in documents:
+        if one["kind"] == "PodDisruptionBudget":
+            component = one["metadata"]["labels"]["app.kubernetes.io/component"]
+            assert selected(one["spec"]["selector"]["matchLabels"]) == {component}
+
+
+def test_one_pod_alone_has_no_budget_that_would_keep_its_machine() -> None:
+    kinds = [one["kind"] for one in render(CASES["one of each"])]
+    assert kinds.count("Deployment") == 3
+    assert "PodDisruptionBudget" not in kinds
+
+
+def test_with_nothing_enabled_nothing_is_there() -> None:
+    assert render(CASES["nothing"]) == []
+
+
+def test_pods_had_better_not_be_on_any_machine_that_is_known_as_spot() -> None:
+    (_, template), *_ = pods(render())
+    (term,) = template["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    avoided = {one["key"]: tuple(one.get("values", ())) for one in term["preference"]["matchExpressions"]}
+    known = {one.key: one.values for one in marks.BUILTIN if (one.means, one.place) == (SPOT, LABEL)}
+    assert avoided == known
+
+
+def test_settings_are_a_configuration_that_the_scheduler_takes() -> None:
+    given = {"parallelism": 4, "leaderElection": {"leaseDuration": "30s", "resourceName": "elsewhere"}}
+    documents = render({"scheduler": {"schedulerName": "packing", "settings": given}})
+    text = chosen(documents, "ConfigMap", "rota-scheduler")["data"]["settings.yaml"]
+    loaded = loading.load(text.encode(), builtin.registry()).configuration
+    assert list(loaded.profiles) == ["packing"]
+    assert loaded.settings.parallelism == 4
+    # its role allows this Lease and no other
+    assert loaded.settings.leader_election.resource_name == "rota-scheduler"
+    assert loaded.settings.leader_election.resource_namespace == NAMESPACE
+    role = chosen(documents, "Role", "rota-scheduler")
+    assert role["rules"][1]["resourceNames"] == ["rota-scheduler"]
+
+
+def test_profiles_of_ones_own_take_the_place_of_ours() -> None:
+    profiles = [{"schedulerName": "a"}, {"schedulerName": "b"}]
+    text = chosen(render({"scheduler": {"settings": {"profiles": profiles}}}), "ConfigMap")["data"]["settings.yaml"]
+    assert list(loading.load(text.encode(), builtin.registry()).configuration.profiles) == ["a", "b"]
+
+
+def test_a_change_of_what_pods_read_starts_them_anew() -> None:
+    def read(values: Mapping[str, Any]) -> dict[str, str]:
+        return {name: one["metadata"]["annotations"]["rota.dev/reads"] for name, one in pods(render(values))}
+
+    extender = {"extender": {"enabled": True}}
+    before, same = read(extender), read({**extender, "podLabels": {"a": "b"}})
+    assert before == same
+    after = read({**extender, "marks": EVERYTHING["marks"], "scheduler": {"schedulerName": "other"}})
+    assert {name for name in before if before[name] != after[name]} == set(before)
+
+
+def test_marks_are_a_file_that_the_product_reads(tmp_path: Any) -> None:
+    file = tmp_path / "marks.yaml"
+    file.write_text(chosen(render(EVERYTHING), "ConfigMap", "rota-marks")["data"]["marks.yaml"])
+    node = {"metadata": {"name": "a"}, "spec": {"taints": [{"key": "example.com/reclaim", "effect": "NoSchedule"}]}}
+    notice = nodes.read(node, marks.read(file), now=0.0).notice
+    assert notice is not None
+    assert notice.provider == "example"
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"scheduler": {"replicas": 0}}, "/scheduler/replicas"),
+        ({"scheduler": {"schedulerName": ""}}, "/scheduler/schedulerName"),
+        ({"spotcontroller": {"enabled": True}}, "spotcontroller"),
+        ({"extender": {"kubeScheduler": {"urlPrefix": "http://plain"}}}, "/extender/kubeScheduler/urlPrefix"),
+        ({"extender": {"kubeScheduler": {"weight": 0}}}, "/extender/kubeScheduler/weight"),
+        ({"image": {"digest": "sha256:short"}}, "/image/digest"),
+        ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
+        ({"marks": [{"means": "spott", "place": "label", "key": "a"}]}, "/marks/0/means"),
+        ({"marks": [{"means": "spot", "key": "a"}]}, "/marks/0"),
+        ({"listenHost": "127.0.0.1"}, "/listenHost"),
+        ({"fullnameOverride": "Not a Name"}, "/fullnameOverride"),
+    ],
+)
+def test_nonsense_is_refused_with_its_place(values: Mapping[str, Any], complaint: str) -> None:
+    with pytest.raises(HelmError, match=re.escape(complaint)):
+        render(values)
+
+
+def test_the_schema_knows_every_value_and_what_marks_can_mean() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert schema["properties"].keys() - values.keys() == {"global"}
+    mark = schema["properties"]["marks"]["items"]["properties"]
+    assert mark.keys() == set(marks.Mark.__struct_fields__)
+    assert set(mark["means"]["enum"]) == {one.value for one in marks.Means}
+    assert set(mark["place"]["enum"]) == {one.value for one in marks.Place}
