@@ -40,6 +40,10 @@ class Kind(enum.Enum):
     WITHDRAWN = "withdrawn"
 
 
+#: The taints of what is said.
+_KEYS: Final[Mapping[Kind, str]] = {Kind.TERMINATION: TERMINATING, Kind.RISK: AT_RISK}
+
+
 class Verdict(enum.Enum):
     """What became of it."""
 
@@ -73,6 +77,10 @@ class Announcement:
     uid: str = ""
     #: Whether the machine itself was named, and not only a node, whose name may pass on to another.
     exact: bool = False
+    #: Of a withdrawal: it takes back what its own source said and nothing else, and that may be said again;
+    own: bool = False
+    #: but not what holds.
+    keeps: frozenset[Kind] = frozenset()
 
     @property
     def mark(self) -> str:
@@ -109,8 +117,7 @@ def decide(node: Mapping[str, Any], said: Announcement, *, now: float, lead: flo
 
 def told(node: Mapping[str, Any], kind: Kind) -> bool:
     """Whether a node has our mark for a kind of notice."""
-    key = AT_RISK if kind is Kind.RISK else TERMINATING
-    return any(one.get("key") == key for one in _taints(node))
+    return any(one.get("key") == _KEYS[kind] for one in _taints(node))
 
 
 def said_by(node: Mapping[str, Any]) -> str:
@@ -146,10 +153,18 @@ def _at_risk(node: Mapping[str, Any], said: Announcement, heard: Sequence[str], 
 
 
 def _withdrawn(node: Mapping[str, Any], said: Announcement, heard: Sequence[str]) -> Decision:
-    left = [one for one in _taints(node) if one.get("key") not in {TERMINATING, AT_RISK}]
+    over = {_KEYS[kind] for kind in _KEYS if kind not in said.keeps}
+    left = [one for one in _taints(node) if one.get("key") not in over]
+    if said.own:
+        if said_by(node) != said.source:
+            return Decision(Verdict.KNOWN)
+        heard = [one for one in heard if not one.startswith(f"{said.source}/")]
     if left == _taints(node):
         return Decision(Verdict.KNOWN, _remembered(node, said, heard))
-    return Decision(Verdict.WITHDRAWN, _patch(node, said, heard, left, dict.fromkeys((SAID_BY, TERMINATES_AT), None)))
+    annotations: dict[str, str | None] = {TERMINATES_AT: None} if TERMINATING in over else {}
+    if not any(one.get("key") in _KEYS.values() for one in left):
+        annotations[SAID_BY] = None
+    return Decision(Verdict.WITHDRAWN, _patch(node, said, heard, left, annotations))
 
 
 def _remembered(node: Mapping[str, Any], said: Announcement, heard: Sequence[str]) -> dict[str, Any] | None:
@@ -165,8 +180,9 @@ def _patch(
     annotations: Mapping[str, str | None],
 ) -> dict[str, Any]:
     changed = dict(annotations)
-    if said.mark:
-        changed[HEARD] = ",".join([*heard, said.mark][-_MOST_HEARD:])
+    remembered = [*heard, said.mark][-_MOST_HEARD:] if said.mark else list(heard)
+    if remembered != _heard(node):
+        changed[HEARD] = ",".join(remembered) or None
     # taints are one list: whoever changed it meanwhile must not be undone; nor may another machine get ours
     metadata = {
         "uid": meta.uid(node),

@@ -44,10 +44,15 @@ class Announcer:
             ("source", "provider", "kind", "outcome"),
         )
 
-    async def announce(self, node: str, said: Announcement, *, sender: str = "") -> Verdict:
-        """Write something on a node; what an API server refuses, or its silence, is the caller's to wait for."""
+    async def announce(self, node: str, said: Announcement, *, sender: str = "", again: bool = False) -> Verdict:
+        """Write something on a node; what an API server refuses, or its silence, is the caller's to wait for.
+
+        `again`: the caller makes sure of what it has said; that is not told twice.
+        """
         async with self._places:
             decision = await self._write(node, said)
+        if (said.own or again) and decision.verdict is Verdict.KNOWN:
+            return decision.verdict
         self._heard.labels(said.source, said.provider, said.kind.value, decision.verdict.value).inc()
         deadline = {} if decision.deadline is None else {"deadline": times.format_time(decision.deadline)}
         log.info(

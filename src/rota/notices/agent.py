@@ -1,0 +1,125 @@
+"""The agent on a machine: asks its cloud's metadata endpoint, and marks its own node.
+
+What the endpoint says is what holds: a notice that it no longer has, three looks in a row, is taken back, if it was the
+agent's. An API server is only asked while there is a notice, so thousands of agents cost it nothing; and what could not
+be written is tried until it is. Nothing is kept but what was said last.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rota.api import errors
+from rota.client.transports.contract import TransportError
+from rota.kit import logs
+from rota.kit.backoff import Backoff, Chance, Policy
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+from rota.notices.announcements import Announcement, Kind, Verdict
+from rota.notices.announcing import Announcer
+from rota.notices.clouds.contract import AGENT, Cloud, CloudError
+
+log = logs.get(__name__)
+
+#: Looks in a row without a notice before one is taken back: an endpoint may stumble.
+_CALM_LOOKS: Final = 3
+#: Machines that were started together should not ask together.
+_JITTER: Final = 0.2
+#: An endpoint that fails is asked less and less often, but still often enough to hear of an end in time.
+_FAILING: Final = Policy(initial_s=1.0, cap_s=15.0)
+_UNHEARD: Final = Policy(initial_s=0.5, cap_s=5.0)
+
+
+class Agent:
+    """Looks after one node."""
+
+    def __init__(
+        self,
+        announcer: Announcer,
+        cloud: Cloud,
+        node: str,
+        *,
+        clock: Clock,
+        chance: Chance,
+        every_s: float,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._announcer: Final = announcer
+        self._cloud: Final = cloud
+        self._node: Final = node
+        self._clock: Final = clock
+        self._chance: Final = chance
+        self._every_s: Final = every_s
+        self.metrics: Final = metrics or Metrics("spot_agent", process=True)
+        self._looks: Final = self.metrics.counter("looks_total", "Questions to the cloud's endpoint.", ("outcome",))
+        #: What was written on the node.
+        self._told: frozenset[str] = frozenset()
+        #: Whether the node may say what the endpoint does not: one before us may have written it.
+        self._unsure = True
+        #: For how many looks that is so.
+        self._missed = 0
+        self._problem = ""
+        #: Whether the endpoint's last answer could be used.
+        self.healthy = False
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        failing, unheard = Backoff(_FAILING, self._chance), Backoff(_UNHEARD, self._chance)
+        while True:
+            begun = self._clock.monotonic()
+            pause = self._every_s * (1 - _JITTER / 2 + _JITTER * self._chance.random())
+            try:
+                said = await self._cloud.look()
+            except CloudError as problem:
+                self._failed(str(problem))
+                pause = max(pause, failing.next())
+            else:
+                self._succeeded()
+                failing.reset()
+                if await self._tell(said):
+                    unheard.reset()
+                else:
+                    pause = unheard.next()
+            await self._clock.sleep(max(0.0, pause - (self._clock.monotonic() - begun)))
+
+    async def _tell(self, said: Sequence[Announcement]) -> bool:
+        """Have the node say what the endpoint says; False if it does not yet."""
+        holds = frozenset(one.mark for one in said)
+        try:
+            for one in said:
+                again = one.mark in self._told
+                # a node that was deleted and made anew has to be told again while its machine goes
+                if not again or one.kind is Kind.TERMINATION:
+                    if await self._announcer.announce(self._node, one, again=again) is Verdict.UNKNOWN:
+                        return False
+                    self._told |= {one.mark}
+            self._missed = self._missed + 1 if self._unsure or self._told - holds else 0
+            if self._missed >= _CALM_LOOKS:
+                over = Announcement(
+                    kind=Kind.WITHDRAWN,
+                    source=AGENT,
+                    provider=self._cloud.provider,
+                    own=True,
+                    keeps=frozenset(one.kind for one in said),
+                )
+                if await self._announcer.announce(self._node, over) is Verdict.UNKNOWN:
+                    return False
+                self._told, self._unsure, self._missed = holds, False, 0
+        except (errors.ApiError, TransportError) as problem:
+            log.warning("node not marked yet", node=self._node, error=problem)
+            return False
+        return True
+
+    def _failed(self, problem: str) -> None:
+        self._looks.labels("failed").inc()
+        self.healthy = False
+        # once, and not every few seconds
+        if problem != self._problem:
+            self._problem = problem
+            log.warning("metadata endpoint cannot be read", node=self._node, problem=problem)
+
+    def _succeeded(self) -> None:
+        self._looks.labels("answered").inc()
+        self.healthy = True
+        if self._problem:
+            self._problem = ""
+            log.info("metadata endpoint answers again", node=self._node)
