@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.worker.runtimes.images import Layer, layer_of, write_docker_archive, write_layout
 
-from rota.worker.runtimes.container import archives, programs, users
+from rota.worker.runtimes.container import archives, keeping, programs, users
 from rota.worker.runtimes.container.archives import ImageError
 from rota.worker.runtimes.contract import LaunchError, Mount
 
@@ -135,3 +135,24 @@ def test_users_come_from_the_pod_or_the_image(tmp_path: Path) -> None:
         users.find(tmp_path, "nobody", user=None, group=None)
     with pytest.raises(LaunchError, match='the image has no group "x"'):
         users.find(tmp_path, "web:x", user=None, group=None)
+
+
+def test_images_go_when_nobody_has_used_them_for_a_week(tmp_path: Path) -> None:
+    roots = {name: tmp_path / name for name in ("runs", "fresh", "stale", "unmarked")}
+    for root in roots.values():
+        (root / "etc").mkdir(parents=True)
+    begin = 1_000_000.0
+    for name in ("runs", "stale"):
+        keeping.use(roots[name], begin)
+    keeping.use(roots["fresh"], begin + keeping.KEPT_S)
+    later = begin + keeping.KEPT_S + 1
+    assert keeping.collect(tmp_path, used=[roots["runs"], tmp_path.parent / "elsewhere"], now=later) == ["stale"]
+    assert {one.name for one in tmp_path.iterdir()} == {
+        *("runs", "fresh", "unmarked"), *("runs.used", "fresh.used", "unmarked.used")
+    }  # fmt: skip
+    assert keeping.collect(tmp_path, used=[], now=later + keeping.KEPT_S + 1) == ["fresh", "runs", "unmarked"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_machine_without_unpacked_images_has_none_to_lose(tmp_path: Path) -> None:
+    assert keeping.collect(tmp_path / "nowhere", used=[], now=0.0) == []

@@ -11,13 +11,14 @@ Root file systems of images are unpacked once. Nobody writes to them: each conta
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
 
-from rota.worker.runtimes.container import archives
+from rota.kit.clock import Clock
+from rota.worker.runtimes.container import archives, keeping
 from rota.worker.runtimes.container.archives import ImageError, Settings
 from rota.worker.runtimes.contract import LaunchError
 
@@ -57,8 +58,9 @@ class Store(Protocol):
 class Images:
     """Finds images."""
 
-    def __init__(self, *, folder: Path, unpacked: Path, store: Store) -> None:
+    def __init__(self, *, folder: Path, unpacked: Path, store: Store, clock: Clock) -> None:
         """`folder` is where people put images, `unpacked` where their root file systems are kept."""
+        self._clock: Final = clock
         self._folder: Final = folder
         self._unpacked: Final = unpacked
         self._store: Final = store
@@ -85,6 +87,10 @@ class Images:
             raise LaunchError(_PULL, f'image "{reference}": {problem}') from problem
         return await self._ask(reference, policy)
 
+    async def collect(self, used: Iterable[Path]) -> list[str]:
+        """Take away what was unpacked and nobody has used for long; the names of what is gone."""
+        return await asyncio.to_thread(keeping.collect, self._unpacked, used=list(used), now=self._clock.now())
+
     async def _at(self, path: Path, reference: str) -> Image:
         kind = await asyncio.to_thread(_kind, path)
         if kind == "image":
@@ -96,6 +102,7 @@ class Images:
     async def _unpack(self, path: Path, tag: str) -> Image:
         async with self._unpacking:
             root, settings = await asyncio.to_thread(archives.unpacked, path, tag, self._unpacked)
+        keeping.use(root, self._clock.now())
         return Image(root=root, config=parse_config(settings))
 
     async def _ask(self, reference: str, policy: str) -> Image:

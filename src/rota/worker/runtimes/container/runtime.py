@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from rota.kit import logs
 from rota.kit.clock import Clock
 from rota.worker.runtimes.container import bundles, engines, namespaces, programs, users
 from rota.worker.runtimes.container.engines import Engine
@@ -40,8 +41,12 @@ from rota.worker.runtimes.contract import (
 from rota.worker.runtimes.process import asking
 from rota.worker.runtimes.process.runtime import ProcessRuntime
 
+log = logs.get(__name__)
+
 #: How often is looked whether the engine has made a container.
 _LOOK_S: Final = 0.005
+#: How often is looked for images that nobody uses.
+_COLLECT_S: Final = 3600.0
 #: Files of the machine that every container finds where it would look for them.
 _SHARED: Final = ("/etc/hosts", "/etc/resolv.conf")
 #: Processes that the engine itself needs within a container's limit: it sets up, hands on, and runs commands inside.
@@ -59,7 +64,7 @@ class ContainerRuntime(ProcessRuntime):
         self._bundles: Final = folder / "bundles"
         self._namespaces: Final = folder / "namespaces"
         self._engine: Final = Engine(folder / "engine")
-        self._images: Final = Images(folder=images, unpacked=images / ".unpacked", store=Podman())
+        self._images: Final = Images(folder=images, unpacked=images / ".unpacked", store=Podman(), clock=clock)
         #: Containers of a pod start together, and the first makes what they share.
         self._sharing: Final = asyncio.Lock()
         #: Runs whose engine is setting them up: how these end is for whoever starts them to hear first.
@@ -71,6 +76,7 @@ class ContainerRuntime(ProcessRuntime):
         self._tell = on_exit
         known = await super().open(self._told)
         await self._sweep()
+        self._begin(self._collect_images())
         return known
 
     async def start(self, launch: Launch) -> None:
@@ -168,6 +174,14 @@ class ContainerRuntime(ProcessRuntime):
         for shared in _entries(self._namespaces):
             if shared.name not in pods:
                 await asyncio.to_thread(namespaces.removed, shared)
+
+    async def _collect_images(self) -> None:
+        """Keep the disk free of images that nobody uses any more, from time to time."""
+        while True:
+            used = {one.resolve() for one in (bundle / engines.LOWER for bundle in _entries(self._bundles))}
+            for name in await self._images.collect(used):
+                log.info("an unpacked image was removed: unused for a week", image=name)
+            await self._looking.sleep(_COLLECT_S)
 
     def _told(self, ended: Exit) -> None:
         if ended.id in self._starting:
