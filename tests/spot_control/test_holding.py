@@ -3,6 +3,7 @@
 from typing import Any
 
 from rota.api import times
+from rota.spot_control import holding
 from rota.spot_control.holding import Holds
 
 START = 1_700_000_000.0
@@ -52,6 +53,17 @@ def test_one_successor_frees_one_place_and_those_from_before_none() -> None:
     assert len(holds) == 1
     settle(holds, siblings, at=6, gone="a b")
     assert len(holds) == 1
+
+
+def test_a_successor_that_came_while_nobody_looked_frees_its_place() -> None:
+    holds, old = Holds(), pod("old", on="s1")
+    holds.add(old, "d1")
+    old["metadata"] |= {"deletionTimestamp": times.format_time(START + 35), "deletionGracePeriodSeconds": 30}
+    since = holding.going_since(old)
+    assert since == START + 5
+    holds.left("old", since)
+    assert settle(holds, [pod("new", on="d2", made=6)], at=20, gone="old") == [15.0]
+    assert "old" not in holds
 
 
 def test_a_place_on_a_node_that_goes_is_none() -> None:

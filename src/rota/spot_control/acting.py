@@ -154,8 +154,8 @@ class Hands:
 def _rows(steps: Iterable[tuple[Step, Document, str]]) -> list[list[tuple[Step, Document, str]]]:
     """Put together what is done one after the other, of those that share an owner, and with it a budget, most likely.
 
-    Evictions that change one budget at the same time get in each other's way in a stock server: all but one of them wait
-    for half a second, again and again. Many at once take longer than a few do.
+    Evictions that change one budget at the same time get in each other's way in a stock server: all but one of them
+    wait for half a second, again and again. Many at once take longer than a few do.
     """
     rows: dict[str, list[list[tuple[Step, Document, str]]]] = {}
     for one in steps:

@@ -22,7 +22,7 @@ from rota.scheduler.loading import Loaded
 from rota.spot import reservations
 from rota.spot.evacuation import Guest, Step
 from rota.spot.marks import Marks
-from rota.spot_control import following, marking
+from rota.spot_control import following, holding, marking
 from rota.spot_control.acting import NODES, Hands
 from rota.spot_control.departures import Departure, Departures
 from rota.spot_control.figures import Figures
@@ -144,6 +144,9 @@ class SpotController:
             self._reservations.changed(known, gone=new is None)
             self._frame.queue.add(_ROUND)
             return
+        # at once, and not in the next round: by then its successor may be older than that
+        if known is not None and (since := holding.going_since(known)) is not None:
+            self._holds.left(meta.uid(known), since)
         if new is None and old is not None:
             self._guests.forget(meta.uid(old))
             self._holds.forget(meta.uid(old))

@@ -135,6 +135,12 @@ class Holds:
         """The pod stays after all."""
         self._holds.pop(uid, None)
 
+    def left(self, uid: str, at: float) -> None:
+        """A pod was seen to go, since a time: whoever was made after that may be its successor."""
+        hold = self._holds.get(uid)
+        if hold is not None and hold.left_at is None:
+            hold.left_at = at
+
     def forget(self, uid: str) -> None:
         """A pod is gone for good."""
         self._arrived.discard(uid)
@@ -189,6 +195,13 @@ class Holds:
             and (node := (pod.get("spec") or {}).get("nodeName"))
             and node not in leaving
         )
+
+
+def going_since(pod: Document) -> float | None:
+    """When a pod was told to go, by the clock that stamps its successor; None if it was not."""
+    ends = pod["metadata"].get("deletionTimestamp")
+    grace = pod["metadata"].get("deletionGracePeriodSeconds") or 0
+    return times.parse(ends) - grace if ends else None
 
 
 def owner_of(pod: Document) -> str:
