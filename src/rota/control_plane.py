@@ -102,6 +102,8 @@ class Settings:
     worker_prefix: str | None = None
     #: Which controllers to run, as `roster.chosen` reads it.
     controllers: str = "*"
+    #: Whether this master has a scheduler; others may decide in its place.
+    scheduler: bool = True
     #: Whether the scheduler gets a process of its own, which pays where there is a second core for it.
     scheduler_apart: bool = False
     #: Whether the workers get one together, for the same reason.
@@ -160,7 +162,9 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         push = Push(custom=settings.dispatch, local=away or workers, tls=calling, clock=clock)
         parts.push_async_callback(push.close)
         apart = _for_scheduler(url, shared.authority, settings.dispatch) if settings.scheduler_apart else None
-        await _start_clients(parts, app, shared, explainer, reserved, identity, push, controllers, apart=apart)
+        await _start_clients(
+            parts, app, shared, explainer, reserved, identity, push, controllers, decide=settings.scheduler, apart=apart
+        )
         if settings.workers:
             shares = _shares(url, settings, listening)
             if away is None:
@@ -367,11 +371,12 @@ async def _start_clients(
     push: Push,
     controllers: Mapping[str, roster.Make],
     *,
+    decide: bool,
     apart: Callable[[], Start] | None,
 ) -> None:
     """The parts that go through the API, each as the user whose rights it has; the scheduler in this process or apart.
 
-    One that is apart comes in by the front door, and `apart` tells it the way.
+    One that is apart comes in by the front door, and `apart` tells it the way. Where we do not `decide`, there is none.
     """
     clock, chance = system.SystemClock(), system.chance()
 
@@ -384,25 +389,28 @@ async def _start_clients(
 
     async def lead() -> None:
         # Pods wait for the scheduler, nobody for controllers: where there is very much to read, it goes first.
-        with contextlib.suppress(TimeoutError):
-            await clock.wait_for(scheduler.wait_synced(), _SCHEDULER_FIRST_S)
+        if scheduler is not None:
+            with contextlib.suppress(TimeoutError):
+                await clock.wait_for(scheduler.wait_synced(), _SCHEDULER_FIRST_S)
         await _run_controllers(controllers, clients, reader, shared.authority, reserved)
 
     # Several processes on one store run the same controllers: one of them at a time.
     election = Election(name="rota-controllers", identity=identity, pace=STEADY)
     reader = await client("controllers")
     elector = LeaderElector(reader, election, clock=clock, chance=chance)
-    scheduler: Scheduler | SchedulerProcess
-    if apart is not None:
+    scheduler: Scheduler | SchedulerProcess | None = None
+    if decide and apart is not None:
         scheduler = explainer.explainer = SchedulerProcess(apart, identity=identity, clock=clock)
-    else:
+    elif decide:
         own, loaded = await client("scheduler"), loading.default(builtin.registry())
         scheduler = Scheduler(own, loaded, clock=clock, chance=chance, identity=identity, pace=PROMPT, dispatcher=push)
         explainer.explainer = LiveExplainer(scheduler)
     # Entered last, so that it ends before the clients of what it runs are closed.
     supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, chance=chance))
-    supervisor.start("controllers", lambda: elector.run(lambda term: incumbent.serve(term, lead)))
-    supervisor.start("scheduler", scheduler.run)
+    if controllers:
+        supervisor.start("controllers", lambda: elector.run(lambda term: incumbent.serve(term, lead)))
+    if scheduler is not None:
+        supervisor.start("scheduler", scheduler.run)
 
 
 async def _run_controllers(

@@ -16,6 +16,7 @@ from rota.cli.main import main
 from rota.kit import system
 from rota.testing.clusters import make_node, make_pod
 from rota.testing.live import LiveServer
+from rota.testing.servers.rota import RotaServer
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -118,6 +119,31 @@ def test_the_process_schedules_and_keeps_its_configuration_when_the_new_one_is_b
         assert process.wait(20) == 0
         reading.join()
         process.stderr.close()
+
+
+@pytest.mark.slow
+def test_a_server_leaves_decisions_to_a_scheduler_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with RotaServer("--scheduler", "off", "--controllers", "") as server:
+        at = ("--kubeconfig", str(server.folder / "data" / "kubeconfig"))
+        pod = make_pod("one")
+        del pod["metadata"]["uid"]
+        manifests = [{"apiVersion": "v1", **make_node("here")}, {"apiVersion": "v1", **pod}]
+        (tmp_path / "all.yaml").write_text("\n---\n".join(json.dumps(one) for one in manifests))
+        assert main(["submit", str(tmp_path / "all.yaml"), *at]) == 0
+        assert main(["explain", "pod", "one", *at]) == 0
+        assert "default/one would go to here" in capsys.readouterr().out
+        with subprocess.Popen(
+            [str(Path(sys.executable).with_name("rota")), "scheduler", *at], stderr=subprocess.DEVNULL
+        ) as process:
+
+            def is_bound() -> bool:
+                assert main(["get", "pod", "one", "-o", "json", *at]) == 0
+                return bool(json.loads(capsys.readouterr().out)["spec"].get("nodeName") == "here")
+
+            try:
+                until(is_bound)
+            finally:
+                process.terminate()
 
 
 def until_bound(live: LiveServer, name: str) -> None:

@@ -28,7 +28,14 @@ def master_options(command: _F) -> _F:
             metavar="LIST",
             default="*",
             show_default="all",
-            help="Which controllers to run: names with commas; * is all of them, -jobs leaves one out.",
+            help="Which controllers to run: names with commas; * is all of them, -jobs leaves one out, '' is none.",
+        ),
+        click.option(
+            "--scheduler",
+            type=click.Choice(["on", "off"]),
+            default="on",
+            show_default=True,
+            help="Whether to decide here where pods go; off leaves that to rota scheduler or others.",
         ),
         click.option(
             "--authority",
@@ -70,6 +77,7 @@ def settings(options: dict[str, Any], **more: Any) -> "Settings":
         raise click.UsageError("--audit-policy goes with --audit-log")
     return Settings(
         conflict_check=options["conflict_check"] == "on",
+        scheduler=options["scheduler"] == "on",
         limits=protection_options.limits(**{name: options[name] for name in _LIMITS}),
         providers=sign_in_options.providers(options),
         **{name: options[name] for name in _AS_IT_IS},

@@ -45,7 +45,7 @@ class PodExplain:
         """An Explanation."""
         pod = (await registry.read(registry.resource(PODS), request.at.namespace, request.at.name)).object
         if self._door.explainer is None:
-            raise errors.ServiceUnavailable("no scheduler runs here yet; ask again in a moment")
+            raise errors.ServiceUnavailable("no scheduler runs here, or not yet; ask again in a moment")
         limit = _limit(request.query.get("limit", ""))
         return Reply(object=await self._door.explainer.explain(pod, node=request.query.get("node", ""), limit=limit))
 
