@@ -11,7 +11,7 @@ their order; different containers do not wait for each other.
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ from rota.worker.references import References
 from rota.worker.reporting import Reporter
 from rota.worker.runtimes.contract import Exit, Known, Launch, LaunchError, Runtime, parse_run_id, run_id
 from rota.worker.usage import folder_size
+from rota.worker.workspaces import Workspaces
 
 log = logs.get(__name__)
 
@@ -105,6 +106,7 @@ class Agent:
             metrics=metrics or Metrics("worker"),
         )
         self._pods.add_handler(self._changed)
+        self._workspaces: Final = Workspaces(client, folder / "workspaces", pods=self._all_pods, clock=clock)
         #: Pods that were offered and that the watch has not shown yet.
         self._offered: Final[set[str]] = set()
         self._gone: Final[dict[str, None]] = {}
@@ -124,6 +126,7 @@ class Agent:
             running.start("statuses", self._reporter.run)
             running.start("files", self._keep_files_fresh)
             running.start("storage", self._watch_storage)
+            running.start("workspaces", self._keep_workspaces)
             running.start("runtime", self._watch_runtime, on_crash=tasks.OnCrash.FAIL)
             try:
                 await running.wait()
@@ -329,6 +332,7 @@ class Agent:
         try:
             self._journal.write(pod)
             if pod["spec"].get("volumes"):
+                self._workspaces.prepare(pod)
                 await volumes.prepare(pod, self._volumes / uid, references=self._references, settings=self._hardware)
         except Exception as problem:  # noqa: BLE001 - whatever it is, the pod must not wait for ever
             if not isinstance(problem, volumes.VolumeError):
@@ -353,6 +357,15 @@ class Agent:
                 await volumes.refresh(seen, folder, references=self._references, settings=self._hardware)
             except (volumes.VolumeError, errors.ApiError, TransportError, OSError) as problem:
                 log.warning("files not brought up to date", pod=meta.qualified_name(seen), error=problem)
+
+    async def _keep_workspaces(self) -> None:
+        await self._pods.wait_synced()
+        await self._workspaces.run()
+
+    def _all_pods(self) -> Iterator[Object]:
+        """The pods of this node, over or not, as the API or an offer told of them."""
+        yield from self._pods.cache.values()
+        yield from (dict(pod.seen) for pod in self.machine.pods)
 
     async def _watch_storage(self) -> None:
         while True:

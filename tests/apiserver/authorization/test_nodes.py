@@ -46,6 +46,21 @@ async def _node(api: ApiServer, name: str) -> ApiServer:
     return api.acting_as(f"system:node:{name}", "system:nodes")
 
 
+async def test_a_node_gets_runs_of_pipelines_whose_shared_folder_it_has(api: ApiServer) -> None:
+    one, two = await _node(api, "one"), await _node(api, "two")
+    runs = "/apis/rota.dev/v1alpha1/namespaces/default/pipelineruns"
+    run = await _made(api, runs, {"metadata": {"name": "r"}, "spec": {"pipeline": "p"}})
+    _refused(await one.get(f"{runs}/r"))
+    run["status"] = {"phase": "Running", "workspaceNode": "one"}
+    assert (await api.put(f"{runs}/r/status", run)).code == 200
+    assert (await one.get(f"{runs}/r")).code == 200
+    _refused(await two.get(f"{runs}/r"))
+    assert _refused(await one.get(runs)).endswith(": can only get individual resources of this type")
+    _refused(await one.delete(f"{runs}/r"))
+    assert (await api.delete(f"{runs}/r")).code == 200
+    assert (await one.get(f"{runs}/r")).code in {403, 404}  # who is in the know says no, who is not looks
+
+
 async def test_a_node_reads_what_its_pods_reference_and_nothing_else(api: ApiServer) -> None:
     one, two = await _node(api, "one"), await _node(api, "two")
     here = "/api/v1/namespaces/default"

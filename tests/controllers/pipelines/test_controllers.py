@@ -403,8 +403,9 @@ async def test_a_shared_folder_keeps_steps_on_its_node(cluster: VirtualCluster, 
         done = await reaches(cluster, RUNS, "r", phase="Succeeded")
     assert done["status"]["workspaceNode"] == "box"
     folders = {one["spec"]["volumes"][0]["hostPath"]["path"] for one in await listed(cluster, PODS)}
-    assert folders == {f"/var/tmp/rota-workspace-{meta.uid(done)}"}
+    assert folders == {f"/var/tmp/rota-workspace-{meta.uid(done)}/shared"}
     first, second = sorted(await listed(cluster, PODS), key=meta.name)
+    assert meta.annotations(first)["rota.dev/workspace-of"] == "r"
     assert first["spec"]["containers"][0]["volumeMounts"][0]["mountPath"] == "/workspace"
     required = second["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert required["nodeSelectorTerms"][0]["matchExpressions"][0]["values"] == ["box"]

@@ -10,7 +10,7 @@ from rota.api import meta, times
 from rota.api.meta import Object
 from rota.api.pipelines import graphs, naming
 from rota.api.pipelines.graphs import Graph
-from rota.api.pipelines.naming import RUN_LABEL, STEP_LABEL, STEP_RUN_LABEL
+from rota.api.pipelines.naming import RUN_LABEL, STEP_LABEL, STEP_RUN_LABEL, WORKSPACE_ANNOTATION
 from rota.controllers.pipelines.engine import DEFAULT_WORKSPACE
 from rota.controllers.pipelines.progress import Progress, RunState
 from rota.controllers.pipelines.states import NewStep, Phase, StepKey, StepState
@@ -24,9 +24,6 @@ JOBS: Final = ("batch", "v1", "jobs")
 
 #: Where a step's program finds the name of the file that its outputs go into.
 OUTPUTS_VARIABLE: Final = "ROTA_OUTPUTS"
-#: The folders that runs share begin like this on the node that they are on. They stand in the machine's own folder for
-#: what lasts, where nobody can put a link in their place, and not in one of ours, which somebody could make before us.
-WORKSPACES: Final = "/var/tmp/rota-workspace-"  # noqa: S108 - see above; the run's uid follows
 #: The API's own default for a container's last words.
 _LAST_WORDS: Final = "/dev/termination-log"
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -165,7 +162,7 @@ def _placed(run: Object, template: Mapping[str, Any], near: Sequence[str]) -> Ma
     workspace = run["status"]["spec"].get("workspace")
     pod = dict(template.get("spec") or {})
     if workspace is not None:
-        folder = {"path": f"{WORKSPACES}{meta.uid(run)}", "type": "DirectoryOrCreate"}
+        folder = {"path": naming.workspace(meta.uid(run)), "type": "DirectoryOrCreate"}
         volume = {"name": "rota-workspace", "hostPath": folder}
         pod["volumes"] = [*(pod.get("volumes") or ()), volume]
         mount = {"name": "rota-workspace", "mountPath": workspace.get("path") or DEFAULT_WORKSPACE}
@@ -174,9 +171,15 @@ def _placed(run: Object, template: Mapping[str, Any], near: Sequence[str]) -> Ma
                 pod[part] = [{**one, "volumeMounts": [*(one.get("volumeMounts") or ()), mount]} for one in pod[part]]
         if node := run["status"].get("workspaceNode"):
             pod["affinity"] = _with_required(pod.get("affinity") or {}, node)
+        template = {**template, "metadata": _annotated(template.get("metadata") or {}, meta.name(run))}
     elif near:
         pod["affinity"] = _with_preferred(pod.get("affinity") or {}, near)
     return {**template, "spec": pod}
+
+
+def _annotated(metadata: Mapping[str, Any], run: str) -> dict[str, Any]:
+    """A pod's metadata by which a worker knows whose shared folder the pod has."""
+    return {**metadata, "annotations": {**(metadata.get("annotations") or {}), WORKSPACE_ANNOTATION: run}}
 
 
 def _with_required(affinity: Mapping[str, Any], node: str) -> dict[str, Any]:

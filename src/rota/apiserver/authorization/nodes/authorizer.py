@@ -49,6 +49,7 @@ class NodeAuthorizer:
             ("resource.k8s.io", relations.SLICES): self._slice,
             ("", "nodes"): _node,
             ("", relations.PODS): self._pod,
+            ("rota.dev", relations.RUNS): self._gettable,
         }
 
     def decide(self, question: Question) -> Verdict:

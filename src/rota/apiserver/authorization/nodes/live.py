@@ -5,6 +5,7 @@ then on it costs a look at every change of a pod, and the names that the pod ref
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -36,7 +37,12 @@ class LiveRelations:
         self._wanted: Final = asyncio.Event()
         pods = scheme.preferred(GroupResource("", relations.PODS))
         assert pods is not None, "pods are built in"
-        self._pods: Final = Follower(store, stored_form.prefix(pods, None), _Pods(self.relations), clock=clock)
+        runs = scheme.preferred(GroupResource("rota.dev", relations.RUNS))
+        assert runs is not None, "runs of pipelines are built in"
+        of_pods = _Related(self.relations.pods, self._pod_changed)
+        of_runs = _Related(self.relations.runs, self._run_changed)
+        self._pods: Final = Follower(store, stored_form.prefix(pods, None), of_pods, clock=clock)
+        self._runs: Final = Follower(store, stored_form.prefix(runs, None), of_runs, clock=clock)
         self._others: Final[list[Followed]] = []
         for group, plural, listener in (
             ("", relations.VOLUMES, self._volume_changed),
@@ -54,6 +60,7 @@ class LiveRelations:
         await self._wanted.wait()
         async with tasks.Supervisor("relations of nodes", clock=self._clock, chance=chance) as beside:
             beside.start("pods", self._pods.run)
+            beside.start("runs of pipelines", self._runs.run)
             for position, followed in enumerate(self._others):
                 beside.start(f"others {position}", followed.run)
             await beside.wait()
@@ -62,15 +69,26 @@ class LiveRelations:
         """Until everything that is there is known; to ask for it is what starts the following."""
         self._wanted.set()
         await self._pods.ready()
+        await self._runs.ready()
         for one in self._others:
             await one.ready()
 
     async def catch_up(self, revision: int) -> None:
         """Know everything up to a revision. ServiceUnavailable if that fails."""
-        followers: tuple[Follower | Followed, ...] = (self._pods, *self._others)
+        followers: tuple[Follower | Followed, ...] = (self._pods, self._runs, *self._others)
         behind = [one for one in followers if one.revision < revision]
         if not all(await asyncio.gather(*(one.reach(revision) for one in behind))):
             raise errors.service_unavailable(STALE)
+
+    def _pod_changed(self, namespace: str, name: str, value: bytes | None) -> None:
+        pod = _decoder.decode(value) if value is not None else {"spec": {}}
+        node = pod["spec"].get("nodeName") or ""
+        needs = references.of_pod(pod) if node else frozenset[references.Reference]()
+        self.relations.put_pod(namespace, name, node, needs)
+
+    def _run_changed(self, namespace: str, name: str, value: bytes | None) -> None:
+        status = _run_decoder.decode(value).status if value is not None else None
+        self.relations.put_run(namespace, name, status.workspaceNode if status else "")
 
     def _volume_changed(self, old: Object | None, new: Object | None) -> None:
         if new is not None:
@@ -91,11 +109,27 @@ class LiveRelations:
         self.relations.put_naming(resource, meta.name(about), node)
 
 
-class _Pods:
-    """What the follower of pods feeds; see `Sink`."""
+class _RunStatus(msgspec.Struct, frozen=True, gc=False):
+    workspaceNode: str = ""  # noqa: N815 - as on the wire
 
-    def __init__(self, related: Relations) -> None:
-        self._relations: Final = related
+
+class _Run(msgspec.Struct, frozen=True, gc=False):
+    """What is read of a run: it may be large, and nothing else of it matters here."""
+
+    status: _RunStatus | None = None
+
+
+_run_decoder: Final = msgspec.json.Decoder(_Run)
+
+
+class _Related:
+    """What the followers of pods and of runs feed; see `Sink`."""
+
+    def __init__(
+        self, known: Callable[[], set[tuple[str, str]]], put: Callable[[str, str, bytes | None], None]
+    ) -> None:
+        self._known: Final = known
+        self._put: Final = put
         self._seen: set[tuple[str, str]] = set()
 
     def begin(self) -> None:
@@ -106,24 +140,18 @@ class _Pods:
         """See `Sink.add`."""
         place = keys.split(entry.key)
         self._seen.add((place.namespace, place.name))
-        self._put(entry.key, entry.value)
+        self._put(place.namespace, place.name, entry.value)
 
     def begun(self, revision: int, /) -> None:
         """See `Sink.begun`."""
-        for namespace, name in self._relations.pods() - self._seen:
-            self._relations.put_pod(namespace, name, "", frozenset())
+        for namespace, name in self._known() - self._seen:
+            self._put(namespace, name, None)
 
     def take(self, batch: Batch, /) -> None:
         """See `Sink.take`."""
         for event in batch.events:
-            self._put(event.key, event.value)
+            place = keys.split(event.key)
+            self._put(place.namespace, place.name, event.value)
 
     def lost(self) -> None:
         """See `Sink.lost`: what was known last is still the best guess."""
-
-    def _put(self, key: str, value: bytes | None) -> None:
-        place = keys.split(key)
-        pod = _decoder.decode(value) if value is not None else {"spec": {}}
-        node = pod["spec"].get("nodeName") or ""
-        needs = references.of_pod(pod) if node else frozenset[references.Reference]()
-        self._relations.put_pod(place.namespace, place.name, node, needs)

@@ -2,7 +2,7 @@
 
     node <- pod <- secret, config map, service account, resource claim, volume claim
     node <- pod <- volume claim <- volume <- secret
-    node <- volume attachment, resource slice
+    node <- volume attachment, resource slice, run of a pipeline whose shared folder is on it
 
 Of every pod only its node and what it references are kept, so a cluster's pods take little room here.
 """
@@ -17,6 +17,8 @@ VOLUMES: Final = "persistentvolumes"
 ATTACHMENTS: Final = "volumeattachments"
 SLICES: Final = "resourceslices"
 PODS: Final = "pods"
+#: Related by its shared folder.
+RUNS: Final = "pipelineruns"
 
 
 class Relations:
@@ -30,6 +32,7 @@ class Relations:
         #: Volumes by the secrets that they need.
         self._by_secret: Final[dict[Reference, set[str]]] = {}
         self._naming: Final[dict[tuple[str, str], str]] = {}
+        self._runs: Final[dict[tuple[str, str], str]] = {}
 
     def put_pod(self, namespace: str, name: str, node: str, needs: frozenset[Reference]) -> None:
         """A pod is on a node now, or, without one, on none."""
@@ -69,10 +72,23 @@ class Relations:
         else:
             self._naming.pop((resource, name), None)
 
+    def put_run(self, namespace: str, name: str, node: str) -> None:
+        """The shared folder of a run is on a node now, or, without one, on none."""
+        if node:
+            self._runs[namespace, name] = node
+        else:
+            self._runs.pop((namespace, name), None)
+
+    def runs(self) -> set[tuple[str, str]]:
+        """All runs whose shared folders are on nodes."""
+        return set(self._runs)
+
     def related(self, node: str, resource: str, namespace: str, name: str) -> bool:
         """Whether an object is related to a node."""
         if resource == PODS:
             return self._pods.get((namespace, name), ("",))[0] == node
+        if resource == RUNS:
+            return self._runs.get((namespace, name)) == node
         if resource in {ATTACHMENTS, SLICES}:
             return self._naming.get((resource, name)) == node
         if resource == VOLUMES:

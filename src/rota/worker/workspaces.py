@@ -1,0 +1,160 @@
+"""The folders that runs of pipelines share, on this node: made closed to others, and removed when their run is gone.
+
+A folder belongs to the worker and nobody else can enter it; what is shared is one below, which pods have mounted. Which
+run a folder is of is written down in the worker's own folder, so that the next worker there knows. One that no pod here
+has any more is asked about after a while: the API server tells a node of those runs whose folder is on it, so a run
+that it knows nothing of is gone, or goes on elsewhere, and the folder is removed. What cannot be asked stays.
+"""
+
+import contextlib
+import os
+import shutil
+import stat
+from asyncio import to_thread
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from rota.api import errors, meta
+from rota.api.pipelines import naming
+from rota.client.transports.contract import TransportError
+from rota.client.verbs import Client, Object
+from rota.kit import logs
+from rota.kit.clock import Clock
+from rota.worker.volumes import VolumeError
+
+log = logs.get(__name__)
+
+RUNS: Final = ("rota.dev", "v1alpha1", "pipelineruns")
+#: How often is looked for folders that nobody has.
+_LOOK_S: Final = 30.0
+#: For so long nobody has to have had one. A run that has just begun does not say yet where its folder is.
+_GRACE_S: Final = 60.0
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """Whose folder it is."""
+
+    namespace: str
+    run: str
+
+
+class Workspaces:
+    """The shared folders of one worker."""
+
+    def __init__(self, client: Client, folder: Path, *, pods: Callable[[], Iterable[Object]], clock: Clock) -> None:
+        """`pods` are those of this node, over or not; `folder` is where is written down what was made."""
+        self._client: Final = client
+        self._folder: Final = folder
+        self._pods: Final = pods
+        self._clock: Final = clock
+        #: Since when nobody has had a folder, by its run's uid.
+        self._unused_since: Final[dict[str, float]] = {}
+
+    def prepare(self, pod: Object) -> None:
+        """Make the folder that a pod shares with others of its run, if it does; VolumeError if that is not safe."""
+        name = meta.annotations(pod).get(naming.WORKSPACE_ANNOTATION)
+        for uid in _wanted(pod):
+            if name:
+                record = self._folder / uid
+                if not record.exists():
+                    self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    # written down first: a folder of which nobody knows would stay for ever
+                    record.write_bytes(msgspec.json.encode(_Record(meta.namespace(pod), name)))
+                _make(Path(naming.workspace(uid)))
+
+    async def run(self) -> None:
+        """Remove what is no longer of use, until cancelled."""
+        while True:
+            await self._clock.sleep(_LOOK_S)
+            await self.collect()
+
+    async def collect(self) -> None:
+        """Remove the folders whose runs are gone."""
+        used = {uid for pod in self._pods() for uid in _wanted(pod)}
+        known = dict(self._records())
+        now = self._clock.monotonic()
+        for uid in [*self._unused_since]:
+            if uid in used or uid not in known:
+                del self._unused_since[uid]
+        for uid, record in known.items():
+            if uid in used or now - self._unused_since.setdefault(uid, now) < _GRACE_S:
+                continue
+            if not await self._is_there(uid, record):
+                await self._remove(uid, record)
+
+    def _records(self) -> Iterator[tuple[str, _Record]]:
+        with contextlib.suppress(FileNotFoundError):
+            for path in sorted(self._folder.iterdir()):
+                try:
+                    yield path.name, msgspec.json.decode(path.read_bytes(), type=_Record)
+                except (OSError, msgspec.MsgspecError) as problem:
+                    log.warning("a record of a shared folder cannot be read", path=str(path), error=problem)
+
+    async def _is_there(self, uid: str, record: _Record) -> bool:
+        """Whether the run is still there and has its folder on this node; so it is if that cannot be said."""
+        try:
+            found = await self._client.get(RUNS, record.run, namespace=record.namespace)
+        except (errors.NotFound, errors.Forbidden):
+            return False
+        except (errors.ApiError, TransportError) as problem:
+            log.info("a run cannot be asked for", run=record.run, error=problem)
+            return True
+        return meta.uid(found) == uid
+
+    async def _remove(self, uid: str, record: _Record) -> None:
+        outer = Path(naming.workspace(uid)).parent
+        try:
+            await to_thread(remove, outer)
+        except OSError as problem:
+            log.warning("a shared folder cannot be removed", path=str(outer), error=problem)
+            return
+        (self._folder / uid).unlink(missing_ok=True)
+        log.info("shared folder removed", path=str(outer), run=f"{record.namespace}/{record.run}")
+
+
+def _wanted(pod: Object) -> Iterator[str]:
+    """The uids of the runs whose folders a pod has mounted."""
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        uid = naming.workspace_of((volume.get("hostPath") or {}).get("path") or "")
+        if uid:
+            yield uid
+
+
+def _make(shared: Path) -> None:
+    outer = shared.parent
+    with contextlib.suppress(FileExistsError):
+        outer.mkdir(mode=0o700)
+    if not _is_ours(outer):
+        raise VolumeError(f"the shared folder {outer} is there already and is not the worker's alone")
+    if not shared.exists():
+        shared.mkdir()
+        # whoever the steps run as: nobody else comes this far
+        shared.chmod(0o777)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether it is a folder, and no link to one, which only this worker's user may enter."""
+    found = path.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+def remove(outer: Path) -> None:
+    """Remove a shared folder with everything in it; links are removed, and never followed. OSError if it cannot be."""
+    if not os.path.lexists(outer):
+        return
+    if not _is_ours(outer):
+        raise PermissionError(f"{outer} is not the worker's alone")
+    try:
+        shutil.rmtree(outer)
+    except PermissionError:
+        if os.geteuid() == 0:
+            raise
+        # folders that a step has closed to itself, who was the same user
+        for _, names, _, at in os.fwalk(outer):
+            for name in names:
+                if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+                    os.chmod(name, 0o700, dir_fd=at)
+        shutil.rmtree(outer)
