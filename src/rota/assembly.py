@@ -11,37 +11,47 @@ import secrets
 import signal
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import aiohttp
 import uvloop
 
 from rota import control_plane
 from rota.apiserver.encryption import administration
 from rota.apiserver.encryption.rotation import Holdings
-from rota.client import connecting
+from rota.client import connecting, rights
 from rota.client.elections.elector import SYSTEM
 from rota.client.endpoints import Endpoint
+from rota.client.rights import Right
 from rota.client.verbs import Client
+from rota.extender import rights as extender_rights
 from rota.extender import service as extending
 from rota.extender.service import Extender
 from rota.extender.view import View
 from rota.kit import logs, pages, system, tasks
+from rota.kit.metrics import Metrics
 from rota.kit.pages import Address
 from rota.kit.tasks import Supervisor
+from rota.notices import rights as notice_rights
 from rota.notices import webhook
-from rota.notices.announcing import Announcer
+from rota.notices.agent import Agent
+from rota.notices.announcing import NODES, Announcer
+from rota.notices.clouds import finding
+from rota.notices.clouds.contract import MetadataEndpoint
 from rota.notices.machines import Machines
 from rota.notices.node_events import NodeEvents
 from rota.notices.webhook import Hook, Webhook
 from rota.scheduler import debugging, tracing
+from rota.scheduler import rights as scheduler_rights
 from rota.scheduler.loading import Loaded
 from rota.scheduler.recording import attaching
 from rota.scheduler.service import Scheduler
 from rota.scheduler.tracing import Tracer
 from rota.spot.marks import Marks
 from rota.spot_control import leading
+from rota.spot_control import rights as spot_rights
 from rota.spot_control.leading import SpotControl
 from rota.store import archive, opening
 from rota.store.contract import Store
@@ -55,6 +65,13 @@ from rota.worker.running import Settings as WorkerSettings
 log = logs.get(__name__)
 
 _T = TypeVar("_T")
+#: Where roles with the rights of each part stand.
+_ROLES: Final = {
+    "scheduler": "packaging/manifests/scheduler.yaml",
+    "extender": "packaging/manifests/extender.yaml",
+    "spot controller": "packaging/manifests/spot-controller.yaml",
+    "spot agent": "docs/howto/use-spot-machines.md",
+}
 #: How many more containers must have come than gone before a look for cycles among them.
 _GARBAGE_AFTER: Final = 20_000
 
@@ -201,6 +218,9 @@ async def run_scheduler(
     """
     clock = system.SystemClock()
     async with _beside(endpoint, "scheduler") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
+        election = loaded.configuration.settings.leader_election
+        lease = (election.resource_namespace, election.resource_name) if elect and election.leader_elect else None
+        await _checked(client, "scheduler", scheduler_rights.needed(lease))
         loop = asyncio.get_running_loop()
         scheduler = _scheduler(client, loaded, elect=elect, tracer=tracing.installed() if trace else None)
         loop.add_signal_handler(signal.SIGHUP, lambda: _reload(scheduler, reread))
@@ -228,6 +248,7 @@ async def run_extender(
     """Answer a stock scheduler about the nodes of the cluster at an API server, until a signal asks to stop."""
     clock, chance = system.SystemClock(), system.chance()
     async with _beside(endpoint, "extender") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
+        await _checked(client, "extender", extender_rights.needed(binds=binds))
         extender = Extender(client, clock=clock, chance=chance, view=View(marks), binds=binds)
         async with extending.serving(extender, host=host, port=port, tls=tls) as address:
             supervisor.start("cluster", extender.run)
@@ -254,6 +275,10 @@ async def run_spot_controller(
     """
     clock, chance = system.SystemClock(), system.chance()
     async with _beside(endpoint, "spot controller") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
+        used = spot_rights.needed(namespace=lease_namespace, dry_run=dry_run)
+        lacking = await _checked(
+            client, "spot controller", (*used, *(notice_rights.EVENTS if marks.heeds_events else ()))
+        )
         identity = _passing_identity()
         control = SpotControl(
             client,
@@ -272,15 +297,64 @@ async def run_spot_controller(
             ready(f"Metrics at {await parts.enter_async_context(leading.serving(control, http))}.")
         # whoever hears a notice writes it on its node, whether it leads or not
         announcer = Announcer(client, marks, clock=clock, metrics=control.metrics, dry_run=dry_run)
-        if marks.heeds_events:
+        if marks.heeds_events and lacking.isdisjoint(notice_rights.EVENTS):
             events = NodeEvents(client, announcer, marks, clock=clock, chance=chance, metrics=control.metrics)
             supervisor.start("node events", events.run)
         if hook is not None:
-            machines = Machines(client, clock=clock, chance=chance)
-            supervisor.start("machines", machines.run)
-            taking = Webhook(announcer, machines, marks, clock=clock, token=hook.token, metrics=control.metrics)
+            known = Machines(client, clock=clock, chance=chance)
+            supervisor.start("machines", known.run)
+            taking = Webhook(announcer, known, marks, clock=clock, token=hook.token, metrics=control.metrics)
             ready(f"Taking notices at {await parts.enter_async_context(webhook.serving(taking, hook))}.")
         await stop.wait()
+
+
+async def run_spot_agent(
+    endpoint: Endpoint,
+    *,
+    node: str,
+    provider: str = "",
+    metadata_url: str = "",
+    every_s: float = 5.0,
+    http: Address | None = None,
+    ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Look whether the machine of a node will be taken away and mark the node, until a signal asks to stop.
+
+    Without a `provider` it is found out; `metadata_url` is where its endpoint is, if not at the usual address.
+    """
+    clock, chance = system.SystemClock(), system.chance()
+    async with (
+        _beside(endpoint, "spot agent") as (client, supervisor, stop),
+        # never by way of a proxy: the address means this machine
+        aiohttp.ClientSession(trust_env=False) as session,
+        contextlib.AsyncExitStack() as parts,
+    ):
+        await _checked(client, "spot agent", notice_rights.needed_by_agent(node))
+
+        def metadata(url: str) -> MetadataEndpoint:
+            return MetadataEndpoint(metadata_url or url, session, clock=clock)
+
+        if not provider:
+            found = await client.get(NODES, node)
+            provider = finding.by_provider_id((found.get("spec") or {}).get("providerID") or "")
+        if not provider:
+            provider = await finding.probed(metadata)
+        asked = metadata(finding.URLS[provider])
+        cloud = finding.cloud(provider, asked, clock=clock, boot=finding.boot_id())
+        metrics = Metrics("spot_agent", process=True)
+        announcer = Announcer(client, Marks(), clock=clock, metrics=metrics)
+        agent = Agent(announcer, cloud, node, clock=clock, chance=chance, every_s=every_s, metrics=metrics)
+        supervisor.start("agent", agent.run)
+        ready(f"Asking {asked.url} ({provider}) whether node {node} will be taken away. Ctrl-C stops it.")
+        if http is not None:
+            health = pages.health(metrics, ready=lambda: agent.healthy)
+            ready(f"Metrics at {await parts.enter_async_context(pages.serving(health, http))}.")
+        await stop.wait()
+
+
+async def _checked(client: Client, part: str, used: Iterable[Right]) -> frozenset[Right]:
+    """Make sure that a part may do what it does; those of its rights that are missing and that it can do without."""
+    return await rights.check(client, used, part=part, manifest=_ROLES[part])
 
 
 @contextlib.asynccontextmanager

@@ -72,6 +72,7 @@ def command(
     See docs/howto/use-spot-machines.md.
     """
     from rota import assembly  # noqa: PLC0415 - servers are not needed to refuse an option
+    from rota.cli.acts import asking  # noqa: PLC0415 - as above
     from rota.kit import pages  # noqa: PLC0415 - as above
     from rota.spot import marks  # noqa: PLC0415 - as above
 
@@ -84,9 +85,12 @@ def command(
         )
     table = marks.read(marks_file) if marks_file is not None else marks.Marks()
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
-    assembly.run(
-        assembly.run_extender(endpoint, table, host=host, port=port, tls=tls, binds=binds, http=http, ready=click.echo)
-    )
+    with asking.telling(endpoint):
+        assembly.run(
+            assembly.run_extender(
+                endpoint, table, host=host, port=port, tls=tls, binds=binds, http=http, ready=click.echo
+            )
+        )
     click.echo("The extender has stopped.")
 
 

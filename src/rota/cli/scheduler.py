@@ -62,22 +62,24 @@ def command(
     stand by, knowing the cluster as well as it does.
     """
     from rota import assembly  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+    from rota.cli.acts import asking  # noqa: PLC0415 - as above
 
     logs.configure()
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
     read = _reader(config_file)
-    assembly.run(
-        assembly.run_scheduler(
-            endpoint,
-            read(),
-            reread=read,
-            elect=not no_elect,
-            record=record,
-            http=http,
-            trace=trace,
-            ready=click.echo,
+    with asking.telling(endpoint):
+        assembly.run(
+            assembly.run_scheduler(
+                endpoint,
+                read(),
+                reread=read,
+                elect=not no_elect,
+                record=record,
+                http=http,
+                trace=trace,
+                ready=click.echo,
+            )
         )
-    )
     click.echo("The scheduler has stopped.")
 
 

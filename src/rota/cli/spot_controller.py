@@ -100,6 +100,7 @@ def command(
     """
     hook = _hook(webhook, webhook_token, webhook_tls_cert, webhook_tls_key, insecure=webhook_insecure)
     from rota import assembly  # noqa: PLC0415 - servers are not needed to refuse an option
+    from rota.cli.acts import asking  # noqa: PLC0415 - as above
     from rota.scheduler import builtin, loading  # noqa: PLC0415 - as above
     from rota.scheduler.config.faults import ConfigurationError  # noqa: PLC0415 - as above
     from rota.spot import marks  # noqa: PLC0415 - as above
@@ -114,18 +115,19 @@ def command(
     except ConfigurationError as error:
         raise errors.UserError(f"{config_file}: {error}") from error
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
-    assembly.run(
-        assembly.run_spot_controller(
-            endpoint,
-            loaded,
-            table,
-            dry_run=dry_run,
-            lease_namespace=lease_namespace,
-            hook=hook,
-            http=http,
-            ready=click.echo,
+    with asking.telling(endpoint):
+        assembly.run(
+            assembly.run_spot_controller(
+                endpoint,
+                loaded,
+                table,
+                dry_run=dry_run,
+                lease_namespace=lease_namespace,
+                hook=hook,
+                http=http,
+                ready=click.echo,
+            )
         )
-    )
     click.echo("The spot controller has stopped.")
 
 

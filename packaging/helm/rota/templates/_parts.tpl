@@ -106,6 +106,9 @@ rules:
     resources: [leases]
     resourceNames: [{{ .lease }}]
     verbs: [get, update]
+  {{- with .own }}
+  {{- . | nindent 2 }}
+  {{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from rota.kit.clock import Clock
@@ -16,6 +17,14 @@ from rota.notices.clouds.gcp import Gcp
 URLS: Final = {Aws.provider: aws.URL, Gcp.provider: gcp.URL, Azure.provider: azure.URL}
 _SCHEMES: Final = {"aws": Aws.provider, "gce": Gcp.provider, "azure": Azure.provider}
 _PROBE_S: Final = 3.0
+
+
+def boot_id() -> str:
+    """What tells this start of the machine from others; empty where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def by_provider_id(provider_id: str) -> str:

@@ -1,0 +1,24 @@
+"""What the spot controller does at an API server, as rights."""
+
+from rota.client.rights import Right, leased, table
+from rota.scheduler import handlers
+from rota.spot_control.leading import LEASE
+
+
+def needed(*, namespace: str, dry_run: bool) -> tuple[Right, ...]:
+    """All rights that a controller uses; `namespace`: where its Lease is, and the places that it holds."""
+    looked_at = tuple(
+        right
+        for (group, _, resource), _ in handlers.KINDS.values()
+        for right in table("list", resource, group, loses="plans that heed them")
+    )
+    return (
+        *table("get,list,watch,patch", "nodes"),
+        *table("list,watch,delete", "pods"),
+        *table("create", "pods/eviction"),
+        *(() if dry_run else leased(namespace, LEASE)),
+        *looked_at,
+        *table("create", "pods", namespace=namespace, loses="places that are held for successors"),
+        *table("patch", "pods/status", loses="successors that are told of their places"),
+        *table("create,patch", "events", loses="events"),
+    )
