@@ -23,13 +23,14 @@ def pod(name: str, *, on: str, made: float = 0.0, owner: str = "o") -> dict[str,
 
 
 def settle(holds: Holds, pods: list[dict[str, Any]], *, at: float, gone: str = "", unusable: str = "") -> list[float]:
-    return holds.settle(
+    come = holds.settle(
         now=START + at,
         there=lambda one: one["metadata"]["name"] not in gone.split(),
         usable=lambda node: node != unusable,
         of_owner=lambda _: pods,
         leaving={"s1"},
     )
+    return [one.waited_s for one in come]
 
 
 def test_a_place_is_kept_while_the_old_pod_is_there_and_until_the_new_one_has_a_node() -> None:

@@ -16,6 +16,7 @@ from rota.controllers.replica_sets import REPLICA_SETS, ReplicaSetController
 from rota.kit.metrics import Metrics
 from rota.scheduler import builtin, loading
 from rota.spot import reservations
+from rota.spot.returning import USUAL, Settings
 from rota.spot_control.controller import SpotController
 from rota.testing import manifests
 from rota.testing.virtual_api import VirtualCluster
@@ -31,6 +32,8 @@ class Machines(Kubelet):
 
     #: Whether pods without a node get one.
     places = True
+    #: Whether they get what they were told of.
+    heeds = True
 
     async def run(self) -> None:
         await self._frame.run()
@@ -41,7 +44,7 @@ class Machines(Kubelet):
             return await super()._process(key)
         node = ""
         if self.places:
-            told = (pod.get("status") or {}).get("nominatedNodeName") or ""
+            told = (pod.get("status") or {}).get("nominatedNodeName") if self.heeds else ""
             node = told if told and await self._room(pod, told) else await self._choose(pod)
         if not node:
             return 1.0
@@ -66,7 +69,11 @@ class Machines(Kubelet):
             used[name] = used.get(name, 0) + resources.pod_requests(other).get("cpu", 0)
         need = resources.pod_requests(pod).get("cpu", 0)
         found = [
-            (node["metadata"]["labels"].get(CAPACITY) != "spot", used.get(meta.name(node), 0), meta.name(node))
+            (
+                (node["metadata"]["labels"].get(CAPACITY) != "spot") is self.heeds,
+                used.get(meta.name(node), 0),
+                meta.name(node),
+            )
             for node in (await client.list(NODES)).items
             if not (node.get("spec") or {}).get("taints") and used.get(meta.name(node), 0) + need <= _ROOM
         ]
@@ -94,7 +101,9 @@ class World:
             yield self
 
     @contextlib.asynccontextmanager
-    async def controlled(self, *, dry_run: bool = False, namespace: str = "kube-system") -> AsyncIterator[None]:
+    async def controlled(
+        self, *, dry_run: bool = False, namespace: str = "kube-system", back: Settings = USUAL
+    ) -> AsyncIterator[None]:
         """While a spot controller runs; figures go on from one to the next."""
         controller = SpotController(
             self.client,
@@ -103,6 +112,7 @@ class World:
             chance=self.cluster.chance,
             metrics=self.metrics,
             namespace=namespace,
+            back=back,
             dry_run=dry_run,
         )
         async with self.cluster.running(controller.run):

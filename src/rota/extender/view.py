@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rota.api import resources
-from rota.spot import nodes
+from rota.spot import nodes, prices
 from rota.spot.marks import Marks
 from rota.spot.nodes import Reading
 from rota.spot.policies import Spread
@@ -17,8 +17,6 @@ from rota.spot.risks import Risks
 
 _ZONE: Final = "topology.kubernetes.io/zone"
 _REGION: Final = "topology.kubernetes.io/region"
-#: Where a node tells what it costs per hour; the first that holds a number counts.
-PRICE_LABELS: Final = ("rota.dev/price", "node.kubernetes.io/price", "karpenter.sh/price")
 #: Pods of one owner share these distances to it: its own node, zone, region, anywhere.
 _NEAR, _SAME_ZONE, _SAME_REGION, _FAR = 0.0, 0.25, 0.6, 1.0
 
@@ -119,7 +117,7 @@ class View:
         return NodeFacts(
             name=node["metadata"]["name"],
             reading=nodes.read(node, self._marks, now=now),
-            price=_price(labels),
+            price=prices.in_labels(labels),
             zone=labels.get(_ZONE, ""),
             region=labels.get(_REGION, ""),
             allocatable=resources.node_allocatable(node),
@@ -203,17 +201,6 @@ def _steady(now: Reading, before: Reading) -> Reading:
     # what is told later can only shorten the time
     deadline = min(now.notice.deadline, before.notice.deadline)
     return replace(now, notice=replace(before.notice, deadline=deadline))
-
-
-def _price(labels: Mapping[str, str]) -> float | None:
-    for name in PRICE_LABELS:
-        try:
-            price = float(labels[name])
-        except (KeyError, ValueError):
-            continue
-        if 0 <= price < float("inf"):
-            return price
-    return None
 
 
 def _key(pod: Mapping[str, Any]) -> str:

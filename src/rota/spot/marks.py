@@ -196,6 +196,10 @@ class Marks:
         lead = self._leads.get(provider)
         return _USUAL_LEAD_S if lead is None else lead
 
+    def about(self, place: Place, key: str) -> Sequence[Mark]:
+        """All that a key may mean, by its value."""
+        return self._by_key.get((place, key), ())
+
     def find(self, place: Place, entries: Mapping[str, str]) -> Iterable[tuple[Mark, str]]:
         """The marks among entries of a place, each with its value."""
         for key, value in entries.items():

@@ -128,6 +128,27 @@ class Hands:
         self._figures.requests.labels(str(code)).inc()
         return code > 0
 
+    async def send_back(self, pod: Document, *, place: str, why: str) -> bool:
+        """Evict a pod that would be better off on a spot machine; a budget that says no is not asked again."""
+        code, name = 201, meta.name(pod)
+        async with self._places:
+            try:
+                await pods.evict(
+                    self._client, name, namespace=meta.namespace(pod), uid=meta.uid(pod), dry_run=self._dry_run
+                )
+            except ApiError as refusal:
+                code = refusal.code
+                log.info("stays for now", pod=f"{meta.namespace(pod)}/{name}", error=refusal)
+            except TransportError as problem:
+                code = 0
+                log.warning("nobody answers", pod=f"{meta.namespace(pod)}/{name}", error=problem)
+        self._figures.requests.labels(str(code)).inc()
+        if code != 201:
+            return False
+        self._guests.of(meta.uid(pod)).told_at = self._clock.now()
+        self._teller.pod(pod, "SpotReturns", f"goes back to a spot machine, {place} as things are: {why}")
+        return True
+
     def _refused(self, pod: Document, why: str) -> None:
         memory = self._guests.of(meta.uid(pod))
         if not memory.refusals:

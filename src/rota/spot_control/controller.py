@@ -14,6 +14,7 @@ from rota.client.informers.cache import Key
 from rota.client.pods import PODS
 from rota.client.verbs import Client, Object
 from rota.controllers.reconciling import Reconciler
+from rota.kit import logs
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
@@ -22,6 +23,7 @@ from rota.scheduler.loading import Loaded
 from rota.spot import reservations
 from rota.spot.evacuation import Guest, Step
 from rota.spot.marks import Marks
+from rota.spot.returning import USUAL, Settings
 from rota.spot_control import following, holding, marking
 from rota.spot_control.acting import NODES, Hands
 from rota.spot_control.departures import Departure, Departures
@@ -29,11 +31,14 @@ from rota.spot_control.figures import Figures
 from rota.spot_control.following import Following
 from rota.spot_control.guests import Guests
 from rota.spot_control.handing import Handing
-from rota.spot_control.holding import PATIENCE_S, Holds
+from rota.spot_control.holding import PATIENCE_S, Arrival, Holds
 from rota.spot_control.losses import Losses
 from rota.spot_control.reserving import Reservations, Wanted
+from rota.spot_control.returning import Move, Returning
 from rota.spot_control.seeking import Seeking
 from rota.spot_control.telling import Teller
+
+log = logs.get(__name__)
 
 #: Rounds do not follow each other closer.
 _BREATH_S: Final = 0.01
@@ -57,8 +62,10 @@ class SpotController:
         marks: Marks | None = None,
         metrics: Metrics | None = None,
         namespace: str = NAMESPACE,
+        back: Settings = USUAL,
         dry_run: bool = False,
     ) -> None:
+        """`back` says when pods return to spot machines; `namespace` is where places are held."""
         self._clock: Final = clock
         self._marks: Final = marks or Marks()
         self.metrics: Final = metrics or Metrics("spot")
@@ -104,6 +111,18 @@ class SpotController:
             touched=self._departures.touched,
         )
         self._handing: Final = Handing(client, self._following, self._holds, self._reservations, dry_run=dry_run)
+        self._returning: Final = Returning(
+            client,
+            frameworks,
+            self._following,
+            self._holds,
+            self._teller,
+            clock=clock,
+            marks=self._marks,
+            settings=back,
+            touched=self._departures.touched,
+            dry_run=dry_run,
+        )
         self._found_again = False
 
     async def run(self) -> None:
@@ -122,7 +141,8 @@ class SpotController:
         if new is None:
             return
         reading = marking.read(new, self._marks, now=now)
-        self._losses.watch(old, new, reading, self._following.staying_on(key.name))
+        if self._losses.watch(old, new, reading, self._following.staying_on(key.name)) or reading.notice is not None:
+            self._returning.stir(reading.pool)
         if reading.notice is not None or marking.since(new) is not None:
             touched.add(key.name)
         elif key.name in touched and meta.uid(new) not in self._departures:
@@ -135,6 +155,8 @@ class SpotController:
         reading = marking.read(node, self._marks, now=now)
         noticed = self._departures.gone(node) or reading.notice is not None
         self._losses.gone(node, reading, self._following.staying_on(meta.name(node)), noticed=noticed)
+        if noticed or reading.capacity.leaves:
+            self._returning.stir(reading.pool)
         self._frame.queue.add(_ROUND)
 
     def _pod_changed(self, _: Key, old: Object | None, new: Object | None) -> None:
@@ -150,7 +172,7 @@ class SpotController:
         if new is None and old is not None:
             self._guests.forget(meta.uid(old))
             self._holds.forget(meta.uid(old))
-            self._seeking.forget(meta.uid(old))
+            self._teller.forget(meta.uid(old))
         if following.node_of(known) in self._departures.touched or len(self._holds):
             self._frame.queue.add(_ROUND)
 
@@ -171,15 +193,15 @@ class SpotController:
         self._find_again({meta.name(node) for node, _ in leaving})
         for uid in self._reservations.lost():
             self._holds.lose(uid)
-        waited = self._holds.settle(
+        arrivals = self._holds.settle(
             now=self._clock.now(),
             there=self._is_there,
             usable=lambda name: name not in touched and nodes.get(name) is not None,
             of_owner=self._following.of_owner,
             leaving=touched,
         )
-        for seconds in waited:
-            self._figures.arrival.observe(seconds)
+        for arrival in arrivals:
+            self._arrived(arrival)
         wake_at = min(wake_at, await self._seeking.find(node for node, _ in leaving))
         await self._reservations.keep(self._wanted(leaving))
         await self._hands.do(self._due(leaving)[0])
@@ -187,11 +209,45 @@ class SpotController:
         self._account(leaving)
         again, due_at = self._due(self._leaving())
         wake_at = min(wake_at, due_at, self._clock.now() if again else math.inf)
-        if len(self._holds):
-            wake_at = min(wake_at, self._holds.patient_until())
+        wake_at = min(wake_at, await self._go_back(leaving), self._holds.patient_until())
         if wake_at == math.inf:
             return None
         return max(wake_at - self._clock.now(), _BREATH_S)
+
+    async def _go_back(self, leaving: _Leaving) -> float:
+        """Send a few back to spot machines, if it is time and nobody leaves any; when to look again."""
+        moves: list[Move] = []
+        try:
+            moves = [] if leaving else await self._returning.look()
+        except Exception as problem:  # noqa: BLE001 - whatever is wrong with it, notices are heeded
+            log.warning("nobody could be sent back to spot machines", error=problem)
+        for move in moves:
+            self._holds.add(move.document, move.target)
+        if moves:
+            await self._reservations.keep(self._wanted(leaving))
+        for move in moves:
+            if await self._hands.send_back(move.document, place=move.target, why=move.why):
+                self._returning.sent(move)
+            else:
+                self._figures.fallforwards.labels("refused").inc()
+                self._holds.drop(meta.uid(move.document))
+                self._returning.refused(move)
+        if moves:
+            await self._handing.hand_over()
+        return math.inf if leaving else self._returning.look_at
+
+    def _arrived(self, arrival: Arrival) -> None:
+        """A successor has a node: tell whether it came from and to a spot machine."""
+        self._figures.arrival.observe(arrival.waited_s)
+        now, before, after = self._clock.now(), following.node_of(dict(arrival.document)), arrival.node
+        was, on_spot = (
+            node is not None and marking.read(node, self._marks, now=now).capacity.leaves
+            for node in (self._following.nodes.get(before), self._following.nodes.get(after))
+        )
+        if self._returning.arrived(meta.uid(arrival.document), on_spot=on_spot):
+            self._figures.fallforwards.labels("arrived" if on_spot else "elsewhere").inc()
+        elif was and not on_spot:
+            self._figures.fallbacks.inc()
 
     def _leaving(self) -> _Leaving:
         found = []

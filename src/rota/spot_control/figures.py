@@ -51,3 +51,11 @@ class Figures:
         self.arrival: Final = metrics.histogram(
             "replacement_pending_seconds", "From a pod's eviction to its successor's node.", buckets=_SECONDS
         )
+        self.fallbacks: Final = metrics.counter(
+            "fallbacks_total", "Pods of spot machines whose successors came to machines that stay."
+        )
+        self.fallforwards: Final = metrics.counter(
+            "fallforwards_total",
+            "Pods sent back to spot machines, by what became of it: arrived, elsewhere, refused.",
+            ("outcome",),
+        )

@@ -48,6 +48,17 @@ class Held:
     freed: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A successor that has come."""
+
+    #: The pod that has left.
+    document: Document
+    #: Where the successor is: not always where its place was.
+    node: str
+    waited_s: float
+
+
 class Holds:
     """All places that are held, by the uids of the pods whose successors they are for."""
 
@@ -131,6 +142,10 @@ class Holds:
         hold = self._holds.get(uid)
         return hold.node if hold is not None else ""
 
+    def owners(self) -> set[str]:
+        """Whose successors are waited for."""
+        return {hold.owner for hold in self._holds.values()}
+
     def drop(self, uid: str) -> None:
         """The pod stays after all."""
         self._holds.pop(uid, None)
@@ -153,8 +168,8 @@ class Holds:
         usable: Callable[[str], bool],
         of_owner: Callable[[str], Iterable[Document]],
         leaving: Collection[str],
-    ) -> list[float]:
-        """Let go of what is no longer needed; how long each successor that has come was waited for.
+    ) -> list[Arrival]:
+        """Let go of what is no longer needed; the successors that have come.
 
         `there` tells whether a pod still runs where it was, `usable` whether a node is a place at all.
         """
@@ -169,26 +184,27 @@ class Holds:
                 hold.node = ""
             if hold.left_at is not None:
                 gone.append((hold.left_at, uid, hold))
-        waited: list[float] = []
-        newcomers: dict[str, list[tuple[float, str]]] = {}
+        arrivals: list[Arrival] = []
+        newcomers: dict[str, list[tuple[float, str, str]]] = {}
         for left_at, uid, hold in sorted(gone, key=lambda one: one[:2]):
             if hold.owner not in newcomers:
                 newcomers[hold.owner] = self._newcomers(of_owner(hold.owner), leaving)
             come = newcomers[hold.owner]
             # times on the wire have no parts of seconds
-            first = bisect.bisect_left(come, (math.floor(left_at), ""))
+            first = bisect.bisect_left(come, (math.floor(left_at), "", ""))
             if first < len(come):
-                self._arrived.add(come.pop(first)[1])
-                waited.append(now - left_at)
+                _, successor, node = come.pop(first)
+                self._arrived.add(successor)
+                arrivals.append(Arrival(document=hold.document, node=node, waited_s=now - left_at))
                 del self._holds[uid]
             elif now >= left_at + PATIENCE_S:
                 del self._holds[uid]
-        return waited
+        return arrivals
 
-    def _newcomers(self, siblings: Iterable[Document], leaving: Collection[str]) -> list[tuple[float, str]]:
-        """Pods with a node that stays and that have come for no place yet: when each was made, and its uid."""
+    def _newcomers(self, siblings: Iterable[Document], leaving: Collection[str]) -> list[tuple[float, str, str]]:
+        """Pods with a node that stays and that have come for no place yet: when each was made, its uid, its node."""
         return sorted(
-            (times.parse(pod["metadata"]["creationTimestamp"]), meta.uid(pod))
+            (times.parse(pod["metadata"]["creationTimestamp"]), meta.uid(pod), str(node))
             for pod in siblings
             if meta.uid(pod) not in self._arrived
             and not meta.is_deleting(pod)

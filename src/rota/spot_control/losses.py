@@ -25,8 +25,8 @@ class Losses:
         #: Nodes that are silent, by uid: told once.
         self._silent: Final[set[str]] = set()
 
-    def watch(self, old: Document | None, new: Document, reading: Reading, pods: Sequence[Document]) -> None:
-        """A node has changed; those that were silent when we came are not news."""
+    def watch(self, old: Document | None, new: Document, reading: Reading, pods: Sequence[Document]) -> bool:
+        """A node has changed; whether it was lost by that. Those that were silent when we came are not news."""
         uid, silent = meta.uid(new), _is_silent(new)
         if not silent:
             self._silent.discard(uid)
@@ -36,6 +36,8 @@ class Losses:
                 self._figures.unnoticed.labels("unreachable").inc()
                 said = f"a spot machine does not answer any more, without notice; {len(pods)} pods are on it"
                 self._teller.node(new, "SpotLostWithoutNotice", said, warning=True)
+            return True
+        return False
 
     def gone(self, node: Document, reading: Reading, pods: Sequence[Document], *, noticed: bool) -> None:
         """A node is no more. One without pods that matter was removed, not lost."""

@@ -62,13 +62,8 @@ class Seeking:
         self._clock: Final = clock
         self._marks: Final = marks
         self._touched: Final = touched
-        self._misread: Final[set[str]] = set()
         self._looked_for: frozenset[str] = frozenset()
         self._looked_at = -math.inf
-
-    def forget(self, uid: str) -> None:
-        """A pod is gone."""
-        self._misread.discard(uid)
 
     async def find(self, leaving: Iterable[Object]) -> float:
         """Look where the successors of those on these nodes would go; when to look again."""
@@ -78,9 +73,8 @@ class Seeking:
             for pod in self._following.leavers(meta.name(node)):
                 uid = meta.uid(pod)
                 policy, problem = policy_of(pod)
-                if problem and uid not in self._misread:
-                    self._misread.add(uid)
-                    self._teller.pod(pod, "SpotPolicyUnusable", problem, warning=True)
+                if problem:
+                    self._teller.misread(pod, problem)
                 # nobody makes another of a pod without an owner: it runs as long as it can
                 if uid not in self._holds and owner_of(pod) and not self._guests.is_going(uid, now=now):
                     seekers[uid] = self._guests.guest(pod, reserved=False, now=now), Seeker(document=pod, policy=policy)

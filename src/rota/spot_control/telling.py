@@ -17,6 +17,8 @@ class Teller:
 
     def __init__(self, recorder: EventRecorder | None) -> None:
         self._recorder: Final = recorder
+        #: Pods whose annotations are unusable, by uid.
+        self._misread: Final[set[str]] = set()
 
     def node(self, node: Mapping[str, Any], reason: str, message: str, *, warning: bool = False) -> None:
         """Something about a node."""
@@ -27,6 +29,16 @@ class Teller:
         """Something about a pod."""
         log.info(message, pod=f"{meta.namespace(pod)}/{meta.name(pod)}", reason=reason)
         self._event("Pod", pod, "Warning" if warning else "Normal", reason, message)
+
+    def misread(self, pod: Mapping[str, Any], problem: str) -> None:
+        """What a pod's annotations ask for is wrong or contradicts itself; told once."""
+        if meta.uid(pod) not in self._misread:
+            self._misread.add(meta.uid(pod))
+            self.pod(pod, "SpotPolicyUnusable", problem, warning=True)
+
+    def forget(self, uid: str) -> None:
+        """A pod is gone."""
+        self._misread.discard(uid)
 
     def _event(
         self,
