@@ -182,6 +182,7 @@ def shares(
             node=f"{beginning}{number}",
             folder=folder / f"{beginning}{number}",
             share=1 / count,
+            before=number - 1,
             address=address,
             api_server=api_server,
             images=folder / "images",

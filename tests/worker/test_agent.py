@@ -38,7 +38,7 @@ class Worker:
             node="w1",
             folder=folder,
             labels={"zone": "z"},
-            resources={"cpu": 8000, "pods": 50},
+            resources={"cpu": 8000, "pods": 50, "example.com/gpu": 2},
             address="127.0.0.1",
         )
         self._parts = contextlib.AsyncExitStack()
@@ -262,6 +262,23 @@ async def test_what_was_deleted_while_the_agent_was_away_is_ended(client: Client
         return not Path(f"/proc/{record['pid']}").exists()
 
     await _until(ended)
+
+
+async def test_tasks_have_devices_of_their_own_also_after_the_agent_was_away(client: Client, worker: Worker) -> None:
+    asks = {"resources": {"limits": {"example.com/gpu": "1"}, "requests": {"example.com/gpu": "1"}}}
+    script = "echo $ROTA_DEVICES_EXAMPLE_COM_GPU; exec sleep 300"
+    first = await _create(client, "sh", "-c", script, name="first", container=asks)
+    await _phase(client, "Running", "first")
+    await worker.stop()
+    await worker.start()
+    second = await _create(client, "sh", "-c", script, name="second", container=asks)
+    await _phase(client, "Running", "second")
+    assert {await _log(worker, first), await _log(worker, second)} == {b"0\n", b"1\n"}
+    await client.delete(PODS, "first", namespace="default", grace_period_s=1)
+    await _gone(client, "first")
+    third = await _create(client, "sh", "-c", script, name="third", container=asks)
+    await _phase(client, "Running", "third")
+    assert await _log(worker, third) == b"0\n"
 
 
 async def test_nobody_else_can_be_the_same_worker(client: Client, worker: Worker, tmp_path: Path) -> None:

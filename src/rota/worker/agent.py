@@ -27,6 +27,7 @@ from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 from rota.worker import last_words, material, probing, storage, volumes
+from rota.worker.devices import Devices
 from rota.worker.journal import Journal
 from rota.worker.machine import contract
 from rota.worker.machine.contract import Event, FoundRun, Instruction
@@ -87,6 +88,7 @@ class Agent:
         self._chance: Final = chance
         self._folder: Final = folder
         self._journal: Journal
+        self._devices: Devices
         self._volumes: Final = folder / "volumes"
         self.machine: Final = Machine(allocatable=hardware.allocatable, address=hardware.address)
         self._events: Final[asyncio.Queue[Event]] = asyncio.Queue()
@@ -114,7 +116,12 @@ class Agent:
     async def run(self) -> None:
         """Work until cancelled; what runs goes on without us."""
         known = await self._runtime.open(self._exited)
-        with contextlib.closing(Journal(self._folder / "pods.ledger")) as self._journal:
+        rows = {"allocatable": self._hardware.allocatable, "first": self._hardware.first_devices}
+        with (
+            contextlib.closing(Journal(self._folder / "pods.ledger")) as self._journal,
+            contextlib.closing(Devices(self._folder / "devices.ledger", **rows)) as self._devices,
+        ):
+            self._devices.keep(meta.uid(pod) for pod in self._journal.pods())
             self._adopt(known)
             await self._work()
 
@@ -429,6 +436,7 @@ class Agent:
             mounts=functools.partial(volumes.mounts, pod, container, folder),
             home=home,
         )
+        launch = self._devices.given(launch, pod)
         return last_words.given(launch, _container(pod, container), folder, home=home)
 
     async def _clean_up(self, uid: str, *, logs: bool) -> None:
@@ -438,6 +446,7 @@ class Agent:
             for run in self._runs.pop(uid, ()):
                 await self._runtime.forget(run)
             self._journal.forget(uid)
+        self._devices.release(uid)
         await self._runtime.clean_up(uid, logs=logs)
         made = self._volumes / uid
         if made.exists():

@@ -27,6 +27,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
+    #: The number of the first device in each row, where several workers share the machine's.
+    first_devices: Mapping[str, int] = {}
     #: Where software in pods finds the API: host and port.
     api_server: tuple[str, str] = ("127.0.0.1", "6443")
     #: Of pods that do not name one.

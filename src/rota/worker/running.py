@@ -57,6 +57,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     resources: Mapping[str, int] = {}
     #: The part of the machine that this worker is given, for those who run several.
     share: float = 1.0
+    #: How many others are before this one in what is shared that way.
+    before: int = 0
     address: str = ""
     api_server: tuple[str, str] = ("127.0.0.1", "6443")
     #: Amounts that are kept back for the machine itself, in place of what is otherwise.
@@ -221,6 +223,8 @@ def _measured(settings: Settings) -> Machine:
         address=settings.address or machines.own_address(),
         capacity=capacity,
         allocatable=allocatable,
+        # Amounts that were named are of this worker alone.
+        first_devices={name: settings.before * n for name, n in allocatable.items() if name not in settings.resources},
         api_server=settings.api_server,
         runtime=settings.runtime,
         pids=settings.pids,

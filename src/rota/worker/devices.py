@@ -1,0 +1,112 @@
+"""Which of the machine's devices a container has: numbers that no other container has at the same time.
+
+A resource with a domain before a slash (`nvidia.com/gpu`, `example.com/fpga`) is a row of devices, as many as the node
+declares. The scheduler counts them; which ones a container gets is decided here, written down before it starts, and
+told to it by variables. Pods give theirs back when all of their containers have ended. What an init container had, the
+containers after it have again, as the scheduler counts on.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from rota.api import meta, quantities
+from rota.client.verbs import Object
+from rota.worker.ledger import Ledger
+from rota.worker.runtimes.contract import Launch, LaunchError
+
+#: What programs that use such devices look at.
+_KNOWN: Final[Mapping[str, Sequence[str]]] = {
+    "nvidia.com/gpu": ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
+    "amd.com/gpu": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+}
+#: Containers and what they have, of one pod.
+_Held = dict[str, dict[str, list[int]]]
+
+
+class Devices:
+    """The devices of one worker; those that are its own begin, in each row, with `first`."""
+
+    def __init__(self, path: Path, *, allocatable: Mapping[str, int], first: Mapping[str, int]) -> None:
+        self._rows: Final = {
+            name: range(first.get(name, 0), first.get(name, 0) + amount)
+            for name, amount in allocatable.items()
+            if "/" in name
+        }
+        self._ledger: Final = Ledger(path)
+        self._held: Final[dict[str, _Held]] = {}
+        for text in self._ledger.texts():
+            # What cannot be read was cut off by a crash, and belongs to a container that was not begun.
+            with contextlib.suppress(ValueError, KeyError):
+                record = json.loads(text)
+                self._held[record["uid"]] = record["held"]
+
+    def keep(self, uids: Iterable[str]) -> None:
+        """Nothing is left of all other pods."""
+        for uid in self._held.keys() - set(uids):
+            self.release(uid)
+
+    def given(self, launch: Launch, pod: Object) -> Launch:
+        """The same container with the devices that it asks for; LaunchError if there are not enough."""
+        wanted = {name: amount for name, amount in _wanted(pod, launch.container).items() if name in self._rows}
+        if not wanted:
+            return launch
+        held = self._held.get(launch.uid, {})
+        if launch.container not in held:
+            found = {name: self._free(name, amount, pod, launch.container) for name, amount in wanted.items()}
+            held = {**held, launch.container: found}
+            self._ledger.put(launch.uid, json.dumps({"uid": launch.uid, "held": held}).encode())
+            self._held[launch.uid] = held
+        told: dict[str, str] = {}
+        for name, numbers in held[launch.container].items():
+            text = ",".join(str(one) for one in numbers)
+            told |= dict.fromkeys((*_KNOWN.get(name, ()), _variable(name)), text)
+        # Whoever names such a variable knows better.
+        return msgspec.structs.replace(launch, env={**told, **launch.env})
+
+    def release(self, uid: str) -> None:
+        """All of a pod's containers have ended."""
+        if self._held.pop(uid, None) is not None:
+            self._ledger.drop(uid)
+
+    def close(self) -> None:
+        """Write no more."""
+        self._ledger.close()
+
+    def _free(self, name: str, amount: int, pod: Object, container: str) -> list[int]:
+        own = self._held.get(meta.uid(pod), {})
+        # Init containers are over when others start, unless they stay beside them.
+        passing = _passing(pod)
+        beside = {one: numbers for one, numbers in own.items() if one not in passing and one != container}
+        others = (numbers for uid, held in self._held.items() if uid != meta.uid(pod) for numbers in held.values())
+        taken = {number for numbers in (*others, *beside.values()) for number in numbers.get(name, ())}
+        found = [number for number in self._rows[name] if number not in taken][:amount]
+        if len(found) < amount:
+            raise LaunchError(
+                "CreateContainerConfigError",
+                f"{amount} of {name} asked for and {len(found)} free: some are still with pods that end",
+            )
+        return found
+
+
+def _wanted(pod: Object, container: str) -> dict[str, int]:
+    spec = pod["spec"]
+    every: list[Mapping[str, Any]] = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    asked = next((one.get("resources") or {} for one in every if one["name"] == container), {})
+    # Such resources are given for good, so what is asked for is the limit.
+    limits: Mapping[str, Any] = asked.get("limits") or {}
+    return {name: amount for name in limits if "/" in name and (amount := quantities.value(limits[name])) > 0}
+
+
+def _passing(pod: Object) -> set[str]:
+    init = pod["spec"].get("initContainers") or ()
+    return {one["name"] for one in init if one.get("restartPolicy") != "Always"}
+
+
+def _variable(resource: str) -> str:
+    return "ROTA_DEVICES_" + re.sub(r"[^A-Z0-9]", "_", resource.upper())
