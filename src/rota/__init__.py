@@ -9,6 +9,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "building": ("PipelineError", "on_exit"),
     "clients": ("AsyncClient", "Client"),
     "executors": ("Executor",),
     "failures": (
@@ -21,6 +22,8 @@ _HOMES = {
         "Refused",
         "RemoteError",
         "RemoteTraceback",
+        "RunCancelled",
+        "StepFailed",
         "TaskDied",
         "TaskLost",
         "TimedOut",
@@ -29,6 +32,8 @@ _HOMES = {
     ),
     "futures": ("Future", "as_completed", "results", "wait"),
     "options": ("OptionError", "from_secret"),
+    "pipelines": ("Pipeline", "pipeline", "run_name", "run_status", "status_of"),
+    "runs": ("Run",),
     "tasks": ("Task", "task"),
 }
 _WHERE = {name: home for home, names in _HOMES.items() for name in names}

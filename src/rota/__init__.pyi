@@ -1,3 +1,5 @@
+from rota.python.building import PipelineError as PipelineError
+from rota.python.building import on_exit as on_exit
 from rota.python.clients import AsyncClient as AsyncClient
 from rota.python.clients import Client as Client
 from rota.python.executors import Executor as Executor
@@ -10,6 +12,8 @@ from rota.python.failures import OutOfMemory as OutOfMemory
 from rota.python.failures import Refused as Refused
 from rota.python.failures import RemoteError as RemoteError
 from rota.python.failures import RemoteTraceback as RemoteTraceback
+from rota.python.failures import RunCancelled as RunCancelled
+from rota.python.failures import StepFailed as StepFailed
 from rota.python.failures import TaskDied as TaskDied
 from rota.python.failures import TaskLost as TaskLost
 from rota.python.failures import TimedOut as TimedOut
@@ -21,6 +25,12 @@ from rota.python.futures import results as results
 from rota.python.futures import wait as wait
 from rota.python.options import OptionError as OptionError
 from rota.python.options import from_secret as from_secret
+from rota.python.pipelines import Pipeline as Pipeline
+from rota.python.pipelines import pipeline as pipeline
+from rota.python.pipelines import run_name as run_name
+from rota.python.pipelines import run_status as run_status
+from rota.python.pipelines import status_of as status_of
+from rota.python.runs import Run as Run
 from rota.python.tasks import Task as Task
 from rota.python.tasks import task as task
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from tests.cli.conftest import Cluster, Rota
 
-from rota.cli.acts import step_drawing
+from rota.api.pipelines import drawing
 from rota.testing.live import LiveServer
 
 GROUP = "/apis/rota.dev/v1alpha1/namespaces"
@@ -41,7 +41,7 @@ def test_a_graph_is_drawn_without_a_server(rota: Rota, tmp_path: Path) -> None:
 
 
 def test_a_name_in_a_picture_does_nothing() -> None:
-    drawn = step_drawing.svg({"<script>": frozenset()}, {"<script>": "Failed"})
+    drawn = drawing.svg({"<script>": frozenset()}, {"<script>": "Failed"})
     assert "<script>" not in drawn
     assert "&lt;script&gt;" in drawn
 

@@ -66,6 +66,11 @@ def test_values_of_any_type_and_size_come_back(client: rota.Client) -> None:
     assert [one.result(PATIENCE_S) for one in futures] == values
 
 
+def test_a_virtual_environment_can_be_named(client: rota.Client) -> None:
+    there = rota.task(python=sys.prefix)(lambda: sys.prefix)
+    assert client.submit(there).result(PATIENCE_S) == sys.prefix
+
+
 def test_arguments_that_are_too_large_for_the_store_go_through_a_folder(client: rota.Client, tmp_path: Path) -> None:
     data = os.urandom(700_000)
     assert client.submit(len, data).result(PATIENCE_S) == 700_000

@@ -64,7 +64,7 @@ def test_nothing_of_the_call_stands_in_the_job() -> None:
 
     packed = Packed(name="greet", content=packing.pack(greet, ("a password",), {}, name="greet"))
     job = manifests.job("greet-1", "default", packed, Options(), session="s", parts=len(packed.parts()))
-    secret = manifests.secret("greet-1", "default", packed, session="s", key="k", file="", results="/r")
+    secret = manifests.secret("greet-1", "default", packed, Options(), session="s", key="k", file="", results="/r")
     assert packed.parts()[0] in secret["stringData"].values()
     assert packed.parts()[0] not in str(job)
 

@@ -1,8 +1,8 @@
 """The far side of a task: reads a function and its arguments, calls it, and leaves what came of it.
 
-Its source travels with each task and runs in whatever Python the task asked for. So it needs nothing but the standard
-library, and cloudpickle where what it reads was written by that; an older Python gets as far as to say so. What it is
-given stands in variables, all of which are gone before the function is called:
+It runs in whatever Python the task asked for; where that is not the worker's own, its source travels with the task. So
+it needs nothing but the standard library, and cloudpickle where what it reads was written by that; an older Python gets
+as far as to say so. What it is given stands in variables, all of which are gone before the function is called:
 
     ROTA_TASK       what is where, as JSON: see `rota.python.packing`
     ROTA_TASK_n     the pickled function and its arguments, in parts
@@ -35,6 +35,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
+#: How all of this is written; a worker with another Rota may read it otherwise.
+FORMAT = 1
 #: As many bytes of its outputs as a pod's status keeps.
 MOST_BYTES = 4096
 #: The exit code of what cannot succeed however often it is tried: a wrong Python, a missing module.
@@ -198,6 +200,8 @@ def _converted(given: str, kind: str, load: Callable[[bytes], Any]) -> Any:
 
 
 def _check_version(task: dict[str, Any]) -> None:
+    if task.get("format") != FORMAT:
+        raise Problem("the Rota of this worker is of another version than that of whoever wrote the task")
     here, there = f"{sys.version_info[0]}.{sys.version_info[1]}", task["python"]
     if here != there:
         raise Problem(

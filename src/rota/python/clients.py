@@ -17,11 +17,12 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar
 
+from rota.client.verbs import Client as ApiClient
 from rota.kit import system
 from rota.python import bootstrap, finding, manifests, packing, pages
 from rota.python.failures import TooLarge
@@ -33,6 +34,7 @@ from rota.python.sessions import Call, Session
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 _DEFAULT: Final = Options()
 
@@ -102,6 +104,16 @@ class Client:
         if known is not None:
             return known
         return self._loop.call(self._session.adopt(name, lambda function: self._future(name, function)))
+
+    def ask(self, work: Callable[[ApiClient], Coroutine[Any, Any, T]], *, timeout: float | None = None) -> T:
+        """Have something done at the API; `TimeoutError` if it takes longer than that."""
+
+        async def asked() -> T:
+            async with asyncio.timeout(timeout):
+                with self._session.telling():
+                    return await work(self._session.client)
+
+        return self._loop.call(asked())
 
     def _call(self, function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any]) -> Call:
         plain = getattr(function, "function", function)

@@ -93,3 +93,7 @@ class StepFailed(TaskLost):
     def __init__(self, message: str, *, step: str = "", **more: object) -> None:
         super().__init__(message, **more)  # type: ignore[arg-type]
         self.step = step
+
+
+class RunCancelled(TaskLost):
+    """A run of a pipeline that somebody has cancelled."""

@@ -41,13 +41,15 @@ def fresh_key() -> str:
     return secrets.token_hex(32)
 
 
-def secret(name: str, namespace: str, packed: Packed, *, session: str, key: str, file: str, results: str) -> Object:
+def secret(
+    name: str, namespace: str, packed: Packed, options: Options, *, session: str, key: str, file: str, results: str
+) -> Object:
     """The call of a task, and its key."""
     parts = [] if file else packed.parts()
     data = {
         "key": key,
         "header": packed.header(parts=len(parts), file=file, results=results),
-        "bootstrap": packing.bootstrap_text(),
+        **({"bootstrap": packing.bootstrap_text()} if options.elsewhere else {}),
         **{f"part-{number}": part for number, part in enumerate(parts)},
     }
     return {
@@ -66,7 +68,7 @@ def job(name: str, namespace: str, packed: Packed, options: Options, *, session:
     keys = {
         "ROTA_TASK": "header",
         "ROTA_TASK_KEY": "key",
-        "ROTA_BOOTSTRAP": "bootstrap",
+        **({"ROTA_BOOTSTRAP": "bootstrap"} if options.elsewhere else {}),
         **{f"ROTA_TASK_{number}": f"part-{number}" for number in range(parts)},
     }
     variables: list[dict[str, Any]] = [

@@ -20,18 +20,23 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Variables that are ours.
 _OURS: Final = ("ROTA_TASK", "ROTA_VALUE", "ROTA_OUTPUTS", "ROTA_BOOTSTRAP", "ROTA_PYTHON")
 
-#: Finds the Python that was asked for: a path, a virtual environment by its path or name, or the worker's own.
+#: Finds the Python that was asked for: a path, a virtual environment by its path or name, or the worker's own, which
+#: has the far side's program; to all others it is brought along.
 _LAUNCH: Final = """\
-start="import os,zlib,base64 as b;exec(zlib.decompress(b.b64decode(os.environ.pop('ROTA_BOOTSTRAP'))))"
 case "$1" in
-"") exec "${ROTA_PYTHON:-python3}" -c "$start" ;;
+"") at="${ROTA_PYTHON:-$(command -v python3)}" ;;
 /*) at="$1" ;;
 *) at="${ROTA_ENVIRONMENTS:-/opt/rota/environments}/$1" ;;
 esac
 [ -d "$at" ] && at="$at/bin/python"
-[ -x "$at" ] && exec "$at" -c "$start"
-echo "rota: there is no Python at $at" | tee "$ROTA_OUTPUTS" >&2
-exit 78"""
+if [ ! -x "$at" ]; then
+  echo "there is no Python at $at" | tee "$ROTA_OUTPUTS" >&2
+  exit 78
+fi
+start="import os,zlib,base64 as b;exec(zlib.decompress(b.b64decode(os.environ.pop('ROTA_BOOTSTRAP'))))"
+[ -n "$ROTA_BOOTSTRAP" ] || start="from rota.python import bootstrap;raise SystemExit(bootstrap.main())"
+exec "$at" -c "$start"\
+"""
 
 
 class OptionError(UserError, ValueError):
@@ -136,6 +141,11 @@ class Options:
         return replace(self, **wishes)
 
     @property
+    def elsewhere(self) -> bool:
+        """Whether it runs in another Python than the worker's own, to which the far side's program is brought along."""
+        return bool(self.python or self.image)
+
+    @property
     def pod_labels(self) -> dict[str, str]:
         """The labels of the pod, and of what makes it."""
         return {**self.labels, **({_QUEUE: self.queue} if self.queue else {})}
@@ -145,7 +155,7 @@ class Options:
         container: dict[str, Any] = {
             "name": CONTAINER,
             "image": self.image or "process",
-            "command": ["/bin/sh", "-c", _LAUNCH, "rota", self.python],
+            "command": ["/bin/sh", "-c", _LAUNCH.replace("$(", "$$("), "rota", self.python],
             "env": [*(_variable(name, value) for name, value in self.env.items()), *variables],
         }
         if resources := self._resources():

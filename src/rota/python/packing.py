@@ -26,6 +26,7 @@ from typing import Any, Final
 
 import cloudpickle
 
+from rota.kit.errors import UserError
 from rota.python import bootstrap
 from rota.python.failures import NotPicklable
 
@@ -58,6 +59,7 @@ class Packed:
         return json.dumps(
             {
                 "name": self.name,
+                "format": bootstrap.FORMAT,
                 "python": f"{sys.version_info.major}.{sys.version_info.minor}",
                 "digest": self.digest,
                 "parts": parts,
@@ -86,6 +88,8 @@ def pack(
     with _local_code_by_value():
         try:
             pickled = _dumps(call, promised)
+        except UserError:  # of a promise that does not belong here
+            raise
         except Exception as problem:
             raise _complaint(function, args, kwargs, name, promised, problem) from problem
     return zlib.compress(pickled, 1)

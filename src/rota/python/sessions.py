@@ -151,7 +151,14 @@ class Session:
     async def _send(self, call: Call) -> None:
         name, where = call.future.name, self.namespace
         secret = manifests.secret(
-            name, where, call.packed, session=self.name, key=call.key, file=call.file, results=self._results
+            name,
+            where,
+            call.packed,
+            call.options,
+            session=self.name,
+            key=call.key,
+            file=call.file,
+            results=self._results,
         )
         parts = 0 if call.file else len(call.packed.parts())
         job = manifests.job(name, where, call.packed, call.options, session=self.name, parts=parts)

@@ -1,4 +1,4 @@
-"""`@rota.task`: a function that can be called here, or sent to a cluster.
+"""`@rota.task`: a function that can be called here, sent to a cluster, or made a step of a pipeline.
 
     @rota.task(cpu=2, memory="1Gi", retries=2)
     def count(path: str) -> int: ...
@@ -7,14 +7,16 @@
     count.submit("a.txt")       # in the cluster: a future
     count.map(["a.txt", ...])   # many of them
 
+In a function that is a `@rota.pipeline`, a call makes a step, and `count.each(...)` one that runs once for each item.
 Type checkers see the function's own parameters and what it returns in all of these.
 """
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
-from rota.python import clients, pages
+from rota.python import building, clients, pages
+from rota.python.building import PipelineError, StepWishes
 from rota.python.futures import Future
 from rota.python.options import Options, Wishes
 
@@ -28,26 +30,57 @@ class Task(Generic[P, R]):
     __name__: str
     __wrapped__: Callable[P, R]
 
-    def __init__(self, function: Callable[P, R], options: Options) -> None:
+    def __init__(self, function: Callable[P, R], options: Options, *, step: StepWishes | None = None) -> None:
         functools.update_wrapper(self, function)
         self.function: Final = function
         self.task_options: Final = options
+        self._step: Final[StepWishes] = step or {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function here."""
-        return self.function(*args, **kwargs)
+        """Call the function here; in a pipeline, make a step of it."""
+        plan = building.current()
+        if plan is None:
+            here: Any = self.function(*args, **kwargs) if self._step.get("when", True) else None
+            return cast("R", here)
+        step: R = plan.add(self.function, self.task_options, args, kwargs, wishes=self._step)
+        return step
+
+    def each(self, *iterables: Iterable[Any]) -> list[R]:
+        """Call it once for each item: here, or in a pipeline as a step that runs once for each."""
+        plan = building.current()
+        if plan is None:
+            one: Any = self.function
+            return [one(*args) for args in zip(*iterables, strict=False)] if self._step.get("when", True) else []
+        steps: list[R] = plan.add_each(self.function, self.task_options, iterables, wishes=self._step)
+        return steps
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Have it called in the cluster, by the client of those who name none."""
+        if building.current() is not None:
+            raise PipelineError(
+                f"{self.function.__qualname__}.submit in a pipeline", "call it: that makes a step of it"
+            )
         return clients.default().submit(self, *args, **kwargs)
 
     def map(self, *iterables: Iterable[Any]) -> list[Future[R]]:
-        """Have it called in the cluster once for each item."""
-        return clients.default().map(self, *iterables)
+        """Have it called in the cluster once for each item; in a pipeline the same as `each`."""
+        plan = building.current()
+        if plan is None:
+            return clients.default().map(self, *iterables)
+        steps: list[Future[R]] = plan.add_each(self.function, self.task_options, iterables, wishes=self._step)
+        return steps
 
     def options(self, **wishes: Unpack[Wishes]) -> "Task[P, R]":
         """The same function with other options."""
-        return Task(self.function, self.task_options.changed(**wishes))
+        return Task(self.function, self.task_options.changed(**wishes), step=self._step)
+
+    def step(self, **wishes: Unpack[StepWishes]) -> "Task[P, R]":
+        """The same function, with what it does as a step of a pipeline: `after`, `when`, `name`, ..."""
+        unknown = [one for one in wishes if one not in StepWishes.__annotations__]
+        if unknown:
+            known = ", ".join(StepWishes.__annotations__)
+            raise PipelineError(f"a step has no option {unknown[0]}", f"there are {known}")
+        return Task(self.function, self.task_options, step={**self._step, **wishes})
 
     def __get__(self, instance: object, owner: type | None = None) -> "Task[P, R]":
         if instance is None:

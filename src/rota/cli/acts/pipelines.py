@@ -9,9 +9,9 @@ import click
 
 from rota.api import errors as api_errors
 from rota.api import fields, meta
-from rota.api.pipelines import checking, graphs, naming
+from rota.api.pipelines import checking, drawing, graphs, naming
 from rota.cli import endpoints, output
-from rota.cli.acts import asking, documents, run_following, step_drawing
+from rota.cli.acts import asking, documents, run_following
 from rota.cli.acts.run_following import PIPELINES, RUNS, STEP_RUNS
 from rota.client.verbs import Client, Object
 from rota.kit import errors
@@ -150,9 +150,9 @@ def graph(*, what: str, svg: bool, namespace: str, **server: Any) -> None:
         spec, states = asking.at(endpoint, lambda client: _drawn(client, what, where))
     known = graphs.graph([*(spec.get("steps") or ()), *(spec.get("onExit") or ())])
     if svg:
-        click.echo(step_drawing.svg(known, states))
+        click.echo(drawing.svg(known, states))
     else:
-        click.echo("\n".join(map(output.printable, step_drawing.text(known, states))))
+        click.echo("\n".join(map(output.printable, drawing.text(known, states))))
 
 
 async def _drawn(client: Client, name: str, namespace: str) -> tuple[Mapping[str, Any], dict[str, str]]:
@@ -166,7 +166,7 @@ async def _drawn(client: Client, name: str, namespace: str) -> tuple[Mapping[str
     for one in steps:
         phases.setdefault(one["spec"]["step"], []).append((one.get("status") or {}).get("phase") or "Waiting")
     spec = (found.get("status") or {}).get("spec") or found["spec"].get("pipelineSpec") or {}
-    return spec, {step: step_drawing.outcome(known) for step, known in phases.items()}
+    return spec, {step: drawing.outcome(known) for step, known in phases.items()}
 
 
 def _of_file(what: str) -> Object | None:

@@ -13,9 +13,9 @@ from typing import Any, Final
 import click
 
 from rota.api import codec, meta, times
-from rota.api.pipelines import naming
+from rota.api.pipelines import drawing, naming
 from rota.cli import output
-from rota.cli.acts import asking, reading, step_drawing
+from rota.cli.acts import asking, reading
 from rota.cli.acts.reading import Wish
 from rota.client.endpoints import Endpoint
 from rota.client.informers.informer import Informer
@@ -101,7 +101,7 @@ def rows(found: Seen) -> list[list[str]]:
     for step in (*(spec.get("steps") or ()), *(spec.get("onExit") or ())):
         known = sorted(by_step.get(step["name"], ()), key=lambda one: one["spec"].get("index") or 0)
         if not known:
-            lines.append([f"{step_drawing.MARKS['Waiting']} {step['name']}", "", "", "", _before(step, by_step)])
+            lines.append([f"{drawing.MARKS['Waiting']} {step['name']}", "", "", "", _before(step, by_step)])
         elif len(known) == 1 and known[0]["spec"].get("index") is None:
             lines.append(_line(step["name"], known[0], waiting))
         else:
@@ -117,7 +117,7 @@ def _line(name: str, step_run: Object, waiting: Mapping[str, str]) -> list[str]:
         why = waiting.get(naming.short(f"{meta.name(step_run)}-{(status.get('attempts') or 1) - 1}"), "")
     tries = f" ({status['attempts']} tries)" if (status.get("attempts") or 0) > 1 else ""
     return [
-        f"{step_drawing.MARKS.get(phase, '?')} {name}",
+        f"{drawing.MARKS.get(phase, '?')} {name}",
         f"{phase}{tries}",
         _lasted(status),
         status.get("node") or "",
@@ -128,14 +128,14 @@ def _line(name: str, step_run: Object, waiting: Mapping[str, str]) -> list[str]:
 def _several(name: str, known: Sequence[Object], waiting: Mapping[str, str]) -> list[list[str]]:
     phases = [(one.get("status") or {}).get("phase") or "Waiting" for one in known]
     done = sum(phase in {"Succeeded", "Cached", "Skipped"} for phase in phases)
-    state = step_drawing.outcome(phases)
+    state = drawing.outcome(phases)
     lines = [
         [
-            f"{step_drawing.MARKS.get(state, '?')} {name}",
+            f"{drawing.MARKS.get(state, '?')} {name}",
             state,
             "",
             "",
-            f"{step_drawing.bar(done, len(known))} {done}/{len(known)}",
+            f"{drawing.bar(done, len(known))} {done}/{len(known)}",
         ]
     ]
     worth = [one for one, phase in zip(known, phases, strict=True) if phase in {"Failed", "Running"}]
@@ -240,7 +240,7 @@ def _tell(found: Seen, told: dict[str, str]) -> None:
         name = one["spec"]["step"] if index is None else f"{one['spec']['step']}[{index}]"
         # a container's last words are among them
         why = f": {output.printable(status['message'])}" if status.get("message") else ""
-        click.echo(f"{step_drawing.MARKS.get(phase, '?')} {name} {phase.lower()} {_lasted(status)}{why}".rstrip())
+        click.echo(f"{drawing.MARKS.get(phase, '?')} {name} {phase.lower()} {_lasted(status)}{why}".rstrip())
 
 
 async def print_logs(client: Client, name: str, namespace: str, *, step: str, follow: bool) -> None:

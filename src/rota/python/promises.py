@@ -1,0 +1,121 @@
+"""Values of a pipeline that are not there yet, while it is being written: of other steps, of parameters, of the run.
+
+Passing one on is a dependency. Comparing one gives a `Condition` for `when`. Whatever needs the value itself is refused
+where it stands, with what to write instead.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NoReturn
+
+from rota.python import bootstrap
+
+
+class Condition:
+    """A condition that is asked when the pipeline runs; combine with `&`, `|` and `~`."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text: Final = text
+
+    def __and__(self, other: "Condition") -> "Condition":
+        return Condition(f"({self.text}) and ({_condition(other)})")
+
+    def __or__(self, other: "Condition") -> "Condition":
+        return Condition(f"({self.text}) or ({_condition(other)})")
+
+    def __invert__(self) -> "Condition":
+        return Condition(f"not ({self.text})")
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            "a condition on what is not there yet is asked when the pipeline runs: "
+            "give it to fn.step(when=...), and combine several with & | ~"
+        )
+
+    def __repr__(self) -> str:
+        return f"<condition {self.text}>"
+
+
+def _condition(value: object) -> str:
+    if not isinstance(value, Condition):
+        raise TypeError(f"{value!r} is no condition")
+    return value.text
+
+
+class Promise:
+    """A value that will be there when the pipeline runs."""
+
+    __slots__ = ("kind", "plan", "reference", "step")
+
+    def __init__(self, plan: object, reference: str, *, kind: str, step: str = "") -> None:
+        #: The pipeline that it belongs to.
+        self.plan: Final = plan
+        #: As pipelines name it: `steps.load.outputs.result`.
+        self.reference: Final = reference
+        #: How the far side reads it: see `bootstrap`.
+        self.kind: Final = kind
+        #: The step that it comes from; empty for others.
+        self.step: Final = step
+
+    def __eq__(self, other: object) -> Condition:  # type: ignore[override] # it is asked when the pipeline runs
+        return self._compared("==", other)
+
+    def __ne__(self, other: object) -> Condition:  # type: ignore[override]
+        return self._compared("!=", other)
+
+    def __lt__(self, other: object) -> Condition:
+        return self._compared("<", other)
+
+    def __le__(self, other: object) -> Condition:
+        return self._compared("<=", other)
+
+    def __gt__(self, other: object) -> Condition:
+        return self._compared(">", other)
+
+    def __ge__(self, other: object) -> Condition:
+        return self._compared(">=", other)
+
+    def is_in(self, others: Iterable[object]) -> Condition:
+        """Whether it is one of these."""
+        return Condition(f"{self.reference} in [{', '.join(self._written(one) for one in others)}]")
+
+    def _compared(self, operator: str, other: object) -> Condition:
+        return Condition(f"{self.reference} {operator} {self._written(other)}")
+
+    def _written(self, other: object) -> str:
+        if isinstance(other, Promise):
+            return other.reference
+        if not bootstrap.is_plain(other):
+            raise TypeError(f"what is not there yet can be compared with texts and numbers, and not with {other!r}")
+        if isinstance(other, str) and self.kind != "value":
+            text = other
+        else:
+            text = bootstrap.write(other)
+            if isinstance(other, int | float) and not isinstance(other, bool):
+                return text
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"{self._what()}: use fn.step(when=...) for what depends on it")
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(f"{self._what()}: use fn.map(...) or fn.each(...) to run a step for each of its items")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # what Python asks of anything it copies, pickles or shows must be answered as usual
+        if name.startswith(("__", "_repr", "_ipython")):
+            raise AttributeError(name)
+        raise AttributeError(f"{self._what()}, and so has no {name}: have a step take it out", name=name, obj=None)
+
+    def __getitem__(self, key: object) -> NoReturn:
+        raise TypeError(f"{self._what()}: have a step take {key!r} out of it")
+
+    def _what(self) -> str:
+        return f"{self.reference} is not there while the pipeline is written"
+
+    def __repr__(self) -> str:
+        return f"<promised {self.reference}>"
