@@ -71,10 +71,6 @@ class Pipeline(Generic[P, R]):
         functools.update_wrapper(self, function)
         self.function: Final = function
         self._wishes: Final = wishes
-        unknown = [one for one in wishes if one not in PipelineWishes.__annotations__]
-        if unknown:
-            known = ", ".join(PipelineWishes.__annotations__)
-            raise PipelineError(f"a pipeline has no option {unknown[0]}", f"there are {known}")
         stem = str(wishes.get("name") or function.__name__.replace("_", "-").lower())
         if why := api_names.check_dns1123_label(stem):
             raise PipelineError(f"{stem!r} cannot be the name of a pipeline: {why[0]}", "give it another with name=...")
@@ -218,6 +214,10 @@ def pipeline(**wishes: Unpack[PipelineWishes]) -> Callable[[Callable[P, R]], Pip
 
 def pipeline(function: Callable[..., Any] | None = None, /, **wishes: Any) -> Any:
     """Make a pipeline of a function: `@rota.pipeline`, or with options `@rota.pipeline(schedule="0 6 * * *")`."""
+    unknown = [one for one in wishes if one not in PipelineWishes.__annotations__]
+    if unknown:
+        known = ", ".join(PipelineWishes.__annotations__)
+        raise PipelineError(f"a pipeline has no option {unknown[0]}", f"there are {known}")
     given: Any = wishes
     if function is not None:
         return Pipeline(function, given)
