@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rota.api import errors
+from rota.client.transports.contract import Interrupted
 from rota.testing.clocks import FakeClock
 from rota.worker import reporting
 from rota.worker.reporting import Reporter
@@ -27,28 +28,54 @@ DONE = status("Succeeded", terminated={"exitCode": 0})
 
 
 class Api:
-    """Takes statuses and deletions down."""
+    """Takes statuses and deletions down; one that knows no batches is a stock server."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, batches: bool) -> None:
         self.told: list[tuple[str, str]] = []
+        self.sizes: list[int] = []
         self.fails = 0
+        self.lost = 0
+        self.slow: asyncio.Event | None = None
+        self._batches = batches
 
     def with_settings(self, **_: Any) -> "Api":
         return self
 
+    async def create(self, target: object, batch: dict[str, Any]) -> dict[str, Any]:
+        if not self._batches:
+            raise errors.NotFound("the server could not find the requested resource")
+        if self.slow is not None:
+            await self.slow.wait()
+        if self.lost:
+            self.lost -= 1
+            raise Interrupted("the connection broke")
+        statuses = batch["statuses"]
+        self.sizes.append(len(statuses))
+        return {"verdicts": [{"status": self._verdict(one)} for one in statuses]}
+
+    def _verdict(self, one: dict[str, Any]) -> dict[str, Any]:
+        try:
+            self._take(one["metadata"]["name"], one["status"])
+        except errors.InternalError as refusal:
+            return refusal.to_wire()
+        return {"status": "Success"}
+
     async def patch(self, target: object, name: str, patch: dict[str, Any], **_: Any) -> None:
+        self._take(name, patch["status"])
+
+    def _take(self, name: str, status: dict[str, Any]) -> None:
         if self.fails:
             self.fails -= 1
             raise errors.InternalError("not now")
-        self.told.append((name, patch["status"]["phase"]))
+        self.told.append((name, status["phase"]))
 
     async def delete(self, target: object, name: str, **_: Any) -> None:
         self.told.append((name, "deleted"))
 
 
-@pytest.fixture
-def api() -> Api:
-    return Api()
+@pytest.fixture(params=[True, False], ids=["ours", "stock"])
+def api(request: pytest.FixtureRequest) -> Api:
+    return Api(batches=request.param)
 
 
 @pytest.fixture
@@ -108,7 +135,7 @@ async def test_of_very_many_long_ones_all_are_told_to_run(reporter: Reporter, ap
     many = [f"u{number}" for number in range(100)]
     for uid in many:
         reporter.tell(uid, RUNNING)
-    await clock.advance(0.1)
+    await clock.advance(0.2)
     assert sorted(api.told) == sorted((uid, "Running") for uid in many)
 
 
@@ -118,3 +145,40 @@ async def test_a_deletion_is_confirmed_after_the_last_status(reporter: Reporter,
     reporter.confirm(UID)
     await clock.advance(60.0)
     assert api.told == [(UID, "Succeeded"), (UID, "deleted")]
+
+
+@pytest.mark.parametrize("api", [True], indirect=True, ids=["ours"])
+async def test_what_gathers_while_others_are_on_their_way_goes_together(
+    reporter: Reporter, api: Api, clock: FakeClock
+) -> None:
+    api.slow = asyncio.Event()
+    reporter.tell("first", DONE)
+    await clock.advance(0.0)
+    for number in range(100):
+        reporter.tell(f"u{number}", DONE)
+    await clock.advance(0.0)
+    api.slow.set()
+    await clock.advance(1.0)
+    assert len(api.told) == 101
+    assert api.sizes[0] == 1
+    assert max(api.sizes) > 30
+
+
+@pytest.mark.parametrize("api", [True], indirect=True, ids=["ours"])
+async def test_who_is_refused_is_told_again_and_the_others_are_not(
+    reporter: Reporter, api: Api, clock: FakeClock
+) -> None:
+    api.fails = 1
+    for number in range(5):
+        reporter.tell(f"u{number}", DONE)
+    await clock.advance(60.0)
+    assert sorted(api.told) == [(f"u{number}", "Succeeded") for number in range(5)]
+
+
+@pytest.mark.parametrize("api", [True], indirect=True, ids=["ours"])
+async def test_a_request_that_broke_is_made_again(reporter: Reporter, api: Api, clock: FakeClock) -> None:
+    api.lost = 1
+    for number in range(5):
+        reporter.tell(f"u{number}", DONE)
+    await clock.advance(60.0)
+    assert sorted(api.told) == [(f"u{number}", "Succeeded") for number in range(5)]

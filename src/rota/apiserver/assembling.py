@@ -50,6 +50,7 @@ from rota.apiserver.subresources.explanations import Door
 from rota.apiserver.subresources.logs import LogSource
 from rota.apiserver.subresources.usage import UsageSource
 from rota.apiserver.traffic import Traffic
+from rota.apiserver.verbs import status_batches
 from rota.kit import tasks
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
@@ -87,6 +88,7 @@ async def server(
         store = EncryptedStore(store, encryption)
     known = scheme.builtin() if explainer is None else explanations.with_explain(scheme.builtin())
     known.add(bindings.BATCHES)
+    known.add(status_batches.BATCHES)
     measured = {} if usage is None else usages.handlers(usage, clock)
     if measured:
         known.add(usages.NODE_METRICS)

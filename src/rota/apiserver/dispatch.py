@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 from rota.api.kinds import ResourceType, Subresource
 from rota.apiserver import responses
 from rota.apiserver.contract import Kinds
-from rota.apiserver.verbs import create, delete, get, listing, patch, subresource, update, watch
+from rota.apiserver.verbs import create, delete, get, listing, patch, status_batches, subresource, update, watch
 from rota.apiserver.verbs.calls import DEPRECATED, Call
 
 _Verb: TypeAlias = Callable[[Call], Awaitable[responses.Answer]]
@@ -32,6 +32,8 @@ async def answer(call: Call) -> responses.Answer:
     handler = kinds.handlers.get((route.resource.group_resource, route.subresource))
     if handler is not None:
         return await subresource.handle(call, handler)
+    if route.resource.group_resource == status_batches.BATCHES.group_resource:
+        return await status_batches.create(call)
     if not route.subresource:
         if "get" not in route.resource.verbs:
             raise subresource.refuse(call)

@@ -1,4 +1,4 @@
-"""What is done to pods besides writing them: binding, evicting, reading their logs."""
+"""What is done to pods besides writing them: binding, telling how they are, evicting, reading their logs."""
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
@@ -10,10 +10,11 @@ from rota.api.errors import ApiError
 from rota.api.kinds import ResourceType
 from rota.client import paths
 from rota.client.transports.contract import TransportError
-from rota.client.verbs import Client, Object
+from rota.client.verbs import Client, Object, PatchType
 
 PODS: Final = ("", "v1", "pods")
 _BATCHES: Final = ("rota.dev", "v1alpha1", "bindingbatches")
+_STATUS_BATCHES: Final = ("rota.dev", "v1alpha1", "podstatusbatches")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +63,44 @@ async def bind_many(
         if atomic:
             raise
         return [await _verdict(client, one) for one in bindings]
+    return _verdicts(answer)
+
+
+def _verdicts(answer: Object) -> list[ApiError | TransportError | None]:
     statuses = [verdict["status"] for verdict in answer["verdicts"]]
     return [None if status["status"] == "Success" else errors.from_wire(status) for status in statuses]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """How a pod is: merged into the status of that very pod."""
+
+    namespace: str
+    pod: str
+    uid: str
+    status: Object
+
+
+async def report(client: Client, one: Report) -> None:
+    """Tell how a pod is; `Conflict` if another one has its name."""
+    patch = {"metadata": {"uid": one.uid}, "status": one.status}
+    await client.patch(PODS, one.pod, patch, type=PatchType.STRATEGIC, namespace=one.namespace, subresource="status")
+
+
+async def report_many(client: Client, reports: Sequence[Report]) -> list[ApiError | TransportError | None]:
+    """Tell how many pods are, in one request; one verdict each, in their order, None for success.
+
+    Only our own servers know this; others answer with `NotFound` or `Forbidden`.
+    """
+    body = {
+        "apiVersion": "rota.dev/v1alpha1",
+        "kind": "PodStatusBatch",
+        "statuses": [
+            {"metadata": {"namespace": one.namespace, "name": one.pod, "uid": one.uid}, "status": one.status}
+            for one in reports
+        ],
+    }
+    return _verdicts(await client.create(_STATUS_BATCHES, body))
 
 
 async def _verdict(client: Client, one: Binding) -> ApiError | TransportError | None:

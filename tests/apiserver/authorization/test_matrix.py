@@ -23,6 +23,7 @@ from rota.apiserver.authorization.policy import objects
 from rota.apiserver.authorization.rbac import Policy
 from rota.apiserver.contract import Question
 from rota.apiserver.subresources import bindings
+from rota.apiserver.verbs import status_batches
 
 _RECORD = Path(__file__).with_name("matrix.txt")
 _HERE, _ELSEWHERE = "here", "elsewhere"
@@ -57,6 +58,7 @@ def _things() -> tuple[tuple[_Thing, tuple[str, ...]], ...]:
     """Everything there is, with the verbs that can be asked about."""
     known = scheme.builtin()
     known.add(bindings.BATCHES)
+    known.add(status_batches.BATCHES)
     found: dict[_Thing, tuple[str, ...]] = {}
     for resource in known:
         special = _SPECIAL.get((resource.group, resource.plural), ())
@@ -260,6 +262,7 @@ _DANGEROUS = {
     ("create", "pods/exec"): {"edit here", "edit everywhere", "admin here", "admin everywhere"},
     ("create", "pods/binding"): {"rota:scheduler", "system:kube-scheduler", "controller daemon-set-controller"},
     ("create", "bindingbatches.rota.dev"): {"rota:scheduler"},
+    ("create", "podstatusbatches.rota.dev"): {"a node"},
     ("get", "secrets"): {
         "edit here", "edit everywhere", "admin here", "admin everywhere", "system:kube-controller-manager",
         "rota:controller:garbage", "rota:controller:namespaces", "controller generic-garbage-collector",

@@ -11,6 +11,9 @@ __all__ = [
     "BindingVerdict",
     "Pipeline",
     "PipelineRun",
+    "PodStatusBatch",
+    "PodStatusReport",
+    "PodStatusVerdict",
     "RebalancePolicy",
     "StepRun",
     "core_v1",
@@ -54,6 +57,53 @@ class BindingBatch(DictMixin):
     kind: "Optional[str]" = None
     metadata: "Optional[meta_v1.ObjectMeta]" = None
     verdicts: "Optional[List[BindingVerdict]]" = None
+
+
+class PodStatusReport(DictMixin):
+    r"""How one pod is.
+
+    **parameters**
+
+    * **metadata** ``meta_v1.ObjectMeta`` - Which pod: its namespace, name and uid.
+    * **status** ``core_v1.PodStatus`` - What is merged into its status.
+    """
+
+    metadata: "meta_v1.ObjectMeta"
+    status: "core_v1.PodStatus"
+
+
+class PodStatusVerdict(DictMixin):
+    r"""What became of one status of a batch.
+
+    **parameters**
+
+    * **name** ``str`` - The pod.
+    * **namespace** ``str`` - The pod's namespace.
+    * **status** ``Optional[meta_v1.Status]`` - What a patch of this pod's status alone would have been answered with.
+    """
+
+    name: "str"
+    namespace: "str"
+    status: "Optional[meta_v1.Status]" = None
+
+
+class PodStatusBatch(DictMixin):
+    r"""Statuses of many pods in one request, each with a verdict of its own.
+
+    **parameters**
+
+    * **statuses** ``List[PodStatusReport]`` - How pods are; each pod once.
+    * **apiVersion** ``Optional[str]`` - The version of this object: rota.dev/v1alpha1.
+    * **kind** ``Optional[str]`` - The kind of this object: PodStatusBatch.
+    * **metadata** ``Optional[meta_v1.ObjectMeta]`` - Not used: batches are not stored.
+    * **verdicts** ``Optional[List[PodStatusVerdict]]`` - One for each status, in their order; set by the server.
+    """
+
+    statuses: "List[PodStatusReport]"
+    apiVersion: "Optional[str]" = None
+    kind: "Optional[str]" = None
+    metadata: "Optional[meta_v1.ObjectMeta]" = None
+    verdicts: "Optional[List[PodStatusVerdict]]" = None
 
 
 class PipelineParameter(DictMixin):
@@ -272,6 +322,8 @@ class PipelineRunSpec(DictMixin):
     * **pipelineSpec** ``Optional[PipelineSpec]`` - Or a pipeline for this run alone.
     * **retry** ``Optional[int]`` - Each time that this is raised, what failed is tried again.
     * **suspend** ``Optional[bool]`` - Begin nothing new for now; what runs goes on.
+    * **ttlSecondsAfterFinished** ``Optional[int]`` - How long it is kept after its end. If not set, a run of a Pipeline
+      is kept as that one's historyLimit says, and one with a pipeline of its own for seven days.
     """
 
     cancel: "Optional[bool]" = None
@@ -280,6 +332,7 @@ class PipelineRunSpec(DictMixin):
     pipelineSpec: "Optional[PipelineSpec]" = None
     retry: "Optional[int]" = None
     suspend: "Optional[bool]" = None
+    ttlSecondsAfterFinished: "Optional[int]" = None
 
 
 class StepCounts(DictMixin):

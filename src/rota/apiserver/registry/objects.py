@@ -19,6 +19,7 @@ from rota.apiserver import stored_form
 from rota.apiserver.contract import Attributes, Change, DeleteOptions, Kinds, Object, Registry, Rider, Standing, Stored
 from rota.apiserver.registry import deletion, ownership, system_fields, writes
 from rota.apiserver.registry.castings import Castings, Mould
+from rota.apiserver.registry.reprints import Reprints
 from rota.apiserver.registry.terms import Terms
 from rota.kit.clock import Clock
 from rota.store.contract import Committed, Conflict, Delete, Entry, Guard, Outcome, Put, Refused, Store, Transaction
@@ -79,6 +80,7 @@ class ObjectRegistry:
         self._chance: Final = chance
         self.kinds: Final = kinds(self)
         self.castings: Final = Castings()
+        self.reprints: Final = Reprints()
 
     def resource(self, group_resource: GroupResource, /) -> ResourceType:
         """See `Registry.resource`."""
@@ -192,6 +194,10 @@ class ObjectRegistry:
                 return written
             stored = await self.find(at.resource, at.namespace, at.name)
         raise errors.conflict(at.resource.group_resource, at.name)
+
+    async def update_from(self, at: Attributes, edit: Edit, entry: Entry) -> Written | None:
+        """Change the object that `at` names if it still is this entry; None if somebody else was faster."""
+        return await self._update_once(at, edit, _stored(entry, at.resource))
 
     async def rewrite(self, at: Attributes, stored: Stored, change: Change, /) -> Object:
         """See `Registry.rewrite`."""

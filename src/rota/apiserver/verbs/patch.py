@@ -4,7 +4,8 @@ Whatever the way, the patched object goes through the same door as an updated on
 there whenever somebody else was faster, so it only fails for a resourceVersion that the client itself put in.
 """
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -126,10 +127,27 @@ async def patch(call: Call) -> responses.Response:
             await call.registry.read(call.resource, call.at.namespace, call.at.name)
         raise errors.bad_request(f"error decoding patch: {error}") from None
     what = _Patch(call, media_type, parsed, strictness, request.flag("force"))
-    try:
+    with refusals(call):
         if projection is not None:
             return await update.update_projection(call, projection, what.merged)
         return update.answer(call, await call.registry.update(call.at, _edit(what)))
+
+
+def merging(call: Call, body: bytes) -> Edit:
+    """What a strategic merge patch makes of an object, for who has many of them; to be used within `refusals`."""
+    strictness = bodies.strictness(call.request.query.get("fieldValidation", ""))
+    try:
+        parsed = bodies.parse_json(body)
+    except bodies.Unreadable as error:
+        raise errors.bad_request(f"error decoding patch: {error}") from None
+    return _edit(_Patch(call, STRATEGIC_PATCH, parsed, strictness, force=False))
+
+
+@contextlib.contextmanager
+def refusals(call: Call) -> Iterator[None]:
+    """What is wrong with a patch, as the answer to whoever sent it."""
+    try:
+        yield
     except patch_errors.PatchError as error:
         raise _refusal(call, error) from None
 

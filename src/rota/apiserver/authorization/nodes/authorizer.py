@@ -50,6 +50,7 @@ class NodeAuthorizer:
             ("", "nodes"): _node,
             ("", relations.PODS): self._pod,
             ("rota.dev", relations.RUNS): self._gettable,
+            ("rota.dev", "podstatusbatches"): _statuses,
         }
 
     def decide(self, question: Question) -> Verdict:
@@ -165,6 +166,10 @@ def _node(node: str, question: Question) -> Verdict:
                 return _no(f"node '{node}' cannot read all nodes, only its own Node object")
             return _no(f"node '{node}' cannot read '{question.name}', only its own Node object")
     return NO_OPINION
+
+
+def _statuses(_: str, question: Question) -> Verdict:
+    return _ALLOWED if question.verb == "create" else NO_OPINION  # admission looks at each pod
 
 
 def _uniform_rules() -> tuple[Rule, ...]:

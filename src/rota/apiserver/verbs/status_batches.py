@@ -1,0 +1,225 @@
+"""Statuses of many pods in one request: what a worker whose tasks are short has to say of them.
+
+A batch is posted to `/apis/rota.dev/v1alpha1/podstatusbatches`:
+
+    {"statuses": [{"metadata": {"namespace": "a", "name": "p", "uid": "..."}, "status": {...}}, ...]}
+
+Each is what a strategic merge patch of `pods/status` with that uid is, by the same rules and with the same rights of
+nodes. The answer is 201 with `verdicts`, one for each in their order: as a Status, what the patch alone would have been
+answered with, without the pod. Pods that go the way of earlier ones (`registry.reprints`) are written together, in one
+transaction; what stands in the way of one of them, or is unusual about it, is found out for that one alone.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import msgspec
+
+from rota.api import errors, fields
+from rota.api.identifiers import GroupKind, GroupResource
+from rota.api.kinds import ResourceType
+from rota.apiserver import bodies, responses, stored_form
+from rota.apiserver.authorization.nodes import identity
+from rota.apiserver.registry.reprints import Case
+from rota.apiserver.routing import Route
+from rota.apiserver.verbs import patch, rendering
+from rota.apiserver.verbs.calls import Call
+from rota.store.contract import Committed, Entry, Guard, Put, Transaction
+
+BATCHES: Final = ResourceType(
+    group="rota.dev",
+    version="v1alpha1",
+    kind="PodStatusBatch",
+    plural="podstatusbatches",
+    namespaced=False,
+    verbs=("create",),
+    model="rota_v1alpha1.PodStatusBatch",
+)
+#: How many pods a batch may have, and how many of them are written in one transaction.
+MOST: Final = 1024
+_TOGETHER: Final = 64
+_PODS: Final = GroupResource("", "pods")
+_KIND: Final = GroupKind("rota.dev", "PodStatusBatch")
+_SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 200}
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _Report(msgspec.Struct, frozen=True):
+    status: msgspec.Raw
+    metadata: _Metadata = _Metadata()
+
+
+class _Batch(msgspec.Struct, frozen=True):
+    statuses: list[_Report] = []
+
+
+_decode: Final = msgspec.json.Decoder(_Batch).decode
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Write:
+    """One status on its way: the request that it would be alone, and its body."""
+
+    call: Call
+    body: bytes
+    uid: str
+
+
+async def create(call: Call) -> responses.Response:
+    """The verdicts."""
+    body = await call.request.body()
+    if bodies.media_type(call.request.header(b"content-type")) != bodies.JSON:
+        raise errors.unsupported_media_type((bodies.JSON,))
+    try:
+        reports = _decode(body).statuses
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise errors.bad_request(f"the batch cannot be read: {problem}") from None
+    _refuse_malformed(reports)
+    writes = [_write(call, one) for one in reports]
+    verdicts: list[errors.ApiError | None] = []
+    for start in range(0, len(writes), _TOGETHER):
+        verdicts += await _carry_out(writes[start : start + _TOGETHER])
+    answer = {
+        "apiVersion": BATCHES.api_version,
+        "kind": BATCHES.kind,
+        "verdicts": [
+            {
+                "namespace": one.metadata.namespace,
+                "name": one.metadata.name,
+                "status": _SUCCESS if verdict is None else verdict.to_wire(),
+            }
+            for one, verdict in zip(reports, verdicts, strict=True)
+        ],
+    }
+    return rendering.plain(call, answer, code=201)
+
+
+def _refuse_malformed(reports: Sequence[_Report]) -> None:
+    path, found = fields.Path("statuses"), []
+    seen: set[tuple[str, str]] = set()
+    if len(reports) > MOST:
+        found.append(fields.too_many(path, len(reports), MOST))
+    for position, one in enumerate(reports):
+        named = path.index(position).child("metadata")
+        metadata = one.metadata
+        found += [
+            fields.required(named.child(part)) for part in ("namespace", "name", "uid") if not getattr(metadata, part)
+        ]
+        who = (metadata.namespace, metadata.name)
+        if who in seen:
+            found.append(fields.duplicate(named.child("name"), "/".join(who)))
+        seen.add(who)
+    if found:
+        raise errors.invalid(_KIND, "", found)
+
+
+def _write(call: Call, report: _Report) -> _Write:
+    metadata, resource = report.metadata, call.registry.resource(_PODS)
+    route = Route(
+        verb="patch", resource=resource, namespace=metadata.namespace, name=metadata.name, subresource="status"
+    )
+    at = replace(
+        call.at,
+        verb="patch",
+        resource=resource,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        subresource="status",
+        warnings=[],
+    )
+    body = b'{"metadata":{"uid":%b},"status":%b}' % (msgspec.json.encode(metadata.uid), report.status)
+    return _Write(replace(call, route=route, at=at), body, metadata.uid)
+
+
+async def _carry_out(writes: Sequence[_Write]) -> list[errors.ApiError | None]:
+    """What became of each."""
+    registry = writes[0].call.registry
+    keys = [stored_form.key(one.call.resource, one.call.at.namespace, one.call.at.name) for one in writes]
+    entries = await registry.store.get_many(keys)
+    left = [_Look(write, entry, _case(write, entry)) for write, entry in zip(writes, entries, strict=True)]
+    verdicts: dict[_Write, errors.ApiError | None] = {}
+    # First one of each sort is worked out, where that was not done before; then the others go the same way.
+    for last in (False, True):
+        printed = [(one, value) for one in left if (value := one.printed()) is not None]
+        done = {id(one) for one, _ in printed} if await _written(printed) else set()
+        left = [one for one in left if id(one) not in done]
+        verdicts |= {one.write: None for one, _ in printed if id(one) in done}
+        now = left if last else _one_of_each(left)
+        # All come to an end, whatever becomes of one of them.
+        ended = await asyncio.gather(*map(_work_out, now), return_exceptions=True)
+        verdicts |= {one.write: None if end is None else _raised(end) for one, end in zip(now, ended, strict=True)}
+        left = [one for one in left if one.write not in verdicts]
+    return [verdicts[one] for one in writes]
+
+
+class _Look(NamedTuple):
+    """A status, the pod as it is, and what the two have in common with others."""
+
+    write: _Write
+    entry: Entry | None
+    case: Case | None
+
+    def printed(self) -> bytes | None:
+        """The pod's new bytes, if they need not be worked out."""
+        return None if self.case is None else self.write.call.registry.reprints.printed(self.case)
+
+
+def _one_of_each(left: Sequence[_Look]) -> list[_Look]:
+    """All that are a case of their own, and of the others the first of each."""
+    firsts = {one.case.key if one.case is not None else id(one): one for one in reversed(left)}
+    return list(firsts.values())
+
+
+async def _written(printed: Sequence[tuple[_Look, bytes]]) -> bool:
+    """Write pods together; False if one of them has changed meanwhile, so that nothing was written."""
+    puts, guards = [], []
+    for look, value in printed:
+        assert look.entry is not None, "there is no case without a pod"
+        puts.append(Put(look.entry.key, value))
+        guards.append(Guard(look.entry.key, revision=look.entry.revision))
+    if not puts:
+        return True
+    call = printed[0][0].write.call
+    return isinstance(await call.registry.commit(call.at, Transaction(tuple(puts), tuple(guards))), Committed)
+
+
+def _raised(problem: BaseException) -> errors.ApiError:
+    """A refusal, which is one pod's verdict; anything else is everybody's."""
+    if isinstance(problem, errors.ApiError):
+        return problem
+    raise problem
+
+
+def _case(write: _Write, entry: Entry | None) -> Case | None:
+    at = write.call.at
+    if entry is None or at.dry_run:
+        return None
+    return write.call.registry.reprints.case(
+        entry.value,
+        write.body,
+        name=at.name,
+        uid=write.uid,
+        node=identity.node_of(at.user),
+        by=(at.field_manager, write.call.request.query.get("fieldValidation", "")),
+        now=at.now,
+    )
+
+
+async def _work_out(look: _Look) -> None:
+    """Write one status by itself."""
+    call = look.write.call
+    at, registry = call.at, call.registry
+    with patch.refusals(call):
+        edit = patch.merging(call, look.write.body)
+        made = None if look.entry is None else await registry.update_from(at, edit, look.entry)
+        if made is None:
+            await registry.update(at, edit)
+        elif look.case is not None and not made.removed and not at.warnings:
+            registry.reprints.learn(look.case, made.value)
