@@ -51,6 +51,7 @@ async def test_a_schedule_that_cannot_be_kept_is_refused(api: ApiServer, schedul
         ({"pipelineSpec": {"steps": [{**STEP, "dependsOn": ["x"]}]}}, "spec.pipelineSpec.steps[0].dependsOn[0]"),
         ({"pipelineSpec": {"steps": [STEP], "parameters": [{"name": "n"}]}}, "spec.parameters[n]"),
         ({"pipeline": "No!"}, "spec.pipeline"),
+        ({"pipeline": "p", "ttlSecondsAfterFinished": -1}, "spec.ttlSecondsAfterFinished"),
     ],
 )
 async def test_a_run_that_could_not_begin_is_refused(api: ApiServer, spec: Any, field: str) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.controllers.workloads import listed, reaches
 
-from rota.api import meta
+from rota.api import meta, times
 from rota.client.verbs import Object
 from rota.controllers.pipelines.objects import PIPELINES, RUNS
-from rota.controllers.pipelines.schedules import PipelineController
+from rota.controllers.pipelines.schedules import KEPT_S, PipelineController
 from rota.testing.virtual_api import VirtualCluster
 
 
@@ -31,9 +31,8 @@ async def runs(cluster: VirtualCluster) -> list[Object]:
     return sorted(await listed(cluster, RUNS), key=meta.name)
 
 
-async def finish(cluster: VirtualCluster, name: str) -> None:
-    at = {"finishedAt": "2026-01-01T00:00:00Z"}
-    status = {"status": {"phase": "Succeeded", **at}}
+async def finish(cluster: VirtualCluster, name: str, *, at: float = 1_700_000_000.0) -> None:
+    status = {"status": {"phase": "Succeeded", "finishedAt": times.format_time(at)}}
     await cluster.client.patch(RUNS, name, status, namespace="default", subresource="status")
 
 
@@ -85,6 +84,69 @@ async def test_no_more_finished_runs_are_kept_than_the_pipeline_says(cluster: Vi
     async with keeping(cluster):
         await reaches(cluster, PIPELINES, "p", active=["r4"])
         await cluster.until(lambda: _are(cluster, ["r2", "r3", "r4"]))
+
+
+OWN = {"steps": [{"name": "a", "template": {"spec": {"containers": [{"name": "main", "image": "app:1"}]}}}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "kept_s"),
+    [
+        ({"pipelineSpec": OWN, "ttlSecondsAfterFinished": 600}, 600),
+        ({"pipelineSpec": OWN, "ttlSecondsAfterFinished": 0}, 0),
+        ({"pipelineSpec": OWN}, KEPT_S),
+        ({"pipeline": "gone"}, KEPT_S),
+        ({"pipeline": "p", "ttlSecondsAfterFinished": 600}, 600),
+        ({"pipeline": "p"}, None),
+    ],
+)
+async def test_a_run_goes_when_it_says_or_after_the_usual_time_if_nobody_does(
+    cluster: VirtualCluster, spec: dict[str, Any], kept_s: float | None
+) -> None:
+    await create(cluster)
+    await cluster.client.create(RUNS, {"metadata": {"name": "r"}, "spec": spec}, namespace="default")
+    now = cluster.clock.now()
+    await finish(cluster, "r", at=now - (KEPT_S * 2 if kept_s is None else kept_s - 20))
+    async with keeping(cluster):
+        await cluster.clock.advance(15)
+        assert await _are(cluster, ["r"])
+        await cluster.clock.advance(6)
+        await cluster.until(lambda: _are(cluster, ["r"] if kept_s is None else []))
+
+
+async def test_a_run_that_goes_on_is_kept(cluster: VirtualCluster) -> None:
+    spec = {"pipelineSpec": OWN, "ttlSecondsAfterFinished": 1}
+    await cluster.client.create(RUNS, {"metadata": {"name": "r"}, "spec": spec}, namespace="default")
+    async with keeping(cluster):
+        await cluster.clock.advance(10)
+        assert await _are(cluster, ["r"])
+
+
+async def test_a_run_can_be_kept_for_longer(cluster: VirtualCluster) -> None:
+    spec = {"pipelineSpec": OWN, "ttlSecondsAfterFinished": 100}
+    await cluster.client.create(RUNS, {"metadata": {"name": "r"}, "spec": spec}, namespace="default")
+    await finish(cluster, "r", at=cluster.clock.now())
+    async with keeping(cluster):
+        await cluster.clock.advance(50)
+        longer = {"spec": {"ttlSecondsAfterFinished": 1000}}
+        await cluster.client.patch(RUNS, "r", longer, namespace="default")
+        await cluster.clock.advance(100)
+        assert await _are(cluster, ["r"])
+        await cluster.clock.advance(1000)
+        await cluster.until(lambda: _are(cluster, []))
+
+
+async def test_the_runs_of_a_pipeline_that_is_deleted_are_kept_for_the_usual_time(cluster: VirtualCluster) -> None:
+    await create(cluster)
+    await cluster.client.create(RUNS, {"metadata": {"name": "r"}, "spec": {"pipeline": "p"}}, namespace="default")
+    await finish(cluster, "r", at=cluster.clock.now() - KEPT_S + 30)
+    async with keeping(cluster):
+        await cluster.clock.advance(5)
+        await cluster.client.delete(PIPELINES, "p", namespace="default")
+        await cluster.clock.advance(20)
+        assert await _are(cluster, ["r"])
+        await cluster.clock.advance(10)
+        await cluster.until(lambda: _are(cluster, []))
 
 
 async def _are(cluster: VirtualCluster, names: list[str]) -> bool:

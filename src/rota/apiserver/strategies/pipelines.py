@@ -1,8 +1,8 @@
 """The rules of pipelines, their runs and their step runs.
 
 A pipeline that could not run is refused with the place of each fault. A run is a fact: once it is there, it can be
-suspended, cancelled and tried again, but not become another. What a step run has to do never changes; it can only be
-stopped.
+suspended, cancelled and tried again, and be kept for longer, but not become another. What a step run has to do never
+changes; it can only be stopped.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _POLICIES: Final = ("Allow", "Forbid", "Replace")
 _RUN_PHASES: Final = ("Pending", "Running", "Suspended", "Succeeded", "Failed", "Cancelled")
 _STEP_PHASES: Final = ("Waiting", "Running", "Succeeded", "Failed", "Skipped", "Cached", "Cancelled")
 #: What may be changed in a run, and in a step run.
-_OF_A_RUN: Final = frozenset({"suspend", "cancel", "retry"})
+_OF_A_RUN: Final = frozenset({"suspend", "cancel", "retry", "ttlSecondsAfterFinished"})
 _OF_A_STEP: Final = frozenset({"cancel"})
 
 
@@ -45,7 +45,7 @@ class RunStrategy(generic.GenericStrategy):
     def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
         """Which pipeline, and for one of its own whether it could run with these values."""
         spec = obj.get("spec") or {}
-        found = super().validate_create(obj, at)
+        found = super().validate_create(obj, at) + _check_ttl(spec)
         own = spec.get("pipelineSpec")
         if bool(own) is bool(spec.get("pipeline")):
             return [*found, fields.required(_SPEC.child("pipeline"), "a run has a pipeline or a pipelineSpec")]
@@ -68,7 +68,7 @@ class RunStrategy(generic.GenericStrategy):
             found.append(fields.invalid(_SPEC.child("retry"), after.get("retry"), "may only be raised"))
         if before.get("cancel") and not after.get("cancel") and after.get("retry") == before.get("retry"):
             found.append(fields.forbidden(_SPEC.child("cancel"), "what was cancelled goes on by a retry only"))
-        return found + _check_phase(new, _RUN_PHASES)
+        return found + _check_ttl(after) + _check_phase(new, _RUN_PHASES)
 
 
 class StepRunStrategy(generic.GenericStrategy):
@@ -86,6 +86,12 @@ class StepRunStrategy(generic.GenericStrategy):
         """It can be stopped."""
         found = super().validate_update(new, old, at) + _frozen(new, old, _OF_A_STEP)
         return found + _check_phase(new, _STEP_PHASES)
+
+
+def _check_ttl(spec: Object) -> list[fields.FieldError]:
+    ttl = spec.get("ttlSecondsAfterFinished") or 0
+    where = _SPEC.child("ttlSecondsAfterFinished")
+    return [fields.invalid(where, ttl, "must be greater than or equal to 0")] if ttl < 0 else []
 
 
 def _check_phase(obj: Object, known: Sequence[str]) -> list[fields.FieldError]:

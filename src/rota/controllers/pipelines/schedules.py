@@ -1,12 +1,13 @@
 """Begins runs of pipelines when their schedules say so, tells of their runs, and clears old ones away.
 
 A scheduled run has a name that follows from its time, so that it is begun once. Which time is due is decided as for
-CronJobs. Of runs that are over, as many are kept as the pipeline says, those that ended last.
+CronJobs. Of runs that are over, as many are kept as the pipeline says, those that ended last; a run that says how long
+it is kept goes then, and one without a pipeline that could speak for it after the usual time.
 """
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rota.api import cron, errors, meta, times
 from rota.api.meta import Object
@@ -25,7 +26,16 @@ from rota.kit.metrics import Metrics
 
 _BY_PIPELINE: Final = "pipeline"
 _KEPT: Final = 10
+#: How long a run is kept after its end if neither it nor a pipeline says so.
+KEPT_S: Final = 7 * 24 * 3600
 _SOON_S: Final = 0.05
+
+
+class _Subject(NamedTuple):
+    """A pipeline, or a run that may have outlived its time."""
+
+    key: Key
+    is_run: bool = False
 
 
 class PipelineController:
@@ -34,23 +44,34 @@ class PipelineController:
     def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
-        self._frame: Final = Reconciler[Key](
+        self._frame: Final = Reconciler[_Subject](
             client, "pipelines", self._process, clock=clock, chance=chance, metrics=metrics
         )
         self._recorder: Final = self._frame.report_as("pipeline-controller")
-        self._pipelines: Final = self._frame.follow(PIPELINES, lambda key, _old, _new: self._frame.queue.add(key))
+        self._pipelines: Final = self._frame.follow(PIPELINES, self._pipeline_changed)
         self._runs: Final = self._frame.follow(RUNS, self._run_changed, indexers={_BY_PIPELINE: _pipelines})
 
     async def run(self) -> None:
         """Keep pipelines until cancelled."""
         await self._frame.run()
 
+    def _pipeline_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._frame.queue.add(_Subject(key))
+        if new is None:  # nobody speaks for its runs any more
+            for run in self._runs.cache.indexed(_BY_PIPELINE, str(key)):
+                self._frame.queue.add(_Subject(Key(key.namespace, meta.name(run)), is_run=True))
+
     def _run_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         name = ((new or old or {}).get("spec") or {}).get("pipeline")
         if name:
-            self._frame.queue.add(Key(key.namespace, name))
+            self._frame.queue.add(_Subject(Key(key.namespace, name)))
+        if new is not None and _is_over(new):
+            self._frame.queue.add(_Subject(key, is_run=True))
 
-    async def _process(self, key: Key) -> float | None:
+    async def _process(self, subject: _Subject) -> float | None:
+        key = subject.key
+        if subject.is_run:
+            return await self._expire(key)
         pipeline = self._pipelines.cache.get(key.name, key.namespace)
         if pipeline is None or meta.is_deleting(pipeline):
             return None
@@ -60,6 +81,28 @@ class PipelineController:
             return None
         except errors.Conflict:
             return _SOON_S
+
+    async def _expire(self, key: Key) -> float | None:
+        """Delete a run whose time is over; how long until then."""
+        known = self._runs.cache.get(key.name, key.namespace)
+        if known is None or (left := self._left_s(known)) is None or left > 0:
+            return None if known is None else left
+        try:
+            # its time may have been made longer, or it is tried again, and the cache does not know yet
+            fresh = await self._client.get(RUNS, key.name, namespace=key.namespace)
+            left = self._left_s(fresh)
+            if left is not None and left <= 0:
+                await self._delete(fresh, resource_version=str(meta.metadata(fresh)["resourceVersion"]))
+        except (errors.NotFound, errors.Conflict):
+            return None  # gone, or changed: the news is on the way
+        return left if left is not None and left > 0 else None
+
+    def _left_s(self, run: Object) -> float | None:
+        """How long a run is still kept; None if it is not for its time to say."""
+        name = run["spec"].get("pipeline")
+        spoken_for = bool(name) and self._pipelines.cache.get(name, meta.namespace(run)) is not None
+        until = expires_at(run, spoken_for=spoken_for)
+        return None if until is None or meta.is_deleting(run) else until - self._clock.now()
 
     async def _keep(self, pipeline: Object) -> float | None:
         place = f"{meta.namespace(pipeline)}/{meta.name(pipeline)}"
@@ -123,12 +166,13 @@ class PipelineController:
         self._recorder.event(_complete(pipeline), "Normal", "RunStarted", f"Started run {meta.name(made)}")
         return True
 
-    async def _delete(self, run: Object) -> None:
+    async def _delete(self, run: Object, *, resource_version: str = "") -> None:
         await self._client.delete(
             RUNS,
             meta.name(run),
             namespace=meta.namespace(run),
             uid=meta.uid(run),
+            resource_version=resource_version,
             propagation=Propagation.BACKGROUND,
         )
 
@@ -153,6 +197,15 @@ def outlived(pipeline: Object, runs: Iterable[Object]) -> list[Object]:
     kept = pipeline["spec"].get("historyLimit") or _KEPT
     over = sorted((one for one in runs if _is_over(one)), key=_ended, reverse=True)
     return over[kept:]
+
+
+def expires_at(run: Object, *, spoken_for: bool) -> float | None:
+    """When a run goes for its age; None if it goes on, or if its pipeline says how many are kept."""
+    kept_s = run["spec"].get("ttlSecondsAfterFinished")
+    if kept_s is None and not spoken_for:
+        kept_s = KEPT_S
+    ended = (run.get("status") or {}).get("finishedAt")
+    return times.parse(ended) + kept_s if _is_over(run) and ended and kept_s is not None else None
 
 
 def _pipelines(run: Object) -> Iterable[str]:
