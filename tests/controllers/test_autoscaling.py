@@ -1,7 +1,8 @@
 """HorizontalPodAutoscalers size their targets by what pods use; the numbers are those of upstream's rules."""
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,10 +13,11 @@ from tests.controllers.workloads import PODS, Kubelet, listed, reaches, reasons
 
 from rota.api import meta, times
 from rota.client.verbs import Client, Listing
-from rota.controllers.autoscaling import pace, proposals
-from rota.controllers.autoscaling.controller import AUTOSCALERS, POD_METRICS, AutoscalingController
+from rota.controllers.autoscaling import pace, proposals, wording
+from rota.controllers.autoscaling.controller import AUTOSCALERS, AutoscalingController
 from rota.controllers.autoscaling.pace import Memory
-from rota.controllers.autoscaling.proposals import Measured, Proposal, Tolerances, Unknown
+from rota.controllers.autoscaling.proposals import Measured, Proposal, Reading, Target, Tolerances, Unknown
+from rota.controllers.autoscaling.reading import POD_METRICS
 from rota.controllers.stateful_sets.controller import STATEFUL_SETS
 from rota.testing.virtual_api import VirtualCluster
 
@@ -44,9 +46,15 @@ def replicas(metric: Any, pods: Sequence[Any], millis: Sequence[int | None], cur
         for one, amount in zip(pods, millis, strict=True)
         if amount is not None
     }
-    found = proposals.propose(metric, pods, measured, current=current or len(pods), tolerances=Tolerances(), now=NOW)
+    found = proposed(metric, measured, pods, current=current)
     assert isinstance(found, Proposal), found
     return found.replicas
+
+
+def proposed(metric: Any, reading: Reading, pods: Sequence[Any], *, current: int = 0) -> Proposal | Unknown:
+    count = current or len(pods)
+    target = Target(namespace="default", pods=pods, wanted=count, present=count)
+    return proposals.propose(metric, reading, target, tolerances=Tolerances(), now=NOW)
 
 
 def several(*asks: str, unready: Sequence[int] = ()) -> list[Any]:
@@ -97,17 +105,95 @@ def test_pods_that_have_failed_or_wait_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("pods", "measured", "words"),
     [
-        ([], {}, "no pods"),
-        ([pod("a")], {}, "did not receive metrics"),
-        ([{**pod("a"), "spec": {"containers": [{"name": "x"}]}}], {"a": 5}, "missing request for cpu in container x"),
+        ([], {}, "no pods returned by selector while calculating replica count"),
+        ([pod("a")], {}, "did not receive metrics for targeted pods (pods might be unready)"),
+        (
+            [{**pod("a"), "spec": {"containers": [{"name": "x"}]}}],
+            {"a": 5},
+            "missing request for cpu in container x of Pod a",
+        ),
     ],
 )
 def test_what_cannot_be_told_is_said(pods: Any, measured: Any, words: str) -> None:
     known = {name: Measured(amount=amount, at=NOW, window_s=1) for name, amount in measured.items()}
-    found = proposals.propose(utilization(50), pods, known, current=1, tolerances=Tolerances(), now=NOW)
+    found = proposed(utilization(50), known, pods, current=1)
     assert isinstance(found, Unknown)
     assert found.reason == "FailedGetResourceMetric"
-    assert words in found.message
+    assert found.message == f"failed to get cpu utilization: {words}"
+    assert found.among_others == f"failed to get cpu resource metric value: {found.message}"
+
+
+def aimed(kind: str, *, selector: Any = None, **target: str) -> Any:
+    """A metric that is a number, aimed at a value or at one for each pod."""
+    metric = {"name": "requests", **({"selector": selector} if selector else {})}
+    goal = {"type": "Value" if "value" in target else "AverageValue", **target}
+    source: dict[str, Any] = {"metric": metric, "target": goal}
+    if kind == "Object":
+        source["describedObject"] = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "main"}
+    return {"type": kind, kind.lower(): source}
+
+
+@pytest.mark.parametrize(
+    ("metric", "thousandths", "wanted", "shown", "name"),
+    [
+        # All pods together are to have 20, and have 40: twice as many as are ready.
+        (aimed("Object", value="20"), 40_000, 4, {"value": "40"}, "Ingress metric requests"),
+        (aimed("External", value="20"), 40_000, 4, {"value": "40"}, "external metric requests(nil)"),
+        (aimed("External", value="20"), 21_000, 3, {"value": "21"}, "external metric requests(nil)"),
+        # Each of the three is to have 10.
+        (aimed("Object", averageValue="10"), 50_000, 5, {"averageValue": "16667m"}, "external metric requests(nil)"),
+        (aimed("External", averageValue="10"), 31_000, 3, {"averageValue": "10334m"}, "external metric requests(nil)"),
+        (aimed("External", averageValue="10"), 0, 0, {"averageValue": "0"}, "external metric requests(nil)"),
+    ],
+)
+def test_one_number_is_for_all_pods_that_are_ready_or_for_each(
+    metric: Any, thousandths: int, wanted: int, shown: Any, name: str
+) -> None:
+    found = proposed(metric, thousandths, several(*"111", unready=[2]))
+    assert isinstance(found, Proposal)
+    assert (found.replicas, found.name) == (wanted, name)
+    assert found.status[metric["type"].lower()]["current"] == shown
+
+
+def test_a_metric_of_pods_is_reckoned_as_a_value_for_each_whoever_is_ready() -> None:
+    metric = aimed("Pods", averageValue="10")
+    assert replicas(metric, several(*"111", unready=[1]), [20_000, 20_000, 20_000]) == 6
+    assert replicas(metric, several(*"111"), [20_000, 20_000, None]) == 4
+    assert replicas(metric, several(*"111"), [2_000, 2_000, None]) == 2
+
+
+@pytest.mark.parametrize(
+    ("metric", "message", "among_others"),
+    [
+        (aimed("Pods", averageValue="1"), "unable to get metric requests: E", "failed to get pods metric value: "),
+        (
+            aimed("Object", value="1"),
+            "unable to get metric requests: Ingress on default main/E",
+            "failed to get object metric value: ",
+        ),
+        (
+            aimed("Object", averageValue="1"),
+            "unable to get metric requests: Ingress on default main/E",
+            "failed to get object metric value: failed to get requests object metric: ",
+        ),
+        (
+            aimed("External", value="1", selector={"matchLabels": {"b": "2", "a": "1"}}),
+            "unable to get external metric default/requests/&LabelSelector{MatchLabels:map[string]string{a: 1,b: 2,},"
+            "MatchExpressions:[]LabelSelectorRequirement{},}: E",
+            "failed to get requests external metric value: failed to get external metric requests: ",
+        ),
+        (
+            aimed("External", averageValue="1"),
+            "unable to get external metric default/requests/nil: E",
+            "failed to get requests external metric value: failed to get requests external metric: ",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_words_that_people_look_for(
+    metric: Any, message: str, among_others: str
+) -> None:
+    found = proposed(metric, wording.unread(metric, "default", "E"), several("1"))
+    assert found == Unknown(f"FailedGet{metric['type']}Metric", message, among_others + message)
 
 
 @pytest.mark.slow
@@ -133,7 +219,9 @@ def decided(it: Any, memory: Memory, current: int, wanted: int, now: float = 100
 def test_without_behavior_pods_double_at_once_and_go_after_five_minutes() -> None:
     memory = Memory()
     assert decided(spec(), memory, 3, 15) == (6, "ReadyForNewScale", "ScaleUpLimit")
-    assert decided(spec(), memory, 6, 3, 1100) == (6, "ScaleDownStabilized", "DesiredWithinRange")
+    # What was recommended a moment ago is still made up for, though it was more than there are.
+    assert decided(spec(), memory, 6, 3, 1100) == (12, "ScaleDownStabilized", "ScaleUpLimit")
+    assert decided(spec(behavior={}), Memory([(1000, 15)]), 6, 3, 1100)[:2] == (6, "ScaleDownStabilized")
     assert decided(spec(), memory, 6, 3, 1301) == (3, "ReadyForNewScale", "DesiredWithinRange")
     assert decided(spec(), Memory(), 15, 40) == (20, "ReadyForNewScale", "TooManyReplicas")
     assert decided(spec(), Memory(), 4, 0) == (2, "ReadyForNewScale", "TooFewReplicas")
@@ -171,9 +259,29 @@ def test_the_bounds_hold_whatever_is_wanted(current: int, wanted: int, before: l
 
 
 class MeasuringClient(Client):
-    """A client of a cluster whose pods all use the same, in thousandths of a processor; of nothing, if None."""
+    """A client of a cluster whose pods all use the same, in thousandths of a processor; of nothing, if None.
+
+    Where there are `figures`, the server has groups of others behind it who know them, by the paths that are asked.
+    """
 
     millis: int | None = None
+    figures: Mapping[str, list[tuple[str, str]]] | None = None
+    asked: list[tuple[str, dict[str, str]]]
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        """As usual; what others measure as the test says."""
+        if self.figures is None or not (path == "/apis" or ".metrics.k8s.io/" in path):
+            return await super().request(method, path, **more)
+        if path == "/apis":
+            version = {"groupVersion": "custom.metrics.k8s.io/v1beta2", "version": "v1beta2"}
+            group = {"name": "custom.metrics.k8s.io", "versions": [version], "preferredVersion": version}
+            return json.dumps({"kind": "APIGroupList", "groups": [group]}).encode()
+        self.asked.append((path, dict(more.get("query") or ())))
+        items = [
+            {"describedObject": {"name": name}, "value": value, "timestamp": "2100-01-01T00:00:00Z"}
+            for name, value in self.figures.get(path, [])
+        ]
+        return json.dumps({"kind": "MetricValueList", "items": items}).encode()
 
     async def list(self, target: Any, **more: Any) -> Listing:
         """As usual; what is used as the test says."""
@@ -198,6 +306,7 @@ class MeasuringClient(Client):
 async def scaling(cluster: VirtualCluster, *, maximum: int = 5, **more: Any) -> AsyncIterator[MeasuringClient]:
     """A StatefulSet of two pods, which start at once, and an autoscaler of it."""
     client = MeasuringClient(cluster.acting_as(USER)._transport)
+    client.asked = []
     controller = AutoscalingController(client, clock=cluster.clock, chance=cluster.chance)
     sets = test_stateful_sets.running(cluster)
     async with cluster.running(Kubelet(cluster).run), sets, cluster.running(controller.run):
@@ -255,3 +364,62 @@ async def test_a_target_that_is_not_there_is_reported(cluster: VirtualCluster) -
     async with scaling(cluster, scaleTargetRef=target):
         await cluster.clock.advance(20)
         assert (await said(cluster))["AbleToScale"] == ("False", "FailedGetScale")
+
+
+CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default"
+EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default"
+
+
+@pytest.mark.slow
+async def test_figures_of_others_are_asked_for_as_upstream_does(cluster: VirtualCluster) -> None:
+    metrics = [
+        aimed("Pods", averageValue="10", selector={"matchLabels": {"verb": "GET"}}),
+        aimed("Object", value="100"),
+        aimed("External", averageValue="30", selector={"matchLabels": {"queue": "a"}}),
+    ]
+    async with scaling(cluster, maximum=9, metrics=metrics) as client:
+        client.figures = {
+            f"{CUSTOM}/pods/*/requests": [("db-0", "10"), ("db-1", "10")],
+            f"{CUSTOM}/ingresses.networking.k8s.io/main/requests": [("main", "100")],
+            f"{EXTERNAL}/requests": [("", "60"), ("", "60")],
+        }
+        await cluster.clock.advance(15)
+        found = await reaches(cluster, AUTOSCALERS, "by-use", desiredReplicas=4)
+        assert client.asked[:3] == [
+            (f"{CUSTOM}/pods/*/requests", {"metricLabelSelector": "verb=GET", "labelSelector": "app=db"}),
+            (f"{CUSTOM}/ingresses.networking.k8s.io/main/requests", {"metricLabelSelector": ""}),
+            (f"{EXTERNAL}/requests", {"labelSelector": "queue=a"}),
+        ]
+        active = meta.condition(found, "ScalingActive") or {}
+        assert active["message"].startswith("the HPA was able to successfully calculate a replica count from external")
+        assert [one["type"] for one in found["status"]["currentMetrics"]] == ["Pods", "Object", "External"]
+
+
+@pytest.mark.slow
+async def test_where_nobody_serves_them_the_other_metrics_decide_but_never_for_fewer(cluster: VirtualCluster) -> None:
+    async with scaling(cluster, metrics=[aimed("Pods", averageValue="10"), utilization(50)]) as client:
+        client.millis = 10
+        await cluster.clock.advance(20)
+        found = await cluster.client.get(AUTOSCALERS, "by-use", namespace="default")
+        active = meta.condition(found, "ScalingActive") or {}
+        assert (active["status"], active["reason"]) == ("False", "FailedGetPodsMetric")
+        assert active["message"] == (
+            "the HPA was unable to compute the replica count: unable to get metric requests: unable to fetch metrics "
+            "from custom metrics API: no custom metrics API (custom.metrics.k8s.io) registered"
+        )
+        assert [one["type"] for one in found["status"]["currentMetrics"]] == ["", "Resource"]
+        assert found["status"].get("desiredReplicas", 0) == 0
+        client.millis = 75
+        await reaches(cluster, AUTOSCALERS, "by-use", desiredReplicas=3)
+        assert (await said(cluster))["ScalingActive"] == ("True", "ValidMetricFound")
+
+
+@pytest.mark.slow
+async def test_pods_that_two_would_size_are_sized_by_neither(cluster: VirtualCluster) -> None:
+    async with scaling(cluster) as client:
+        client.millis = 75
+        first = await cluster.client.get(AUTOSCALERS, "by-use", namespace="default")
+        second = {"metadata": {"name": "too", "namespace": "default"}, "spec": first["spec"]}
+        await cluster.client.create(AUTOSCALERS, second)
+        await cluster.clock.advance(40)
+        assert (await said(cluster))["ScalingActive"] == ("False", "AmbiguousSelector")

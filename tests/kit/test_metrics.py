@@ -73,3 +73,14 @@ def test_figures_kept_elsewhere_are_read_when_asked_for() -> None:
     metrics.follow("things", "Things.", ("kind",), lambda: kept)
     kept["b",] = 2.0
     assert metrics.value("things", kind="b") == 2.0
+
+
+def test_parts_beside_each_other_are_told_to_one_scraper_under_their_own_names() -> None:
+    metrics = Metrics("first")
+    metrics.counter("seen_total", "Things seen.").inc()
+    metrics.beside("second").counter("seen_total", "Things seen.").inc(2)
+    # a part that starts again goes on counting
+    metrics.beside("second").counter("seen_total", "Things seen.").inc(2)
+    told = metrics.exposition()[1].decode()
+    assert "rota_first_seen_total 1.0" in told
+    assert "rota_second_seen_total 4.0" in told

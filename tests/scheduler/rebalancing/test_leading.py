@@ -128,7 +128,8 @@ async def planned(cluster: SchedulingCluster, *, generation: int = 1) -> Object:
 
 @pytest.mark.slow
 async def test_drift_is_repaired_within_its_budget_and_then_nothing_moves_any_more(cluster: SchedulingCluster) -> None:
-    async with at_work(cluster), cluster.running(leader(cluster).run):
+    leading = leader(cluster)
+    async with at_work(cluster), cluster.running(leading.run):
         await drifted(cluster)
         await add_budget(cluster, "web", maxUnavailable=1)
         await cluster.clock.advance(5)
@@ -144,6 +145,9 @@ async def test_drift_is_repaired_within_its_budget_and_then_nothing_moves_any_mo
         assert [one["reason"] for one in said["conditions"]] == ["NothingToMove"]
         assert said["before"] == said["after"]
         assert all(one["from"] in {"a", "b"} and one["to"] in {"c", "d"} for one in said["moves"])
+        figures = leading.metrics
+        assert figures.value("moves_total", strategy="duplicates") == len(said["moves"])
+        assert figures.value("duplicates", when="after") == said["after"]["duplicates"]
         # for an hour
         for _ in range(6):
             await cluster.clock.advance(600)

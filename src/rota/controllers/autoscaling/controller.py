@@ -1,21 +1,23 @@
-"""Sizes Deployments, ReplicaSets and StatefulSets by what their pods use, as HorizontalPodAutoscalers say.
+"""Sizes whatever has a scale by what its pods use, as HorizontalPodAutoscalers say.
 
-Every fifteen seconds it reads the target's scale, its pods and what they use (`metrics.k8s.io`), has the number worked
-out (`proposals`, `pace`) and writes it. Sizes are read from the server each time, so that nothing is decided from an
-old one. Metrics of the types Resource and ContainerResource are known; others are reported as unknown. Behaves as
-upstream's (`pkg/controller/podautoscaler`, 1.36).
+Every fifteen seconds it reads the target's scale, its pods and what is measured (`reading`), has the number worked out
+(`proposals`, `pace`) and writes it. Sizes are read from the server each time, so that nothing is decided from an old
+one. Behaves as upstream's (`pkg/controller/podautoscaler`, 1.36).
 """
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rota.api import errors, meta, quantities, times
+from rota.api import errors, meta, quantities, selectors, times
+from rota.api.selectors import Selector
 from rota.client.informers.cache import Key
+from rota.client.paths import Target as Resource
 from rota.client.verbs import Client, Object, Selection
-from rota.controllers.autoscaling import pace, proposals
+from rota.controllers.autoscaling import pace, proposals, reading
 from rota.controllers.autoscaling.pace import Memory
-from rota.controllers.autoscaling.proposals import Measured, Proposal, Tolerances, Unknown
+from rota.controllers.autoscaling.proposals import Proposal, Target, Tolerances, Unknown
+from rota.controllers.autoscaling.reading import Meters
 from rota.controllers.pod_control import PODS
 from rota.controllers.reconciling import Reconciler
 from rota.kit.backoff import Chance
@@ -23,11 +25,30 @@ from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
 AUTOSCALERS: Final = ("autoscaling", "v2", "horizontalpodautoscalers")
-POD_METRICS: Final = ("metrics.k8s.io", "v1beta1", "pods")
 PERIOD_S: Final = 15.0
-_TARGETS: Final = {"Deployment": "deployments", "ReplicaSet": "replicasets", "StatefulSet": "statefulsets"}
-_KNOWN: Final = frozenset({"Resource", "ContainerResource"})
-_DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?", re.ASCII)
+#: How often a scale that others change meanwhile is written.
+_TRIES: Final = 5
+#: Kinds that need not be looked for.
+_KNOWN: Final = {"Deployment": "deployments", "ReplicaSet": "replicasets", "StatefulSet": "statefulsets"}
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is remembered of an autoscaler."""
+
+    memory: Memory = field(default_factory=Memory)
+    #: Whose pods it sizes.
+    selector: Selector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why a target's pods are not sized: an event, and a condition with the same words or others."""
+
+    event: str
+    reason: str
+    message: str
+    said: str = ""
 
 
 class AutoscalingController:
@@ -36,21 +57,22 @@ class AutoscalingController:
     def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
+        self._meters: Final = Meters(client)
         self._frame: Final = Reconciler[Key](
             client, "autoscaling", self._process, clock=clock, chance=chance, metrics=metrics
         )
         self._recorder: Final = self._frame.report_as("horizontal-pod-autoscaler")
         self._autoscalers: Final = self._frame.follow(AUTOSCALERS, self._changed)
-        self._memories: Final[dict[str, Memory]] = {}
+        self._known: Final[dict[Key, _Known]] = {}
 
     async def run(self) -> None:
         """Keep sizes until cancelled."""
         await self._frame.run()
 
     def _changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        if new is None and old is not None:
-            self._memories.pop(meta.uid(old), None)
-        elif old is None or new is None or old["spec"] != new["spec"]:
+        if new is None or (old is not None and meta.uid(old) != meta.uid(new)):
+            self._known.pop(key, None)
+        if new is not None and (old is None or old["spec"] != new["spec"]):
             self._frame.queue.add(key)
 
     async def _process(self, key: Key) -> float | None:
@@ -58,63 +80,78 @@ class AutoscalingController:
         if found is None:
             return None
         autoscaler = {**found, "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
-        said = await self._size(autoscaler)
-        if said != autoscaler.get("status"):
+        saying = _Saying(autoscaler.get("status") or {}, now=times.format_time(self._clock.now()))
+        await self._size(key, autoscaler, saying)
+        if saying.status != autoscaler.get("status"):
             try:
-                await self._client.update(AUTOSCALERS, {**autoscaler, "status": said}, subresource="status")
+                await self._client.update(AUTOSCALERS, {**autoscaler, "status": saying.status}, subresource="status")
             except errors.NotFound:
                 return None
             except errors.Conflict:
                 pass  # somebody has changed it: the next look finds what
         return PERIOD_S
 
-    async def _size(self, autoscaler: Object) -> dict[str, Any]:
-        """Bring the target to its size; what to say of it."""
-        spec, old = autoscaler["spec"], dict(autoscaler.get("status") or {})
-        saying = _Saying(old, now=times.format_time(self._clock.now()))
-        target = spec["scaleTargetRef"]
-        kind = _TARGETS.get(target["kind"])
+    async def _size(self, key: Key, autoscaler: Object, saying: "_Saying") -> None:
+        """Bring the target to its size, and say so."""
+        name = autoscaler["spec"]["scaleTargetRef"]["name"]
         try:
-            if kind is None:
-                raise errors.NotFound(f"no matches for kind {target['kind']}")
-            where = ("apps", "v1", kind)
-            scale = await self._client.get(
-                where, target["name"], namespace=meta.namespace(autoscaler), subresource="scale"
-            )
+            where = await self._where(autoscaler["spec"]["scaleTargetRef"])
+            scale = await self._client.get(where, name, namespace=key.namespace, subresource="scale")
         except errors.ApiError as error:
             message = f"the HPA controller was unable to get the target's current scale: {error}"
             saying.condition("AbleToScale", "False", "FailedGetScale", message)
             self._recorder.event(autoscaler, "Warning", "FailedGetScale", str(error))
-            return saying.status
+            return
         message = "the HPA controller was able to get the target's current scale"
         saying.condition("AbleToScale", "True", "SucceededGetScale", message)
         current = int((scale.get("spec") or {}).get("replicas") or 0)
-        saying.status["currentReplicas"] = current
-        desired, reason = await self._desired(autoscaler, scale, current, saying)
+        known = self._known.setdefault(key, _Known())
+        if not known.memory.recommendations:
+            known.memory.recommendations.append((self._clock.monotonic(), current))
+        desired, reason = await self._desired(key, autoscaler, scale, saying)
         if desired is None:
-            return saying.status
-        saying.status["desiredReplicas"] = desired
+            saying.sizes(current, int(saying.status.get("desiredReplicas") or 0))
+            return
         if desired != current:
             try:
-                await self._client.update(where, {**scale, "spec": {"replicas": desired}}, subresource="scale")
+                await self._write(where, scale, desired, namespace=key.namespace)
             except errors.ApiError as error:
                 message = f"the HPA controller was unable to update the target scale: {error}"
                 saying.condition("AbleToScale", "False", "FailedUpdateScale", message)
                 text = f"New size: {desired}; reason: {reason}; error: {error}"
                 self._recorder.event(autoscaler, "Warning", "FailedRescale", text)
-                return saying.status
+                saying.sizes(current, int(saying.status.get("desiredReplicas") or 0))
+                return
             message = f"the HPA controller was able to update the target scale to {desired}"
             saying.condition("AbleToScale", "True", "SucceededRescale", message)
             self._recorder.event(autoscaler, "Normal", "SuccessfulRescale", f"New size: {desired}; reason: {reason}")
-            self._memory(autoscaler).changes.append((self._clock.monotonic(), desired - current))
+            known.memory.changes.append((self._clock.monotonic(), desired - current))
             saying.status["lastScaleTime"] = saying.now
-        return saying.status
+        saying.sizes(current, desired)
 
-    async def _desired(
-        self, autoscaler: Object, scale: Object, current: int, saying: "_Saying"
-    ) -> tuple[int | None, str]:
+    async def _where(self, target: Mapping[str, Any]) -> Resource:
+        """The resource that a reference is about; the plural of a kind of somebody's own is asked for."""
+        kind, (group, _, version) = target["kind"], str(target.get("apiVersion") or "v1").rpartition("/")
+        plural = _KNOWN.get(kind) if group == "apps" else await reading.resource_of(self._client, group, version, kind)
+        if plural is None:
+            raise errors.NotFound(f'no matches for kind "{kind}" in group "{group}"')
+        return (group, version, plural)
+
+    async def _write(self, where: Resource, scale: Object, replicas: int, *, namespace: str) -> None:
+        """Write a size, though others write the target too."""
+        for attempt in range(_TRIES):
+            try:
+                await self._client.update(where, {**scale, "spec": {"replicas": replicas}}, subresource="scale")
+            except errors.Conflict:
+                if attempt == _TRIES - 1:
+                    raise
+                scale = await self._client.get(where, meta.name(scale), namespace=namespace, subresource="scale")
+            else:
+                return
+
+    async def _desired(self, key: Key, autoscaler: Object, scale: Object, saying: "_Saying") -> tuple[int | None, str]:
         """How many pods there should be, and why; None if that cannot be told."""
-        spec, memory = autoscaler["spec"], self._memory(autoscaler)
+        spec, current = autoscaler["spec"], int((scale.get("spec") or {}).get("replicas") or 0)
         lowest, highest = int(spec.get("minReplicas") or 1), int(spec["maxReplicas"])
         if current == 0:
             message = "scaling is disabled since the replica count of the target is zero"
@@ -124,62 +161,79 @@ class AutoscalingController:
             return highest, "Current number of replicas above Spec.MaxReplicas"
         if current < lowest:
             return lowest, "Current number of replicas below Spec.MinReplicas"
-        found = await self._proposed(autoscaler, scale, current)
-        proposed = [one for one in found if isinstance(one, Proposal)]
-        problem = next((one for one in found if isinstance(one, Unknown)), None)
-        best = max(proposed, key=lambda one: one.replicas, default=None)
-        if best is None or (problem is not None and best.replicas < current):
-            reason, message = ("InvalidMetrics", "no metrics") if problem is None else (problem.reason, problem.message)
-            text = f"the HPA was unable to compute the replica count: {message}"
-            saying.condition("ScalingActive", "False", reason, text)
-            self._recorder.event(autoscaler, "Warning", reason, message)
+        pods = await self._pods(key, scale)
+        if isinstance(pods, _Refusal):
+            self._recorder.event(autoscaler, "Warning", pods.event, pods.message)
+            saying.condition("ScalingActive", "False", pods.reason, pods.said or pods.message)
+            self._recorder.event(autoscaler, "Warning", "FailedComputeMetricsReplicas", pods.message)
             return None, ""
-        saying.status["currentMetrics"] = [dict(one.status) for one in proposed]
-        text = f"the HPA was able to successfully calculate a replica count from {best.name}"
-        saying.condition("ScalingActive", "True", "ValidMetricFound", text)
-        now = self._clock.monotonic()
+        best = await self._best(autoscaler, scale, pods, saying)
+        if best is None:
+            return None, ""
+        now, memory = self._clock.monotonic(), self._known[key].memory
         memory.forget(now)
-        if not memory.recommendations:
-            memory.recommendations.append((now, current))
         decision = pace.decide(spec, memory, current=current, wanted=best.replicas, now=now)
         saying.condition("AbleToScale", *decision.able)
         saying.condition("ScalingLimited", *decision.limited)
-        reason = f"{best.name} above target" if decision.replicas > current else "All metrics below target"
+        if best.replicas == current:
+            return decision.replicas, ""
+        reason = f"{best.name} above target" if best.replicas > current else "All metrics below target"
         return decision.replicas, reason
 
-    async def _proposed(self, autoscaler: Object, scale: Object, current: int) -> list[Proposal | Unknown]:
-        """What each metric asks for."""
-        metrics = autoscaler["spec"].get("metrics") or ()
-        namespace, labels = meta.namespace(autoscaler), str((scale.get("status") or {}).get("selector") or "")
-        if not labels:
-            return [Unknown("InvalidSelector", "selector is required")]
-        selection = Selection(labels=labels)
-        pods = (await self._client.list(PODS, namespace=namespace, selection=selection)).items
+    async def _pods(self, key: Key, scale: Object) -> "Sequence[Object] | _Refusal":
+        """The target's pods, unless it cannot be told which they are, or others size them too."""
+        text = str((scale.get("status") or {}).get("selector") or "")
+        if not text:
+            said = "the HPA target's scale is missing a selector"
+            return _Refusal("SelectorRequired", "InvalidSelector", "selector is required", said)
         try:
-            used = (await self._client.list(POD_METRICS, namespace=namespace, selection=selection)).items
-        except errors.ApiError as error:
-            text = f"unable to get metrics from resource metrics API: {error}"
-            return [Unknown("FailedGetResourceMetric", text)]
-        found: list[Proposal | Unknown] = []
-        for metric in metrics:
-            if metric["type"] not in _KNOWN:
-                text = f"metrics of the type {metric['type']} are not served here; use Resource or ContainerResource"
-                found.append(Unknown("InvalidMetricSourceType", text))
-                continue
-            found.append(
-                proposals.propose(
-                    metric,
-                    pods,
-                    _measured(used, proposals.source(metric)),
-                    current=current,
-                    tolerances=_tolerances(autoscaler["spec"]),
-                    now=self._clock.now(),
-                )
-            )
-        return found
+            self._known[key].selector = selectors.parse(text)
+        except selectors.SelectorError as problem:
+            message = f"couldn't convert selector into a corresponding internal selector object: {problem}"
+            return _Refusal("InvalidSelector", "InvalidSelector", message)
+        pods = (await self._client.list(PODS, namespace=key.namespace, selection=Selection(labels=text))).items
+        sizing = self._sizing(key.namespace, pods)
+        if len(sizing) > 1:
+            others = " ".join(f"{{{one.namespace} {one.name}}}" for one in sizing)
+            message = f"pods by selector {text} are controlled by multiple HPAs: [{others}]"
+            return _Refusal("AmbiguousSelector", "AmbiguousSelector", message)
+        return pods
 
-    def _memory(self, autoscaler: Object) -> Memory:
-        return self._memories.setdefault(meta.uid(autoscaler), Memory())
+    def _sizing(self, namespace: str, pods: Sequence[Object]) -> list[Key]:
+        """All autoscalers that size one of these pods."""
+        there = [(key, one.selector) for key, one in self._known.items() if key.namespace == namespace]
+        labels = [meta.labels(pod) for pod in pods]
+        return sorted(
+            key for key, selector in there if selector is not None and any(selector.matches(one) for one in labels)
+        )
+
+    async def _best(
+        self, autoscaler: Object, scale: Object, pods: Sequence[Object], saying: "_Saying"
+    ) -> Proposal | None:
+        """The metric that asks for most; None, and that is said, if one that is not known might ask for more."""
+        namespace, current = meta.namespace(autoscaler), int(scale["spec"]["replicas"])
+        status = scale.get("status") or {}
+        target = Target(namespace=namespace, pods=pods, wanted=current, present=int(status.get("replicas") or 0))
+        found: list[Proposal | Unknown] = []
+        for metric in autoscaler["spec"].get("metrics") or ():
+            read = await self._meters.read(metric, namespace, str(status["selector"]))
+            tolerances = _tolerances(autoscaler["spec"])
+            found.append(proposals.propose(metric, read, target, tolerances=tolerances, now=self._clock.now()))
+        saying.metrics = [dict(one.status) if isinstance(one, Proposal) else {"type": ""} for one in found]
+        unknown = [one for one in found if isinstance(one, Unknown)]
+        for one in unknown:
+            self._recorder.event(autoscaler, "Warning", one.reason, one.message)
+        best = max((one for one in found if isinstance(one, Proposal)), key=lambda one: one.replicas, default=None)
+        if best is None or (unknown and best.replicas < current):
+            first = unknown[0] if unknown else Unknown("InvalidMetrics", "no metrics", "no metrics")
+            text = f"the HPA was unable to compute the replica count: {first.message}"
+            saying.condition("ScalingActive", "False", first.reason, text)
+            text = f"invalid metrics ({len(unknown)} invalid out of {len(found)}), first error is: {first.among_others}"
+            self._recorder.event(autoscaler, "Warning", "FailedComputeMetricsReplicas", text)
+            return None
+        text = f"the HPA was able to successfully calculate a replica count from {best.name}"
+        saying.condition("ScalingActive", "True", "ValidMetricFound", text)
+        return best
 
 
 class _Saying:
@@ -188,27 +242,21 @@ class _Saying:
     def __init__(self, old: Mapping[str, Any], *, now: str) -> None:
         self.now: Final = now
         self.status: Final[dict[str, Any]] = {"desiredReplicas": 0, **old}
+        #: What was measured, if it came to that.
+        self.metrics: list[dict[str, Any]] | None = None
 
     def condition(self, name: str, status: str, reason: str, message: str) -> None:
         """Say how something is."""
         new = {"type": name, "status": status, "reason": reason, "message": message}
         self.status["conditions"] = meta.with_condition(self.status.get("conditions") or (), new, now=self.now)
 
-
-def _measured(used: list[Object], described: Mapping[str, Any]) -> dict[str, Measured]:
-    """What pods, or one container of each, use of a resource; pods of which it is not known of all are left out."""
-    resource, container = str(described["name"]), described.get("container")
-    found: dict[str, Measured] = {}
-    for one in used:
-        chosen = [part for part in one.get("containers") or () if container in {None, "", part["name"]}]
-        amounts = [(part.get("usage") or {}).get(resource) for part in chosen]
-        if chosen and all(amount is not None for amount in amounts):
-            found[meta.name(one)] = Measured(
-                amount=sum(map(quantities.milli, amounts)),
-                at=times.parse(one["timestamp"]),
-                window_s=_seconds(str(one.get("window", ""))),
-            )
-    return found
+    def sizes(self, current: int, desired: int) -> None:
+        """Say how many there are and should be; what was measured last time is forgotten."""
+        self.status["desiredReplicas"] = desired
+        for name, value in (("currentReplicas", current), ("currentMetrics", self.metrics)):
+            self.status.pop(name, None)
+            if value:
+                self.status[name] = value
 
 
 def _tolerances(spec: Mapping[str, Any]) -> Tolerances:
@@ -216,9 +264,3 @@ def _tolerances(spec: Mapping[str, Any]) -> Tolerances:
     given = [(behavior.get(name) or {}).get("tolerance") for name in ("scaleUp", "scaleDown")]
     up, down = (proposals.TOLERANCE if one is None else quantities.milli(one) / 1000 for one in given)
     return Tolerances(up=up, down=down)
-
-
-def _seconds(text: str) -> float:
-    found = _DURATION.fullmatch(text)
-    hours, minutes, seconds = found.groups() if found else (None, None, None)
-    return int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(seconds or 0)

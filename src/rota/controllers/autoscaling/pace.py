@@ -85,7 +85,11 @@ def _steadied(
     up_s, down_s = _window(spec, "scaleUp", 0), _window(spec, "scaleDown", _DOWN_WINDOW_S)
     lowest = min((count for at, count in memory.recommendations if at > now - up_s), default=wanted)
     highest = max((count for at, count in memory.recommendations if at > now - down_s), default=wanted)
-    steadied = min(max(current, min(lowest, wanted)), max(highest, wanted))
+    if spec.get("behavior") is None:
+        # as before there were rules: what was recommended lately is made up for, even if that is more than there are
+        steadied = max(highest, wanted)
+    else:
+        steadied = min(max(current, min(lowest, wanted)), max(highest, wanted))
     if steadied > wanted:
         return steadied, HELD_UP
     return steadied, HELD_DOWN if steadied < wanted else READY

@@ -2,7 +2,8 @@
 
 The measure is usage over what was aimed at; near enough to 1 nothing changes. Pods that are not ready, or of which
 nothing is known, are reckoned so that they never make a change larger: as using nothing where there would be more pods,
-and all they asked for where there would be fewer. Upstream's rules (`pkg/controller/podautoscaler`, 1.36).
+and all they asked for where there would be fewer. A metric of something else than pods (an object, a queue outside)
+is one number, for all pods together or for each. Upstream's rules and words (`pkg/controller/podautoscaler`, 1.36).
 """
 
 import math
@@ -10,15 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from rota.api import meta, quantities, times
+from rota.api import meta, quantities, resources, times
 from rota.api.meta import Object
+from rota.api.quantities import Format
 from rota.controllers import pod_states
+from rota.controllers.autoscaling import wording
 
 TOLERANCE: Final = 0.1
 #: For so long after its start a pod's use of processors is that of its start.
 _STARTING_S: Final = 300.0
 #: A pod that was never ready for so long after its start is taken for one that starts.
 _FIRST_READY_S: Final = 30.0
+_MOST: Final = 2**31 - 1
 
 
 _Ratio: TypeAlias = Callable[[Mapping[str, int]], float]
@@ -31,6 +35,20 @@ class Measured:
     amount: int
     at: float
     window_s: float
+
+
+#: What was measured: of pods by their names, or one number in thousandths; or why nothing was, in words.
+Reading: TypeAlias = Mapping[str, Measured] | int | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Who is sized: its pods, and how many it is told to have and has."""
+
+    namespace: str
+    pods: Sequence[Object]
+    wanted: int
+    present: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +68,8 @@ class Unknown:
 
     reason: str
     message: str
+    #: The same where several metrics are told of.
+    among_others: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,64 +94,138 @@ class _Groups:
     ignored: frozenset[str]
 
 
-def source(metric: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part of a metric's description that its type names."""
-    kind = str(metric.get("type", ""))
-    return metric.get(kind[:1].lower() + kind[1:]) or {}
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """What came of a calculation: how many pods, and what to show."""
+
+    replicas: int
+    shown: Mapping[str, Any]
 
 
 def propose(
-    metric: Mapping[str, Any],
-    pods: Sequence[Object],
-    measured: Mapping[str, Measured],
-    *,
-    current: int,
-    tolerances: Tolerances,
-    now: float,
+    metric: Mapping[str, Any], reading: Reading, target: Target, *, tolerances: Tolerances, now: float
 ) -> Proposal | Unknown:
-    """What a metric of the types Resource and ContainerResource asks for; `measured` by the pods' names."""
-    described, failed = source(metric), f"FailedGet{metric.get('type', '')}Metric"
-    resource, container = str(described["name"]), str(described.get("container") or "")
-    if not pods:
-        return Unknown(failed, "no pods returned by selector while calculating replica count")
-    groups = _group(pods, measured, resource=resource, now=now)
-    amounts = {
-        name: one.amount for name, one in measured.items() if name not in groups.unready and name not in groups.ignored
-    }
-    if not amounts:
-        return Unknown(failed, f"did not receive metrics for targeted pods for resource {resource}")
-    target = described.get("target") or {}
-    if target.get("averageUtilization") is not None:
-        requests = _requests(pods, resource, container)
-        if isinstance(requests, str):
-            return Unknown(failed, requests)
-        goal, fallback = int(target["averageUtilization"]), max(100, int(target["averageUtilization"]))
-        full = {name: request * fallback // 100 for name, request in requests.items()}
-        utilization = _utilization(amounts, requests)
-        if utilization is None:
-            return Unknown(failed, "no metrics returned matched known pods")
-
-        def ratio(of: Mapping[str, int]) -> float:
-            return (_utilization(of, requests) or 0) / goal
-
-        said: dict[str, Any] = {"averageUtilization": utilization}
-        name = f"{resource} resource utilization (percentage of request)"
+    """What a metric asks for, by what was measured of it."""
+    kind, described = str(metric.get("type", "")), wording.source(metric)
+    if kind in {"Resource", "ContainerResource"}:
+        found = _by_resource(described, reading, target, tolerances=tolerances, now=now)
+    elif kind == "Pods":
+        found = _by_pods(described, reading, target, tolerances=tolerances, now=now)
+    elif kind == "Object":
+        found = _by_object(described, reading, target, tolerances=tolerances)
+    elif kind == "External":
+        found = _by_number(described, reading, target, tolerances=tolerances)
     else:
-        each = quantities.milli(target.get("averageValue"))
-        full = {meta.name(one): each for one in pods}
+        why = f'unknown metric source type "{kind}"'
+        return Unknown("InvalidMetricSourceType", why, why)
+    if isinstance(found, str):
+        message = wording.failure(metric, found)
+        return Unknown(f"FailedGet{kind}Metric", message, wording.among_others(metric, message))
+    status = {"type": kind, wording.field(metric): {**wording.identity(metric), "current": dict(found.shown)}}
+    return Proposal(replicas=min(found.replicas, _MOST), name=wording.name(metric), status=status)
 
-        def ratio(of: Mapping[str, int]) -> float:
-            return (sum(of.values()) // len(of)) / each
 
-        said, name = {}, f"{resource} resource"
-    average = quantities.from_milli(sum(amounts.values()) // len(amounts))
-    shown = {"name": resource, "current": {**said, "averageValue": str(average)}}
-    if container:
-        shown["container"] = container
-        name = name.replace(" resource", " container resource", 1)
-    kind = str(metric["type"])
-    replicas = _replicas(amounts, groups, full, ratio, current=current, tolerances=tolerances)
-    return Proposal(replicas=replicas, name=name, status={"type": kind, kind[0].lower() + kind[1:]: shown})
+def _by_resource(
+    described: Mapping[str, Any], reading: Reading, target: Target, *, tolerances: Tolerances, now: float
+) -> _Sum | str:
+    resource, container = str(described["name"]), str(described.get("container") or "")
+    sorted_out = _sorted_out(reading, target, resource=resource, now=now)
+    if isinstance(sorted_out, str):
+        return sorted_out
+    amounts, groups = sorted_out
+    goals = described.get("target") or {}
+    notation = Format.BINARY_SI if resource == "memory" else Format.DECIMAL_SI
+    if goals.get("averageValue") is not None:
+        return _for_each(amounts, groups, quantities.milli(goals["averageValue"]), target, tolerances, notation)
+    if goals.get("averageUtilization") is None:
+        return (
+            "invalid resource metric source: neither an average utilization target "
+            "nor an average value (usage) target was set"
+        )
+    requests = _requests(target.pods, resource, container)
+    if isinstance(requests, str):
+        return requests
+    goal = int(goals["averageUtilization"])
+    full = {name: request * max(100, goal) // 100 for name, request in requests.items()}
+    utilization = _utilization(amounts, requests)
+    if utilization is None:
+        return "no metrics returned matched known pods"
+
+    def ratio(of: Mapping[str, int]) -> float:
+        return (_utilization(of, requests) or 0) / goal
+
+    known = [amount for name, amount in amounts.items() if name in requests]
+    average = quantities.from_milli(sum(known) // len(known), notation)
+    replicas = _replicas(amounts, groups, full, ratio, current=target.wanted, tolerances=tolerances)
+    return _Sum(replicas, {"averageUtilization": utilization, "averageValue": str(average)})
+
+
+def _by_pods(
+    described: Mapping[str, Any], reading: Reading, target: Target, *, tolerances: Tolerances, now: float
+) -> _Sum | str:
+    sorted_out = _sorted_out(reading, target, resource="", now=now)
+    if isinstance(sorted_out, str):
+        return sorted_out
+    goal = _target(described, "averageValue")
+    return _for_each(*sorted_out, goal, target, tolerances, Format.DECIMAL_SI)
+
+
+def _by_object(described: Mapping[str, Any], reading: Reading, target: Target, *, tolerances: Tolerances) -> _Sum | str:
+    goals = described.get("target") or {}
+    kind = {"Value": "value", "AverageValue": "averageValue"}.get(str(goals.get("type")), "")
+    if not kind or goals.get(kind) is None:
+        return "invalid object metric source: neither a value target nor an average value target was set"
+    return _by_number({**described, "target": {kind: goals[kind]}}, reading, target, tolerances=tolerances)
+
+
+def _by_number(described: Mapping[str, Any], reading: Reading, target: Target, *, tolerances: Tolerances) -> _Sum | str:
+    """By one number: for each of the pods that there are, or for all of them together."""
+    if not isinstance(reading, int):
+        return reading if isinstance(reading, str) else "no single number was measured"
+    each, whole = _target(described, "averageValue"), _target(described, "value")
+    if each:
+        off = not target.present or not tolerances.allow(reading / (each * target.present))
+        replicas = math.ceil(reading / each) if off else target.present
+        average = math.ceil(reading / target.present) if target.present else reading
+        return _Sum(replicas, {"averageValue": str(quantities.from_milli(average))})
+    if not whole:
+        return "invalid external metric source: neither a value target nor an average value target was set"
+    ratio, shown = reading / whole, {"value": str(quantities.from_milli(reading))}
+    if not target.wanted:
+        return _Sum(math.ceil(ratio), shown)
+    if tolerances.allow(ratio):
+        return _Sum(target.wanted, shown)
+    if not target.pods:
+        return "unable to calculate ready pods: no pods returned by selector while calculating replica count"
+    ready = sum(pod_states.phase(pod) == "Running" and meta.is_condition_true(pod, "Ready") for pod in target.pods)
+    return _Sum(math.ceil(ratio * ready), shown)
+
+
+def _sorted_out(reading: Reading, target: Target, *, resource: str, now: float) -> tuple[dict[str, int], _Groups] | str:
+    """What pods use whose use says something, and which do not count or are not known."""
+    if not isinstance(reading, Mapping):
+        return reading if isinstance(reading, str) else "no pod was measured"
+    if not target.pods:
+        return "no pods returned by selector while calculating replica count"
+    groups = _group(target.pods, reading, resource=resource, now=now)
+    amounts = {
+        name: one.amount for name, one in reading.items() if name not in groups.unready and name not in groups.ignored
+    }
+    return (amounts, groups) if amounts else "did not receive metrics for targeted pods (pods might be unready)"
+
+
+def _for_each(
+    amounts: Mapping[str, int], groups: _Groups, goal: int, target: Target, tolerances: Tolerances, notation: Format
+) -> _Sum:
+    """So much for each pod."""
+
+    def ratio(of: Mapping[str, int]) -> float:
+        return (sum(of.values()) // len(of)) / goal
+
+    full = {meta.name(one): goal for one in target.pods}
+    average = quantities.from_milli(sum(amounts.values()) // len(amounts), notation)
+    replicas = _replicas(amounts, groups, full, ratio, current=target.wanted, tolerances=tolerances)
+    return _Sum(replicas, {"averageValue": str(average)})
 
 
 def _replicas(
@@ -194,21 +288,45 @@ def _requests(pods: Sequence[Object], resource: str, container: str) -> dict[str
     """What each pod (or its one container) asked for, in thousandths; or what is missing, in words."""
     found: dict[str, int] = {}
     for pod in pods:
-        spec = pod.get("spec") or {}
-        beside = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
-        total = 0
-        for one in (*(spec.get("containers") or ()), *beside):
-            if container and one["name"] != container:
-                continue
-            request = ((one.get("resources") or {}).get("requests") or {}).get(resource)
-            if request is None:
-                return f"missing request for {resource} in container {one['name']} of Pod {meta.name(pod)}"
-            total += quantities.milli(request)
-        found[meta.name(pod)] = total
+        asked = (
+            _of_whole_pod(pod, resource)
+            if not container and resources.has_pod_level_requests(pod)
+            else _of_containers(pod, resource, container)
+        )
+        if isinstance(asked, str):
+            return asked
+        found[meta.name(pod)] = asked
     return found
+
+
+def _of_whole_pod(pod: Object, resource: str) -> int | str:
+    asked = resources.pod_requests(pod).get(resource)
+    if asked is None:
+        return f"missing pod-level request for {resource} in Pod {meta.name(pod)}"
+    return asked if resource == "cpu" else asked * 1000
+
+
+def _of_containers(pod: Object, resource: str, container: str) -> int | str:
+    spec = pod.get("spec") or {}
+    beside = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    chosen = [one for one in (*(spec.get("containers") or ()), *beside) if container in {"", one["name"]}]
+    if container and not chosen:
+        return f"container {container} not found in Pod {meta.name(pod)}"
+    total = 0
+    for one in chosen:
+        request = ((one.get("resources") or {}).get("requests") or {}).get(resource)
+        if request is None:
+            return f"missing request for {resource} in container {one['name']} of Pod {meta.name(pod)}"
+        total += quantities.milli(request)
+    return total
 
 
 def _utilization(amounts: Mapping[str, int], requests: Mapping[str, int]) -> int | None:
     known = amounts.keys() & requests.keys()
     asked = sum(requests[name] for name in known)
     return sum(amounts[name] for name in known) * 100 // asked if asked else None
+
+
+def _target(described: Mapping[str, Any], name: str) -> int:
+    """What is aimed at, in thousandths; 0 if that is not how it is said."""
+    return quantities.milli((described.get("target") or {}).get(name))

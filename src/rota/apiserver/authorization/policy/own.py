@@ -47,9 +47,10 @@ rota:controller:autoscaling: User/rota:controller:autoscaling
     record-events
     read  autoscaling  horizontalpodautoscalers
     update  autoscaling  horizontalpodautoscalers/status
-    get,update  apps  deployments/scale,replicasets/scale,statefulsets/scale
+    get,update  *  */scale
     list  core  pods
     list  metrics.k8s.io  pods
+    get,list  custom.metrics.k8s.io,external.metrics.k8s.io  *
 rota:controller:certificates: User/rota:controller:certificates
     read,delete  certificates.k8s.io  certificatesigningrequests
     patch,update  certificates.k8s.io  certificatesigningrequests/approval,certificatesigningrequests/status
