@@ -49,6 +49,7 @@ from rota.scheduler.loading import Loaded
 from rota.scheduler.recording import attaching
 from rota.scheduler.service import Scheduler
 from rota.scheduler.tracing import Tracer
+from rota.spot import returning
 from rota.spot.marks import Marks
 from rota.spot_control import leading
 from rota.spot_control import rights as spot_rights
@@ -265,6 +266,7 @@ async def run_spot_controller(
     *,
     dry_run: bool = False,
     lease_namespace: str = SYSTEM,
+    back: returning.Settings = returning.USUAL,
     hook: Hook | None = None,
     http: Address | None = None,
     ready: Callable[[str], None] = lambda _: None,
@@ -288,6 +290,7 @@ async def run_spot_controller(
             chance=chance,
             identity=identity,
             lease_namespace=lease_namespace,
+            back=back,
             dry_run=dry_run,
         )
         supervisor.start("control", control.run)

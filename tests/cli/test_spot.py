@@ -5,6 +5,7 @@ import json
 import pytest
 from tests.cli.conftest import Rota
 
+from rota.spot import reservations
 from rota.testing import manifests
 from rota.testing.live import LiveServer
 
@@ -37,9 +38,22 @@ def test_a_notice_is_written_listed_and_withdrawn(rota: Rota, node: str, server:
 def test_the_list_has_a_line_for_each_node(rota: Rota, node: str) -> None:
     rota("spot", "notice", node, "--in", "300s")
     heading, *lines = rota("spot", "list").cells
-    assert heading == ["NODE", "CAPACITY", "GOES", "IN", "MARK", "POOL"]
+    assert heading == ["NODE", "CAPACITY", "GOES", "IN", "MARK", "POOL", "PLACES", "HELD", "PRICE", "SAVES"]
     line = next(one for one in lines if one[0] == node)
     assert (line[1], line[3]) == ("spot", "rota.dev/terminating")
+
+
+def test_the_places_held_on_a_node_and_what_it_saves_are_shown(rota: Rota, node: str, server: LiveServer) -> None:
+    labels = {"rota.dev/price": "0.1", "rota.dev/on-demand-price": "0.4"}
+    patch = {"metadata": {"labels": labels}}
+    server.request("PATCH", f"/api/v1/nodes/{node}", patch, content_type="application/merge-patch+json")
+    old = manifests.pod("web")
+    old["metadata"] |= {"namespace": "shop", "uid": node}
+    held = reservations.manifest(old, node=node, owner="o", namespace="kube-system", lasts_s=60)
+    server.create("/api/v1/namespaces/kube-system/pods", held)
+    seen = told(rota, node)
+    assert (seen["price"], seen["saves"], seen["places"]) == (0.1, 0.3, ["shop/web"])
+    assert rota("spot", "list").out.splitlines()[-1].startswith("Spot machines save 0.3 an hour")
 
 
 def test_a_dry_run_writes_nothing(rota: Rota, node: str) -> None:

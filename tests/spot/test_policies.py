@@ -67,3 +67,11 @@ def test_pods_placed_one_after_the_other_keep_base_and_share(base: int, share: i
     assert spread.spot * 100 <= share * beyond
     # and as much of the share is used as whole pods allow
     assert (spread.spot + 1) * 100 > share * beyond
+
+
+def test_what_a_policy_allows_is_a_part_of_all_pods() -> None:
+    assert policies.allowed(policies.parse({}), 4) == 1.0
+    assert policies.allowed(policies.parse({"rota.dev/spot": "never"}), 4) == 0.0
+    assert policies.allowed(policies.parse({"rota.dev/spot-base": "2", "rota.dev/spot-max-share": "50"}), 6) == 2 / 6
+    assert policies.allowed(policies.parse({"rota.dev/spot-base": "9"}), 4) == 0.0
+    assert policies.allowed(policies.parse({}), 0) == 0.0

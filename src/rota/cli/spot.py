@@ -40,7 +40,7 @@ def command() -> None:
 @output.json_option
 @endpoints.own_options
 def list_(**given: Any) -> None:
-    """List nodes: how each was bought, whether it goes, when, and which mark says so."""
+    """List nodes: how each was bought, whether it goes and when, the places held there, its price, what it saves."""
     from rota.cli.acts import spot as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
     acts.list_(**given)

@@ -51,6 +51,13 @@ if TYPE_CHECKING:
     help="Where the Lease is by which controllers take turns.",
 )
 @click.option(
+    "--return-after",
+    type=options.Duration(nothing="never"),
+    default="10m",
+    show_default=True,
+    help="Send pods back once spot machines were quiet, and they themselves in their place, for so long; 0: never.",
+)
+@click.option(
     "--webhook",
     type=options.Address(),
     metavar="[HOST:]PORT",
@@ -85,6 +92,7 @@ def command(
     config_file: Path | None,
     dry_run: bool,
     lease_namespace: str,
+    return_after: float,
     webhook: tuple[str, int] | None,
     webhook_token: Path | None,
     webhook_tls_cert: Path | None,
@@ -95,15 +103,15 @@ def command(
     """Leave machines that will be taken away: in time, with budgets kept, and with a place for what comes after.
 
     On a notice the node gets no new pods and no traffic from outside. A pod goes when there is a place for its
-    successor, or at the last moment at which it can still end in peace. Several controllers may run at once: one acts.
-    See docs/howto/use-spot-machines.md.
+    successor, or at the last moment at which it can still end in peace. Workloads that want spot machines go back to
+    them when things are quiet. Several controllers may run at once: one acts. See docs/howto/use-spot-machines.md.
     """
     hook = _hook(webhook, webhook_token, webhook_tls_cert, webhook_tls_key, insecure=webhook_insecure)
     from rota import assembly  # noqa: PLC0415 - servers are not needed to refuse an option
     from rota.cli.acts import asking  # noqa: PLC0415 - as above
     from rota.scheduler import builtin, loading  # noqa: PLC0415 - as above
     from rota.scheduler.config.faults import ConfigurationError  # noqa: PLC0415 - as above
-    from rota.spot import marks  # noqa: PLC0415 - as above
+    from rota.spot import marks, returning  # noqa: PLC0415 - as above
 
     logs.configure()
     table = marks.read(marks_file) if marks_file is not None else marks.Marks()
@@ -123,6 +131,7 @@ def command(
                 table,
                 dry_run=dry_run,
                 lease_namespace=lease_namespace,
+                back=returning.Settings(stable_s=return_after, cooldown_s=return_after),
                 hook=hook,
                 http=http,
                 ready=click.echo,

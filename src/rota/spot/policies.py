@@ -102,6 +102,13 @@ def refusal(policy: Policy, spread: Spread, capacity: Capacity) -> str:
     return ""
 
 
+def allowed(policy: Policy, pods: int) -> float:
+    """Which part of so many pods may be on spot machines, from 0 to 1."""
+    if policy.wish is Wish.NEVER or not pods:
+        return 0.0
+    return max(0, pods - policy.base) * policy.max_share // _ALL / pods
+
+
 def _one_of(annotations: Mapping[str, str], key: str, choices: type[_Choice], default: _Choice) -> _Choice:
     text = annotations.get(key)
     if text is None:

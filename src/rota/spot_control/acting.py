@@ -146,6 +146,7 @@ class Hands:
         if code != 201:
             return False
         self._guests.of(meta.uid(pod)).told_at = self._clock.now()
+        self._figures.evicted.inc()
         self._teller.pod(pod, "SpotReturns", f"goes back to a spot machine, {place} as things are: {why}")
         return True
 

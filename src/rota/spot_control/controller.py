@@ -25,6 +25,7 @@ from rota.spot.evacuation import Guest, Step
 from rota.spot.marks import Marks
 from rota.spot.returning import USUAL, Settings
 from rota.spot_control import following, holding, marking
+from rota.spot_control.accounting import Accounts
 from rota.spot_control.acting import NODES, Hands
 from rota.spot_control.departures import Departure, Departures
 from rota.spot_control.figures import Figures
@@ -123,6 +124,7 @@ class SpotController:
             touched=self._departures.touched,
             dry_run=dry_run,
         )
+        self._accounts: Final = Accounts(self._following, self._figures, clock=clock, marks=self._marks)
         self._found_again = False
 
     async def run(self) -> None:
@@ -209,7 +211,7 @@ class SpotController:
         self._account(leaving)
         again, due_at = self._due(self._leaving())
         wake_at = min(wake_at, due_at, self._clock.now() if again else math.inf)
-        wake_at = min(wake_at, await self._go_back(leaving), self._holds.patient_until())
+        wake_at = min(wake_at, await self._go_back(leaving), self._holds.patient_until(), self._accounts.take_stock())
         if wake_at == math.inf:
             return None
         return max(wake_at - self._clock.now(), _BREATH_S)

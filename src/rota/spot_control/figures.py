@@ -59,3 +59,24 @@ class Figures:
             "Pods sent back to spot machines, by what became of it: arrived, elsewhere, refused.",
             ("outcome",),
         )
+        self.share: Final = metrics.gauge(
+            "workload_spot_share",
+            "The part of a workload's pods on spot machines, from 0 to 1, where it says what it wants of them.",
+            ("namespace", "workload"),
+        )
+        self.share_limit: Final = metrics.gauge(
+            "workload_spot_share_limit", "The part that its annotations allow.", ("namespace", "workload")
+        )
+        self.churn: Final = metrics.gauge(
+            "evictions_per_pod_day", "Pods sent away within a day, for each pod that there is."
+        )
+        self.machines: Final = metrics.gauge("nodes", "Nodes, by how they were bought.", ("capacity",))
+        self.saving: Final = metrics.gauge(
+            "money_saved_per_hour", "What spot machines save, by the price labels of nodes, in their money."
+        )
+        self.saved: Final = metrics.counter(
+            "money_saved_total", "What spot machines have saved while this controller led, in the labels' money."
+        )
+        self.unpriced: Final = metrics.gauge(
+            "nodes_without_price", "Spot machines of which nobody tells what they cost, or would cost otherwise."
+        )

@@ -16,6 +16,7 @@ from rota.kit.metrics import Metrics
 from rota.kit.pages import Address
 from rota.scheduler.loading import Loaded
 from rota.spot.marks import Marks
+from rota.spot.returning import USUAL, Settings
 from rota.spot_control.controller import SpotController
 
 log = logs.get(__name__)
@@ -36,6 +37,7 @@ class SpotControl:
         chance: Chance,
         identity: str,
         lease_namespace: str = SYSTEM,
+        back: Settings = USUAL,
         dry_run: bool = False,
     ) -> None:
         self._client: Final = client
@@ -45,6 +47,7 @@ class SpotControl:
         self._chance: Final = chance
         self._dry_run: Final = dry_run
         self._namespace: Final = lease_namespace
+        self._back: Final = back
         self._election: Final = Election(name=LEASE, namespace=lease_namespace, identity=identity, pace=STEADY)
         self._incumbent: Final = Incumbent()
         self.metrics: Final = Metrics("spot", process=True)
@@ -72,6 +75,7 @@ class SpotControl:
             marks=self._marks,
             metrics=self.metrics,
             namespace=self._namespace,
+            back=self._back,
             dry_run=self._dry_run,
         )
         self._leads.set(1)

@@ -9,7 +9,10 @@ def needed(*, namespace: str, dry_run: bool) -> tuple[Right, ...]:
     """All rights that a controller uses; `namespace`: where its Lease is, and the places that it holds."""
     looked_at = tuple(
         right
-        for (group, _, resource), _ in handlers.KINDS.values()
+        for group, _, resource in (
+            *(of for of, _ in handlers.KINDS.values()),
+            ("scheduling.k8s.io", "v1", "priorityclasses"),
+        )
         for right in table("list", resource, group, loses="plans that heed them")
     )
     return (

@@ -1,16 +1,21 @@
 """What `rota spot` does: nodes by their marks, and simulated notices."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from rota.api import times
+from rota.api import errors, times
 from rota.cli import endpoints, output
 from rota.cli.acts import asking
-from rota.client.verbs import Client, Object
+from rota.client.pods import PODS
+from rota.client.verbs import Client, Object, Selection
 from rota.kit import system
-from rota.spot import marks
+from rota.spot import marks, prices, reservations
+from rota.spot.nodes import Reading
+from rota.spot.prices import Savings
+from rota.spot.reservations import Reservation
 from rota.spot_control import marking
 
 NODES: Final = ("", "v1", "nodes")
@@ -19,14 +24,22 @@ TERMINATES_AT: Final = "rota.dev/terminates-at"
 
 
 def list_(*, marks_file: Path | None, as_json: bool, **server: Any) -> None:
-    """Show nodes as their marks tell."""
+    """Show nodes as their marks tell, with the places that are held on them and what they save."""
     table = marks.read(marks_file) if marks_file is not None else marks.Marks()
     now = system.SystemClock().now()
 
-    async def work(client: Client) -> list[Object]:
-        return [_told(node, table, now) for node in (await client.list(NODES)).items]
+    async def work(client: Client) -> tuple[list[Object], list[Reservation]]:
+        nodes = (await client.list(NODES)).items
+        try:
+            held = (await client.list(PODS, selection=Selection(labels=reservations.HELD_FOR))).items
+        except errors.Forbidden:
+            held = []  # whoever may see nodes only sees nodes
+        return nodes, [one for one in map(reservations.read, held) if not one.over]
 
-    told = asking.at(endpoints.own_cluster(**server), work)
+    nodes, held = asking.at(endpoints.own_cluster(**server), work)
+    readings = {node["metadata"]["name"]: marking.read(node, table, now=now) for node in nodes}
+    savings = prices.savings((node, readings[node["metadata"]["name"]].capacity) for node in nodes)
+    told = [_told(node, readings[node["metadata"]["name"]], held, savings, now) for node in nodes]
     if as_json:
         output.document(told)
         return
@@ -37,17 +50,23 @@ def list_(*, marks_file: Path | None, as_json: bool, **server: Any) -> None:
             "-" if one["seconds_left"] is None else f"{one['seconds_left']}s",
             one["mark"] or one["risk"] or "-",
             one["pool"],
+            str(len(one["places"])),
+            "-" if one["price"] is None else f"{one['price']:g}",
+            "-" if one["saves"] is None else f"{one['saves']:g}",
         ]
         for one in told
     ]
-    output.table(["NODE", "CAPACITY", "GOES IN", "MARK", "POOL"], rows)
+    output.table(["NODE", "CAPACITY", "GOES IN", "MARK", "POOL", "PLACES HELD", "PRICE", "SAVES"], rows)
+    if savings.nodes:
+        unknown = f"; of {savings.unknown} more it is not known" if savings.unknown else ""
+        click.echo(f"Spot machines save {savings.per_hour:g} an hour{unknown}.")
 
 
-def _told(node: Object, table: marks.Marks, now: float) -> Object:
-    reading = marking.read(node, table, now=now)
-    notice = reading.notice
+def _told(node: Object, reading: Reading, held: Sequence[Reservation], savings: Savings, now: float) -> Object:
+    notice, name = reading.notice, node["metadata"]["name"]
+    saves = savings.nodes.get(name)
     return {
-        "name": node["metadata"]["name"],
+        "name": name,
         "capacity": reading.capacity.value,
         "seconds_left": None if notice is None else round(notice.left(now)),
         "deadline": None if notice is None else times.format_time(notice.deadline),
@@ -55,6 +74,9 @@ def _told(node: Object, table: marks.Marks, now: float) -> Object:
         "mark": "" if notice is None else notice.mark,
         "risk": reading.risky,
         "pool": reading.pool,
+        "places": sorted(one.pod for one in held if one.node == name),
+        "price": prices.of(node),
+        "saves": None if saves is None else round(saves, 6),
     }
 
 
