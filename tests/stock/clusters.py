@@ -91,13 +91,15 @@ async def connected(config: Path) -> AsyncIterator[Client]:
 
 
 @contextlib.asynccontextmanager
-async def cluster(config: Path, nodes: Sequence[Mapping[str, Any]]) -> AsyncIterator[Cluster]:
+async def cluster(
+    config: Path, nodes: Sequence[Mapping[str, Any]], *, start_s: float = 0.0, heartbeat_s: float = 2.0
+) -> AsyncIterator[Cluster]:
     """A namespace of its own on a server, and these nodes; all of it, and every pod, is gone at the end."""
     clock, chance = system.SystemClock(), system.chance()
     async with connected(config) as client:
         namespace = f"stock-{secrets.token_hex(4)}"
         await client.create(NAMESPACES, {"metadata": {"name": namespace}})
-        simulated = SimulatedNodes(client, nodes, clock=clock, chance=chance)
+        simulated = SimulatedNodes(client, nodes, clock=clock, chance=chance, start_s=start_s, heartbeat_s=heartbeat_s)
         try:
             await simulated.register()
             # Schedulers hear of nodes and pods through watches of their own, in no order; nobody tells when they have.

@@ -5,8 +5,8 @@
     nodes.silence("n1")     # no more heartbeats, no more reports, as if its cable were pulled
 
 What they do is what controllers and schedulers wait for, and no more: nothing is pulled, mounted or started. A pod that
-restarts always is Running and Ready a moment after it was bound; any other has Succeeded a moment later, or Failed if
-its annotation `simulator.rota.dev/fails` is there.
+restarts always is Running and Ready a moment after it was bound (`start_s`); any other has Succeeded a moment later, or
+Failed if its annotation `simulator.rota.dev/fails` is there.
 """
 
 import ipaddress
@@ -40,8 +40,21 @@ _FIRST_ADDRESS: Final = ipaddress.IPv4Address("10.128.0.1")
 class SimulatedNodes:
     """A set of nodes on one API server."""
 
-    def __init__(self, client: Client, nodes: Sequence[Mapping[str, Any]], *, clock: Clock, chance: Chance) -> None:
+    def __init__(
+        self,
+        client: Client,
+        nodes: Sequence[Mapping[str, Any]],
+        *,
+        clock: Clock,
+        chance: Chance,
+        start_s: float = 0.0,
+        heartbeat_s: float = _HEARTBEAT_S,
+    ) -> None:
         self._client: Final = client
+        self._start_s: Final = start_s
+        self._heartbeat_s: Final = heartbeat_s
+        #: When pods were first seen on their nodes, by their uids; of those that have not started yet.
+        self._bound_at: Final[dict[str, float]] = {}
         self._clock: Final = clock
         self._chance: Final = chance
         self._nodes: Final = {str(node["metadata"]["name"]): node for node in nodes}
@@ -92,7 +105,7 @@ class SimulatedNodes:
             for name in self._nodes.keys() - self._silent:
                 await self._renew(name)
                 await self._report_ready(name)
-            await self._clock.sleep(_HEARTBEAT_S)
+            await self._clock.sleep(self._heartbeat_s)
 
     async def _renew(self, name: str) -> None:
         spec = {"holderIdentity": name, "leaseDurationSeconds": _LEASE_DURATION_S, "renewTime": self._micro_time()}
@@ -119,6 +132,8 @@ class SimulatedNodes:
         if pod is None or pod["spec"]["nodeName"] in self._silent:
             return None
         metadata = pod["metadata"]
+        if (wait_s := self._until_started(pod)) > 0:
+            return wait_s
         try:
             if "deletionTimestamp" in metadata:
                 await self._client.delete(
@@ -136,6 +151,14 @@ class SimulatedNodes:
         except (errors.NotFound, errors.Conflict):
             pass  # gone, or another of the same name: the watch tells
         return None
+
+    def _until_started(self, pod: Object) -> float:
+        """How long it takes until a pod that was bound runs; nothing for those that run, or go."""
+        uid, now = pod["metadata"]["uid"], self._clock.monotonic()
+        if "deletionTimestamp" in pod["metadata"] or pod.get("status", {}).get("phase", "Pending") != "Pending":
+            self._bound_at.pop(uid, None)
+            return 0.0
+        return self._bound_at.setdefault(uid, now) + self._start_s - now
 
     def _next(self, pod: Object) -> Object | None:
         """The status after the one that a pod has; None for those that stay as they are."""
