@@ -2,29 +2,32 @@
 
 Only machines that are about to end, and what a workload's own policy forbids, are out; everything else is a matter of
 scores, so that a shortage of spot machines never leaves a pod without a place. A node about to end does not become good
-by preempting (unresolvable); one that the policy forbids may, once others of the owner have moved. Pure.
+by preempting (unresolvable); one that the policy forbids may, once others of the owner have moved. Nodes that are only
+named are answered for all at once (`columns`). Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+
 from rota.extender import view
-from rota.extender.view import NodeFacts, View
+from rota.extender.columns import CAPACITIES, Named
+from rota.extender.facts import NodeFacts
+from rota.extender.messages import MOST_SCORE
+from rota.extender.view import View
 from rota.spot import policies, scoring
-from rota.spot.nodes import Capacity
+from rota.spot.nodes import Capacity, Notice
 from rota.spot.policies import Policy, PolicyError
 from rota.spot.scoring import USUAL, Candidate, Weights
-
-#: The extender protocol's scale.
-MOST: Final = 10
 
 
 @dataclass(slots=True)
 class Filtered:
     """What became of the nodes of one request."""
 
-    passed: list[str] = field(default_factory=list)
+    passed: Sequence[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     unresolvable: dict[str, str] = field(default_factory=dict)
 
@@ -38,21 +41,56 @@ class Adviser:
 
     def filter(self, pod: Mapping[str, Any], candidates: Iterable[NodeFacts], *, now: float) -> Filtered:
         """Which nodes a pod may go to; PolicyError if its annotations contradict themselves."""
-        found = Filtered()
+        passed: list[str] = []
+        found = Filtered(passed)
         policy, refusals = self._policy(pod)
         for one in candidates:
             notice = one.reading.notice
             if notice is not None:
-                left = f"ends in {notice.left(now):.0f} s" if notice.left(now) else "ends now"
-                found.unresolvable[one.name] = f"the machine {left} ({notice.mark})"
+                found.unresolvable[one.name] = _ending(notice, now)
                 continue
             why = refusals[one.reading.capacity]
             if why:
-                resolvable = policy.counts
-                (found.failed if resolvable else found.unresolvable)[one.name] = why
+                (found.failed if policy.counts else found.unresolvable)[one.name] = why
             else:
-                found.passed.append(one.name)
+                passed.append(one.name)
         return found
+
+    def filter_named(self, pod: Mapping[str, Any], named: Named, *, now: float) -> Filtered:
+        """The same, about nodes by their names."""
+        policy, refusals = self._policy(pod)
+        columns = self._view.columns
+        ends, kind = columns.ends[named.slots], columns.kind[named.slots]
+        refused = np.array([bool(refusals[capacity]) for capacity in CAPACITIES])[kind]
+        out = np.flatnonzero(ends | refused)
+        if not len(out):
+            return Filtered(named.names)
+        passed = np.ones(len(named.names), bool)
+        passed[out] = False
+        found = Filtered([named.names[place] for place in np.flatnonzero(passed).tolist()])
+        for place in out.tolist():
+            name = named.names[place]
+            notice = self._view.nodes[name].reading.notice if ends[place] else None
+            if notice is not None:
+                found.unresolvable[name] = _ending(notice, now)
+            else:
+                into = found.failed if policy.counts else found.unresolvable
+                into[name] = refusals[CAPACITIES[kind[place]]]
+        return found
+
+    def prioritize_named(self, pod: Mapping[str, Any], named: Named, *, now: float) -> list[int]:
+        """A score for each node, by their names."""
+        policy, _ = self._policy(pod)
+        good = self._view.columns.scores(
+            named.slots,
+            policy,
+            near=self._view.near(view.owner_of(pod)),
+            risks=self._view.risks,
+            weights=self._weights,
+            now=now,
+        )
+        scores: list[int] = np.rint(MOST_SCORE * good).astype(np.int64).tolist()
+        return scores
 
     def prioritize(self, pod: Mapping[str, Any], candidates: Sequence[NodeFacts], *, now: float) -> list[int]:
         """A score for each node."""
@@ -81,7 +119,7 @@ class Adviser:
                 if reading.notice is not None
                 else scoring.score(candidate, policy, highest_price=dearest, weights=self._weights)
             )
-            scores.append(round(MOST * good))
+            scores.append(round(MOST_SCORE * good))
         return scores
 
     def worth_preempting(self, pod: Mapping[str, Any], candidates: Iterable[NodeFacts]) -> list[str]:
@@ -97,3 +135,8 @@ class Adviser:
             raise PolicyError(f"{policies.BASE} and {policies.MAX_SHARE} count an owner's pods; this pod has none")
         spread = self._view.spread(owner)
         return policy, {capacity: policies.refusal(policy, spread, capacity) for capacity in Capacity}
+
+
+def _ending(notice: Notice, now: float) -> str:
+    left = f"ends in {notice.left(now):.0f} s" if notice.left(now) else "ends now"
+    return f"the machine {left} ({notice.mark})"

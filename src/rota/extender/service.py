@@ -7,8 +7,8 @@ it as ignorable then goes on without it, and any other waits, as its configurati
 
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Final, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 
@@ -21,8 +21,10 @@ from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client, Object
 from rota.extender import messages
 from rota.extender.answers import Adviser
+from rota.extender.columns import Named
+from rota.extender.facts import NodeFacts
 from rota.extender.messages import Args, MalformedRequest
-from rota.extender.view import NodeFacts, View
+from rota.extender.view import View
 from rota.kit import logs, pages, tasks
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
@@ -95,31 +97,36 @@ class Extender:
     async def filter(self, body: bytes) -> bytes:
         """Which nodes a pod may go to, in the form in which they came."""
         asked = messages.args(body)
+        now = self._clock.now()
         try:
-            found = self._adviser.filter(asked.pod, self._candidates(asked), now=self._clock.now())
+            if asked.nodes is None:
+                found = self._adviser.filter_named(asked.pod, self._named(asked), now=now)
+                return messages.filter_result(names=found.passed, failed=found.failed, unresolvable=found.unresolvable)
+            found = self._adviser.filter(asked.pod, self._sent(asked.nodes), now=now)
         except PolicyError as problem:
             # the attempt fails with these words, in the pod's event
             return messages.filter_result(error=str(problem))
-        whole = None
-        if asked.nodes is not None:
-            passed = set(found.passed)
-            whole = [node for node in asked.nodes if node["metadata"]["name"] in passed]
-        return messages.filter_result(
-            names=found.passed if whole is None else None,
-            nodes=whole,
-            failed=found.failed,
-            unresolvable=found.unresolvable,
-        )
+        passed = set(found.passed)
+        whole = [node for node in asked.nodes if node["metadata"]["name"] in passed]
+        return messages.filter_result(nodes=whole, failed=found.failed, unresolvable=found.unresolvable)
 
     async def prioritize(self, body: bytes) -> bytes:
         """How good nodes are for a pod."""
         asked = messages.args(body)
-        candidates = self._candidates(asked)
+        now = self._clock.now()
+        if asked.nodes is None:
+            named = self._named(asked)
+            try:
+                scores = self._adviser.prioritize_named(asked.pod, named, now=now)
+            except PolicyError:
+                scores = [0] * len(named.names)  # the filter has told it
+            return messages.host_priorities_of(named.entries, scores)
+        sent = self._sent(asked.nodes)
         try:
-            scores: Sequence[int] = self._adviser.prioritize(asked.pod, candidates, now=self._clock.now())
+            scores = self._adviser.prioritize(asked.pod, sent, now=now)
         except PolicyError:
-            scores = [0] * len(candidates)  # the filter has told it
-        return messages.host_priorities((one.name, score) for one, score in zip(candidates, scores, strict=True))
+            scores = [0] * len(sent)
+        return messages.host_priorities((one.name, score) for one, score in zip(sent, scores, strict=True))
 
     async def preempt(self, body: bytes) -> bytes:
         """On which nodes others may be evicted for a pod."""
@@ -142,18 +149,19 @@ class Extender:
             return messages.binding_result(str(problem))
         return messages.binding_result()
 
-    def _candidates(self, asked: Args) -> list[NodeFacts]:
-        if asked.nodes is not None:
-            try:
-                sent = [self._view.read(node, now=self._clock.now()) for node in asked.nodes]
-            except quantities.QuantityError as problem:
-                raise MalformedRequest(str(problem)) from None
-            for one in sent:
-                known = self._view.nodes.get(one.name)
-                if known is not None:
-                    one.used = known.used
-            return sent
-        return [self._known(name) for name in asked.node_names or ()]
+    def _named(self, asked: Args) -> Named:
+        return self._view.columns.named(asked.node_names or b"[]", messages.names)
+
+    def _sent(self, nodes: Sequence[Mapping[str, Any]]) -> list[NodeFacts]:
+        try:
+            sent = [self._view.read(node, now=self._clock.now()) for node in nodes]
+        except quantities.QuantityError as problem:
+            raise MalformedRequest(str(problem)) from None
+        for one in sent:
+            known = self._view.nodes.get(one.name)
+            if known is not None:
+                one.used = known.used
+        return sent
 
     def _known(self, name: str) -> NodeFacts:
         """What is known of a node; one that is too new to be known is kept out by nothing."""

@@ -5,10 +5,12 @@ something changes is worked out then. Pure: times come in as arguments.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rota.api import resources
+from rota.extender.columns import Columns, Near
+from rota.extender.facts import NodeFacts
 from rota.spot import nodes, prices
 from rota.spot.marks import Marks
 from rota.spot.nodes import Reading
@@ -19,27 +21,6 @@ _ZONE: Final = "topology.kubernetes.io/zone"
 _REGION: Final = "topology.kubernetes.io/region"
 #: Pods of one owner share these distances to it: its own node, zone, region, anywhere.
 _NEAR, _SAME_ZONE, _SAME_REGION, _FAR = 0.0, 0.25, 0.6, 1.0
-
-
-@dataclass(slots=True)
-class NodeFacts:
-    """One node."""
-
-    name: str
-    reading: Reading
-    price: float | None
-    zone: str
-    region: str
-    allocatable: Mapping[str, int]
-    used: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def load(self) -> float | None:
-        """The fuller of processor and memory, by requests; None where a node has neither."""
-        parts = [
-            self.used.get(name, 0) / self.allocatable[name] for name in ("cpu", "memory") if self.allocatable.get(name)
-        ]
-        return max(parts) if parts else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +39,8 @@ class View:
         self._marks: Final = marks or Marks()
         self.risks: Final = risks or Risks()
         self.nodes: Final[dict[str, NodeFacts]] = {}
+        #: The same nodes, for questions about many of them.
+        self.columns: Final = Columns()
         self._pods: Final[dict[str, _Placed]] = {}
         #: How many pods an owner has on each node.
         self._owners: Final[dict[str, dict[str, int]]] = {}
@@ -81,12 +64,14 @@ class View:
             for placed in self._pods.values():
                 if placed.node == facts.name:
                     _add(facts.used, placed.requests, 1)
+        self.columns.put(facts)
 
     def remove_node(self, name: str, *, now: float) -> None:
         """A node is gone."""
         gone = self.nodes.pop(name, None)
         if gone is not None:
             self._count_pool(gone.reading.pool, -1, now)
+            self.columns.remove(name)
 
     def put_pod(self, pod: Mapping[str, Any]) -> None:
         """A pod is there, or has changed; one that has ended, or has no node, counts nowhere."""
@@ -106,6 +91,7 @@ class View:
         facts = self.nodes.get(node)
         if facts is not None:
             _add(facts.used, placed.requests, 1)
+            self.columns.loaded(facts)
 
     def remove_pod(self, pod: Mapping[str, Any]) -> None:
         """A pod is gone."""
@@ -143,6 +129,19 @@ class View:
             regions=frozenset(one.region for one in there if one.region),
         )
 
+    def near(self, owner: str) -> Near | None:
+        """The same for many nodes; None where an owner has no pods."""
+        there = [self.nodes[name] for name in self._owners.get(owner, {}) if name in self.nodes]
+        if not there:
+            return None
+        number = self.columns.number
+        return Near(
+            nodes=[self.columns.slot(one.name) for one in there],
+            zones=list({number("zone", one.zone) for one in there if one.zone}),
+            regions=list({number("region", one.region) for one in there if one.region}),
+            distances=(_NEAR, _SAME_ZONE, _SAME_REGION, _FAR),
+        )
+
     def _take_out(self, key: str) -> None:
         placed = self._pods.pop(key, None)
         if placed is None:
@@ -150,6 +149,7 @@ class View:
         facts = self.nodes.get(placed.node)
         if facts is not None:
             _add(facts.used, placed.requests, -1)
+            self.columns.loaded(facts)
         if placed.owner:
             there = self._owners[placed.owner]
             there[placed.node] -= 1

@@ -11,9 +11,10 @@ from typing import Final
 from rota.spot.nodes import Capacity
 from rota.spot.policies import Policy, Wish
 
-_NEUTRAL: Final = 0.5
+#: What is not known.
+NEUTRAL: Final = 0.5
 #: What a recommendation to leave is worth, where nothing worse is known.
-_RISKY: Final = 0.5
+RISKY: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +57,9 @@ def score(candidate: Candidate, policy: Policy, *, highest_price: float | None, 
     """How good a candidate is, where the dearest one costs `highest_price`."""
     prefers = policy.wish is Wish.PREFER
     capacity = float(candidate.capacity.leaves) if prefers else 1.0
-    risk = max(candidate.risk, _RISKY if candidate.risky else 0.0) if candidate.capacity.leaves else 0.0
-    if candidate.price is None or not highest_price:
-        price = _NEUTRAL
-    else:
+    risk = max(candidate.risk, RISKY if candidate.risky else 0.0) if candidate.capacity.leaves else 0.0
+    price = NEUTRAL
+    if candidate.price is not None and highest_price:
         price = 1.0 - min(1.0, candidate.price / highest_price)
     measured = (
         weights.capacity * capacity
@@ -72,4 +72,4 @@ def score(candidate: Candidate, policy: Policy, *, highest_price: float | None, 
 
 
 def _good(bad: float | None) -> float:
-    return _NEUTRAL if bad is None else 1.0 - min(1.0, max(0.0, bad))
+    return NEUTRAL if bad is None else 1.0 - min(1.0, max(0.0, bad))

@@ -1,0 +1,194 @@
+"""The nodes as arrays: what is asked about thousands of them at once is answered without looking at each.
+
+A node has a slot; slot 0 stands for every node that is not known. The same rules as for single nodes hold
+(`rota.spot.scoring`, `rota.extender.view.Distances`), and a test compares the two. Who is asked about the same names
+again and again, as a scheduler does, has them looked up once (`Named`).
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from rota.extender.facts import NodeFacts
+from rota.spot.nodes import Capacity
+from rota.spot.policies import Policy, Wish
+from rota.spot.risks import Risks
+from rota.spot.scoring import NEUTRAL, RISKY, Weights
+
+Floats = npt.NDArray[np.float64]
+Slots = npt.NDArray[np.intp]
+
+#: In the order of their codes.
+CAPACITIES: Final = (Capacity.SPOT, Capacity.ON_DEMAND, Capacity.UNKNOWN)
+_CODES: Final = {capacity: code for code, capacity in enumerate(CAPACITIES)}
+_SPOT: Final = _CODES[Capacity.SPOT]
+_COLUMNS: Final = ("ends", "kind", "_risky", "_price", "_load", "_pool", "_zone", "_region")
+_FIRST_SIZE: Final = 64
+#: Lists of names that are kept: what one scheduler asks about, before and after other filters.
+_KEPT: Final = 8
+#: How long risks hold: they change over hours.
+_RISKS_S: Final = 1.0
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Where an owner's pods run: the slots of their nodes, and numbers of zones and regions; how far each is."""
+
+    nodes: Sequence[int]
+    zones: Sequence[int]
+    regions: Sequence[int]
+    #: To the node itself, its zone, its region, and anywhere.
+    distances: tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Nodes that were named."""
+
+    names: Sequence[str]
+    slots: Slots
+    #: The beginning of each one's entry in a list of scores, as JSON.
+    entries: Sequence[str]
+    version: int
+
+
+class Columns:
+    """What is known of all nodes."""
+
+    def __init__(self) -> None:
+        self._slots: Final[dict[str, int]] = {}
+        self._free: Final[list[int]] = []
+        self._numbers: Final[dict[str, dict[str, int]]] = {kind: {"": 0} for kind in ("pool", "zone", "region")}
+        #: Changes whenever a name gets another slot.
+        self._version = 0
+        self._named: Final[OrderedDict[bytes, Named]] = OrderedDict()
+        self._risks: Floats = np.zeros(0)
+        self._risks_until = -np.inf
+        self._top = 1
+        self.ends = np.zeros(_FIRST_SIZE, bool)
+        self.kind = np.full(_FIRST_SIZE, _CODES[Capacity.UNKNOWN], np.int8)
+        self._risky = np.zeros(_FIRST_SIZE, bool)
+        self._price = np.full(_FIRST_SIZE, np.nan)
+        self._load = np.full(_FIRST_SIZE, np.nan)
+        self._pool = np.zeros(_FIRST_SIZE, np.intp)
+        self._zone = np.zeros(_FIRST_SIZE, np.intp)
+        self._region = np.zeros(_FIRST_SIZE, np.intp)
+
+    def put(self, facts: NodeFacts) -> None:
+        """A node is there, or has changed."""
+        slot = self._slots.get(facts.name)
+        if slot is None:
+            slot = self._slots[facts.name] = self._free.pop() if self._free else self._next()
+            self._version += 1
+        reading = facts.reading
+        if (reading.notice is not None) != bool(self.ends[slot]):
+            self._risks_until = -np.inf
+        self.ends[slot] = reading.notice is not None
+        self.kind[slot] = _CODES[reading.capacity]
+        self._risky[slot] = bool(reading.risky)
+        self._price[slot] = np.nan if facts.price is None else facts.price
+        self._pool[slot] = self.number("pool", reading.pool)
+        self._zone[slot] = self.number("zone", facts.zone)
+        self._region[slot] = self.number("region", facts.region)
+        self.loaded(facts)
+
+    def loaded(self, facts: NodeFacts) -> None:
+        """How full a node is has changed."""
+        slot = self._slots.get(facts.name)
+        if slot is not None:
+            load = facts.load
+            self._load[slot] = np.nan if load is None else load
+
+    def remove(self, name: str) -> None:
+        """A node is gone."""
+        slot = self._slots.pop(name, None)
+        if slot is not None:
+            self._free.append(slot)
+            self.ends[slot] = False
+            self._version += 1
+
+    def slot(self, name: str) -> int:
+        """Where a node stands; 0 if it is not known."""
+        return self._slots.get(name, 0)
+
+    def number(self, kind: str, name: str) -> int:
+        """The number of a pool, zone or region; 0 for that without a name."""
+        return self._numbers[kind].setdefault(name, len(self._numbers[kind]))
+
+    def named(self, raw: bytes, read: Callable[[bytes], Sequence[str]]) -> Named:
+        """The nodes that a list of names, as it came, means; `read` reads it."""
+        known = self._named.get(raw)
+        if known is not None and known.version == self._version:
+            self._named.move_to_end(raw)
+            return known
+        if known is None:
+            names = read(raw)
+            entries: Sequence[str] = [f'{{"Host":{_encode(name).decode()},"Score":' for name in names]
+        else:
+            names, entries = known.names, known.entries
+        slots = np.fromiter((self._slots.get(name, 0) for name in names), np.intp, len(names))
+        made = self._named[raw] = Named(names, slots, entries, self._version)
+        self._named.move_to_end(raw)
+        if len(self._named) > _KEPT:
+            self._named.popitem(last=False)
+        return made
+
+    def scores(
+        self, slots: Slots, policy: Policy, *, near: Near | None, risks: Risks, weights: Weights, now: float
+    ) -> Floats:
+        """How good nodes are, from 0 to 1; those that are about to end are not good at all."""
+        leaves = self.kind[slots] == _SPOT
+        risk = self._risk_of_pools(risks, now)[self._pool[slots]]
+        risk = np.where(leaves, np.where(self._risky[slots], np.maximum(risk, RISKY), risk), 0.0)
+        measured = (
+            weights.capacity * (leaves.astype(np.float64) if policy.wish is Wish.PREFER else np.ones(len(slots)))
+            + weights.risk * (1.0 - risk)
+            + weights.price * _cheap(self._price[slots])
+            + weights.load * _good(self._load[slots])
+            + weights.distance * (np.full(len(slots), NEUTRAL) if near is None else self._closeness(slots, near))
+        )
+        found: Floats = np.where(self.ends[slots], 0.0, measured / weights.total)
+        return found
+
+    def _closeness(self, slots: Slots, near: Near) -> Floats:
+        here, zone, region, far = near.distances
+        away = np.where(
+            np.isin(self._zone[slots], near.zones),
+            zone,
+            np.where(np.isin(self._region[slots], near.regions), region, far),
+        )
+        return _good(np.where(np.isin(slots, near.nodes), here, away))
+
+    def _risk_of_pools(self, risks: Risks, now: float) -> Floats:
+        pools = self._numbers["pool"]
+        if now >= self._risks_until or len(pools) != len(self._risks):
+            self._risks = np.fromiter((risks.risk(pool, now=now) for pool in pools), np.float64, len(pools))
+            self._risks_until = now + _RISKS_S
+        return self._risks
+
+    def _next(self) -> int:
+        slot = self._top
+        self._top += 1
+        if slot == len(self.ends):
+            for name in _COLUMNS:
+                setattr(self, name, np.tile(getattr(self, name), 2))
+        return slot
+
+
+def _cheap(price: Floats) -> Floats:
+    told = ~np.isnan(price)
+    dearest = float(price[told].max()) if told.any() else 0.0
+    if not dearest:
+        return np.full(len(price), NEUTRAL)
+    return np.where(told, 1.0 - np.minimum(1.0, np.where(told, price, 0.0) / dearest), NEUTRAL)
+
+
+def _good(bad: Floats) -> Floats:
+    return np.where(np.isnan(bad), NEUTRAL, 1.0 - np.clip(bad, 0.0, 1.0))

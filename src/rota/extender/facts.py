@@ -1,0 +1,27 @@
+"""What counts here of one node."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rota.spot.nodes import Reading
+
+
+@dataclass(slots=True)
+class NodeFacts:
+    """One node."""
+
+    name: str
+    reading: Reading
+    price: float | None
+    zone: str
+    region: str
+    allocatable: Mapping[str, int]
+    used: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def load(self) -> float | None:
+        """The fuller of processor and memory, by requests; None where a node has neither."""
+        parts = [
+            self.used.get(name, 0) / self.allocatable[name] for name in ("cpu", "memory") if self.allocatable.get(name)
+        ]
+        return max(parts) if parts else None
