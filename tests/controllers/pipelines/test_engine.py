@@ -141,6 +141,16 @@ def test_what_is_no_list_fails_the_step_and_nothing_to_do_is_done() -> None:
     assert (none.phase, none.reason) == (Phase.SUCCEEDED, "NoItems")
 
 
+def test_what_was_done_for_nothing_has_left_an_empty_list() -> None:
+    steps = (
+        step("a", forEach={"items": []}, outputs=[{"name": "x"}]),
+        step("b", template={"all": "{{ steps.a.outputs.x }}"}),
+    )
+    states = {("a", None): StepState(phase=Phase.SUCCEEDED, reason="NoItems")}
+    [new] = engine.decide(run(*steps, states=states), now=1).make
+    assert new.spec["template"] == {"all": []}
+
+
 def test_no_more_begins_than_may_go_on_at_a_time() -> None:
     wide = step("a", forEach={"items": list(range(9))}, parallelism=4)
     assert len(made(run(wide, step("b")))) == 5

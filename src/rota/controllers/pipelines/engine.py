@@ -14,7 +14,7 @@ from typing import Any, Final
 from rota.api.pipelines import expressions
 from rota.api.pipelines.expressions import ExpressionError, Lookup, Reference, Unknown
 from rota.controllers.pipelines.progress import Progress, RunState, Tally
-from rota.controllers.pipelines.states import BLOCKED, Decision, NewStep, Phase, RunPhase, StepKey
+from rota.controllers.pipelines.states import BLOCKED, NO_ITEMS, Decision, NewStep, Phase, RunPhase, StepKey
 
 #: So many step runs are made by one decision; the next one follows at once.
 MOST_AT_ONCE: Final = 500
@@ -139,7 +139,7 @@ class _Deciding:
             self._take_down(step, Phase.FAILED, "TemplateError", items)
             return
         if not items:
-            self._take_down(step, Phase.SUCCEEDED, "NoItems", "there is nothing to do it for")
+            self._take_down(step, Phase.SUCCEEDED, NO_ITEMS, "there is nothing to do it for")
             return
         tally = self._known.of(name)
         known = tally.states if tally is not None else {}
@@ -289,6 +289,8 @@ class _Deciding:
         tally = self._known.of(name)
         known = tally.states if tally is not None else {}
         values = [(index or 0, state.outputs[output]) for index, state in known.items() if output in state.outputs]
+        if not values and any(state.reason == NO_ITEMS for state in known.values()):
+            return []
         if not values:
             raise Unknown(f"step {name} has left no output {output}")
         if None in known:

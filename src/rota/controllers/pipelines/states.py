@@ -45,6 +45,8 @@ class RunPhase(enum.Enum):
 
 #: Why a step was left out though its own condition did not say so.
 BLOCKED: Final = "DependencyFailed"
+#: Of a step that had nothing to do, and so has left an empty list of everything.
+NO_ITEMS: Final = "NoItems"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
