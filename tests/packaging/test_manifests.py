@@ -23,19 +23,19 @@ def test_they_are_what_the_chart_renders(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.helm
 def test_together_they_are_the_chart_as_it_is() -> None:
-    def known(documents: list[charts.Document]) -> dict[tuple[str, str], charts.Document]:
+    def known(documents: list[charts.Document]) -> dict[tuple[str, str, str], charts.Document]:
         for one in documents:
             for label in ("app.kubernetes.io/managed-by", "helm.sh/chart"):
                 one["metadata"]["labels"].pop(label, None)
-        return {(one["kind"], one["metadata"]["name"]): one for one in documents}
+        return {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one for one in documents}
 
     plain = [one for name in RENDERED[1:] for one in yaml.safe_load_all((MANIFESTS / name).read_text()) if one]
     assert known(plain) == known(charts.render())
 
 
 def test_they_go_where_their_namespace_is() -> None:
-    namespace = yaml.safe_load((MANIFESTS / "namespace.yaml").read_text())["metadata"]["name"]
-    assert {path.name for path in MANIFESTS.iterdir()} == {"namespace.yaml", *RENDERED}
+    namespace = yaml.safe_load((MANIFESTS / "00-namespace.yaml").read_text())["metadata"]["name"]
+    assert {path.name for path in MANIFESTS.iterdir()} == {"00-namespace.yaml", *RENDERED}
     for name in RENDERED:
         for one in filter(None, yaml.safe_load_all((MANIFESTS / name).read_text())):
-            assert one["metadata"].get("namespace") in (None, namespace)
+            assert one["metadata"].get("namespace") in (None, "default", namespace)

@@ -131,9 +131,11 @@ class StockApiServer(Server):
 
     def answers(self) -> bool:
         """Whether the server says that it is ready."""
-        if not self.certificate.exists():
+        try:
+            tls = self.tls()
+        except OSError:  # not there yet, or not whole
             return False
-        return _ready(self.port, "/readyz", tls=self.tls(), token=self.token())
+        return _ready(self.port, "/readyz", tls=tls, token=self.token())
 
     def __enter__(self) -> Self:
         self.etcd.__enter__()
