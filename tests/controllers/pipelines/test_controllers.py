@@ -331,6 +331,56 @@ async def test_a_retry_does_again_what_did_not_succeed_and_nothing_else(
     assert first["r-b"] != second["r-b"]
 
 
+async def test_a_retry_does_again_what_came_after_a_failure_and_the_end(
+    cluster: VirtualCluster, kubelet: Kubelet
+) -> None:
+    kubelet.ends = of_step("b", Ending(code=1))
+    steps = (
+        step("a"),
+        step("b", "a"),
+        step("mend", when='steps.b.status == "Failed"'),
+        step("praise", when='steps.b.status == "Succeeded"'),
+        step("other", "a"),
+    )
+    async with controllers(cluster), garbage(cluster):
+        await submit(cluster, run(*steps, onExit=[step("tell")], failurePolicy="Continue"))
+        await reaches(cluster, RUNS, "r", phase="Failed")
+        first = {meta.name(one): meta.uid(one) for one in await listed(cluster, STEP_RUNS)}
+        assert (await phases(cluster))["r-mend"] == "Succeeded"
+        kubelet.ends = lambda _: Ending()
+        await cluster.client.patch(RUNS, "r", {"spec": {"retry": 1}}, namespace="default")
+        await reaches(cluster, RUNS, "r", phase="Succeeded", observedRetry=1)
+    second = {meta.name(one): meta.uid(one) for one in await listed(cluster, STEP_RUNS)}
+    assert {name for name in first if first[name] == second[name]} == {"r-a", "r-other"}
+    found = await phases(cluster)
+    assert (found["r-mend"], found["r-praise"], found["r-tell"]) == ("Skipped", "Succeeded", "Succeeded")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+async def test_leaders_that_die_during_a_retry_change_nothing(
+    cluster: VirtualCluster, kubelet: Kubelet, seed: int
+) -> None:
+    chance = random.Random(seed)
+    kubelet.ends = of_step("b", Ending(code=1))
+    steps = (step("a"), step("b", "a"), step("mend", when='steps.b.status == "Failed"'))
+    async with garbage(cluster):
+        async with controllers(cluster):
+            await submit(cluster, run(*steps, onExit=[step("tell")], failurePolicy="Continue"))
+            await reaches(cluster, RUNS, "r", phase="Failed")
+        ended = {meta.name(one): meta.uid(one) for one in await listed(cluster, STEP_RUNS)}
+        kubelet.ends = lambda _: Ending()
+        await cluster.client.patch(RUNS, "r", {"spec": {"retry": 1}}, namespace="default")
+        for _ in range(15):
+            async with controllers(cluster):
+                await a_few_steps(chance)
+        async with controllers(cluster):
+            await reaches(cluster, RUNS, "r", phase="Succeeded", observedRetry=1)
+    again = {meta.name(one): meta.uid(one) for one in await listed(cluster, STEP_RUNS)}
+    assert {name for name in ended if ended[name] == again[name]} == {"r-a"}
+    assert (await phases(cluster))["r-mend"] == "Skipped"
+
+
 @contextlib.asynccontextmanager
 async def garbage(cluster: VirtualCluster) -> AsyncIterator[None]:
     async with cluster.running(GarbageCollector(cluster.client, clock=cluster.clock, chance=cluster.chance).run):

@@ -160,10 +160,12 @@ class PipelineRunController:
     async def _reopen(self, run: Object) -> Object | None:
         """Have what did not succeed done again; None while it is still being cleared away."""
         known = self._steps.cache.indexed(_BY_RUN, meta.uid(run))
-        again = [one for one in known if objects.state_of(one).phase not in _LASTING]
+        waits = objects.waits(run) if "spec" in run["status"] else {}
+        ended = [one["name"] for one in (run["status"].get("spec") or {}).get("onExit") or ()]
+        again = outdated(known, waits, last=ended)
         if again:
             await _each(self._delete, again)
-            return None
+            return None  # told when they are gone
         status = {
             **{name: value for name, value in run["status"].items() if name not in {"finishedAt", "reason", "message"}},
             "phase": RunPhase.RUNNING.value,
@@ -280,6 +282,21 @@ async def _each(act: Callable[[Object], Awaitable[None]], step_runs: Sequence[Ob
     """Do something to many, some at a time."""
     for start in range(0, len(step_runs), _AT_ONCE):
         await asyncio.gather(*map(act, step_runs[start : start + _AT_ONCE]))
+
+
+def outdated(step_runs: Sequence[Object], waits: Graph, *, last: Iterable[str]) -> list[Object]:
+    """What is done again when a run is tried again: what did not succeed, all that came after it, and the end.
+
+    Who ran after a failure, because of it or in spite of it, did so by what is no longer true. What did not succeed
+    comes last: as long as it is there, whoever begins this anew knows what else has to go.
+    """
+    failed = [one for one in step_runs if objects.state_of(one).phase not in _LASTING]
+    after, found = {one["spec"]["step"] for one in failed}, set(last)
+    while after:
+        after = {name for name, others in waits.items() if others & after and name not in found}
+        found |= after
+    lasting = (one for one in step_runs if objects.state_of(one).phase in _LASTING)
+    return [*(one for one in lasting if one["spec"]["step"] in found), *failed]
 
 
 def _run_uids(step_run: Object) -> Iterable[str]:
