@@ -25,6 +25,7 @@ from rota.client.informers.reflector import Source
 from rota.client.verbs import Client, Object
 from rota.kit import system, tasks
 from rota.scheduler import builtin, loading
+from rota.spot import returning
 from rota.spot_control.controller import SpotController
 from rota.testing import manifests
 from rota.testing.servers.kubernetes import ControllerManager, Scheduler, StockApiServer, write_kubeconfig
@@ -111,7 +112,7 @@ async def token(client: Client) -> str:
 
 
 @contextlib.asynccontextmanager
-async def controlling(config: Path) -> AsyncIterator[SpotController]:
+async def controlling(config: Path, *, back: returning.Settings = returning.USUAL) -> AsyncIterator[SpotController]:
     """A spot controller at work, in this process."""
     clock, chance = system.SystemClock(), system.chance()
     endpoint = kubeconfig.load(config, clock=clock)
@@ -119,7 +120,8 @@ async def controlling(config: Path) -> AsyncIterator[SpotController]:
         connecting.to_server(endpoint, clock=clock, chance=chance) as client,
         tasks.Supervisor("spot", clock=clock, chance=chance) as parts,
     ):
-        controller = SpotController(client, loading.default(builtin.registry()), clock=clock, chance=chance)
+        profiles = loading.default(builtin.registry())
+        controller = SpotController(client, profiles, clock=clock, chance=chance, back=back)
         parts.start("controller", controller.run)
         yield controller
 

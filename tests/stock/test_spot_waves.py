@@ -13,7 +13,7 @@ from tests.stock.test_spot_extender import settings
 
 from rota.client.verbs import Selection
 from rota.kit import system
-from rota.spot import evacuation
+from rota.spot import evacuation, returning
 from rota.spot_control import marking
 from rota.testing import manifests
 from rota.testing.fleets import Member
@@ -69,10 +69,11 @@ def told_once(plane: Plane, it: Cluster, onlooker: Onlooker, *nodes: str) -> lis
     return list(granted)
 
 
-async def test_half_of_the_spot_machines_go_and_the_service_stays(plane: Plane, config: Path) -> None:
+async def test_half_of_the_spot_machines_go_and_the_service_stays_and_goes_back(plane: Plane, config: Path) -> None:
+    soon = returning.Settings(stable_s=3.0, cooldown_s=3.0, most_at_once=4, every_s=1.0)
     spot, stays = [f"spot-{n}" for n in range(8)], [f"stays-{n}" for n in range(4)]
     nodes = [*(machine(name) for name in spot), *(machine(name, "on-demand") for name in stays)]
-    async with world(plane, nodes) as (it, onlooker), spots.controlling(config):
+    async with world(plane, nodes) as (it, onlooker), spots.controlling(config, back=soon):
         await spots.high_priority(it.client)
         shop = spots.deployment("shop", 12, priorityClassName="high-priority")
         await spots.deployed(it, onlooker, shop, spots.deployment("batch", 12))
@@ -93,7 +94,16 @@ async def test_half_of_the_spot_machines_go_and_the_service_stays(plane: Plane, 
         assert onlooker.fewest["batch"] >= 8
         # half of the spot machines have room for 16: the others are on machines that stay
         assert (len(onlooker.on(*stays)), len(onlooker.on(*spot[1::2]))) == (8, 16)
-        assert told_once(plane, it, onlooker, *leaving)
+        told_once(plane, it, onlooker, *leaving)
+        # the machines are gone, others come, and after a while of peace all is on spot machines again
+        for name in leaving:
+            await it.client.delete(NODES, name)
+            await it.client.create(NODES, machine(name))
+        await spots.empty(it, onlooker, *stays)
+        await it.until(whole, "both serve as before")
+        assert onlooker.fewest["shop"] >= 10
+        assert onlooker.fewest["batch"] >= 8
+        assert told_once(plane, it, onlooker, *leaving, *stays)
         assert (await spots.reasons(it, "spot-"))["SpotNodeEvacuated"] == len(leaving)
 
 
