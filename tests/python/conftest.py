@@ -27,7 +27,8 @@ class Cluster(NamedTuple):
     def rota(self, *arguments: str) -> str:
         """A command, run to its end; what it prints."""
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
-        done = subprocess.run([ROTA, *arguments], env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run([ROTA, *arguments], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
         return done.stdout
 
 

@@ -17,6 +17,7 @@ import pytest
 from tests.python.conftest import Cluster
 
 import rota
+from rota.python import bootstrap
 
 pytestmark = pytest.mark.slow
 
@@ -71,9 +72,32 @@ def test_a_virtual_environment_can_be_named(client: rota.Client) -> None:
     assert client.submit(there).result(PATIENCE_S) == sys.prefix
 
 
-def test_arguments_that_are_too_large_for_the_store_go_through_a_folder(client: rota.Client, tmp_path: Path) -> None:
-    data = os.urandom(700_000)
-    assert client.submit(len, data).result(PATIENCE_S) == 700_000
+def test_arguments_that_are_too_large_for_the_store_go_through_a_folder(client: rota.Client) -> None:
+    folder = Path(f"/var/tmp/rota-results-{os.getuid()}")
+    future = client.submit(len, os.urandom(700_000))
+    assert future.result(PATIENCE_S) == 700_000
+    assert not list(folder.glob(f"{future.name}*")), "nobody needs them any more"
+
+
+def test_results_of_other_machines_are_fetched(client: rota.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_here(path: str, digest: str) -> bytes:
+        raise bootstrap.Missing(f"{path} is on another machine")
+
+    data = os.urandom(200_000)
+    monkeypatch.setattr(bootstrap, "content", not_here)
+    assert client.submit(lambda: data).result(PATIENCE_S) == data
+
+
+def test_a_task_may_call_other_tasks_as_the_functions_that_they_are(client: rota.Client) -> None:
+    @rota.task
+    def inner(number: int) -> int:
+        return number * 2
+
+    @rota.task(python=sys.executable)
+    def outer(number: int) -> tuple[int, bool]:
+        return inner(number), any(name.startswith("rota.") for name in sys.modules)
+
+    assert client.submit(outer, 4).result(PATIENCE_S) == (8, False)
 
 
 def test_ends_that_are_no_returns_have_types(client: rota.Client) -> None:

@@ -143,3 +143,11 @@ def test_a_run_can_be_cancelled_and_awaited(client: rota.Client) -> None:
         asyncio.run(waited())
     with pytest.raises(rota.Deleted, match="there is no run nothing"):
         rota.Run[None](client, "nothing").wait()
+
+
+def test_a_step_for_each_of_nothing_gives_nothing(client: rota.Client) -> None:
+    @rota.pipeline
+    def none(count: int = 0) -> int:
+        return total(upper.each(split(count)))
+
+    assert none.run(client).result(PATIENCE_S) == 0

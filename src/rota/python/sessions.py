@@ -10,6 +10,7 @@ import contextlib
 import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from rota.api import errors as api_errors
@@ -53,6 +54,8 @@ class _Entry:
 
     future: Future[Any]
     key: str
+    #: Of a call that was too large for the store: goes when it is over.
+    file: str = ""
     settling: bool = False
 
 
@@ -134,7 +137,7 @@ class Session:
     async def submit(self, call: Call) -> None:
         """Send a call; when this returns, the cluster has it."""
         name = call.future.name
-        self._entries[name] = _Entry(future=call.future, key=call.key)
+        self._entries[name] = _Entry(future=call.future, key=call.key, file=call.file)
         try:
             async with self._places:
                 if call.future.cancelled():
@@ -142,8 +145,11 @@ class Session:
                 with self.telling():
                     await self._follow(self.name)
                     await self._send(call)
+        except asyncio.CancelledError:  # by Ctrl-C: the server may have part of it, or all
+            self._begin(self._take_back(name))
+            raise
         except BaseException:
-            self._entries.pop(name, None)
+            self._forget(name)
             raise
         if call.future.cancelled():
             await self.delete(name)
@@ -181,8 +187,17 @@ class Session:
 
     async def delete(self, name: str) -> None:
         """Remove a task, its pods and its Secret; what runs is ended."""
-        self._entries.pop(name, None)
+        self._forget(name)
         await self._discard(JOBS, name, propagation=Propagation.BACKGROUND)
+
+    async def _take_back(self, name: str) -> None:
+        await self.delete(name)
+        await self._discard(SECRETS, name)
+
+    def _forget(self, name: str) -> None:
+        entry = self._entries.pop(name, None)
+        if entry is not None and entry.file:
+            Path(entry.file).unlink(missing_ok=True)
 
     def cancel(self, name: str) -> None:
         """Remove a task, and go on."""
@@ -213,6 +228,9 @@ class Session:
 
     async def _follow(self, session: str) -> None:
         """Have all changes of a session's tasks told."""
+        if session not in self._followed:
+            for target in (PODS, JOBS):  # who may not look is told so here, and not by waiting for ever
+                await self.client.page(target, namespace=self.namespace, limit=1)
         if session not in self._followed:
             begun = asyncio.Event()
             self._followed[session] = asyncio.create_task(self._following(session, begun))
@@ -281,7 +299,7 @@ class Session:
                 value, problem = await asyncio.to_thread(_read, outcome, text, future.name)
         except (api_errors.ApiError, TransportError, bootstrap.Missing) as error:
             problem = NoResult(f"the result of {future.name} cannot be had: {error}", task=future.name)
-        self._entries.pop(future.name, None)
+        self._forget(future.name)
         await asyncio.to_thread(future.settle, value, problem)
 
     async def _outcome(self, entry: _Entry, pod: Object) -> Outcome:

@@ -11,6 +11,7 @@ In a function that is a `@rota.pipeline`, a call makes a step, and `count.each(.
 Type checkers see the function's own parameters and what it returns in all of these.
 """
 
+import copy
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast, overload
@@ -88,7 +89,8 @@ class Task(Generic[P, R]):
         raise TypeError(f"{self.function.__qualname__} is a method: make a function of it that gets what it needs")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Task, (self.function, self.task_options)
+        # Sent along with what calls it, a task is the function that it is: the far side need not have Rota.
+        return copy.copy, (self.function,)
 
     def __repr__(self) -> str:
         return f"<rota.task {self.function.__qualname__}>"
