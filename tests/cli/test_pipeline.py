@@ -11,6 +11,8 @@ import yaml
 from tests.cli.conftest import Cluster, Rota
 
 from rota.api.pipelines import drawing
+from rota.cli.acts import run_following
+from rota.cli.acts.run_following import Seen
 from rota.testing.live import LiveServer
 
 GROUP = "/apis/rota.dev/v1alpha1/namespaces"
@@ -38,6 +40,41 @@ def test_a_graph_is_drawn_without_a_server(rota: Rota, tmp_path: Path) -> None:
     picture = ET.fromstring(rota("pipeline", "graph", path, "--svg").out)
     texts = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert texts == ["a", "b", "c"]
+
+
+def test_steps_at_the_end_of_a_run_are_drawn_as_such(rota: Rota, tmp_path: Path) -> None:
+    path = written(tmp_path, pipeline(step("a"), onExit=[step("tell")]))
+    assert rota("pipeline", "graph", path).lines == ["a", "tell  (at the end)"]
+    picture = ET.fromstring(rota("pipeline", "graph", path, "--svg").out)
+    boxes = picture.iter("{http://www.w3.org/2000/svg}rect")
+    assert ["stroke-dasharray" in one.attrib for one in boxes] == [False, True]
+
+
+def test_of_what_waits_it_is_shown_for_what() -> None:
+    def step_run(name: str, **status: Any) -> dict[str, Any]:
+        found, _, index = name.partition("/")
+        spec = {"step": found, **({"index": int(index)} if index else {})}
+        return {"metadata": {"name": name}, "spec": spec, "status": status}
+
+    steps = [step("a"), step("b"), step("c"), step("d", dependsOn=["a"])]
+    run = {"metadata": {"name": "r"}, "spec": {}, "status": {"spec": pipeline(*steps)["spec"]}}
+    known = [
+        step_run("a", phase="Waiting", message="it broke", notBefore="2000-01-01T00:00:00.000000Z", attempts=1),
+        step_run("b/0", phase="Succeeded"),
+        step_run("b/1", phase="Waiting", reason="MutexTaken", message="it waits for the mutex db"),
+        step_run("b/2", phase="Waiting"),
+        step_run("c", phase="Running", attempts=1),
+    ]
+    unscheduled = {"type": "PodScheduled", "status": "False", "message": "no room"}
+    pods = [{"metadata": {"name": "c-0"}, "status": {"conditions": [unscheduled]}}]
+    shown = [(line[0], line[-1]) for line in run_following.rows(Seen(run, known, pods))]
+    assert shown == [
+        ("◌ a", "tried again in 0s: it broke"),
+        ("◌ b", "███······· 1/3"),
+        ("  ◌ b[1]", "it waits for the mutex db"),
+        ("● c", "no room"),
+        ("◌ d", "after a"),
+    ]
 
 
 def test_a_name_in_a_picture_does_nothing() -> None:
@@ -137,7 +174,7 @@ def test_a_pipeline_runs_to_its_end_and_its_code_says_how(cluster: Cluster, tmp_
     assert done.returncode == 0, done.stderr
     assert "good succeeded" in done.stdout
     said = cluster.rota("pipeline", "logs", "good").stdout.splitlines()
-    assert sorted(said) == ["[greet] hello a", "[greet] hello b", "[last] bye", '[list] ["a", "b"]']
+    assert sorted(said) == ["[greet[0]] hello a", "[greet[1]] hello b", "[last] bye", '[list] ["a", "b"]']
     failed = cluster.rota("pipeline", "run", path, "-p", "code=3", "--watch", "--name", "bad")
     assert failed.returncode == 1
     assert "container main ended with code 3" in failed.stdout

@@ -404,6 +404,16 @@ async def test_of_steps_that_share_a_mutex_one_runs_at_a_time(cluster: VirtualCl
     assert most == 1
 
 
+async def test_who_waits_for_a_mutex_says_so(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    kubelet.ends = lambda _: None
+    async with controllers(cluster):
+        await submit(cluster, run(step("a", forEach={"items": [1, 2]}, mutex="db")))
+        await at_step(cluster, "r-a-0", phase="Running")
+        told = await at_step(cluster, "r-a-1", phase="Waiting", reason="MutexTaken")
+    assert told["status"]["message"] == "it waits for the mutex db, which another has"
+    assert meta.labels(told)["rota.dev/item"] == "1"
+
+
 async def test_the_same_work_is_not_done_twice_when_asked_not_to(cluster: VirtualCluster, kubelet: Kubelet) -> None:
     async with controllers(cluster):
         await submit(cluster, run(step("a", cache=True, args=["x"])))

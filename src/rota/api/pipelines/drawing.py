@@ -3,7 +3,7 @@
 A column for each layer: who stands further right waits for somebody further left.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import Final
 
@@ -32,25 +32,26 @@ _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 160, 36, 60, 16, 12
 _LONGEST: Final = 20
 
 
-def text(known: Graph, states: Mapping[str, str]) -> list[str]:
-    """One line per step, by layers, with those it waits for."""
+def text(known: Graph, states: Mapping[str, str], *, last: Collection[str] = ()) -> list[str]:
+    """One line per step, by layers, with those it waits for; those at the end of a run (`last`) are marked."""
     lines = []
     for level, names in enumerate(graphs.layers(known)):
         for name in names:
             mark = f"{MARKS.get(states[name], '?')} " if name in states else ""
             waits = f"  <- {', '.join(sorted(known[name]))}" if known[name] else ""
-            lines.append(f"{'  ' * level}{mark}{name}{waits}")
+            end = "  (at the end)" if name in last else ""
+            lines.append(f"{'  ' * level}{mark}{name}{waits}{end}")
     return lines
 
 
-def svg(known: Graph, states: Mapping[str, str]) -> str:
-    """A picture: boxes in the colours of their states, arrows from those who are waited for."""
+def svg(known: Graph, states: Mapping[str, str], *, last: Collection[str] = ()) -> str:
+    """A picture: boxes in the colours of their states, arrows from those who are waited for; `last` ones are dashed."""
     layers = graphs.layers(known)
     places = {name: (column, row) for column, names in enumerate(layers) for row, name in enumerate(names)}
     width = 2 * _MARGIN + len(layers) * (_WIDTH + _GAP_X) - _GAP_X
     height = 2 * _MARGIN + max((len(names) for names in layers), default=0) * (_HEIGHT + _GAP_Y) - _GAP_Y
     arrows = [_arrow(places[other], places[name]) for name in known for other in sorted(known[name]) if other in known]
-    boxes = [_box(name, places[name], states.get(name, "")) for name in known]
+    boxes = [_box(name, places[name], states.get(name, ""), last=name in last) for name in known]
     marker = (
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
         '<path d="M0 0 L8 4 L0 8 z" fill="#666"/></marker></defs>'
@@ -71,12 +72,14 @@ def _corner(place: tuple[int, int]) -> tuple[int, int]:
     return _MARGIN + column * (_WIDTH + _GAP_X), _MARGIN + row * (_HEIGHT + _GAP_Y)
 
 
-def _box(name: str, place: tuple[int, int], state: str) -> str:
+def _box(name: str, place: tuple[int, int], state: str, *, last: bool) -> str:
     x, y = _corner(place)
     shown = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
     fill = _FILLS.get(state, "#ffffff")
-    title = f"<title>{escape(name)}{f': {escape(state)}' if state else ''}</title>"
-    box = f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" fill="{fill}" stroke="#666"/>'
+    end = " (at the end)" if last else ""
+    title = f"<title>{escape(name)}{end}{f': {escape(state)}' if state else ''}</title>"
+    stroke = 'stroke="#666" stroke-dasharray="4 3"' if last else 'stroke="#666"'
+    box = f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" fill="{fill}" {stroke}/>'
     label = f'<text x="{x + _WIDTH // 2}" y="{y + _HEIGHT // 2 + 5}" text-anchor="middle">{escape(shown)}</text>'
     return f"<g>{title}{box}{label}</g>"
 

@@ -149,10 +149,11 @@ def graph(*, what: str, svg: bool, namespace: str, **server: Any) -> None:
         where = namespace or endpoint.namespace
         spec, states = asking.at(endpoint, lambda client: _drawn(client, what, where))
     known = graphs.graph([*(spec.get("steps") or ()), *(spec.get("onExit") or ())])
+    last = {step["name"] for step in spec.get("onExit") or ()}
     if svg:
-        click.echo(drawing.svg(known, states))
+        click.echo(drawing.svg(known, states, last=last))
     else:
-        click.echo("\n".join(map(output.printable, drawing.text(known, states))))
+        click.echo("\n".join(map(output.printable, drawing.text(known, states, last=last))))
 
 
 async def _drawn(client: Client, name: str, namespace: str) -> tuple[Mapping[str, Any], dict[str, str]]:

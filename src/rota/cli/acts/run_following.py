@@ -115,6 +115,9 @@ def _line(name: str, step_run: Object, waiting: Mapping[str, str]) -> list[str]:
     why = status.get("message") or ""
     if phase == "Running":
         why = waiting.get(naming.short(f"{meta.name(step_run)}-{(status.get('attempts') or 1) - 1}"), "")
+    if phase == "Waiting" and status.get("notBefore"):
+        left_s = times.parse(status["notBefore"]) - system.SystemClock().now()
+        why = f"tried again in {max(left_s, 0.0):.0f}s: {why}"
     tries = f" ({status['attempts']} tries)" if (status.get("attempts") or 0) > 1 else ""
     return [
         f"{drawing.MARKS.get(phase, '?')} {name}",
@@ -139,6 +142,11 @@ def _several(name: str, known: Sequence[Object], waiting: Mapping[str, str]) -> 
         ]
     ]
     worth = [one for one, phase in zip(known, phases, strict=True) if phase in {"Failed", "Running"}]
+    worth += [
+        one
+        for one, phase in zip(known, phases, strict=True)
+        if phase == "Waiting" and (one.get("status") or {}).get("message")
+    ]
     lines += [
         [f"  {line[0]}", *line[1:]]
         for line in (_line(f"{name}[{one['spec'].get('index')}]", one, waiting) for one in worth[:5])
@@ -271,4 +279,6 @@ def _in_order(pods: Iterable[Object]) -> list[Object]:
 
 
 def _step_of(pod: Object) -> str:
-    return meta.labels(pod).get(naming.STEP_LABEL) or meta.name(pod)
+    labels = meta.labels(pod)
+    step, item = labels.get(naming.STEP_LABEL) or meta.name(pod), labels.get(naming.ITEM_LABEL)
+    return step if item is None else f"{step}[{item}]"

@@ -10,7 +10,7 @@ from rota.api import meta, times
 from rota.api.meta import Object
 from rota.api.pipelines import graphs, naming
 from rota.api.pipelines.graphs import Graph
-from rota.api.pipelines.naming import RUN_LABEL, STEP_LABEL, STEP_RUN_LABEL, WORKSPACE_ANNOTATION
+from rota.api.pipelines.naming import ITEM_LABEL, RUN_LABEL, STEP_LABEL, STEP_RUN_LABEL, WORKSPACE_ANNOTATION
 from rota.controllers.pipelines.engine import DEFAULT_WORKSPACE
 from rota.controllers.pipelines.progress import Progress, RunState
 from rota.controllers.pipelines.states import NewStep, Phase, StepKey, StepState
@@ -85,11 +85,12 @@ def step_run(run: Object, new: NewStep, *, now: float, near: Sequence[str] = ())
     name = naming.step_run(meta.name(run), step, index)
     spec: dict[str, Any] = {"run": meta.name(run), "step": step, **new.spec}
     spec.pop("near", None)
-    if index is not None:
-        spec["index"] = index
     if "template" in spec:
         spec["template"] = _placed(run, spec["template"], near)
     labels = {RUN_LABEL: naming.label(meta.name(run)), STEP_LABEL: step}
+    if index is not None:
+        spec["index"] = index
+        labels[ITEM_LABEL] = str(index)
     made: dict[str, Any] = {
         "apiVersion": VERSION,
         "kind": "StepRun",

@@ -118,6 +118,7 @@ class StepRunController:
         if await self._cached(step_run):
             return None
         if not self._may_have_mutex(step_run):
+            await self._wait(step_run, "MutexTaken", f"it waits for the mutex {spec['mutex']}, which another has")
             return None  # told when it is free
         return await self._try(step_run)
 
@@ -360,8 +361,10 @@ def _node(attempt: Object) -> str:
     return (attempt.get("spec") or {}).get("nodeName") or ""
 
 
-def _came(step_run: Object) -> tuple[str, str]:
-    return meta.metadata(step_run).get("creationTimestamp") or "", meta.uid(step_run)
+def _came(step_run: Object) -> tuple[str, int, str]:
+    """In which order step runs came; times are seconds, and within one the items of a step are in theirs."""
+    time = meta.metadata(step_run).get("creationTimestamp") or ""
+    return time, step_run["spec"].get("index") or 0, meta.uid(step_run)
 
 
 def _not_before(status: Mapping[str, Any]) -> float:
