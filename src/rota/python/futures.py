@@ -33,7 +33,7 @@ class Owner(Protocol):
 
 
 class Future(concurrent.futures.Future[R], Generic[R]):
-    """What a task will return, or raise."""
+    """What a task will return, or raise: a `concurrent.futures.Future` with all that those have."""
 
     def __init__(self, owner: Owner, name: str, *, function: str = "") -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Future(concurrent.futures.Future[R], Generic[R]):
         return True
 
     def release(self) -> None:
-        """Remove the task from the cluster, with its result; what was read stays here. Ends it if it runs."""
+        """Remove the task from the cluster; what was read stays here. Ends it if it runs."""
         self.cancel()
         self._owner.release_task(self.name)
 

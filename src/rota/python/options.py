@@ -66,7 +66,9 @@ class Wishes(TypedDict, total=False):
     cpu: float | str
     #: "1Gi", "512Mi"; a task that uses more is ended.
     memory: str
+    #: How many of a node's.
     gpu: int
+    #: Variables, as texts or by `from_secret`.
     env: Mapping[str, Variable]
     #: How often to try again what raised something or died. What was lost to a disruption is always tried again.
     retries: int
@@ -74,8 +76,11 @@ class Wishes(TypedDict, total=False):
     timeout: float
     #: The name of a PriorityClass.
     priority: str
+    #: The queue of Kueue, where a cluster has that.
     queue: str
+    #: Labels that its node has to have.
     node_selector: Mapping[str, str]
+    #: Labels that it gets, and its pods.
     labels: Mapping[str, str]
     #: What the task is called; the function's name if nothing is said.
     name: str

@@ -58,6 +58,7 @@ class PipelineWishes(TypedDict, total=False):
     failure_policy: Literal["fail-fast", "continue"]
     #: How many finished runs are kept.
     history_limit: int
+    #: Labels that it gets.
     labels: Mapping[str, str]
 
 
