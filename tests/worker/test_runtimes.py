@@ -86,6 +86,13 @@ async def test_an_image_that_nobody_can_run_is_said_with_the_remedy(client: Clie
 
 
 async def test_a_runtime_that_there_is_not_is_said(client: Client, worker: Worker) -> None:
+    sandboxes = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "gvisor"},
+        "handler": "runsc",
+    }
+    await client.create(("node.k8s.io", "v1", "runtimeclasses"), sandboxes)
     await _create(client, "true", runtimeClassName="gvisor")
     waiting = await _waiting(client)
     assert waiting["reason"] == "CreateContainerConfigError"

@@ -1,4 +1,4 @@
-"""What every cluster has from the start: the system's namespaces and priority classes, a service for the API.
+"""What every cluster has from the start: namespaces, priority and runtime classes, a service for the API.
 
 Creating what exists already changes nothing, so every server does this when it starts.
 """
@@ -10,6 +10,7 @@ from rota.api import errors
 from rota.api.identifiers import GroupResource
 from rota.api.patches import json_values
 from rota.api.users import ADMINISTRATOR
+from rota.apiserver.admission.runtime_classes import RUNTIMES
 from rota.apiserver.admission.service_addresses import OWN, SERVICES
 from rota.apiserver.contract import Attributes, Object
 from rota.apiserver.registry.objects import ObjectRegistry
@@ -30,6 +31,16 @@ _PRIORITIES: Final[tuple[dict[str, Any], ...]] = (
     },
 )
 
+
+#: The ways in which workers run containers; not every machine can have root file systems for them.
+_RUNTIMES: Final[tuple[dict[str, Any], ...]] = (
+    {"metadata": {"name": "process"}, "handler": "process"},
+    {
+        "metadata": {"name": "container"},
+        "handler": "container",
+        "scheduling": {"nodeSelector": {"rota.dev/containers": "true"}},
+    },
+)
 
 #: Software in pods asks for the API by this name.
 _OWN_SERVICE: Final[dict[str, Any]] = {
@@ -52,6 +63,8 @@ async def ensure(registry: ObjectRegistry) -> None:
         await _ensure(registry, GroupResource("", "namespaces"), {"metadata": {"name": name}})
     for priority in _PRIORITIES:
         await _ensure(registry, GroupResource("scheduling.k8s.io", "priorityclasses"), priority)
+    for runtime in _RUNTIMES:
+        await _ensure(registry, RUNTIMES, runtime)
     await _ensure(registry, SERVICES, _OWN_SERVICE)
 
 

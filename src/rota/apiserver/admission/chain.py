@@ -10,13 +10,14 @@ from rota.apiserver.admission.node_capacity import NodeCapacity
 from rota.apiserver.admission.pod_defaults import DefaultAccount, DefaultTolerations
 from rota.apiserver.admission.priority import CLASSES, Priority
 from rota.apiserver.admission.resource_quota import QUOTAS, ResourceQuota
+from rota.apiserver.admission.runtime_classes import RUNTIMES, RuntimeClasses
 from rota.apiserver.admission.service_addresses import ServiceAddresses
 from rota.apiserver.contract import Admission, Registry
 from rota.apiserver.followed import Followed
 from rota.apiserver.occupancy.ledger import Ledger
 
 #: Kinds that rules go by on every request, so that they are kept in memory.
-FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, QUOTAS)
+FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, RUNTIMES, QUOTAS)
 
 
 def mutating(
@@ -29,6 +30,7 @@ def mutating(
         DefaultAccount(),
         Priority(registry, copies[CLASSES]),
         DefaultTolerations(),
+        RuntimeClasses(registry, copies[RUNTIMES]),
         ServiceAddresses(registry),
         *((NodeCapacity(registry, ledger),) if ledger is not None else ()),
         ResourceQuota(registry, copies[QUOTAS]),

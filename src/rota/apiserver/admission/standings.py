@@ -12,6 +12,7 @@ from rota.apiserver.admission.limit_ranger import RANGES
 from rota.apiserver.admission.namespace_lifecycle import NAMESPACES
 from rota.apiserver.admission.priority import CLASSES
 from rota.apiserver.admission.resource_quota import QUOTAS
+from rota.apiserver.admission.runtime_classes import RUNTIMES
 from rota.apiserver.authorization.nodes import identity
 from rota.apiserver.contract import Attributes, Object, Standing
 from rota.apiserver.followed import Followed
@@ -30,17 +31,18 @@ class Standings:
         self._namespaces: Final = copies[NAMESPACES]
         self._ranges: Final = copies[RANGES]
         self._quotas: Final = copies[QUOTAS]
-        self._classes: Final = copies[CLASSES]
-        #: Counts the changes of priority classes.
+        self._classes: Final = (copies[CLASSES], copies[RUNTIMES])
+        #: Counts the changes of priority and runtime classes.
         self._changes = 0
         self._known: Final[dict[str, tuple[int, Standing]]] = {}
-        self._classes.subscribe(self._note)
+        for classes in self._classes:
+            classes.subscribe(self._note)
 
     def of(self, at: Attributes) -> Standing | None:
         """See `Kinds.standing`: namespaces with limits or quotas, and what nodes create, are looked at each time."""
         if at.resource.group_resource != _PODS or at.subresource or at.fresh or identity.node_of(at.user) is not None:
             return None
-        if not (self._ranges.following and self._quotas.following and self._classes.following):
+        if not all(one.following for one in (self._ranges, self._quotas, *self._classes)):
             return None
         where = at.namespace
         if self._ranges.any(where) or self._quotas.any(where):
