@@ -32,6 +32,8 @@ from typing import Any, Final
 
 from rota.worker.ledger import Ledger
 from rota.worker.runtimes import terminals
+from rota.worker.runtimes.process import spawning
+from rota.worker.runtimes.process.spawning import Started
 
 _LENGTH: Final = struct.Struct("!I")
 _MOST: Final = 16 * 1024 * 1024
@@ -45,12 +47,13 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 _IDLE_S: Final = 30.0
 _LOG_BYTES: Final = 10 * 1024 * 1024
 _LOG_FILES: Final = 5
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Log:
     """The output of one run, rotated by size: `x.log` is the newest, `x.log.1` the one before."""
 
-    def __init__(self, path: Path, *, most_bytes: int, files: int) -> None:
+    def __init__(self, path: str, *, most_bytes: int, files: int) -> None:
         self._path: Final = path
         self._most: Final = most_bytes
         self._files: Final = files
@@ -93,7 +96,7 @@ class Log:
         # A full disk costs output, not the process that wrote it.
         with contextlib.suppress(OSError):
             if self._fd is None:
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
                 self._size = os.fstat(self._fd).st_size
             if self._size + len(data) > self._most and self._size:
@@ -104,7 +107,7 @@ class Log:
 
     def _rotate(self, opened: int) -> None:
         for number in range(self._files - 1, 0, -1):
-            older = Path(f"{self._path}.{number - 1}") if number > 1 else self._path
+            older = Path(f"{self._path}.{number - 1}") if number > 1 else Path(self._path)
             if older.exists():
                 older.rename(f"{self._path}.{number}")
         newest = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -116,22 +119,20 @@ class Log:
 class Child:
     """One run."""
 
-    def __init__(
-        self, request: dict[str, Any], process: "subprocess.Popen[bytes]", log: Log, *, into: int | None
-    ) -> None:
+    def __init__(self, request: dict[str, Any], started: Started, log: Log, *, into: int | None) -> None:
         self.id: Final[str] = request["id"]
-        self.pid: Final = process.pid
+        self.pid: Final = started.pid
         self.cgroups: Final[list[str]] = request.get("cgroups") or []
         self.memory: Final[str] = request.get("memory") or ""
         self.log: Final = log
         self.tty: Final = bool(request.get("tty"))
         #: Where its input is written to, if it has one that has not ended; a terminal is read there, too.
         self.into = into
-        outputs = {"stdout": process.stdout, "stderr": process.stderr}
+        outputs = started.outputs
         if self.tty and into is not None:
-            outputs = {"stdout": os.fdopen(into, "rb", buffering=0, closefd=False), "stderr": None}
+            outputs = {"stdout": os.fdopen(into, "rb", buffering=0, closefd=False)}
         #: What is read from it, with the names of the streams.
-        self.pipes: Final = {pipe.fileno(): (name, pipe) for name, pipe in outputs.items() if pipe is not None}
+        self.pipes: Final = {pipe.fileno(): (name, pipe) for name, pipe in outputs.items()}
         #: The writing ends of pipes whose readers want to know what it says, by stream.
         self.listeners: Final[dict[str, list[int]]] = {}
         #: How it ended, as soon as it has; told when its output has come to an end as well.
@@ -148,6 +149,8 @@ class Nursery:
         self._children: Final[dict[str, Child]] = {}
         self._by_pid: Final[dict[int, Child]] = {}
         self._agents: Final[dict[socket.socket, bytearray]] = {}
+        #: What is to be sent at the end of this round.
+        self._unsent: Final[dict[socket.socket, list[bytes]]] = {}
         #: This program's own control groups, by hierarchy.
         self._own: Final[dict[str, str]] = {}
         self._done = False
@@ -156,9 +159,9 @@ class Nursery:
         path = Path("nursery.sock")
         path.unlink(missing_ok=True)
         self._listener: Final = socket.socket(socket.AF_UNIX)
-        before = os.umask(0o177)
+        os.umask(0o177)
         self._listener.bind(str(path))
-        os.umask(before)
+        os.umask(spawning.UMASK)
         self._listener.listen()
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
@@ -184,6 +187,8 @@ class Nursery:
                 present = self._selector.get_map().get(key.fd)
                 if present is not None and present.data is key.data:
                     self._guarded(key)
+            for connection in tuple(self._unsent):
+                self._flush(connection)
 
     @staticmethod
     def _guarded(key: selectors.SelectorKey) -> None:
@@ -244,16 +249,25 @@ class Nursery:
             os.close(file)
 
     def _send(self, connection: socket.socket, message: dict[str, Any], files: Sequence[int] = ()) -> None:
-        data = json.dumps(message).encode()
+        data = _encode(message).encode()
+        self._unsent.setdefault(connection, []).append(_LENGTH.pack(len(data)) + data)
+        if files:
+            self._flush(connection, files)
+
+    def _flush(self, connection: socket.socket, files: Sequence[int] = ()) -> None:
+        """Send what there is for an agent; files go with the last message."""
+        *others, last = self._unsent.pop(connection)
         try:
             if files:
-                socket.send_fds(connection, [_LENGTH.pack(len(data)) + data], files)
+                connection.sendall(b"".join(others))
+                socket.send_fds(connection, [last], files)
             else:
-                connection.sendall(_LENGTH.pack(len(data)) + data)
+                connection.sendall(b"".join((*others, last)))
         except OSError:
             self._drop(connection)
 
     def _drop(self, connection: socket.socket) -> None:
+        self._unsent.pop(connection, None)
         if self._agents.pop(connection, None) is not None:
             self._selector.unregister(connection)
             connection.close()
@@ -267,39 +281,24 @@ class Nursery:
         # Written down before anything is started: whatever happens in between, nothing of it is unknown.
         self._write({"id": request["id"], "pid": 0, "born": 0, "started_at": time.time()})  # noqa: TID251
         log = Log(
-            Path(request["log"]),
+            request["log"],
             most_bytes=request.get("log_bytes", _LOG_BYTES),
             files=request.get("log_files", _LOG_FILES),
         )
         ends = terminals.Ends(stdin=bool(request.get("stdin")), tty=bool(request.get("tty")), user=request.get("user"))
         try:
             if request.get("home"):
-                Path(request["home"]).mkdir(mode=0o755, parents=True, exist_ok=True)
+                _make_folder(request["home"])
             with self._inside(request.get("cgroups") or []):
-                process = subprocess.Popen(
-                    [*terminals.OWN, *request["argv"]] if request.get("tty") else request["argv"],
-                    env=request["env"],
-                    cwd=request.get("cwd") or None,
-                    stdin=ends.stdin,
-                    stdout=ends.output,
-                    stderr=ends.output,
-                    start_new_session=True,
-                    user=request.get("user"),
-                    group=request.get("group"),
-                    extra_groups=request.get("groups"),
-                    umask=0o022,
-                    bufsize=0,
-                )
+                started = spawning.start(request, ends)
         except (OSError, ValueError, subprocess.SubprocessError) as problem:
             log.close()
             ends.close()
             with contextlib.suppress(OSError):
                 self._runs.drop(request["id"])
             return {"failed": _why(problem, request)}
-        # From now on it is reaped here and not by the library.
-        process.returncode = 0
         ends.let_go()
-        child = Child(request, process, log, into=ends.into)
+        child = Child(request, started, log, into=ends.into)
         self._children[child.id] = self._by_pid[child.pid] = child
         _STARTED.add(child.pid)
         for number, (stream, _) in child.pipes.items():
@@ -460,7 +459,7 @@ class Nursery:
         for folder in child.cgroups:
             # One whose last members are just dying stays until the run is forgotten.
             with contextlib.suppress(OSError):
-                Path(folder).rmdir()
+                os.rmdir(folder)  # noqa: PTH106 - as above
         code = os.waitstatus_to_exitcode(child.status)
         record = self._record(child.id) or {"id": child.id}
         record |= {
@@ -503,7 +502,16 @@ class Nursery:
         return found
 
     def _write(self, record: dict[str, Any]) -> None:
-        self._runs.put(record["id"], json.dumps(record).encode())
+        self._runs.put(record["id"], _encode(record).encode())
+
+
+def _make_folder(path: str) -> None:
+    try:
+        os.mkdir(path, 0o755)  # noqa: PTH102 - half of what the library's paths cost, for each task
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        Path(path).mkdir(mode=0o755, parents=True, exist_ok=True)
 
 
 def _why(problem: Exception, request: dict[str, Any]) -> str:
@@ -547,10 +555,16 @@ def _has_more(fd: int) -> bool:
 def _born(pid: int) -> int:
     """When a process was born, in the kernel's count; tells it from another one that got its number later."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        opened = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return 0
-    return int(text.rpartition(")")[2].split()[19])
+    try:
+        text = os.read(opened, _CHUNK)
+    except OSError:
+        return 0
+    finally:
+        os.close(opened)
+    return int(text.rpartition(b")")[2].split()[19])
 
 
 def _kill_all(pid: int, cgroups: list[str]) -> None:
@@ -630,6 +644,7 @@ def _ran_out_of_memory(folder: str) -> bool:
 def main() -> None:
     """Serve in a folder, unless another one does."""
     folder = Path(sys.argv[1])
+    spawning.keep_to_ourselves()
     with (folder / "nursery.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
