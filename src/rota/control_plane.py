@@ -52,6 +52,7 @@ from rota.scheduler.explaining.live import LiveExplainer
 from rota.scheduler.rebalancing.leading import RebalancingController
 from rota.scheduler.service import Scheduler
 from rota.scheduler_process import SchedulerProcess, Start
+from rota.spot_control.waking import SpotWaking
 from rota.store.contract import Store
 from rota.worker import machines
 from rota.worker.running import Settings as WorkerSettings
@@ -357,7 +358,14 @@ def _deciding_as_the_scheduler(metrics: Metrics) -> Mapping[str, roster.Make]:
             clock=around.clock,
             chance=around.chance,
             metrics=metrics.beside("rebalancer"),
-        )
+        ),
+        "spot": lambda client, around: SpotWaking(
+            client,
+            loading.default(builtin.registry()),
+            clock=around.clock,
+            chance=around.chance,
+            metrics=metrics.beside("spot"),
+        ),
     }
 
 

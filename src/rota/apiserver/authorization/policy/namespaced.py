@@ -25,6 +25,8 @@ kube-system/system:controller:token-cleaner: ServiceAccount/kube-system/token-cl
     record-events
 kube-system/rota:controller:join-tokens: User/rota:controller:join-tokens
     read,delete  core  secrets
+kube-system/rota:controller:spot-places: User/rota:controller:spot
+    create  core  pods
 kube-system/rota:leader-election-controllers: User/rota:controllers
     create  coordination.k8s.io  leases
     get,update,patch  coordination.k8s.io  leases  rota-controllers

@@ -135,6 +135,17 @@ rota:controller:service-accounts: User/rota:controller:service-accounts
     read,create  core  serviceaccounts
     create  core  configmaps
     read,update  core  configmaps  kube-root-ca.crt
+rota:controller:spot: User/rota:controller:spot
+    record-events
+    read,patch  core  nodes
+    read,delete  core  pods
+    create  core  pods/eviction
+    patch  core  pods/status
+    list  core  namespaces,persistentvolumeclaims,persistentvolumes,replicationcontrollers,services
+    list  apps  replicasets,statefulsets
+    list  policy  poddisruptionbudgets
+    list  scheduling.k8s.io  priorityclasses
+    list  storage.k8s.io  csidrivers,csinodes,csistoragecapacities,storageclasses,volumeattachments
 rota:controller:stateful-sets: User/rota:controller:stateful-sets
     record-events
     read  apps  statefulsets
