@@ -19,7 +19,7 @@ from rota.extender.messages import MOST_SCORE
 from rota.extender.view import View
 from rota.spot import policies, scoring
 from rota.spot.nodes import Capacity, Notice
-from rota.spot.policies import Policy, PolicyError
+from rota.spot.policies import Policy, PolicyError, Spread
 from rota.spot.scoring import USUAL, Candidate, Weights
 
 
@@ -59,23 +59,17 @@ class Adviser:
     def filter_named(self, pod: Mapping[str, Any], named: Named, *, now: float) -> Filtered:
         """The same, about nodes by their names."""
         policy, refusals = self._policy(pod)
-        columns = self._view.columns
-        ends, kind = columns.ends[named.slots], columns.kind[named.slots]
-        refused = np.array([bool(refusals[capacity]) for capacity in CAPACITIES])[kind]
-        out = np.flatnonzero(ends | refused)
-        if not len(out):
-            return Filtered(named.names)
-        passed = np.ones(len(named.names), bool)
-        passed[out] = False
-        found = Filtered([named.names[place] for place in np.flatnonzero(passed).tolist()])
-        for place in out.tolist():
+        passed, out = self._view.columns.verdicts(named, tuple(bool(refusals[one]) for one in CAPACITIES))
+        found = Filtered(passed)
+        for place in out:
             name = named.names[place]
-            notice = self._view.nodes[name].reading.notice if ends[place] else None
+            known = self._view.nodes.get(name)
+            notice = known.reading.notice if known is not None else None
             if notice is not None:
                 found.unresolvable[name] = _ending(notice, now)
             else:
                 into = found.failed if policy.counts else found.unresolvable
-                into[name] = refusals[CAPACITIES[kind[place]]]
+                into[name] = refusals[known.reading.capacity if known is not None else Capacity.UNKNOWN]
         return found
 
     def prioritize_named(self, pod: Mapping[str, Any], named: Named, *, now: float) -> list[int]:
@@ -133,7 +127,8 @@ class Adviser:
         owner = view.owner_of(pod)
         if policy.counts and not owner:
             raise PolicyError(f"{policies.BASE} and {policies.MAX_SHARE} count an owner's pods; this pod has none")
-        spread = self._view.spread(owner)
+        # where it is not asked for, nobody has to count
+        spread = self._view.spread(owner) if policy.counts else Spread(0, 0)
         return policy, {capacity: policies.refusal(policy, spread, capacity) for capacity in Capacity}
 
 

@@ -7,7 +7,7 @@ again and again, as a scheduler does, has them looked up once (`Named`).
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -39,11 +39,9 @@ _encode: Final = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """Where an owner's pods run: the slots of their nodes, and numbers of zones and regions; how far each is."""
+    """Where an owner's pods run: the slots of their nodes; and how far it is from there."""
 
     nodes: Sequence[int]
-    zones: Sequence[int]
-    regions: Sequence[int]
     #: To the node itself, its zone, its region, and anywhere.
     distances: tuple[float, float, float, float]
 
@@ -57,6 +55,8 @@ class Named:
     #: The beginning of each one's entry in a list of scores, as JSON.
     entries: Sequence[str]
     version: int
+    #: Which of them passed, and the places of those that did not, by which kinds were refused; and since when.
+    verdicts: dict[tuple[bool, ...], tuple[int, Sequence[str], Sequence[int]]] = field(default_factory=dict)
 
 
 class Columns:
@@ -68,6 +68,8 @@ class Columns:
         self._numbers: Final[dict[str, dict[str, int]]] = {kind: {"": 0} for kind in ("pool", "zone", "region")}
         #: Changes whenever a name gets another slot.
         self._version = 0
+        #: Changes whenever another verdict may hold for a node.
+        self._marks = 0
         self._named: Final[OrderedDict[bytes, Named]] = OrderedDict()
         self._risks: Floats = np.zeros(0)
         self._risks_until = -np.inf
@@ -88,15 +90,18 @@ class Columns:
             slot = self._slots[facts.name] = self._free.pop() if self._free else self._next()
             self._version += 1
         reading = facts.reading
-        if (reading.notice is not None) != bool(self.ends[slot]):
+        ends, kind = reading.notice is not None, _CODES[reading.capacity]
+        if ends != self.ends[slot]:
             self._risks_until = -np.inf
-        self.ends[slot] = reading.notice is not None
-        self.kind[slot] = _CODES[reading.capacity]
+        if (ends, kind) != (self.ends[slot], self.kind[slot]):
+            self._marks += 1
+        self.ends[slot] = ends
+        self.kind[slot] = kind
         self._risky[slot] = bool(reading.risky)
         self._price[slot] = np.nan if facts.price is None else facts.price
-        self._pool[slot] = self.number("pool", reading.pool)
-        self._zone[slot] = self.number("zone", facts.zone)
-        self._region[slot] = self.number("region", facts.region)
+        self._pool[slot] = self._number("pool", reading.pool)
+        self._zone[slot] = self._number("zone", facts.zone)
+        self._region[slot] = self._number("region", facts.region)
         self.loaded(facts)
 
     def loaded(self, facts: NodeFacts) -> None:
@@ -111,16 +116,11 @@ class Columns:
         slot = self._slots.pop(name, None)
         if slot is not None:
             self._free.append(slot)
-            self.ends[slot] = False
             self._version += 1
 
     def slot(self, name: str) -> int:
         """Where a node stands; 0 if it is not known."""
         return self._slots.get(name, 0)
-
-    def number(self, kind: str, name: str) -> int:
-        """The number of a pool, zone or region; 0 for that without a name."""
-        return self._numbers[kind].setdefault(name, len(self._numbers[kind]))
 
     def named(self, raw: bytes, read: Callable[[bytes], Sequence[str]]) -> Named:
         """The nodes that a list of names, as it came, means; `read` reads it."""
@@ -139,6 +139,18 @@ class Columns:
         if len(self._named) > _KEPT:
             self._named.popitem(last=False)
         return made
+
+    def verdicts(self, named: Named, refused: tuple[bool, ...]) -> tuple[Sequence[str], Sequence[int]]:
+        """The names that pass, and the places of those that do not: they end, or are of a kind that is refused."""
+        known = named.verdicts.get(refused)
+        if known is None or known[0] != self._marks:
+            out = np.flatnonzero(self.ends[named.slots] | np.array(refused)[self.kind[named.slots]]).tolist()
+            passed = named.names
+            if out:
+                gone = set(out)
+                passed = [name for place, name in enumerate(named.names) if place not in gone]
+            known = named.verdicts[refused] = self._marks, passed, out
+        return known[1], known[2]
 
     def scores(
         self, slots: Slots, policy: Policy, *, near: Near | None, risks: Risks, weights: Weights, now: float
@@ -159,12 +171,22 @@ class Columns:
 
     def _closeness(self, slots: Slots, near: Near) -> Floats:
         here, zone, region, far = near.distances
+        there = np.array(near.nodes)
         away = np.where(
-            np.isin(self._zone[slots], near.zones),
+            self._among("zone", self._zone, there)[self._zone[slots]],
             zone,
-            np.where(np.isin(self._region[slots], near.regions), region, far),
+            np.where(self._among("region", self._region, there)[self._region[slots]], region, far),
         )
-        return _good(np.where(np.isin(slots, near.nodes), here, away))
+        nearest = np.zeros(len(self.ends), bool)
+        nearest[there] = True
+        return _good(np.where(nearest[slots], here, away))
+
+    def _among(self, kind: str, column: npt.NDArray[np.intp], there: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
+        """Of all zones or regions those of some nodes; what has no name is nowhere."""
+        found = np.zeros(len(self._numbers[kind]), bool)
+        found[column[there]] = True
+        found[0] = False
+        return found
 
     def _risk_of_pools(self, risks: Risks, now: float) -> Floats:
         pools = self._numbers["pool"]
@@ -172,6 +194,10 @@ class Columns:
             self._risks = np.fromiter((risks.risk(pool, now=now) for pool in pools), np.float64, len(pools))
             self._risks_until = now + _RISKS_S
         return self._risks
+
+    def _number(self, kind: str, name: str) -> int:
+        """The number of a pool, zone or region; 0 for that without a name."""
+        return self._numbers[kind].setdefault(name, len(self._numbers[kind]))
 
     def _next(self) -> int:
         slot = self._top

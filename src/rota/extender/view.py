@@ -131,16 +131,8 @@ class View:
 
     def near(self, owner: str) -> Near | None:
         """The same for many nodes; None where an owner has no pods."""
-        there = [self.nodes[name] for name in self._owners.get(owner, {}) if name in self.nodes]
-        if not there:
-            return None
-        number = self.columns.number
-        return Near(
-            nodes=[self.columns.slot(one.name) for one in there],
-            zones=list({number("zone", one.zone) for one in there if one.zone}),
-            regions=list({number("region", one.region) for one in there if one.region}),
-            distances=(_NEAR, _SAME_ZONE, _SAME_REGION, _FAR),
-        )
+        there = [self.columns.slot(name) for name in self._owners.get(owner, {}) if name in self.nodes]
+        return Near(there, (_NEAR, _SAME_ZONE, _SAME_REGION, _FAR)) if there else None
 
     def _take_out(self, key: str) -> None:
         placed = self._pods.pop(key, None)

@@ -16,11 +16,10 @@ from rota.spot import marks, prices, reservations
 from rota.spot.nodes import Reading
 from rota.spot.prices import Savings
 from rota.spot.reservations import Reservation
+from rota.spot.marks import TERMINATES_AT, TERMINATING
 from rota.spot_control import marking
 
 NODES: Final = ("", "v1", "nodes")
-TERMINATING: Final = "rota.dev/terminating"
-TERMINATES_AT: Final = "rota.dev/terminates-at"
 
 
 def list_(*, marks_file: Path | None, as_json: bool, **server: Any) -> None:
