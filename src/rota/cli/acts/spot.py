@@ -13,10 +13,10 @@ from rota.client.pods import PODS
 from rota.client.verbs import Client, Object, Selection
 from rota.kit import system
 from rota.spot import marks, prices, reservations
+from rota.spot.marks import TERMINATES_AT, TERMINATING
 from rota.spot.nodes import Reading
 from rota.spot.prices import Savings
 from rota.spot.reservations import Reservation
-from rota.spot.marks import TERMINATES_AT, TERMINATING
 from rota.spot_control import marking
 
 NODES: Final = ("", "v1", "nodes")
