@@ -4,8 +4,6 @@ From Python: `rota.task`, `rota.pipeline`, `rota.Client` and what belongs to the
 used, so that `import rota`, and with it the command line, costs nothing. Type checkers read `__init__.pyi`.
 """
 
-from typing import Any
-
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -39,13 +37,13 @@ _HOMES = {
 _WHERE = {name: home for home, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     home = _WHERE.get(name)
     if home is None:
         raise AttributeError(f"module 'rota' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - only whoever uses these pays for them
 
-    found = getattr(import_module(f"rota.python.{home}"), name)
+    found: object = getattr(import_module(f"rota.python.{home}"), name)
     globals()[name] = found
     return found
 

@@ -21,19 +21,18 @@ import hashlib
 import hmac
 import io
 import json
-import linecache
 import math
 import os
 import pickle
 import sys
-import time
-import traceback
 import zlib
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+# This starts with every task, and each import is paid for each time: what is not always needed is imported where it is,
+# and `typing` and `pathlib` not at all.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
+    from typing import Any
 
 #: How all of this is written; a worker with another Rota may read it otherwise.
 FORMAT = 1
@@ -111,7 +110,8 @@ def place_of(text: str) -> tuple[str, str] | None:
 def content(path: str, digest: str) -> bytes:
     """What is in a file; `Missing` if that is not what was written."""
     try:
-        found = Path(path).read_bytes()
+        with open(path, "rb") as file:
+            found = file.read()
     except OSError as problem:
         raise Missing(f"{path}: {problem.strerror}") from None
     if hashlib.sha256(found).hexdigest() != digest:
@@ -122,13 +122,13 @@ def content(path: str, digest: str) -> bytes:
 def put_away(written: bytes, folder: str, name: str) -> tuple[str, str]:
     """Write a file into a folder, for its user alone; its path and its digest."""
     digest = hashlib.sha256(written).hexdigest()
-    Path(folder).mkdir(mode=0o755, parents=True, exist_ok=True)
-    path = Path(folder, f"{name}-{digest[:12]}")
-    aside = path.with_name(f"{path.name}.{os.getpid()}")
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    path = os.path.join(folder, f"{name}-{digest[:12]}")
+    aside = f"{path}.{os.getpid()}"
     with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
         file.write(written)
-    aside.replace(path)
-    return str(path), digest
+    os.replace(aside, path)
+    return path, digest
 
 
 def sign(key: str, name: str, text: str) -> str:
@@ -292,39 +292,53 @@ class _Left:
 
     def _leave_text(self, text: str) -> None:
         if self._given.outputs:
-            Path(self._given.outputs).write_text(text, encoding="utf-8")
+            with open(self._given.outputs, "w", encoding="utf-8") as file:
+                file.write(text)
 
 
 def own_folder(pattern: str) -> str:
     """The folder for results of this user, from which those are removed that nobody has come for in a day."""
-    folder = Path(pattern.replace(_OWN, str(os.getuid())))
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
+    import time  # noqa: PLC0415 - see above
+
+    folder = pattern.replace(_OWN, str(os.getuid()))
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if os.path.islink(folder) or os.lstat(folder).st_uid != os.getuid():
         raise Problem(f"{folder} belongs to somebody else; remove it, or name a workspace")
     now = time.time()  # noqa: TID251 - this source travels by itself
-    for path in folder.iterdir():
+    for entry in os.scandir(folder):
         try:
-            if now - path.lstat().st_mtime > _KEPT_S:
-                path.unlink()
+            if now - entry.stat(follow_symlinks=False).st_mtime > _KEPT_S:
+                os.unlink(entry.path)
         except OSError:  # somebody else was quicker
             continue
-    return str(folder)
+    return folder
 
 
 def _brief(problem: Exception) -> str:
     """An error in one line, with the place that raised it."""
+    import traceback  # noqa: PLC0415 - see above
+
     frames = traceback.extract_tb(problem.__traceback__)
-    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
+    place = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
     said = "".join(traceback.format_exception_only(type(problem), problem)).strip().splitlines()
     return (said[0] if said else type(problem).__name__)[:300] + place
 
 
 def _remember(source: tuple[str, int, str] | None) -> None:
     """Have tracebacks show the lines of a function whose file is not on this machine."""
-    if source is not None and source[0] not in linecache.cache and not Path(source[0]).exists():
-        path, first, text = source
-        lines = ["\n"] * (first - 1) + text.splitlines(True)
-        linecache.cache[path] = (len(text), None, lines, path)
+    if source is None or os.path.exists(source[0]):
+        return
+    import linecache  # noqa: PLC0415 - see above
+
+    path, first, text = source
+    linecache.cache.setdefault(path, (len(text), None, ["\n"] * (first - 1) + text.splitlines(True), path))
+
+
+def _written(problem: Exception) -> str:
+    """A traceback as Python prints it."""
+    import traceback  # noqa: PLC0415 - see above
+
+    return "".join(traceback.format_exception(type(problem), problem, problem.__traceback__))
 
 
 def _read_call(given: _Given) -> Any:
@@ -361,7 +375,7 @@ def main() -> int:
         except Exception as problem:  # noqa: BLE001 - it is the function's own, and its caller's to handle
             # the frames of this file say nothing to whoever wrote the function
             problem.__traceback__ = problem.__traceback__ and problem.__traceback__.tb_next
-            written = "".join(traceback.format_exception(type(problem), problem, problem.__traceback__))
+            written = _written(problem)
             sys.stderr.write(written)
             left.error(problem, written)
             return 1
