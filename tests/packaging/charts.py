@@ -29,7 +29,12 @@ EVERYTHING: Mapping[str, Any] = {
         "service": {"clusterIP": "10.96.0.77"},
         "extraArgs": ["--insecure"],
     },
-    "spotController": {"dryRun": True, "settings": {"profiles": [{"schedulerName": "rota"}]}},
+    "spotController": {
+        "dryRun": True,
+        "settings": {"profiles": [{"schedulerName": "rota"}]},
+        "webhook": {"enabled": True, "secret": "webhook"},
+    },
+    "spotAgent": {"enabled": True},
     "scheduler": {"settings": {"parallelism": 8}},
     "marks": [
         {"means": "spot", "place": "label", "key": "example.com/market", "values": ["spot"]},
@@ -44,6 +49,7 @@ EVERYTHING: Mapping[str, Any] = {
         "enabled": True,
         "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
         "schedulersFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
+        "noticesFrom": [{"ipBlock": {"cidr": "192.0.2.0/24"}}],
     },
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
 }

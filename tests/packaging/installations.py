@@ -4,14 +4,16 @@ No kubelet runs here: a component is started with the arguments of its container
 of its service account, and everything it asks of the API server is written down (the server's audit log).
 """
 
+import asyncio
 import base64
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -86,10 +88,13 @@ class Installation:
         self.kubeconfig = server.kubeconfig()
         self._folder = folder
 
-    def kubectl(self, *arguments: str, given: str | None = None) -> "subprocess.CompletedProcess[str]":
-        """A kubectl command of the administrator's."""
+    def kubectl(
+        self, *arguments: str, given: str | None = None, component: str = ""
+    ) -> "subprocess.CompletedProcess[str]":
+        """A kubectl command of the administrator's, or with the account of a component that ran."""
+        config = self._folder / component / "kubeconfig" if component else self.kubeconfig
         return subprocess.run(
-            [program("kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments],
+            [program("kubectl"), "--kubeconfig", str(config), *arguments],
             input=given,
             capture_output=True,
             text=True,
@@ -109,22 +114,59 @@ class Installation:
         """A Helm command of the administrator's."""
         return charts.helm(*arguments, "--namespace", NAMESPACE, "--kubeconfig", str(self.kubeconfig))
 
-    @contextlib.contextmanager
-    def running(self, component: str, addresses: Mapping[str, str] | None = None) -> Iterator["Component"]:
-        """A component as its Deployment would start it, once it is ready; `addresses` are instead of the pod's own."""
-        pod = self.get("deployment", f"{charts.RELEASE}-{component}")["spec"]["template"]["spec"]
+    @contextlib.asynccontextmanager
+    async def running(
+        self, component: str, *, addresses: Mapping[str, str] | None = None, node: str = "", options: Sequence[str] = ()
+    ) -> AsyncIterator["Component"]:
+        """A component as its pod would start it, once it is ready.
+
+        `addresses` are instead of the pod's own, `node` is where the pod is, and `options` are more than it has.
+        """
+        running = await asyncio.to_thread(self._component, component, addresses or {}, node, options)
+        await asyncio.to_thread(running.__enter__)
+        try:
+            yield running
+        finally:
+            await asyncio.to_thread(running.__exit__)
+
+    def _component(
+        self, component: str, addresses: Mapping[str, str], node: str, options: Sequence[str]
+    ) -> "Component":
+        template = self.get("daemonset" if node else "deployment", f"{charts.RELEASE}-{component}")["spec"]["template"]
+        pod = template["spec"]
         root = self._folder / component
         self._mount(pod, root)
         pages = f"127.0.0.1:{processes.free_port()}"
         arguments = [str(one).replace("=/etc/rota/", f"={root}/etc/rota/") for one in pod["containers"][0]["args"]]
-        for own, ours in {"0.0.0.0:9464": pages, **(addresses or {})}.items():
+        for own, ours in {"0.0.0.0:9464": pages, **addresses}.items():
             arguments = [one.replace(own, ours) for one in arguments]
-        token = self.kubectl("--namespace", NAMESPACE, "create", "token", pod["serviceAccountName"]).stdout.strip()
-        config = write_kubeconfig(
-            root / "kubeconfig", server=self.server.url, token=token, certificate=self.server.certificate
+        config = self._configured(template, component, node)
+        environment = {"NODE_NAME": node} if node else {}
+        return Component(root / "log", f"http://{pages}", [*arguments, *options, f"--kubeconfig={config}"], environment)
+
+    def _configured(self, template: Document, component: str, node: str) -> Path:
+        """A kubeconfig with a token of the pod's account; the token of a pod on a node is bound to both."""
+        bound: list[str] = []
+        if node:
+            metadata = {**template["metadata"], "name": component, "namespace": NAMESPACE}
+            pod = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": metadata,
+                "spec": template["spec"] | {"nodeName": node},
+            }
+            made = self.kubectl("apply", "--filename=-", given=json.dumps(pod))
+            assert not made.returncode, made.stderr
+            bound = ["--bound-object-kind=Pod", f"--bound-object-name={component}"]
+        account = template["spec"]["serviceAccountName"]
+        token = self.kubectl("--namespace", NAMESPACE, "create", "token", account, *bound)
+        assert not token.returncode, token.stderr
+        return write_kubeconfig(
+            self._folder / component / "kubeconfig",
+            server=self.server.url,
+            token=token.stdout.strip(),
+            certificate=self.server.certificate,
         )
-        with Component(root / "log", f"http://{pages}", [*arguments, f"--kubeconfig={config}"]) as running:
-            yield running
 
     def _mount(self, pod: Document, root: Path) -> None:
         root.mkdir(exist_ok=True)
@@ -146,7 +188,8 @@ class Installation:
 class Component:
     """One process of Rota's."""
 
-    def __init__(self, log: Path, pages: str, arguments: list[str]) -> None:
+    def __init__(self, log: Path, pages: str, arguments: list[str], environment: Mapping[str, str]) -> None:
+        self._environment = {**os.environ, **environment}
         self._log = log
         self._pages = pages
         self._arguments = arguments
@@ -169,7 +212,9 @@ class Component:
 
     def __enter__(self) -> Self:
         with self._log.open("w") as log:
-            self._process = subprocess.Popen([sys.executable, "-m", "rota", *self._arguments], stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "rota", *self._arguments], env=self._environment, stdout=log, stderr=log
+            )
         deadline = self._clock.monotonic() + _PATIENCE_S
         while self.page("/readyz")[0] != 200:
             if self._process.poll() is not None or self._clock.monotonic() > deadline:

@@ -24,6 +24,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     "everything": EVERYTHING,
     "one of each": {part: {"enabled": True, "replicas": 1} for part in ("scheduler", "spotController", "extender")},
+    "agents on their machines' network": {"spotAgent": {"enabled": True, "hostNetwork": True, "provider": "aws"}},
     "own certificate": {"extender": {"enabled": True, "tls": {"secret": "mine"}}, **IPV6},
     "nothing": {part: {"enabled": False} for part in ("scheduler", "spotController", "extender")},
 }
@@ -68,9 +69,14 @@ def test_pods_may_do_as_little_as_possible(values: Mapping[str, Any]) -> None:
 @pytest.mark.parametrize("values", CASES.values(), ids=CASES)
 def test_commands_know_the_options_that_they_are_given(values: Mapping[str, Any]) -> None:
     for component, template in pods(render(values)):
-        verb, *arguments = template["spec"]["containers"][0]["args"]
-        command = root.get_command(click.Context(root), verb)
-        assert command is not None, component
+        words = template["spec"]["containers"][0]["args"]
+        arguments = [word for word in words if word.startswith("--")]
+        command: click.Command = root
+        for verb in words[: len(words) - len(arguments)]:
+            assert isinstance(command, click.Group), component
+            found = command.get_command(click.Context(command), verb)
+            assert found is not None, component
+            command = found
         known = {name for parameter in command.params for name in parameter.opts}
         assert {argument.partition("=")[0] for argument in arguments} <= known
         address = next(one for one in arguments if one.startswith("--http=")).partition("=")[2]
@@ -85,7 +91,8 @@ def test_whoever_has_a_name_has_an_account_and_no_two_releases_share_anything() 
     assert rest.isdisjoint(named)
     for one in ours:
         # events about nodes are in `default`, and so is the right to read them
-        allowed = {None} if one["kind"].startswith("Cluster") else {NAMESPACE, "default"}
+        of_cluster = one["kind"].startswith(("Cluster", "Validating"))
+        allowed = {None} if of_cluster else {NAMESPACE, "default"}
         assert one["metadata"].get("namespace") in allowed
         assert one["metadata"]["labels"]["app.kubernetes.io/instance"] == charts.RELEASE
 
@@ -107,6 +114,19 @@ def test_services_and_policies_select_the_pods_that_they_mean() -> None:
             assert selected(one["spec"]["selector"]["matchLabels"]) == {component}
 
 
+def test_pods_on_their_machines_network_are_asked_from_there_only() -> None:
+    ((_, template),) = [one for one in pods(render(CASES["agents on their machines' network"])) if "agent" in one[0]]
+    assert template["spec"]["hostNetwork"]
+    (container,) = template["spec"]["containers"]
+    assert "--http=127.0.0.1:9464" in container["args"]
+    assert {container[probe]["httpGet"]["host"] for probe in ("livenessProbe", "readinessProbe")} == {"127.0.0.1"}
+
+
+def test_a_webhook_wants_a_secret() -> None:
+    with pytest.raises(HelmError, match=r"webhook\.secret: name the Secret with token"):
+        render({"spotController": {"webhook": {"enabled": True}}})
+
+
 def test_one_pod_alone_has_no_budget_that_would_keep_its_machine() -> None:
     kinds = [one["kind"] for one in render(CASES["one of each"])]
     assert kinds.count("Deployment") == 3
@@ -118,11 +138,21 @@ def test_with_nothing_enabled_nothing_is_there() -> None:
 
 
 def test_pods_had_better_not_be_on_any_machine_that_is_known_as_spot() -> None:
-    (_, template), *_ = pods(render())
-    (term,) = template["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
-    avoided = {one["key"]: tuple(one.get("values", ())) for one in term["preference"]["matchExpressions"]}
+    templates = dict(pods(render(EVERYTHING)))
     known = {one.key: one.values for one in marks.BUILTIN if (one.means, one.place) == (SPOT, LABEL)}
-    assert avoided == known
+    affinity = templates["scheduler"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert {one["key"]: tuple(one.get("values", ())) for one in term["preference"]["matchExpressions"]} == known
+    assert {one["operator"] for one in term["preference"]["matchExpressions"]} == {"NotIn", "DoesNotExist"}
+    # and agents are on all of those, and on those that the user knows
+    affinity = templates["spot-agent"]["spec"]["affinity"]["nodeAffinity"]
+    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    expressions = [one["matchExpressions"] for one in terms]
+    assert {one["key"]: tuple(one.get("values", ())) for (one,) in expressions} == {
+        **known,
+        "example.com/market": ("spot",),
+    }
+    assert {one["operator"] for (one,) in expressions} == {"In", "Exists"}
 
 
 def test_settings_are_a_configuration_that_the_scheduler_takes() -> None:
@@ -171,6 +201,7 @@ def test_marks_are_a_file_that_the_product_reads(tmp_path: Any) -> None:
         ({"scheduler": {"replicas": 0}}, "/scheduler/replicas"),
         ({"scheduler": {"schedulerName": ""}}, "/scheduler/schedulerName"),
         ({"spotcontroller": {"enabled": True}}, "spotcontroller"),
+        ({"spotAgent": {"provider": "oci"}}, "/spotAgent/provider"),
         ({"extender": {"kubeScheduler": {"urlPrefix": "http://plain"}}}, "/extender/kubeScheduler/urlPrefix"),
         ({"extender": {"kubeScheduler": {"weight": 0}}}, "/extender/kubeScheduler/weight"),
         ({"image": {"digest": "sha256:short"}}, "/image/digest"),

@@ -60,14 +60,17 @@ def installation(server: StockApiServer, tmp_path: Path) -> Iterator[Installatio
     made = it.kubectl("apply", "--filename", str(MANIFESTS / "00-namespace.yaml"))
     assert not made.returncode, made.stderr
     yield it
-    for name in ("extender", "scheduler", "spot-controller"):
+    for name in ("extender", "scheduler", "spot-agent", "spot-controller"):
         it.kubectl("delete", "--filename", str(MANIFESTS / f"{name}.yaml"), "--ignore-not-found", "--wait=false")
 
 
 def objects(it: Installation) -> set[str]:
     """Kinds and names of all that an installation has made."""
-    kinds = "deployments,services,configmaps,secrets,serviceaccounts,poddisruptionbudgets,roles,rolebindings,"
-    kinds += "networkpolicies,clusterroles,clusterrolebindings"
+    kinds = (
+        "deployments,daemonsets,services,configmaps,secrets,serviceaccounts,poddisruptionbudgets,roles,rolebindings,"
+    )
+    kinds += "networkpolicies,clusterroles,clusterrolebindings,"
+    kinds += "validatingadmissionpolicies,validatingadmissionpolicybindings"
     found = it.get(kinds, "", "--all-namespaces", "--selector=app.kubernetes.io/instance=rota")
     return {f"{one['kind']}/{one['metadata']['name']}" for one in found["items"]}
 
@@ -130,7 +133,7 @@ def test_plain_manifests_are_taken_without_a_warning(installation: Installation)
     again = installation.kubectl("apply", "--validate=strict", *folder)
     assert not changed(again.stdout)
     # a warning would have come of a pod that the namespace does not allow, and so would a refusal of the pod itself
-    for deployment in installation.get("deployments")["items"]:
+    for deployment in installation.get("deployments,daemonsets")["items"]:
         template = deployment["spec"]["template"]
         pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], "name": "a"}}
         create = ("--namespace", NAMESPACE, "create", "--dry-run=server", "--filename=-")

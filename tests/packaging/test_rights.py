@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.notices.fake_clouds import LATER, FakeAws
 from tests.packaging import charts
-from tests.packaging.charts import CHART
+from tests.packaging.charts import CHART, NAMESPACE
 from tests.packaging.installations import AuditedServer, Installation, Request
 from tests.stock.clusters import NODES, PODS, Cluster, cluster
 
@@ -62,7 +63,7 @@ def installation(server: AuditedServer, port: int, tmp_path_factory: pytest.Temp
         "folder": folder,
         "ignorable": "false",
     }
-    values = ["extender.enabled=true", "extender.tls.requireClientCertificate=true"]
+    values = ["extender.enabled=true", "extender.tls.requireClientCertificate=true", "spotAgent.enabled=true"]
     values += [f"extender.kubeScheduler.{name}={value}" for name, value in settings.items()]
     it.helm("install", charts.RELEASE, str(CHART), *(word for value in values for word in ("--set", value)))
     return it
@@ -114,7 +115,7 @@ async def test_the_scheduler_binds_refuses_preempts_and_binds_volumes(
 ) -> None:
     important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "important"}}
     await it.client.create(PRIORITIES, {**important, "value": 1000})
-    with installation.running("scheduler") as scheduler:
+    async with installation.running("scheduler") as scheduler:
         await it.create(PODS, pod("small"), pod("giant", "64"))
         await it.placed("small")
         assert "Insufficient cpu" in await it.unschedulable("giant")
@@ -175,7 +176,7 @@ async def _bind_volumes(it: Cluster, server: AuditedServer) -> None:
 async def test_the_spot_controller_leaves_a_machine(
     server: AuditedServer, installation: Installation, it: Cluster
 ) -> None:
-    with installation.running("spot-controller") as controller:
+    async with installation.running("spot-controller") as controller:
         await it.create(PODS, *(_owned(name, "spot-1") for name in ("free", "kept")))
         budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "kept"}}
         spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}}
@@ -247,7 +248,8 @@ async def test_the_extender_answers_a_scheduler_that_is_configured_as_the_chart_
     secret = installation.get("secret", "rota-extender-tls")["data"]
     for name in ("client.crt", "client.key"):
         (folder / name).write_bytes(base64.b64decode(secret[name]))
-    with installation.running("extender", {"0.0.0.0:8443": f"127.0.0.1:{port}"}) as extender:
+    address = {"0.0.0.0:8443": f"127.0.0.1:{port}"}
+    async with installation.running("extender", addresses=address) as extender:
         with ConfiguredScheduler(server.kubeconfig("system:kube-scheduler"), config):
             asks = [("prefers", {}), ("never", {"rota.dev/spot": "never"})]
             for name, says in asks:
@@ -259,3 +261,32 @@ async def test_the_extender_answers_a_scheduler_that_is_configured_as_the_chart_
         assert placed["never"] == "stays-1"
         assert 'rota_extender_requests_total{code="200",verb="filter"} 2.0' in extender.page("/metrics")[1]
         check_rights(server, installation, "extender")
+
+
+async def test_an_agent_marks_its_own_node_and_no_other(
+    server: AuditedServer, installation: Installation, it: Cluster
+) -> None:
+    cloud = FakeAws()
+    async with cloud.serving() as url:
+        options = ["--provider=aws", f"--metadata={url}", "--every=1s"]
+        async with installation.running("spot-agent", node="spot-1", options=options) as agent:
+            cloud.action = {"action": "terminate", "time": LATER}
+            await it.until(lambda: _marked(it, "spot-1"), "the agent's node is marked")
+            assert "rota_spot_agent_looks_total" in agent.page("/metrics")[1]
+            check_rights(server, installation, "spot-agent")
+    try:
+        await it.until(lambda: _refused(installation, "spot-2"), "an agent may not mark another's node")
+        assert not await _marked(it, "spot-2")
+    finally:
+        installation.kubectl("--namespace", NAMESPACE, "delete", "pod", "spot-agent", "--force")
+
+
+async def _marked(it: Cluster, node: str) -> bool:
+    taints = (await it.client.get(NODES, node))["spec"].get("taints", ())
+    return "rota.dev/terminating" in {one["key"] for one in taints}
+
+
+async def _refused(installation: Installation, node: str) -> bool:
+    tried = ("annotate", "node", node, "example.com/by=agent", "--overwrite")
+    done = await asyncio.to_thread(installation.kubectl, *tried, component="spot-agent")
+    return "an agent may change the node that it runs on, and no other" in done.stderr
