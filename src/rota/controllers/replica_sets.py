@@ -7,16 +7,14 @@ upstream's (`pkg/controller/replicaset`, 1.36).
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Never
 
-from rota.api import errors, meta, times
-from rota.client.informers.cache import Key
+from rota.api import meta, times
 from rota.client.verbs import Client, Object
 from rota.controllers import pod_states
-from rota.controllers.claims import BY_CONTROLLER, OWNED, OWNERS, Claims, Family, OwnerKind
-from rota.controllers.expectations import Expectations
+from rota.controllers.claims import BY_CONTROLLER, OWNED, OwnerKind
+from rota.controllers.households import Household
 from rota.controllers.pod_control import PODS, PodControl, from_template, prefix, slow_start
-from rota.controllers.reconciling import Reconciler
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
@@ -25,9 +23,6 @@ REPLICA_SETS: Final = ("apps", "v1", "replicasets")
 KIND: Final = OwnerKind(api_version="apps/v1", kind="ReplicaSet", target=REPLICA_SETS)
 #: So many pods are made or deleted before the next look.
 _BURST: Final = 500
-_WORKERS: Final = 5
-#: Somebody else wrote first, and the news is on the way.
-_SOON_S: Final = 0.05
 
 
 class ReplicaSetController:
@@ -36,64 +31,45 @@ class ReplicaSetController:
     def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
-        self._frame: Final = Reconciler[Key](
-            client, "replica sets", self._process, clock=clock, chance=chance, workers=_WORKERS, metrics=metrics
-        )
-        self._expectations: Final = Expectations(clock)
-        self._control: Final = PodControl(
+        self._home: Final = Household[Never](
             client,
-            recorder=self._frame.report_as("replicaset-controller"),
-            expectations=self._expectations,
+            KIND,
+            self._sync,
+            name="replica sets",
+            component="replicaset-controller",
+            clock=clock,
             chance=chance,
+            metrics=metrics,
+            indexers=OWNED,
         )
-        self._sets: Final = self._frame.follow(REPLICA_SETS, self._set_changed, indexers={**OWNERS, **OWNED})
-        pods = self._frame.follow(PODS, self._pod_changed, indexers=OWNED)
-        own = Claims(client, PODS, KIND, expectations=self._expectations)
-        self._family: Final = Family(own, KIND, owners=self._sets, owned=pods)
+        # pods are counted whether or not all of them have been seen
+        self._pods: Final = self._home.own(PODS, awaited=False)
+        self._control: Final = PodControl(
+            client, recorder=self._home.recorder, expectations=self._pods.expectations, chance=chance
+        )
 
     async def run(self) -> None:
         """Keep pods until cancelled."""
-        await self._frame.run()
+        await self._home.run()
 
-    def _set_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        self._family.owner_changed(key, old, new)
-        if new is None and old is not None:
-            self._expectations.forget(meta.uid(old))
-        self._frame.queue.add(key)
-
-    def _pod_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        self._expectations.observe(key, old, new)
-        for owner in self._family.concerned(key, old, new):
-            self._frame.queue.add(owner)
-
-    async def _process(self, key: Key) -> float | None:
-        found = self._sets.cache.get(key.name, key.namespace)
-        if found is None:
-            return None
-        owner = KIND.complete(found)
-        uid = meta.uid(owner)
-        settled = self._expectations.settled(uid)
-        pods = await self._family.claim(owner, only=pod_states.is_active)
-        leaving = sum(map(pod_states.is_terminating, self._family.owned_by(owner)))
+    async def _sync(self, owner: Object) -> float | None:
+        settled = self._pods.settled(owner)
+        pods = await self._pods.claim(owner, only=pod_states.is_active)
+        leaving = sum(map(pod_states.is_terminating, self._pods.owned_by(owner)))
         problem: Exception | None = None
         if settled and not meta.is_deleting(owner):
             problem = await self._manage(owner, pods)
         now = self._clock.now()
         status = count(owner, pods, leaving=leaving, problem=problem, now=now)
         if status != owner.get("status"):
-            try:
-                await self._client.update(REPLICA_SETS, {**owner, "status": status}, subresource="status")
-            except errors.NotFound:
-                return None
-            except errors.Conflict:
-                return _SOON_S
+            await self._client.update(REPLICA_SETS, {**owner, "status": status}, subresource="status")
         if problem is not None:
             raise problem
         waits = [pod_states.available_in_s(one, min_ready_s=_min_ready_s(owner), now=now) for one in pods]
         soonest = min((wait for wait in waits if wait), default=None)
         if settled:
             return soonest
-        patience = self._expectations.patience_s(uid)
+        patience = self._pods.expectations.patience_s(meta.uid(owner))
         return patience if soonest is None else min(soonest, patience)
 
     async def _manage(self, owner: Object, pods: Sequence[Object]) -> Exception | None:
@@ -117,8 +93,8 @@ class ReplicaSetController:
     def _related(self, owner: Object) -> list[Object]:
         """The pods of all sets that have the same controller, this one's among them."""
         above = meta.controller_of(owner)
-        siblings = [owner] if above is None else self._sets.cache.indexed(BY_CONTROLLER, str(above.get("uid", "")))
-        return [pod for one in siblings for pod in self._family.owned_by(one)]
+        siblings = [owner] if above is None else self._home.owners.indexed(BY_CONTROLLER, str(above.get("uid", "")))
+        return [pod for one in siblings for pod in self._pods.owned_by(one)]
 
 
 def count(

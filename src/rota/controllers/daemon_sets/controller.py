@@ -7,21 +7,20 @@ once, then less and less often: how often is forgotten with the process, as upst
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Final
+from typing import Final, Never
 
-from rota.api import errors, meta
+from rota.api import meta
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Object
-from rota.controllers.claims import OWNED, OWNERS, Claims, Family, OwnerKind
+from rota.controllers.claims import OwnerKind
 from rota.controllers.daemon_sets import placement, plan
 from rota.controllers.daemon_sets.placement import Placement
 from rota.controllers.daemon_sets.plan import State, Step
-from rota.controllers.expectations import Expectations
 from rota.controllers.histories import HASH_LABEL
 from rota.controllers.history_keeping import REVISIONS, HistoryKeeping
+from rota.controllers.households import SOON_S, Household
 from rota.controllers.pod_control import PODS, PodControl, from_template, prefix, slow_start
 from rota.controllers.pod_states import phase
-from rota.controllers.reconciling import Reconciler
 from rota.kit import backoff
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
@@ -33,8 +32,6 @@ KIND: Final = OwnerKind(api_version="apps/v1", kind="DaemonSet", target=DAEMON_S
 #: So many pods are made or deleted before the next look.
 _BURST: Final = 250
 _WORKERS: Final = 2
-#: Somebody else wrote first, and the news is on the way.
-_SOON_S: Final = 0.05
 _ENDED: Final = backoff.Policy(initial_s=1.0, cap_s=900.0, jitter=backoff.Jitter.NONE)
 
 
@@ -44,82 +41,54 @@ class DaemonSetController:
     def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
-        self._frame: Final = Reconciler[Key](
-            client, "daemon sets", self._process, clock=clock, chance=chance, workers=_WORKERS, metrics=metrics
+        self._home: Final = Household[Never](
+            client,
+            KIND,
+            self._sync,
+            name="daemon sets",
+            component="daemonset-controller",
+            clock=clock,
+            chance=chance,
+            workers=_WORKERS,
+            metrics=metrics,
+            left=lambda _, last: self._endings.pop(meta.uid(last), None),
         )
-        self._recorder: Final = self._frame.report_as("daemonset-controller")
-        self._of_pods: Final = Expectations(clock)
-        self._of_revisions: Final = Expectations(clock)
-        self._control: Final = PodControl(client, recorder=self._recorder, expectations=self._of_pods, chance=chance)
-        self._sets: Final = self._frame.follow(DAEMON_SETS, self._set_changed, indexers=OWNERS)
-        self._nodes: Final = self._frame.follow(NODES, self._node_changed)
-        pods = self._frame.follow(PODS, self._pod_changed, indexers=OWNED)
-        revisions = self._frame.follow(REVISIONS, self._revision_changed, indexers=OWNED)
-        own_pods = Claims(client, PODS, KIND, expectations=self._of_pods)
-        own_revisions = Claims(client, REVISIONS, KIND, expectations=self._of_revisions)
-        self._pods: Final = Family(own_pods, KIND, owners=self._sets, owned=pods)
-        self._revisions: Final = Family(own_revisions, KIND, owners=self._sets, owned=revisions)
-        self._histories: Final = HistoryKeeping(client, KIND, expectations=self._of_revisions, label=HASH_LABEL)
+        self._nodes: Final = self._home.follow(NODES, self._node_changed)
+        # what is there is told whether or not all of it has been seen
+        self._pods: Final = self._home.own(PODS, awaited=False)
+        self._revisions: Final = self._home.own(REVISIONS)
+        self._control: Final = PodControl(
+            client, recorder=self._home.recorder, expectations=self._pods.expectations, chance=chance
+        )
+        self._histories: Final = HistoryKeeping(
+            client, KIND, expectations=self._revisions.expectations, label=HASH_LABEL
+        )
         self._endings: Final[dict[str, dict[str, _Endings]]] = {}
 
     async def run(self) -> None:
         """Keep pods until cancelled."""
-        await self._frame.run()
-
-    def _set_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        for family in (self._pods, self._revisions):
-            family.owner_changed(key, old, new)
-        if new is None and old is not None:
-            self._of_pods.forget(meta.uid(old))
-            self._of_revisions.forget(meta.uid(old))
-            self._endings.pop(meta.uid(old), None)
-        self._frame.queue.add(key)
+        await self._home.run()
 
     def _node_changed(self, _: Key, old: Object | None, new: Object | None) -> None:
         if old is not None and new is not None and _attracts(old) == _attracts(new):
             return  # most of what is heard of nodes is that they live
-        for owner in self._sets.cache.values():
-            self._frame.queue.add(Key(meta.namespace(owner), meta.name(owner)))
+        for owner in self._home.owners.values():
+            self._home.look_at(Key(meta.namespace(owner), meta.name(owner)))
 
-    def _pod_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        self._of_pods.observe(key, old, new)
-        for owner in self._pods.concerned(key, old, new):
-            self._frame.queue.add(owner)
-
-    def _revision_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        self._of_revisions.observe(key, old, new)
-        for owner in self._revisions.concerned(key, old, new):
-            self._frame.queue.add(owner)
-
-    async def _process(self, key: Key) -> float | None:
-        found = self._sets.cache.get(key.name, key.namespace)
-        if found is None:
-            return None
-        owner = KIND.complete(found)
-        uid = meta.uid(owner)
+    async def _sync(self, owner: Object) -> float | None:
         if not owner["spec"]["selector"]:
             message = "This daemon set is selecting all pods. A non-empty selector is required."
-            self._recorder.event(owner, "Warning", "SelectingAll", message)
+            self._home.recorder.event(owner, "Warning", "SelectingAll", message)
             return None
         if meta.is_deleting(owner):
             return None
-        if not self._of_revisions.settled(uid):
-            return self._of_revisions.patience_s(uid)
-        try:
-            return await self._sync(owner)
-        except errors.NotFound:
-            return None  # gone, or soon to be seen as gone
-        except errors.Conflict:
-            return _SOON_S
-
-    async def _sync(self, owner: Object) -> float | None:
         history = await self._histories.keep(owner, await self._revisions.claim(owner))
         if history is None:
-            return _SOON_S
-        uid, hashed = meta.uid(owner), meta.labels(history.current).get(HASH_LABEL, "")
+            return SOON_S
+        hashed = meta.labels(history.current).get(HASH_LABEL, "")
         wishes = Placement(owner)
-        fits = {key.name: wishes.fit(node) for key, node in self._nodes.cache.items()}
-        settled = self._of_pods.settled(uid)
+        fits = {key.name: wishes.fit(node) for key, node in self._nodes.items()}
+        settled = self._pods.settled(owner)
         pods = await self._pods.claim(owner)
         state = State(owner=owner, hashed=hashed, fits=fits, pods=pods, now=self._clock.now())
         problem, waits = None, [plan.available_in_s(state)]
@@ -128,7 +97,7 @@ class DaemonSetController:
             waits.append(self._clear(owner, step))
             problem = await self._take(owner, step or plan.rolled(state), hashed)
         else:
-            waits.append(self._of_pods.patience_s(uid))
+            waits.append(self._pods.expectations.patience_s(meta.uid(owner)))
         said = plan.status(state, observed=settled)
         if said != owner.get("status"):
             await self._client.update(DAEMON_SETS, {**owner, "status": said}, subresource="status")
@@ -147,7 +116,7 @@ class DaemonSetController:
             name = f"{meta.qualified_name(pod)} on node {node}"
             if phase(pod) == "Succeeded":
                 message = f"Found succeeded daemon pod {name}, will try to delete it"
-                self._recorder.event(owner, "Normal", "SucceededDaemonPod", message)
+                self._home.recorder.event(owner, "Normal", "SucceededDaemonPod", message)
                 step.delete.append(pod)
                 continue
             endings = self._endings.setdefault(meta.uid(owner), {})
@@ -158,7 +127,7 @@ class DaemonSetController:
                 again.append(before.until - now)
                 continue
             endings[node] = before.next(now)
-            self._recorder.event(
+            self._home.recorder.event(
                 owner, "Warning", "FailedDaemonPod", f"Found failed daemon pod {name}, will try to kill it"
             )
             step.delete.append(pod)

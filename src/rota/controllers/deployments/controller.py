@@ -5,18 +5,17 @@ Pods are the ReplicaSets' business: here sets are made, sized and deleted. What 
 (`pkg/controller/deployment`, 1.36). Every step is one write on which the next can go on, whoever takes it.
 """
 
-from typing import Final
+from typing import Final, Never
 
 from rota.api import errors, meta, selectors
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Object, Propagation, Selection
 from rota.controllers import pod_states
-from rota.controllers.claims import OWNED, OWNERS, Claims, Family, OwnerKind
+from rota.controllers.claims import OwnerKind
 from rota.controllers.deployments import revisions, sizes, status
 from rota.controllers.deployments.revisions import Sets
-from rota.controllers.expectations import Expectations
+from rota.controllers.households import Household
 from rota.controllers.pod_control import PODS, is_end_of_namespace
-from rota.controllers.reconciling import Reconciler
 from rota.kit import logs
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
@@ -27,9 +26,6 @@ log = logs.get(__name__)
 DEPLOYMENTS: Final = ("apps", "v1", "deployments")
 REPLICA_SETS: Final = ("apps", "v1", "replicasets")
 KIND: Final = OwnerKind(api_version="apps/v1", kind="Deployment", target=DEPLOYMENTS)
-_WORKERS: Final = 5
-#: Somebody else wrote first, and the news is on the way.
-_SOON_S: Final = 0.05
 _ALL_KEPT: Final = 2**31 - 1
 
 
@@ -39,44 +35,23 @@ class DeploymentController:
     def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
-        self._frame: Final = Reconciler[Key](
-            client, "deployments", self._process, clock=clock, chance=chance, workers=_WORKERS, metrics=metrics
+        self._home: Final = Household[Never](
+            client,
+            KIND,
+            self._sync,
+            name="deployments",
+            component="deployment-controller",
+            clock=clock,
+            chance=chance,
+            metrics=metrics,
         )
-        self._recorder: Final = self._frame.report_as("deployment-controller")
-        self._expectations: Final = Expectations(clock)
-        self._deployments: Final = self._frame.follow(DEPLOYMENTS, self._deployment_changed, indexers=OWNERS)
-        sets = self._frame.follow(REPLICA_SETS, self._set_changed, indexers=OWNED)
-        own = Claims(client, REPLICA_SETS, KIND, expectations=self._expectations)
-        self._family: Final = Family(own, KIND, owners=self._deployments, owned=sets)
+        self._recorder: Final = self._home.recorder
+        self._sets: Final = self._home.own(REPLICA_SETS)
+        self._expectations: Final = self._sets.expectations
 
     async def run(self) -> None:
         """Roll out until cancelled."""
-        await self._frame.run()
-
-    def _deployment_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        self._family.owner_changed(key, old, new)
-        if new is None and old is not None:
-            self._expectations.forget(meta.uid(old))
-        self._frame.queue.add(key)
-
-    def _set_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        self._expectations.observe(key, old, new)
-        for owner in self._family.concerned(key, old, new):
-            self._frame.queue.add(owner)
-
-    async def _process(self, key: Key) -> float | None:
-        found = self._deployments.cache.get(key.name, key.namespace)
-        if found is None:
-            return None
-        deployment = KIND.complete(found)
-        if not self._expectations.settled(meta.uid(deployment)):
-            return self._expectations.patience_s(meta.uid(deployment))
-        try:
-            return await self._sync(deployment)
-        except errors.NotFound:
-            return None  # gone, or soon to be seen as gone
-        except errors.Conflict:
-            return _SOON_S
+        await self._home.run()
 
     async def _sync(self, deployment: Object) -> float | None:
         if not deployment["spec"]["selector"]:
@@ -87,7 +62,7 @@ class DeploymentController:
                 "This deployment is selecting all pods. A non-empty selector is required.",
             )
             return None
-        sets = revisions.split(deployment, await self._family.claim(deployment))
+        sets = revisions.split(deployment, await self._sets.claim(deployment))
         if meta.is_deleting(deployment):
             await self._write(deployment, status.count(deployment, sets, now=self._clock.now()))
             return None

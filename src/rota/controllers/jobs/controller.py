@@ -11,20 +11,19 @@ import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from rota.api import errors, meta, times
 from rota.api.meta import Object
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, PatchType
 from rota.controllers import pod_states
-from rota.controllers.claims import OWNED, OWNERS, Claims, Family, OwnerKind
-from rota.controllers.expectations import Expectations
+from rota.controllers.claims import OwnerKind
+from rota.controllers.households import Household
 from rota.controllers.jobs import plan, templates
 from rota.controllers.jobs.plan import Backoff, Changes, Ending
 from rota.controllers.jobs.tally import FINALIZER, Tally, account, booked_off, is_suspended, is_tracked, tally, tidied
 from rota.controllers.pod_control import PODS, PodControl, slow_start
-from rota.controllers.reconciling import Reconciler
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
@@ -33,9 +32,6 @@ JOBS: Final = ("batch", "v1", "jobs")
 KIND: Final = OwnerKind(api_version="batch/v1", kind="Job", target=JOBS)
 #: Who looks after Jobs that do not say who should.
 _US: Final = "kubernetes.io/job-controller"
-_WORKERS: Final = 5
-#: Somebody else wrote first, and the news is on the way.
-_SOON_S: Final = 0.05
 #: A round of a large Job takes a while, so it waits for more to have happened: so long for each pod, but no longer.
 _BATCH_PER_POD_S: Final = 0.0001
 _BATCH_S: Final = 1.0
@@ -49,88 +45,63 @@ class _Stray:
     key: Key
 
 
-_Work: TypeAlias = Key | _Stray
-
-
 class JobController:
     """Pods for every Job."""
 
     def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
-        self._frame: Final = Reconciler[_Work](
-            client, "jobs", self._process, clock=clock, chance=chance, workers=_WORKERS, metrics=metrics
+        self._home: Final = Household[_Stray](
+            client,
+            KIND,
+            self._sync,
+            name="jobs",
+            component="job-controller",
+            clock=clock,
+            chance=chance,
+            metrics=metrics,
+            is_over=is_finished,
+            left=self._left,
+            delay_s=lambda key: min(self._pods_of.get(key, 0) * _BATCH_PER_POD_S, _BATCH_S),
+            beside=self._free,
         )
-        self._recorder: Final = self._frame.report_as("job-controller")
-        #: Writes on pods, and on Jobs themselves, both by the uid of the Job.
-        self._expectations: Final = Expectations(clock)
-        self._own_writes: Final = Expectations(clock)
+        self._recorder: Final = self._home.recorder
+        self._pods: Final = self._home.own(PODS, finalizer=FINALIZER, also=self._pod_changed)
         self._control: Final = PodControl(
-            client, recorder=self._recorder, expectations=self._expectations, chance=chance
+            client, recorder=self._recorder, expectations=self._pods.expectations, chance=chance
         )
         #: Since their last success, by the uid of the Job; begins anew with the process.
         self._backoffs: Final[dict[str, Backoff]] = {}
         #: How many pods a Job had last time.
         self._pods_of: Final[dict[Key, int]] = {}
-        self._jobs: Final = self._frame.follow(JOBS, self._job_changed, indexers=OWNERS)
-        self._pods: Final = self._frame.follow(PODS, self._pod_changed, indexers=OWNED)
-        own = Claims(client, PODS, KIND, expectations=self._expectations, finalizer=FINALIZER)
-        self._family: Final = Family(own, KIND, owners=self._jobs, owned=self._pods)
 
     async def run(self) -> None:
         """Run Jobs until cancelled."""
-        await self._frame.run()
+        await self._home.run()
 
-    def _job_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        self._own_writes.observe(key, old, new)
-        self._family.owner_changed(key, old, new)
-        if new is None or is_finished(new):
-            last = new or old or {}
-            uid = meta.uid(last)
-            for expectations in (self._expectations, self._own_writes):
-                expectations.forget(uid)
-            self._backoffs.pop(uid, None)
-            self._pods_of.pop(key, None)
-            for pod in self._family.owned_by(last):
-                if is_tracked(pod):
-                    self._frame.queue.add(_Stray(Key(key.namespace, meta.name(pod))))
-            return
-        self._frame.queue.add(key)
+    def _left(self, key: Key, last: Object) -> None:
+        """A Job is over or gone: its pods wait no longer to be counted."""
+        self._backoffs.pop(meta.uid(last), None)
+        self._pods_of.pop(key, None)
+        for pod in self._pods.owned_by(last):
+            if is_tracked(pod):
+                self._home.look_at(_Stray(Key(key.namespace, meta.name(pod))))
 
-    def _pod_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        self._expectations.observe(key, old, new)
-        for owner in self._family.concerned(key, old, new):
-            self._frame.queue.add_after(owner, min(self._pods_of.get(owner, 0) * _BATCH_PER_POD_S, _BATCH_S))
+    def _pod_changed(self, key: Key, _: Object | None, new: Object | None) -> None:
         if new is not None and is_tracked(new) and self._owner(new) is None:
-            self._frame.queue.add(_Stray(key))
+            self._home.look_at(_Stray(key))
 
     def _owner(self, pod: Object) -> Object | None:
         """The Job by which a pod will be counted."""
         reference = KIND.owner_of(pod)
-        job = None if reference is None else self._jobs.cache.get(reference["name"], meta.namespace(pod))
+        job = None if reference is None else self._home.owners.get(reference["name"], meta.namespace(pod))
         if reference is None or job is None or meta.uid(job) != reference["uid"]:
             return None
         return None if is_finished(job) else job
 
-    async def _process(self, work: _Work) -> float | None:
-        if isinstance(work, _Stray):
-            return await self._free(work.key)
-        found = self._jobs.cache.get(work.name, work.namespace)
-        if found is None or is_finished(found) or found["spec"].get("managedBy", _US) != _US:
-            return None
-        job = KIND.complete(found)
-        for expectations in (self._expectations, self._own_writes):
-            if not expectations.settled(meta.uid(job)):
-                return expectations.patience_s(meta.uid(job))
-        try:
-            return await self._sync(job)
-        except errors.NotFound:
-            return None
-        except errors.Conflict:
-            return _SOON_S
-
-    async def _free(self, key: Key) -> float | None:
+    async def _free(self, stray: _Stray) -> float | None:
         """Let a pod go whose Job is gone or over; one that was never a Job's keeps what others gave it."""
+        key = stray.key
         pod = self._pods.cache.get(key.name, key.namespace)
         if pod is None or not is_tracked(pod) or self._owner(pod) is not None:
             return None
@@ -151,9 +122,11 @@ class JobController:
         return None
 
     async def _sync(self, job: Object) -> float | None:
+        if is_finished(job) or job["spec"].get("managedBy", _US) != _US:
+            return None
         uid, now = meta.uid(job), self._clock.now()
         status = _begun(job, now=now)
-        view = tally({**job, "status": status}, await self._family.claim(job))
+        view = tally({**job, "status": status}, await self._pods.claim(job))
         self._pods_of[Key(meta.namespace(job), meta.name(job))] = len(view.pods)
         backoff = self._backoffs.get(uid, Backoff()).after(view)
         ending = plan.ending(view, now=now)
@@ -269,13 +242,13 @@ class JobController:
         if tidied(said) == (job.get("status") or {}):
             return job
         key = Key(meta.namespace(job), meta.name(job))
-        self._own_writes.expect(meta.uid(job), key, of=job)
+        self._home.own_writes.expect(meta.uid(job), key, of=job)
         try:
             written = await self._client.update(JOBS, {**job, "status": tidied(said)}, subresource="status")
         except BaseException:
-            self._own_writes.drop(key)
+            self._home.own_writes.drop(key)
             raise
-        self._own_writes.confirm(key, written)
+        self._home.own_writes.confirm(key, written)
         return KIND.complete(written)
 
     def _say_over(self, job: Object, ending: Ending) -> None:

@@ -7,19 +7,17 @@ server, and never before: two that write to one volume are worse than none.
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Final
+from typing import Final, Never
 
 from rota.api import errors, meta
-from rota.client.informers.cache import Key
 from rota.client.verbs import Client
 from rota.client.verbs import Object as Document
 from rota.controllers import histories
-from rota.controllers.claims import OWNED, OWNERS, Claims, Family, OwnerKind
-from rota.controllers.expectations import Expectations
+from rota.controllers.claims import OwnerKind
 from rota.controllers.histories import History
 from rota.controllers.history_keeping import REVISIONS, HistoryKeeping
+from rota.controllers.households import SOON_S, Household
 from rota.controllers.pod_control import PODS, PodControl, slow_start
-from rota.controllers.reconciling import Reconciler
 from rota.controllers.stateful_sets import identity, plan
 from rota.controllers.stateful_sets.plan import State
 from rota.kit.backoff import Chance
@@ -31,9 +29,6 @@ VOLUME_CLAIMS: Final = ("", "v1", "persistentvolumeclaims")
 KIND: Final = OwnerKind(api_version="apps/v1", kind="StatefulSet", target=STATEFUL_SETS)
 #: What a revision bears its hash by; pods bear its name.
 REVISION_HASH: Final = "controller.kubernetes.io/hash"
-_WORKERS: Final = 5
-#: Somebody else wrote first, and the news is on the way.
-_SOON_S: Final = 0.05
 #: Until a claim that goes away is asked for again.
 _CLAIM_S: Final = 1.0
 
@@ -49,67 +44,35 @@ class StatefulSetController:
     def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
-        self._frame: Final = Reconciler[Key](
-            client, "stateful sets", self._process, clock=clock, chance=chance, workers=_WORKERS, metrics=metrics
+        self._home: Final = Household[Never](
+            client,
+            KIND,
+            self._sync,
+            name="stateful sets",
+            component="statefulset-controller",
+            clock=clock,
+            chance=chance,
+            metrics=metrics,
         )
-        self._recorder: Final = self._frame.report_as("statefulset-controller")
-        self._of_pods: Final = Expectations(clock)
-        self._of_revisions: Final = Expectations(clock)
+        self._volumes: Final = self._home.follow(VOLUME_CLAIMS, lambda *_: None)
+        self._pods: Final = self._home.own(PODS)
+        self._revisions: Final = self._home.own(REVISIONS)
+        self._recorder: Final = self._home.recorder
         self._control: Final = PodControl(
-            client, recorder=self._recorder, expectations=self._of_pods, chance=chance, words=_words
+            client, recorder=self._recorder, expectations=self._pods.expectations, chance=chance, words=_words
         )
-        self._sets: Final = self._frame.follow(STATEFUL_SETS, self._set_changed, indexers=OWNERS)
-        self._volumes: Final = self._frame.follow(VOLUME_CLAIMS, lambda *_: None)
-        pods = self._frame.follow(PODS, self._pod_changed, indexers=OWNED)
-        revisions = self._frame.follow(REVISIONS, self._revision_changed, indexers=OWNED)
-        own_pods = Claims(client, PODS, KIND, expectations=self._of_pods)
-        own_revisions = Claims(client, REVISIONS, KIND, expectations=self._of_revisions)
-        self._pods: Final = Family(own_pods, KIND, owners=self._sets, owned=pods)
-        self._revisions: Final = Family(own_revisions, KIND, owners=self._sets, owned=revisions)
-        self._history: Final = HistoryKeeping(client, KIND, expectations=self._of_revisions, label=REVISION_HASH)
+        self._history: Final = HistoryKeeping(
+            client, KIND, expectations=self._revisions.expectations, label=REVISION_HASH
+        )
 
     async def run(self) -> None:
         """Keep pods until cancelled."""
-        await self._frame.run()
-
-    def _set_changed(self, key: Key, old: Document | None, new: Document | None) -> None:
-        for family in (self._pods, self._revisions):
-            family.owner_changed(key, old, new)
-        if new is None and old is not None:
-            self._of_pods.forget(meta.uid(old))
-            self._of_revisions.forget(meta.uid(old))
-        self._frame.queue.add(key)
-
-    def _pod_changed(self, key: Key, old: Document | None, new: Document | None) -> None:
-        self._of_pods.observe(key, old, new)
-        for owner in self._pods.concerned(key, old, new):
-            self._frame.queue.add(owner)
-
-    def _revision_changed(self, key: Key, old: Document | None, new: Document | None) -> None:
-        self._of_revisions.observe(key, old, new)
-        for owner in self._revisions.concerned(key, old, new):
-            self._frame.queue.add(owner)
-
-    async def _process(self, key: Key) -> float | None:
-        found = self._sets.cache.get(key.name, key.namespace)
-        if found is None:
-            return None
-        owner = KIND.complete(found)
-        uid = meta.uid(owner)
-        for expectations in (self._of_pods, self._of_revisions):
-            if not expectations.settled(uid):
-                return expectations.patience_s(uid)
-        try:
-            return await self._sync(owner)
-        except errors.NotFound:
-            return None  # gone, or soon to be seen as gone
-        except errors.Conflict:
-            return _SOON_S
+        await self._home.run()
 
     async def _sync(self, owner: Document) -> float | None:
         history = await self._history.keep(owner, await self._revisions.claim(owner))
         if history is None:
-            return _SOON_S
+            return SOON_S
         pods = await self._pods.claim(owner, only=lambda one: identity.ordinal(owner, one) >= 0)
         current = _current(owner, history)
         state = State(
@@ -146,7 +109,7 @@ class StatefulSetController:
                 raise problem
         live = {state.current, state.update, *map(identity.revision, pods)}
         await self._history.prune(owner, history.old, live=live)
-        if step.create and self._of_pods.settled(meta.uid(owner)):
+        if step.create and self._pods.settled(owner):
             waits.append(_CLAIM_S)  # a claim is in the way
         return min((wait for wait in waits if wait is not None), default=None)
 
@@ -163,7 +126,7 @@ class StatefulSetController:
         """Make the claims that are missing; False if one has to go first."""
         pod = f"{meta.name(owner)}-{number}"
         for claim in identity.claims(owner, number):
-            present = self._volumes.cache.get(meta.name(claim), meta.namespace(claim))
+            present = self._volumes.get(meta.name(claim), meta.namespace(claim))
             if present is not None:
                 if identity.is_stale(present, pod):
                     return False
@@ -193,7 +156,7 @@ class StatefulSetController:
     async def _assign_claims(self, owner: Document, pod: meta.Object, *, condemned: bool = False) -> None:
         """Have claims belong to whom they go with."""
         for claim in identity.claims(owner, identity.ordinal(owner, pod)):
-            present = self._volumes.cache.get(meta.name(claim), meta.namespace(claim))
+            present = self._volumes.get(meta.name(claim), meta.namespace(claim))
             if present is None:
                 continue
             wanted = identity.owned(owner, present, pod, condemned=condemned)
