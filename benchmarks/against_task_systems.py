@@ -218,7 +218,7 @@ def rota(count: int) -> float:
     """Seconds for so many pods."""
     with _folder() as folder, tasks.cluster(f"sqlite:///{folder}/store.db", "push") as running:
         uvloop.run(tasks.finished(running, WARM_UP))
-        return uvloop.run(tasks.finished(running, count))
+        return uvloop.run(tasks.finished(running, count, together=True))
 
 
 def spawning(count: int) -> float:

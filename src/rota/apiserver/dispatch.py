@@ -6,7 +6,18 @@ from typing import Final, TypeAlias
 from rota.api.kinds import ResourceType, Subresource
 from rota.apiserver import responses
 from rota.apiserver.contract import Kinds
-from rota.apiserver.verbs import create, delete, get, listing, patch, status_batches, subresource, update, watch
+from rota.apiserver.verbs import (
+    create,
+    create_many,
+    delete,
+    get,
+    listing,
+    patch,
+    status_batches,
+    subresource,
+    update,
+    watch,
+)
 from rota.apiserver.verbs.calls import DEPRECATED, Call
 
 _Verb: TypeAlias = Callable[[Call], Awaitable[responses.Answer]]
@@ -37,6 +48,8 @@ async def answer(call: Call) -> responses.Answer:
     if not route.subresource:
         if "get" not in route.resource.verbs:
             raise subresource.refuse(call)
+        if route.verb == "create" and call.request.flag("batch"):
+            return await create_many.create_many(call)
         return await _VERBS[route.verb](call)
     part = route.resource.subresources[route.subresource]
     if not is_served(kinds, route.resource, part):

@@ -172,7 +172,7 @@ class ObjectRegistry:
 
     async def create_alike(self, at: Attributes, mould: Mould, standing: Standing) -> Cast | None:
         """Store a new object that differs from an earlier one in its name; None if it has to be worked out."""
-        value = self.castings.cast(mould, standing, uid=self._uid(), now=at.now)
+        value = self.cast(mould, standing, now=at.now)
         if value is None:
             return None
         key = self._key(at, mould.name.decode())
@@ -180,6 +180,10 @@ class ObjectRegistry:
         outcome = await self._commit(at, transaction)
         # what stands in the way is found out again, by who has the words for it
         return Cast(value, outcome.revision) if isinstance(outcome, Committed) else None
+
+    def cast(self, mould: Mould, standing: Standing, *, now: float) -> bytes | None:
+        """The bytes of such an object, for who stores many in one transaction."""
+        return self.castings.cast(mould, standing, uid=self._uid(), now=now)
 
     async def update(self, at: Attributes, edit: Edit) -> Written:
         """Change the object that `at` names."""

@@ -3,6 +3,7 @@
 from rota.apiserver import bodies, responses
 from rota.apiserver.contract import Standing
 from rota.apiserver.registry.castings import Mould
+from rota.apiserver.registry.objects import Cast, Written
 from rota.apiserver.verbs import rendering
 from rota.apiserver.verbs.calls import Call
 
@@ -12,29 +13,30 @@ async def create(call: Call) -> responses.Response:
     at, registry = call.at, call.registry
     standing = registry.kinds.standing(at)
     if standing is None:
-        return await _work_out(call, await call.request.body())
+        return _answer(call, await work_out(call, await call.request.body()))
     body = await call.request.body()
     mould = registry.castings.mould(at, body, call.request.header(b"content-type"))
     if mould is None:
-        return await _work_out(call, body)
+        return _answer(call, await work_out(call, body))
     cast = await registry.create_alike(at, mould, standing)
-    if cast is not None:
-        return rendering.stored(call, cast.value, cast.revision, code=201)
-    return await _work_out(call, body, mould, standing)
+    return _answer(call, cast if cast is not None else await work_out(call, body, mould, standing))
 
 
-async def _work_out(
-    call: Call, body: bytes, mould: Mould | None = None, standing: Standing | None = None
-) -> responses.Response:
+async def work_out(call: Call, body: bytes, mould: Mould | None = None, standing: Standing | None = None) -> Written:
+    """Store an object by all the rules; what is learned of it helps those that equal it but for their names."""
     obj = call.object_in(body)
     call.place(obj)
     at, registry = call.at, call.registry
     written = await registry.create(at, obj)
-    if at.dry_run:
-        return rendering.plain(call, written.object, code=201)
-    if mould is not None and standing is not None and _is_exemplary(call, standing):
+    if not at.dry_run and mould is not None and standing is not None and _is_exemplary(call, standing):
         registry.castings.learn(mould, standing, written.value)
-    return rendering.stored(call, written.value, written.revision, code=201)
+    return written
+
+
+def _answer(call: Call, made: Written | Cast) -> responses.Response:
+    if call.at.dry_run and isinstance(made, Written):
+        return rendering.plain(call, made.object, code=201)
+    return rendering.stored(call, made.value, made.revision, code=201)
 
 
 def _is_exemplary(call: Call, standing: Standing) -> bool:

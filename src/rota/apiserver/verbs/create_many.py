@@ -1,0 +1,175 @@
+"""POST of many objects of one kind at once, for who makes thousands: a collection's path with `?batch=true`.
+
+    POST /api/v1/namespaces/default/pods?batch=true
+    {"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}, "spec": {...}}, ...]}
+
+Who may create one object there may create many, and each is defaulted, admitted, charged and validated as if it had
+come alone; only bodies and transactions are shared. The answer is 201 with `verdicts`, one for each in their order: the
+object's name, uid and resourceVersion, and as a Status what its own request would have been answered with. Some may be
+refused while others are created. Servers that do not know this refuse the list as something that is no pod.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from rota.api import errors, fields
+from rota.apiserver import bodies, responses, stored_form
+from rota.apiserver.contract import Standing
+from rota.apiserver.registry.castings import Mould
+from rota.apiserver.registry.objects import Cast, Written
+from rota.apiserver.verbs import create, rendering
+from rota.apiserver.verbs.calls import Call
+from rota.store.contract import Committed, Guard, Put, Transaction
+
+#: How many objects a batch may have, and how many of them are written in one transaction.
+MOST: Final = 1024
+_TOGETHER: Final = 64
+#: How many are worked out at a time where they are charged to something that they share.
+_CHARGED_TOGETHER: Final = 4
+#: How many of a template are worked out before others are put together; see `castings`.
+_EXAMPLES: Final = 2
+_SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+class _List(msgspec.Struct, frozen=True):
+    items: list[msgspec.Raw]
+    kind: str = ""
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str = ""
+    uid: str = ""
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: _Named = _Named()
+
+
+_decode: Final = msgspec.json.Decoder(_List).decode
+_object: Final = msgspec.json.Decoder(_Object).decode
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Item:
+    """One object on its way: the request that it would be alone, its body, and what that has in common with others."""
+
+    call: Call
+    body: bytes
+    mould: Mould | None
+
+
+async def create_many(call: Call) -> responses.Response:
+    """The verdicts."""
+    content_type = call.request.header(b"content-type")
+    if bodies.media_type(content_type) != bodies.JSON:
+        raise errors.unsupported_media_type((bodies.JSON,))
+    try:
+        found = _decode(await call.request.body())
+    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise errors.bad_request(f"the list cannot be read: {problem}") from None
+    if found.kind not in {"", "List", call.resource.list_kind}:
+        raise errors.bad_request(f"a {found.kind} is no {call.resource.list_kind}")
+    if len(found.items) > MOST:
+        wrong = fields.too_many(fields.Path("items"), len(found.items), MOST)
+        raise errors.invalid(call.resource.group_kind, "", [wrong])
+    castings, may_cast = call.registry.castings, call.registry.kinds.standing(call.at) is not None
+    items = [
+        _Item(
+            replace(call, at=replace(call.at, warnings=[])),
+            body := bytes(raw),
+            castings.mould(call.at, body, content_type) if may_cast else None,
+        )
+        for raw in found.items
+    ]
+    verdicts: list[dict[str, Any]] = []
+    for start in range(0, len(items), _TOGETHER):
+        verdicts += await _carry_out(items[start : start + _TOGETHER])
+    answer = {"apiVersion": "rota.dev/v1alpha1", "kind": "Verdicts", "verdicts": verdicts}
+    return rendering.plain(call, answer, code=201)
+
+
+async def _carry_out(items: Sequence[_Item]) -> list[dict[str, Any]]:
+    """What became of each."""
+    verdicts: dict[_Item, dict[str, Any]] = {}
+    left = list(items)
+    # First some of each template are worked out, where that was not done before; then the others are put together.
+    for last in (False, True):
+        standing = left[0].call.registry.kinds.standing(left[0].call.at) if left else None
+        verdicts |= await _put_together(left, standing)
+        left = [one for one in left if one not in verdicts]
+        now = left if last else _examples(left)
+        room = asyncio.Semaphore(_CHARGED_TOGETHER if standing is None else _TOGETHER)
+        # All come to an end, whatever becomes of one of them.
+        ended = await asyncio.gather(*(_work_out(one, standing, room) for one in now), return_exceptions=True)
+        verdicts |= {one: _verdict(one, end) for one, end in zip(now, ended, strict=True)}
+        left = [one for one in left if one not in verdicts]
+    return [verdicts[one] for one in items]
+
+
+async def _put_together(left: Sequence[_Item], standing: Standing | None) -> dict[_Item, dict[str, Any]]:
+    """Store those that equal earlier ones but for their names, all or none of them."""
+    if standing is None:
+        return {}
+    cast: dict[str, tuple[_Item, bytes]] = {}
+    for one in left:
+        registry, at = one.call.registry, one.call.at
+        value = None if one.mould is None else registry.cast(one.mould, standing, now=at.now)
+        if value is not None and one.mould is not None:
+            cast.setdefault(stored_form.key(at.resource, at.namespace, one.mould.name.decode()), (one, value))
+    if not cast:
+        return {}
+    call = left[0].call
+    puts = tuple(Put(key, value) for key, (_, value) in cast.items())
+    guards = (*(Guard(key, revision=0) for key in cast), *standing.guards)
+    outcome = await call.registry.commit(call.at, Transaction(puts, guards))
+    if not isinstance(outcome, Committed):
+        return {}  # what stands in the way of one of them is found out by itself
+    return {one: _made(one, value, outcome.revision) for one, value in cast.values()}
+
+
+def _examples(left: Sequence[_Item]) -> list[_Item]:
+    """All that are unlike others, and of each template as many as it takes to know it."""
+    seen: dict[object, int] = {}
+    found = []
+    for one in left:
+        key = id(one) if one.mould is None else one.mould.key
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] <= _EXAMPLES:
+            found.append(one)
+    return found
+
+
+async def _work_out(one: _Item, standing: Standing | None, room: asyncio.Semaphore) -> Written | Cast:
+    async with room:
+        return await create.work_out(one.call, one.body, one.mould, standing)
+
+
+def _verdict(one: _Item, ended: Written | Cast | BaseException) -> dict[str, Any]:
+    """Of one that was worked out; what is no refusal of it is everybody's trouble."""
+    if not isinstance(ended, BaseException):
+        return _made(one, ended.value, ended.revision)
+    if not isinstance(ended, errors.ApiError):
+        raise ended
+    return {"name": _name(one.body), "namespace": one.call.at.namespace, "status": ended.to_wire()}
+
+
+def _made(one: _Item, value: bytes, revision: int) -> dict[str, Any]:
+    metadata = _object(value).metadata
+    return {
+        "name": metadata.name,
+        "namespace": one.call.at.namespace,
+        "uid": metadata.uid,
+        "resourceVersion": str(revision),
+        "status": _SUCCESS,
+    }
+
+
+def _name(body: bytes) -> str:
+    try:
+        return _object(body).metadata.name
+    except msgspec.MsgspecError:
+        return ""
