@@ -68,14 +68,17 @@ def planned(
     budgets: tuple[Document, ...] = (),
     facts: dict[str, PodFacts] | None = None,
     usage: Usage | None = None,
+    waiting: tuple[Document, ...] = (),
     **settings: Any,
 ) -> Plan:
-    cluster = build(nodes, pods, Vocabulary())
+    vocabulary = Vocabulary()
+    cluster = build(nodes, pods, vocabulary)
     for one in budgets:
         cluster.catalog.put("PodDisruptionBudget", one)
     known = {uid: PodFacts() for uid in cluster.pods} | (facts or {})
     chosen = Settings(strategies=strategies or USUAL, **settings)
-    return planning.plan(cluster, FRAMEWORKS, known, settings=chosen, usage=usage)
+    coming = [vocabulary.pod(one) for one in waiting]
+    return planning.plan(cluster, FRAMEWORKS, known, settings=chosen, usage=usage, waiting=coming)
 
 
 def moved(plan: Plan) -> dict[str, str]:
@@ -208,6 +211,15 @@ def test_who_stays_is_told_why(facts: PodFacts, fields: dict[str, Any], why: str
     assert plan.stays in ({"default/p": why}, {})
     if "schedulerName" not in fields:
         assert plan.stays
+
+
+def test_a_place_that_a_waiting_pod_will_take_is_promised_to_nobody() -> None:
+    nodes, pods = [tainted("a"), make_node("b", cpu="1")], [owned("p", "a", cpu="600m")]
+    assert moved(planned(nodes, pods)) == {"p": "b"}
+    plan = planned(nodes, pods, waiting=(make_pod("q", cpu="600m"),))
+    assert plan.stays == {"default/p": "there is no other place for it"}
+    gated = make_pod("q", cpu="600m", schedulingGates=[{"name": "example.com/later"}])
+    assert moved(planned(nodes, pods, waiting=(gated,))) == {"p": "b"}
 
 
 def test_budgets_are_drawn_on_as_the_api_server_will() -> None:

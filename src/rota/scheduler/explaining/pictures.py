@@ -37,7 +37,9 @@ class Picture:
 
     cluster: Cluster = field(default_factory=Cluster)
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
-    #: Pods without a node that room was made for.
+    #: Pods without a node.
+    waiting: list[PodInfo] = field(default_factory=list)
+    #: Those of them that room was made for.
     nominations: dict[str, list[PodInfo]] = field(default_factory=dict)
     #: Kinds that could not be read.
     left_out: list[str] = field(default_factory=list)
@@ -69,7 +71,9 @@ class Picture:
     def _add_pod(self, pod: PodInfo) -> None:
         if pod.node_name:
             self.cluster.add_pod(pod)
-        elif pod.nominated_node:
+            return
+        self.waiting.append(pod)
+        if pod.nominated_node:
             self.nominations.setdefault(pod.nominated_node, []).append(pod)
 
 

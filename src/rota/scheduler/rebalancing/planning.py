@@ -3,10 +3,11 @@
 The scheduler is asked first. A pod moves only if the scheduler would put it somewhere else today and likes that place
 strictly better, if what is drifted gets strictly better by the move, and if nothing else becomes wrong by it. So every
 move lowers the same ordered measure (what is wrong, then what is doubled or uneven), which has an end: nothing goes
-round in circles, within a plan or between plans. A pod moves once in a plan.
+round in circles, within a plan or between plans. A pod moves once in a plan. Pods that wait for a node are given theirs
+before anybody moves: what they will take is promised to nobody.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -24,6 +25,8 @@ from rota.scheduler.rebalancing.protecting import Protection
 #: Less of a change is none: sums of floats come out a little different each time.
 _LEAST: Final = 1e-9
 _WRONG: Final = frozenset(MISPLACED_BY.values())
+#: So many pods that wait are given a place; where there are more, there is no room to move anybody to.
+_WAITING: Final = 500
 
 
 def plan(
@@ -33,13 +36,16 @@ def plan(
     *,
     settings: Settings,
     usage: Usage | None = None,
+    waiting: Sequence[PodInfo] = (),
 ) -> Plan:
     """The moves that make a cluster better; the cluster is a copy, and left as it would be afterwards.
 
     `frameworks` are the scheduler's profiles by their names, `facts` what is known of pods by uid. With `usage`, how
-    full nodes are is measured, and otherwise what was asked for.
+    full nodes are is measured, and otherwise what was asked for. `waiting` pods have no node yet.
     """
-    return _Planner(cluster, frameworks, facts, settings, usage).run()
+    planner = _Planner(cluster, frameworks, facts, settings, usage)
+    planner.place(waiting)
+    return planner.run()
 
 
 class _Planner:
@@ -54,13 +60,25 @@ class _Planner:
         self._cluster: Final = cluster
         self._facts: Final = facts
         self._settings: Final = settings
-        deciders = {name: Decider(framework, cluster) for name, framework in frameworks.items()}
-        self._measures: Final = Measures(cluster, deciders, usage)
+        self._deciders: Final = {name: Decider(framework, cluster) for name, framework in frameworks.items()}
+        self._measures: Final = Measures(cluster, self._deciders, usage)
         self._protection: Final = Protection(settings, facts, preemption.budgets(cluster.catalog))
         self._moves: Final[list[Move]] = []
         self._moved: Final[set[str]] = set()
         self._stays: Final[dict[str, str]] = {}
         self._misplaced: Final[dict[str, Strategy]] = {}
+
+    def place(self, waiting: Sequence[PodInfo]) -> None:
+        """Give pods that wait the nodes that the scheduler will, the most important first."""
+        for pod in sorted(waiting, key=lambda pod: (-pod.priority, pod.key))[:_WAITING]:
+            decider = self._deciders.get(pod.shape.scheduler_name)
+            if decider is None or pod.shape.scheduling_gates:
+                continue
+            evaluation = decider.evaluate(pod)
+            row = evaluation.best_row() if evaluation.failure is None else -1
+            node = self._cluster.nodes[row] if row >= 0 else None
+            if node is not None:
+                self._cluster.add_pod(measuring.homeless(pod), node.name)
 
     def run(self) -> Plan:
         """All strategies, one after the other."""

@@ -106,6 +106,7 @@ class Rebalancer:
             facts,
             settings=replace(settings, most_at_once=allowed),
             usage=usage,
+            waiting=picture.waiting,
         )
         self._planning.observe(self._clock.monotonic() - began)
         self._tell(before=found.before, after=found.after)
