@@ -71,7 +71,7 @@ _ROLES: Final = {
     "scheduler": "packaging/manifests/scheduler.yaml",
     "extender": "packaging/manifests/extender.yaml",
     "spot controller": "packaging/manifests/spot-controller.yaml",
-    "spot agent": "docs/howto/use-spot-machines.md",
+    "spot agent": "packaging/manifests/spot-agent.yaml",
 }
 #: How many more containers must have come than gone before a look for cycles among them.
 _GARBAGE_AFTER: Final = 20_000

@@ -110,8 +110,7 @@ def test_missing_rights_are_named_with_who_lacks_them_and_where_they_are(
     line = str(told.value)
     assert "\n" not in line
     assert "system:serviceaccount:default:restricted may not" in line
-    where = "docs/howto/use-spot-machines.md" if part == "spot-agent" else f"packaging/manifests/{part}.yaml"
-    assert line.endswith(f"; grant the roles of {where}")
+    assert line.endswith(f"; grant the roles of packaging/manifests/{part}.yaml")
     for one in missing:
         assert one in line
 

@@ -126,6 +126,7 @@ def _holds(right: Right, grants: list[tuple[str, dict[str, Any]]]) -> bool:
     [
         ("scheduler.yaml", scheduler_rights.needed((PACKAGED, "rota-scheduler"))),
         ("extender.yaml", extender_rights.needed(binds=False)),
+        ("spot-agent.yaml", notice_rights.needed_by_agent("n1")),
         (
             "spot-controller.yaml",
             (*spot_rights.needed(namespace=PACKAGED, dry_run=False), *notice_rights.EVENTS),

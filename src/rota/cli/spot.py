@@ -124,7 +124,7 @@ def agent(
     """Ask the cloud whether this machine will be taken away, and mark its node when it will. Runs on the machine.
 
     A recommendation to leave makes the node one that pods avoid; a notice makes a spot controller leave it. It reads
-    and changes its own node, and nothing else. See docs/howto/use-spot-machines.md.
+    and changes its own node, and nothing else. See docs/howto/hear-notices.md.
     """
     from rota import assembly  # noqa: PLC0415 - what asks a server is not needed to refuse an option
     from rota.cli.acts import asking  # noqa: PLC0415 - as above
