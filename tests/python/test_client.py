@@ -203,6 +203,30 @@ def test_futures_can_be_awaited(cluster: Cluster) -> None:
     assert asyncio.run(work()) == [2, 11, 21]
 
 
+def test_a_client_that_is_closed_says_so(cluster: Cluster) -> None:
+    with rota.Client(cluster.kubeconfig) as client:
+        future = client.submit(time.sleep, 1000)
+        assert "closed" not in repr(client)
+    assert "closed" in repr(client)
+    with pytest.raises(RuntimeError, match=f"client.future\\('{future.name}'\\) finds it again"):
+        future.result(0)
+    with pytest.raises(RuntimeError, match="this client is closed"):
+        client.submit(add, 1)
+    with rota.Client(cluster.kubeconfig) as other:
+        assert other.future(future.name).cancel()
+
+
+def test_notebooks_show_tasks_and_nothing_that_they_say_is_markup(client: rota.Client) -> None:
+    def fail() -> None:
+        raise ValueError("<script>alert(1)</script>")
+
+    future = client.submit(fail)
+    future.exception(PATIENCE_S)
+    assert "&lt;script&gt;" in future._repr_html_()
+    assert "<script>" not in future._repr_html_()
+    assert client.server in client._repr_html_()
+
+
 def test_the_client_works_where_a_loop_runs_already(cluster: Cluster) -> None:
     async def cell() -> int:
         with rota.Client(cluster.kubeconfig) as client:

@@ -1,5 +1,6 @@
 """Pipelines written as functions: the objects that come of them, and what cannot be written."""
 
+import functools
 import json
 import os
 from typing import Any, Literal
@@ -132,6 +133,15 @@ def test_a_pipeline_within_another_adds_its_steps() -> None:
     assert steps == ["cities", "visit", "extra", "gather", "visit-2"]
 
 
+def test_anything_that_can_be_called_can_be_a_step() -> None:
+    @rota.pipeline
+    def odd() -> None:
+        rota.task(functools.partial(visit.function, greeting="hei"))("Oslo")
+        rota.task(len)("Oslo")
+
+    assert [one["name"] for one in odd.manifest()["spec"]["steps"]] == ["step", "len"]
+
+
 def test_lists_that_are_known_are_items_whatever_they_hold() -> None:
     @rota.pipeline
     def many(greeting: str) -> list[str]:
@@ -186,6 +196,10 @@ def test_values_that_are_not_there_yet_cannot_be_looked_at() -> None:
     def ask() -> None:
         visit(cities(1).count)  # type: ignore[arg-type] # on purpose
 
+    def write(bucket: str = "a") -> None:
+        visit(f"{bucket}/b")
+
+    assert "have a step make the text that it belongs into" in _refused(write, TypeError)
     assert "parameters.count is not there while the pipeline is written: use fn.step(when" in _refused(
         branch, TypeError
     )

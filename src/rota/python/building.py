@@ -123,12 +123,12 @@ class Plan:
     ) -> Any:
         """Add a step that runs once for each item; the promise of the list of its values."""
         if not iterables:
-            raise PipelineError(f"over what should {function.__qualname__} be run?", "give it a list")
+            raise PipelineError(f"over what should {packing.name_of(function)} be run?", "give it a list")
         _check_call(function, iterables, {})
         promised = [one for one in iterables if isinstance(one, Promise)]
         if promised and len(iterables) > 1:
             raise PipelineError(
-                f"{function.__qualname__} runs over a list that is not there yet, and over another one",
+                f"{packing.name_of(function)} runs over a list that is not there yet, and over another one",
                 "have a step put both together",
             )
         each, args = self._over_promise(promised[0]) if promised else self._over_items(iterables)
@@ -181,7 +181,7 @@ class Plan:
                 promises.append(value)
             return numbers[id(value)]
 
-        shown = function.__qualname__
+        shown = packing.name_of(function)
         content = packing.pack(function, args, kwargs, name=shown, promised=promised)
         if len(content) > MOST_BYTES:
             raise TooLarge(

@@ -120,7 +120,7 @@ class Client:
         options = getattr(function, "task_options", None)
         if not isinstance(options, Options):
             plain, options = function, _DEFAULT
-        shown = getattr(plain, "__qualname__", "") or type(plain).__qualname__
+        shown = packing.name_of(plain)
         name = manifests.fresh_name(options.name or getattr(plain, "__name__", "") or shown)
         packed = Packed(name=shown, content=packing.pack(plain, tuple(args), kwargs, name=shown))
         return Call(future=self._future(name, shown), packed=packed, options=options, file=self._file(name, packed))

@@ -24,6 +24,9 @@ class LoopThread:
 
     def begin(self, work: Coroutine[Any, Any, _T]) -> "concurrent.futures.Future[_T]":
         """Have something done, and go on."""
+        if not self._thread.is_alive():
+            work.close()
+            raise RuntimeError("this client is closed; make another one")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, work: Coroutine[Any, Any, _T]) -> _T:

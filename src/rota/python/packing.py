@@ -158,6 +158,11 @@ def _reason(problem: Exception) -> str:
     return " ".join(str(problem).split())[:300] or type(problem).__name__
 
 
+def name_of(function: Callable[..., Any]) -> str:
+    """What people call a function, or whatever else can be called."""
+    return str(getattr(function, "__qualname__", "") or type(function).__qualname__)
+
+
 def where(function: Callable[..., Any]) -> str:
     """The file and line of a function, for people."""
     with contextlib.suppress(TypeError, AttributeError):

@@ -23,7 +23,7 @@ from rota.api import fields, meta
 from rota.api import names as api_names
 from rota.api.pipelines import checking, drawing, graphs, naming
 from rota.client.verbs import Client as ApiClient
-from rota.python import bootstrap, building, clients, manifests, parameters
+from rota.python import bootstrap, building, clients, manifests, packing, parameters
 from rota.python.building import PipelineError, Plan
 from rota.python.clients import Client
 from rota.python.parameters import Parameter
@@ -133,13 +133,13 @@ class Pipeline(Generic[P, R]):
     def _check(self, spec: Mapping[str, Any]) -> None:
         wrong = checking.check(spec, fields.Path("spec"))
         if wrong:
-            raise PipelineError(f"{self.function.__qualname__}: {'; '.join(map(str, wrong[:_FAULTS]))}")
+            raise PipelineError(f"{packing.name_of(self.function)}: {'; '.join(map(str, wrong[:_FAULTS]))}")
 
     def _shape(self, value: Any, plan: Plan) -> dict[str, Any]:
         """How the function's value is put together from those of steps."""
         if isinstance(value, Promise):
             if value.plan is not plan or not value.step:
-                raise PipelineError(f"{self.function.__qualname__} returns {value!r}", "return what a step gives")
+                raise PipelineError(f"{packing.name_of(self.function)} returns {value!r}", "return what a step gives")
             return {"step": value.step, "kind": value.kind}
         if isinstance(value, dict) and all(isinstance(name, str) for name in value):
             return {"dict": {name: self._shape(part, plan) for name, part in value.items()}}
@@ -147,7 +147,7 @@ class Pipeline(Generic[P, R]):
             kind = "list" if isinstance(value, list) else "tuple"
             return {kind: [self._shape(part, plan) for part in value]}
         if not bootstrap.is_plain(value):
-            raise PipelineError(f"{self.function.__qualname__} returns {value!r}", "return what steps give")
+            raise PipelineError(f"{packing.name_of(self.function)} returns {value!r}", "return what steps give")
         return {"value": value}
 
     # --- in the cluster -----------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class Pipeline(Generic[P, R]):
             given = inspect.signature(self.function).bind_partial(*args, **kwargs).arguments
         except TypeError:
             given = dict(kwargs)  # told by name below
-        values = parameters.given(self.function.__qualname__, self._parameters, given)
+        values = parameters.given(packing.name_of(self.function), self._parameters, given)
         chosen = client or clients.default()
         manifest = self.manifest()
         self._created(chosen, manifest)

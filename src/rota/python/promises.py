@@ -105,6 +105,12 @@ class Promise:
     def __iter__(self) -> NoReturn:
         raise TypeError(f"{self._what()}: use fn.map(...) or fn.each(...) to run a step for each of its items")
 
+    def __str__(self) -> NoReturn:
+        raise TypeError(f"{self._what()}: have a step make the text that it belongs into")
+
+    def __format__(self, spec: str) -> NoReturn:
+        self.__str__()
+
     def __getattr__(self, name: str) -> NoReturn:
         # what Python asks of anything it copies, pickles or shows must be answered as usual
         if name.startswith(("__", "_repr", "_ipython")):

@@ -45,6 +45,8 @@ from rota.python.packing import Packed
 
 #: Tasks that are being sent at a time.
 _AT_ONCE: Final = 16
+#: How long a client that is closed waits for what it has begun, before it leaves that alone.
+_LAST_S: Final = 10.0
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -108,12 +110,12 @@ class Session:
 
     async def close(self) -> None:
         """Let go of everything; tasks go on."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-        following = list(self._followed.values())
-        for task in following:
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_LAST_S)
+        going = [*self._followed.values(), *self._tasks]
+        for task in going:
             task.cancel()
-        await asyncio.gather(*following, return_exceptions=True)
+        await asyncio.gather(*going, return_exceptions=True)
         self._client = None
         await self._exits.aclose()
         for name, entry in self._entries.items():
@@ -233,7 +235,9 @@ class Session:
                 await self.client.page(target, namespace=self.namespace, limit=1)
         if session not in self._followed:
             begun = asyncio.Event()
-            self._followed[session] = asyncio.create_task(self._following(session, begun))
+            following = asyncio.create_task(self._following(session, begun))
+            following.add_done_callback(self._not_followed)
+            self._followed[session] = following
             await begun.wait()
 
     async def _following(self, session: str, begun: asyncio.Event) -> None:
@@ -249,6 +253,14 @@ class Session:
             for informer in informers:
                 await informer.wait_synced()
             begun.set()
+
+    def _not_followed(self, following: "asyncio.Task[None]") -> None:
+        """Nobody waits for news that will not come."""
+        problem = None if following.cancelled() else following.exception()
+        if problem is not None:
+            for name, entry in list(self._entries.items()):
+                self._forget(name)
+                entry.future.settle(problem=problem)
 
     def _pod_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         entry = self._entries.get(meta.labels(new or {}).get(JOB_LABEL, ""))
@@ -299,6 +311,8 @@ class Session:
                 value, problem = await asyncio.to_thread(_read, outcome, text, future.name)
         except (api_errors.ApiError, TransportError, bootstrap.Missing) as error:
             problem = NoResult(f"the result of {future.name} cannot be had: {error}", task=future.name)
+        except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
+            problem = error
         self._forget(future.name)
         await asyncio.to_thread(future.settle, value, problem)
 

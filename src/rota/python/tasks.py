@@ -16,7 +16,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
-from rota.python import building, clients, pages
+from rota.python import building, clients, packing, pages
 from rota.python.building import PipelineError, StepWishes
 from rota.python.futures import Future
 from rota.python.options import Options, Wishes
@@ -59,7 +59,7 @@ class Task(Generic[P, R]):
         """Have it called in the cluster, by the client of those who name none."""
         if building.current() is not None:
             raise PipelineError(
-                f"{self.function.__qualname__}.submit in a pipeline", "call it: that makes a step of it"
+                f"{packing.name_of(self.function)}.submit in a pipeline", "call it: that makes a step of it"
             )
         return clients.default().submit(self, *args, **kwargs)
 
@@ -86,19 +86,21 @@ class Task(Generic[P, R]):
     def __get__(self, instance: object, owner: type | None = None) -> "Task[P, R]":
         if instance is None:
             return self
-        raise TypeError(f"{self.function.__qualname__} is a method: make a function of it that gets what it needs")
+        raise TypeError(f"{packing.name_of(self.function)} is a method: make a function of it that gets what it needs")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Sent along with what calls it, a task is the function that it is: the far side need not have Rota.
         return copy.copy, (self.function,)
 
     def __repr__(self) -> str:
-        return f"<rota.task {self.function.__qualname__}>"
+        return f"<rota.task {packing.name_of(self.function)}>"
 
     def _repr_html_(self) -> str:
         given = self.task_options
         names = ("cpu", "memory", "gpu", "retries", "timeout", "priority", "queue", "python", "image")
-        return pages.facts(f"Task {self.function.__qualname__}", {name: getattr(given, name) or "" for name in names})
+        return pages.facts(
+            f"Task {packing.name_of(self.function)}", {name: getattr(given, name) or "" for name in names}
+        )
 
 
 @overload
