@@ -1,9 +1,10 @@
 """A place that is held on a node for the successor of a pod that leaves: a pod that asks for the same and runs nothing.
 
-It is bound when it is made, so that every scheduler, the stock one too, counts what it asks for. Its image is never
-pulled. It has the priority of the pod that it stands for: nobody less important can have it preempted. It ends by
-itself some time after the machine that is left, also if nobody is there any more to take it away. What it is for
-stands on it, and whoever holds places finds them again by a label. Pure.
+It is bound when it is made, so that every scheduler, the stock one too, counts what it asks for. Where containers come
+from images it never starts, since there is none; where they are processes it sleeps. It has the priority of the pod
+that it stands for: nobody less important can have it preempted. It ends by itself some time after the machine that is
+left, also if nobody is there any more to take it away. What it is for stands on it, and whoever holds places finds them
+again by a label. Pure.
 """
 
 import math
@@ -18,8 +19,9 @@ HELD_FOR: Final = "rota.dev/spot-place-for"
 _OWNER: Final = "rota.dev/spot-place-owner"
 _POD: Final = "rota.dev/spot-place-pod"
 _CONTAINER: Final = "place"
-#: A name that says why there is no such image.
-_IMAGE: Final = "rota.dev/place-held"
+#: No image: our workers run the command as a process, others find that it is not there.
+_IMAGE: Final = "none"
+_COMMAND: Final = ("sleep", "infinity")
 #: Kubelets make room for pods of this priority by themselves; a place is not worth that.
 _CRITICAL: Final = 2_000_000_000
 _NOBODY: Final = 65534
@@ -99,6 +101,7 @@ def manifest(pod: Document, *, node: str, owner: str, namespace: str, lasts_s: f
                     "name": _CONTAINER,
                     "image": _IMAGE,
                     "imagePullPolicy": "Never",
+                    "command": list(_COMMAND),
                     "resources": {"requests": requests, **({"limits": limits} if limits else {})},
                     "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
                 }

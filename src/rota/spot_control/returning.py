@@ -7,6 +7,7 @@ is not ready; none goes before it has been somewhere for a while. A workload who
 all the same is tried more and more rarely: then somebody else decides, and no guess of ours is better.
 """
 
+import asyncio
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ from rota.spot_control.telling import Teller
 log = logs.get(__name__)
 
 #: How many are asked about at a time: whoever is better off is found at the next look, too.
-_MOST_ASKED: Final = 200
+_MOST_ASKED: Final = 50
 #: A workload is never tried more rarely than this.
 _RAREST_S: Final = 24 * 3600.0
 
@@ -150,7 +151,7 @@ class Returning:
         }
         moves: list[Move] = []
         if good and candidates:
-            moves = self._tried(await pictures.take(self._client), candidates, good, readings, now)
+            moves = await self._tried(await pictures.take(self._client), candidates, good, readings, now)
         else:
             why = "no pool of spot machines has been quiet for long enough"
             self._stays |= dict.fromkeys((_key(pod) for pod, _ in candidates), why)
@@ -211,7 +212,7 @@ class Returning:
             return "another pod of its workload is not ready"
         return ""
 
-    def _tried(
+    async def _tried(
         self,
         picture: Picture,
         candidates: Sequence[tuple[Object, Policy]],
@@ -230,7 +231,7 @@ class Returning:
             seekers=waiting,
             capacities=capacities,
         ):
-            pass
+            await asyncio.sleep(0)  # whoever runs this has other things to do
         facts = {meta.uid(pod): observing.facts(pod, now=now) for pod, _ in candidates}
         limits = Limits(
             youngest_s=self._settings.cooldown_s,
@@ -248,6 +249,7 @@ class Returning:
         )
         moves: list[Move] = []
         for pod, policy in candidates:
+            await asyncio.sleep(0)
             known = picture.cluster.pods.get(meta.uid(pod))
             if known is None or known.node_name not in picture.cluster.by_name:
                 continue
