@@ -95,7 +95,7 @@ def restricted(endpoint: Endpoint, kubeconfig: Callable[[str], str]) -> str:
     [
         (
             "scheduler",
-            ["watch nodes", "create pods/binding", "list, watch, get, delete pods", "get, update leases.coordination"],
+            ["watch nodes", "create pods/binding", "list, watch, get pods", "get, update leases.coordination"],
         ),
         ("extender", ["watch nodes; list, watch pods"]),
         ("spot-controller", ["get, watch, patch nodes", "create pods/eviction", "list, watch, delete pods"]),

@@ -13,10 +13,13 @@ def needed(lease: tuple[str, str] | None) -> tuple[Right, ...]:
     )
     written = (
         *table("create", "pods/binding"),
-        *table("get,delete", "pods"),
+        *table("get", "pods"),
         *table("patch", "pods/status"),
-        *table("create", "pods/eviction"),
-        *table("update", "persistentvolumeclaims,persistentvolumes"),
+        *table("delete", "pods", loses="preemption"),
+        *table("create", "pods/eviction", loses="asking budgets before pods are preempted"),
+        *table(
+            "update", "persistentvolumeclaims,persistentvolumes", loses="volumes that are bound with their first pod"
+        ),
         *table("create,patch", "events", loses="events"),
     )
     return (*read, *written, *(() if lease is None else leased(*lease)))
