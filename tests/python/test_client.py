@@ -22,6 +22,7 @@ from rota.python import bootstrap
 pytestmark = pytest.mark.slow
 
 PATIENCE_S = 60.0
+RESULTS = Path(f"/var/tmp/rota-results-{os.getuid()}")
 
 
 class OwnError(Exception):
@@ -73,19 +74,26 @@ def test_a_virtual_environment_can_be_named(client: rota.Client) -> None:
 
 
 def test_arguments_that_are_too_large_for_the_store_go_through_a_folder(client: rota.Client) -> None:
-    folder = Path(f"/var/tmp/rota-results-{os.getuid()}")
     future = client.submit(len, os.urandom(700_000))
     assert future.result(PATIENCE_S) == 700_000
-    assert not list(folder.glob(f"{future.name}*")), "nobody needs them any more"
+    assert not list(RESULTS.glob(f"{future.name}*")), "nobody needs them any more"
 
 
-def test_results_of_other_machines_are_fetched(client: rota.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_other_machines_are_fetched(
+    client: rota.Client, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def not_here(path: str, digest: str) -> bytes:
         raise bootstrap.Missing(f"{path} is on another machine")
 
     data = os.urandom(200_000)
     monkeypatch.setattr(bootstrap, "content", not_here)
-    assert client.submit(lambda: data).result(PATIENCE_S) == data
+    future = client.submit(lambda: data)
+    assert future.result(PATIENCE_S) == data
+    assert list(RESULTS.glob(f"{future.name}*"))
+    future.release()
+    assert not list(RESULTS.glob(f"{future.name}*"))
+    with rota.Client(cluster.kubeconfig) as other, pytest.raises(rota.Deleted):
+        other.future(future.name)
 
 
 def test_a_task_may_call_other_tasks_as_the_functions_that_they_are(client: rota.Client) -> None:

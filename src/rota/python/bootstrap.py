@@ -281,7 +281,8 @@ class _Left:
             )
         if _OWN in folder:
             folder = own_folder(folder)
-        path, digest = put_away(text.encode(), folder, f"{self._name}-{name}")
+        # by the pod's name, under which whoever releases the task finds it again
+        path, digest = put_away(text.encode(), folder, f"{os.environ.get('HOSTNAME', 'task')}-{name}")
         return f"{_FILE}{digest}:{path}"
 
     def _leave(self, outputs: dict[str, str]) -> None:
@@ -296,11 +297,16 @@ class _Left:
                 file.write(text)
 
 
+def own_path(pattern: str) -> str:
+    """The path of a folder of which each user has one."""
+    return pattern.replace(_OWN, str(os.getuid()))
+
+
 def own_folder(pattern: str) -> str:
     """The folder for results of this user, from which those are removed that nobody has come for in a day."""
     import time  # noqa: PLC0415 - see above
 
-    folder = pattern.replace(_OWN, str(os.getuid()))
+    folder = own_path(pattern)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if os.path.islink(folder) or os.lstat(folder).st_uid != os.getuid():
         raise Problem(f"{folder} belongs to somebody else; remove it, or name a workspace")

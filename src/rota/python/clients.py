@@ -155,7 +155,7 @@ class Client:
 
     def release_task(self, name: str) -> None:
         """See `futures.Owner`."""
-        self._loop.call(self._session.delete(name))
+        self._loop.call(self._session.release(name))
 
     def task_logs(self, name: str) -> str:
         """See `futures.Owner`."""

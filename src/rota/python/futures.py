@@ -83,7 +83,7 @@ class Future(concurrent.futures.Future[R], Generic[R]):
         return True
 
     def release(self) -> None:
-        """Remove the task from the cluster; what was read stays here. Ends it if it runs."""
+        """Remove the task from the cluster, and its result if that is a file here; what was read stays."""
         self.cancel()
         self._owner.release_task(self.name)
 

@@ -192,6 +192,13 @@ class Session:
         self._forget(name)
         await self._discard(JOBS, name, propagation=Propagation.BACKGROUND)
 
+    async def release(self, name: str) -> None:
+        """Remove a task, and its result where that is a file that is seen from here."""
+        await self.delete(name)
+        folder = Path(bootstrap.own_path(self._results))
+        for file in await asyncio.to_thread(lambda: list(folder.glob(f"{name}-*"))):
+            file.unlink(missing_ok=True)
+
     async def _take_back(self, name: str) -> None:
         await self.delete(name)
         await self._discard(SECRETS, name)
