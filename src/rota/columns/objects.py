@@ -46,6 +46,12 @@ class OwnerReference(View, frozen=True):
     controller: bool | None = None
 
 
+#: Owners whose selectors tell which pods belong together.
+OWNERS_WITH_SELECTORS = frozenset(
+    {("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")}
+)
+
+
 class ObjectMeta(View, frozen=True):
     """Identity, labels and owners."""
 

@@ -79,7 +79,7 @@ class PodShape:
     preemption_policy: str
     scheduler_name: str
     scheduling_gates: tuple[str, ...]
-    #: The controlling owner, whose selector default spreading uses.
+    #: The controlling owner, if default spreading uses its selector.
     owner: objects.OwnerReference | None
     #: Volumes that may bind a pod to nodes, as on the wire; config maps, secrets and the like are left out.
     volumes: tuple[Mapping[str, Any], ...]

@@ -80,7 +80,7 @@ def default_selector(pod: PodInfo, catalog: Catalog) -> Selector:
             exact.update(wanted)
     owner = pod.shape.owner
     spec = None
-    if owner is not None and (owner.apiVersion, owner.kind) in _OWNERS:
+    if owner is not None:
         document = catalog.get(owner.kind, namespace=pod.namespace, name=owner.name)
         spec = None if document is None else (document.get("spec") or {}).get("selector")
     if spec is None:
@@ -88,9 +88,6 @@ def default_selector(pod: PodInfo, catalog: Catalog) -> Selector:
     if owner is not None and owner.kind == "ReplicationController":
         return selectors.from_labels({**exact, **spec})
     return selectors.combine([*selectors.from_labels(exact).requirements, *selectors.from_object(spec).requirements])
-
-
-_OWNERS = frozenset({("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")})
 
 
 def _column(constraint: Constraint, namespace: str, cluster: Cluster) -> CountColumn | None:

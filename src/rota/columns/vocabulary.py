@@ -79,7 +79,8 @@ class Vocabulary:
             images = [volume["image"].get("reference") or "" for volume in spec.volumes if volume.get("image")]
         owner = None
         for each in meta.ownerReferences or ():
-            if each.controller:
+            # what others it belongs to makes no difference here, and pods that differ in it alone are one shape
+            if each.controller and (each.apiVersion, each.kind) in objects.OWNERS_WITH_SELECTORS:
                 owner = each
                 break
         bound = bool(spec.nodeName)

@@ -10,7 +10,7 @@ import pytest
 from tests.controllers.workloads import PODS, Ending, Kubelet, a_few_steps, listed, reaches, reasons
 
 from rota.api import meta, times
-from rota.api.pipelines.naming import STEP_RUN_LABEL
+from rota.api.pipelines.naming import STEP_LABEL
 from rota.client.informers.sharing import SharedInformers
 from rota.client.verbs import Client, Object, PatchType
 from rota.controllers import roster
@@ -412,6 +412,9 @@ async def test_who_waits_for_a_mutex_says_so(cluster: VirtualCluster, kubelet: K
         told = await at_step(cluster, "r-a-1", phase="Waiting", reason="MutexTaken")
     assert told["status"]["message"] == "it waits for the mutex db, which another has"
     assert meta.labels(told)["rota.dev/item"] == "1"
+    [pod] = await listed(cluster, PODS)
+    assert meta.annotations(pod)["rota.dev/item"] == "0"
+    assert meta.labels(pod) == {"rota.dev/pipeline-run": "r", "rota.dev/step": "a"}
 
 
 async def test_the_same_work_is_not_done_twice_when_asked_not_to(cluster: VirtualCluster, kubelet: Kubelet) -> None:
@@ -423,7 +426,7 @@ async def test_the_same_work_is_not_done_twice_when_asked_not_to(cluster: Virtua
         await submit(cluster, run(step("a", cache=True, args=["y"]), name="other"))
         await reaches(cluster, RUNS, "other", phase="Succeeded")
     assert await phases(cluster) == {"r-a": "Succeeded", "again-a": "Cached", "other-a": "Succeeded"}
-    assert len(await listed(cluster, PODS, STEP_RUN_LABEL)) == 2
+    assert len(await listed(cluster, PODS, STEP_LABEL)) == 2
 
 
 async def test_what_a_step_leaves_in_its_outputs_file_is_there_for_others(

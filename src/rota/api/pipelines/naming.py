@@ -11,9 +11,9 @@ from typing import Final
 
 RUN_LABEL: Final = "rota.dev/pipeline-run"
 STEP_LABEL: Final = "rota.dev/step"
-STEP_RUN_LABEL: Final = "rota.dev/step-run"
-#: Which item of a step, by its number; what has no items does not have it.
-ITEM_LABEL: Final = "rota.dev/item"
+#: Which item of a step, by its number: a label of step runs, and an annotation of pods, so that all pods of a step have
+#: the same labels and need not be told apart where they are placed. What has no items does not have it.
+ITEM: Final = "rota.dev/item"
 PIPELINE_LABEL: Final = "rota.dev/pipeline"
 #: On a pod that has its run's shared folder: the run's name, whole. Workers ask by it whether the run is still there.
 WORKSPACE_ANNOTATION: Final = "rota.dev/workspace-of"

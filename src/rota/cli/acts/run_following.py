@@ -279,6 +279,5 @@ def _in_order(pods: Iterable[Object]) -> list[Object]:
 
 
 def _step_of(pod: Object) -> str:
-    labels = meta.labels(pod)
-    step, item = labels.get(naming.STEP_LABEL) or meta.name(pod), labels.get(naming.ITEM_LABEL)
+    step, item = meta.labels(pod).get(naming.STEP_LABEL) or meta.name(pod), meta.annotations(pod).get(naming.ITEM)
     return step if item is None else f"{step}[{item}]"

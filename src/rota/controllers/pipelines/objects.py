@@ -10,7 +10,7 @@ from rota.api import meta, times
 from rota.api.meta import Object
 from rota.api.pipelines import graphs, naming
 from rota.api.pipelines.graphs import Graph
-from rota.api.pipelines.naming import ITEM_LABEL, RUN_LABEL, STEP_LABEL, STEP_RUN_LABEL, WORKSPACE_ANNOTATION
+from rota.api.pipelines.naming import ITEM, RUN_LABEL, STEP_LABEL, WORKSPACE_ANNOTATION
 from rota.controllers.pipelines.engine import DEFAULT_WORKSPACE
 from rota.controllers.pipelines.progress import Progress, RunState
 from rota.controllers.pipelines.states import NewStep, Phase, StepKey, StepState
@@ -90,7 +90,7 @@ def step_run(run: Object, new: NewStep, *, now: float, near: Sequence[str] = ())
     labels = {RUN_LABEL: naming.label(meta.name(run)), STEP_LABEL: step}
     if index is not None:
         spec["index"] = index
-        labels[ITEM_LABEL] = str(index)
+        labels[ITEM] = str(index)
     made: dict[str, Any] = {
         "apiVersion": VERSION,
         "kind": "StepRun",
@@ -123,19 +123,18 @@ def attempt(step_run: Object, number: int) -> Object:
     """The pod or Job of an attempt."""
     spec = step_run["spec"]
     template = spec.get("template") or spec.get("job") or {}
-    metadata = template.get("metadata") or {}
-    labels = {
-        **(metadata.get("labels") or {}),
-        **meta.labels(step_run),
-        STEP_RUN_LABEL: naming.label(meta.name(step_run)),
-    }
+    metadata = dict(template.get("metadata") or {})
+    labels = dict(meta.labels(step_run))
+    item = labels.pop(ITEM, None)
+    if item is not None:
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), ITEM: item}
     owner = meta.controller_reference({**step_run, "apiVersion": VERSION, "kind": "StepRun"})
     made: dict[str, Any] = {
         "metadata": {
             **metadata,
             "name": attempt_name(step_run, number),
             "namespace": meta.namespace(step_run),
-            "labels": labels,
+            "labels": {**(metadata.get("labels") or {}), **labels},
             "ownerReferences": [owner],
         },
         "spec": dict(template.get("spec") or {}),
