@@ -11,6 +11,7 @@ from typing import Final, Self, TypeAlias
 _Connect: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 #: The length of a body that comes in chunks.
 CHUNKED: Final = -1
+_JSON: Final = "application/json"
 
 
 class Connection:
@@ -32,15 +33,15 @@ class Connection:
         made._reader, made._writer = await made._connect()
         return made
 
-    async def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """The status and the whole body of an answer."""
+    async def request(self, method: str, path: str, body: bytes = b"", *, kind: str = _JSON) -> tuple[int, bytes]:
+        """The status and the whole body of an answer; `kind` is that of what is sent."""
         try:
-            code, length = await self._begin(method, path, body)
+            code, length = await self._begin(method, path, body, kind)
         except (asyncio.IncompleteReadError, ConnectionError):
             # kube-apiserver hangs up now and then to spread its clients; what it did not answer is asked again.
             self.close()
             self._reader, self._writer = await self._connect()
-            code, length = await self._begin(method, path, body)
+            code, length = await self._begin(method, path, body, kind)
         if length == CHUNKED:
             return code, b"".join([chunk async for chunk in self._chunks()])
         return code, await self._reader.readexactly(length)
@@ -66,9 +67,9 @@ class Connection:
         """Hang up."""
         self._writer.close()
 
-    async def _begin(self, method: str, path: str, body: bytes) -> tuple[int, int]:
-        head = f"{method} {path} HTTP/1.1\r\n{self._headers}Content-Length: {len(body)}\r\n"
-        self._writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
+    async def _begin(self, method: str, path: str, body: bytes, kind: str = _JSON) -> tuple[int, int]:
+        head = f"{method} {path} HTTP/1.1\r\n{self._headers}Content-Length: {len(body)}\r\nContent-Type: {kind}\r\n\r\n"
+        self._writer.write(head.encode() + body)
         raw = await self._reader.readuntil(b"\r\n\r\n")
         lower = raw.lower()
         if b"transfer-encoding: chunked" in lower:

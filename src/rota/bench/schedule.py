@@ -62,14 +62,14 @@ def measure(*, store_url: str, quick: bool) -> list[Result]:
 
 async def _on_our_own(case: Case, store_url: str) -> float:
     with _master(store_url) as master:
-        return await _Run(case, await master.connections(), keep=True).measured()
+        return await Run(case, await master.connections(), keep=True).measured()
 
 
 async def _on_stock(case: Case, path: str) -> float:
-    return await _Run(case, await _connections(Path(path))).measured()
+    return await Run(case, await connections_to(Path(path))).measured()
 
 
-async def _connections(path: Path) -> Callable[[], Awaitable[Connection]]:
+async def connections_to(path: Path) -> Callable[[], Awaitable[Connection]]:
     """What opens connections to the server of a kubeconfig, as its user: ours and the stock one are reached alike."""
     endpoint = kubeconfig.load(path, clock=system.SystemClock())
     address, tls = urlsplit(endpoint.server), endpoint.tls()
@@ -83,7 +83,7 @@ async def _connections(path: Path) -> Callable[[], Awaitable[Connection]]:
     return connect
 
 
-class _Run:
+class Run:
     """A case at one API server; leaves nothing behind, unless the server goes anyway (`keep`)."""
 
     def __init__(self, case: Case, connect: Callable[[], Awaitable[Connection]], *, keep: bool = False) -> None:
@@ -104,13 +104,13 @@ class _Run:
 
     async def placed(self) -> None:
         """Place the pods of the case on nodes that are there already."""
-        await self._create("/api/v1/namespaces", [_named("Namespace", NAMESPACE)], may_exist=True)
+        await self.create("/api/v1/namespaces", [_named("Namespace", NAMESPACE)], may_exist=True)
         await self._schedule(self._case.pods)
 
     async def _measured(self) -> float:
         case = self._case
-        await self._create("/api/v1/namespaces", [_named("Namespace", NAMESPACE)], may_exist=True)
-        await self._create("/api/v1/nodes", [_encoded(workloads.node(number)) for number in range(case.nodes)])
+        await self.create("/api/v1/namespaces", [_named("Namespace", NAMESPACE)], may_exist=True)
+        await self.create("/api/v1/nodes", [encoded(workloads.node(number)) for number in range(case.nodes)])
         await asyncio.sleep(1.0)
         if case.before:
             await self._schedule(case.before)
@@ -119,13 +119,13 @@ class _Run:
 
     async def _schedule(self, count: int) -> float:
         names = {f"{self._stem}-{next(self._numbers)}" for _ in range(count)}
-        bodies = [_encoded(self._case.template(name, number)) for number, name in enumerate(sorted(names))]
+        bodies = [encoded(self._case.template(name, number)) for number, name in enumerate(sorted(names))]
         watching = await self._connect()
         newest = json.loads((await watching.request("GET", f"{self._pods}?limit=1"))[1])["metadata"]["resourceVersion"]
         following = asyncio.ensure_future(_follow(watching, f"{self._pods}?watch=true&resourceVersion={newest}", names))
         await asyncio.sleep(0.1)
         begin = time.perf_counter()
-        await self._create(self._pods, bodies)
+        await self.create(self._pods, bodies)
         await asyncio.wait_for(following, _LONGEST_S)
         took = time.perf_counter() - begin
         watching.close()
@@ -134,14 +134,15 @@ class _Run:
     async def _clean_up(self) -> None:
         """Leave the server as it was found, for the next case."""
         connection = await self._connect()
-        now = _encoded({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
+        now = encoded({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0})
         for path in (self._pods, "/api/v1/nodes"):
             code, answer = await connection.request("DELETE", path, now)
             if code != 200:
                 raise RuntimeError(f"DELETE {path} was answered with {code}: {answer[:500].decode()}")
         connection.close()
 
-    async def _create(self, path: str, bodies: list[bytes], *, may_exist: bool = False) -> None:
+    async def create(self, path: str, bodies: list[bytes], *, may_exist: bool = False) -> None:
+        """Create objects, many at a time."""
         left = iter(bodies)
 
         async def creator() -> None:
@@ -174,7 +175,7 @@ async def _start(store_url: str, *, nodes: int, pods: int) -> list[Result]:
     await _fill(store_url, nodes, pods)
     begin = time.perf_counter()
     with _master(store_url) as master:
-        await _Run(_FIRST, await master.connections(), keep=True).placed()
+        await Run(_FIRST, await master.connections(), keep=True).placed()
         took_s = time.perf_counter() - begin
         mib = master.memory_mib()
     what = f"{nodes:,} nodes, {pods:,} pods"
@@ -211,7 +212,7 @@ def _stored_pod(number: int, nodes: int) -> tuple[str, bytes]:
 
 def _stored(document: workloads.Document) -> bytes:
     document["metadata"] |= {"uid": str(uuid.uuid4()), "creationTimestamp": "2026-01-01T00:00:00Z"}
-    return _encoded(document)
+    return encoded(document)
 
 
 # --- the master -----------------------------------------------------------------------------------------------------
@@ -226,7 +227,7 @@ class _Master:
 
     async def connections(self) -> Callable[[], Awaitable[Connection]]:
         """What opens connections to it, as its administrator."""
-        return await _connections(self._config)
+        return await connections_to(self._config)
 
     def memory_mib(self) -> float:
         """What its processes have in memory."""
@@ -276,9 +277,10 @@ async def _run_master(store_url: str, folder: Path, pipe: Pipe) -> None:
         await store.close()
 
 
-def _encoded(document: workloads.Document) -> bytes:
+def encoded(document: workloads.Document) -> bytes:
+    """A document as it is sent."""
     return json.dumps(document, separators=(",", ":")).encode()
 
 
 def _named(kind: str, name: str) -> bytes:
-    return _encoded({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})
+    return encoded({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})
