@@ -211,6 +211,15 @@ def test_futures_can_be_awaited(cluster: Cluster) -> None:
     assert asyncio.run(work()) == [2, 11, 21]
 
 
+def test_tasks_use_the_client_of_the_block_that_they_are_in(client: rota.Client, cluster: Cluster) -> None:
+    task = rota.task(add)
+    with rota.Client(cluster.kubeconfig) as inner:
+        mine = task.submit(1)
+        assert inner.future(mine.name) is mine
+    assert client.future((yours := task.submit(2)).name) is yours
+    assert rota.results([*task.map([1, 2]), yours]) == [2, 3, 3]
+
+
 def test_a_client_that_is_closed_says_so(cluster: Cluster) -> None:
     with rota.Client(cluster.kubeconfig) as client:
         future = client.submit(time.sleep, 1000)

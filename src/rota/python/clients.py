@@ -178,11 +178,16 @@ class Client:
         self._loop.close()
 
     def __enter__(self) -> Self:
+        """In this block, tasks and pipelines that are given no client use this one."""
+        with _lock:
+            _entered.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        with _lock:
+            _entered.remove(self)
         if kind is not None:
             self.cancel_all()
         self.close()
@@ -251,28 +256,26 @@ class AsyncClient:
 
 # --- the client that nobody names -------------------------------------------------------------------------------------
 
-_default: list[Client] = []
+#: Those whose `with` blocks are open, the innermost last; and the one that was made because there was none.
+_entered: Final[list[Client]] = []
+_made: Final[list[Client]] = []
 _lock: Final = threading.Lock()
 
 
 def default() -> Client:
-    """The client of those who name none: made when it is first needed, closed when the program ends."""
+    """The client of those who name none: that of the innermost `with` block, or one that lasts until the end."""
     with _lock:
-        if not _default:
-            _default.append(Client())
+        if _entered:
+            return _entered[-1]
+        if not _made:
+            _made.append(Client())
             atexit.register(_end)
-        return _default[0]
-
-
-def set_default(client: Client) -> None:
-    """Have those who name no client use this one."""
-    with _lock:
-        _default[:] = [client]
+        return _made[0]
 
 
 def _end() -> None:
     """Close it; a program that ends by Ctrl-C takes its tasks along."""
-    for client in _default:
+    for client in _made:
         if getattr(sys, "last_type", None) is KeyboardInterrupt:
             client.cancel_all()
         client.close()
