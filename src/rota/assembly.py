@@ -42,6 +42,7 @@ from rota.notices.clouds import finding
 from rota.notices.clouds.contract import MetadataEndpoint
 from rota.notices.machines import Machines
 from rota.notices.node_events import NodeEvents
+from rota.notices.survivors import Survivors
 from rota.notices.webhook import Hook, Webhook
 from rota.scheduler import debugging, tracing
 from rota.scheduler import rights as scheduler_rights
@@ -303,9 +304,10 @@ async def run_spot_controller(
         if marks.heeds_events and lacking.isdisjoint(notice_rights.EVENTS):
             events = NodeEvents(client, announcer, marks, clock=clock, chance=chance, metrics=control.metrics)
             supervisor.start("node events", events.run)
+        known = Machines(client, clock=clock, chance=chance)
+        supervisor.start("machines", known.run)
+        supervisor.start("survivors", Survivors(known, announcer, clock=clock, chance=chance).run)
         if hook is not None:
-            known = Machines(client, clock=clock, chance=chance)
-            supervisor.start("machines", known.run)
             taking = Webhook(announcer, known, marks, clock=clock, token=hook.token, metrics=control.metrics)
             ready(f"Taking notices at {await parts.enter_async_context(webhook.serving(taking, hook))}.")
         await stop.wait()

@@ -99,6 +99,7 @@ class Agent:
                     source=AGENT,
                     provider=self._cloud.provider,
                     own=True,
+                    forgets=True,
                     keeps=frozenset(one.kind for one in said),
                 )
                 if await self._announcer.announce(self._node, over) is Verdict.UNKNOWN:

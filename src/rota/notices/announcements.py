@@ -77,8 +77,10 @@ class Announcement:
     uid: str = ""
     #: Whether the machine itself was named, and not only a node, whose name may pass on to another.
     exact: bool = False
-    #: Of a withdrawal: it takes back what its own source said and nothing else, and that may be said again;
+    #: Of a withdrawal: it takes back what its own source said and nothing else,
     own: bool = False
+    #: and that may be said again;
+    forgets: bool = False
     #: but not what holds.
     keeps: frozenset[Kind] = frozenset()
 
@@ -155,9 +157,9 @@ def _at_risk(node: Mapping[str, Any], said: Announcement, heard: Sequence[str], 
 def _withdrawn(node: Mapping[str, Any], said: Announcement, heard: Sequence[str]) -> Decision:
     over = {_KEYS[kind] for kind in _KEYS if kind not in said.keeps}
     left = [one for one in _taints(node) if one.get("key") not in over]
-    if said.own:
-        if said_by(node) != said.source:
-            return Decision(Verdict.KNOWN)
+    if said.own and said_by(node) != said.source:
+        return Decision(Verdict.KNOWN)
+    if said.forgets:
         heard = [one for one in heard if not one.startswith(f"{said.source}/")]
     if left == _taints(node):
         return Decision(Verdict.KNOWN, _remembered(node, said, heard))

@@ -1,4 +1,4 @@
-"""Which node is which machine, by what its cloud calls it: a small copy of the nodes' names.
+"""Which node is which machine, by what its cloud calls it, and which was to end and has not: a small copy of nodes.
 
 `spec.providerID` says it, in a form of each cloud's own: `aws:///us-east-1a/i-0abc`, `gce://project/zone/name`,
 `azure:///subscriptions/.../virtualMachineScaleSets/pool/virtualMachines/3` for the machine `pool_3`.
@@ -14,19 +14,43 @@ from rota.client.informers.reflector import Source
 from rota.client.verbs import Client
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
+from rota.notices.announcements import SAID_BY
 from rota.notices.announcing import NODES
+from rota.notices.clouds.contract import AGENT
 from rota.notices.messages import Machine
+from rota.spot import moments
+from rota.spot.marks import TERMINATES_AT
 
 _BY_MACHINE: Final = "machine"
 _SETS: Final = "virtualmachinescalesets"
+#: A machine that is there so long after its end has not ended,
+_SURVIVED_S: Final = 600.0
+#: if it was heard of since: kubelets tell every five minutes that they are well.
+_ALIVE_S: Final = 120.0
+
+
+class _Annotations(msgspec.Struct, frozen=True, gc=False):
+    said_by: str = msgspec.field(name=SAID_BY, default="")
+    ends_at: str = msgspec.field(name=TERMINATES_AT, default="")
 
 
 class _Metadata(msgspec.Struct, frozen=True, gc=False):
     name: str
+    annotations: _Annotations | None = None
 
 
 class _Spec(msgspec.Struct, frozen=True, gc=False):
     provider_id: str = msgspec.field(name="providerID", default="")
+
+
+class _Condition(msgspec.Struct, frozen=True, gc=False):
+    type: str
+    status: str
+    heard_at: str | None = msgspec.field(name="lastHeartbeatTime", default=None)
+
+
+class _Status(msgspec.Struct, frozen=True, gc=False):
+    conditions: tuple[_Condition, ...] | None = None
 
 
 class _Node(msgspec.Struct, frozen=True, gc=False):
@@ -34,6 +58,7 @@ class _Node(msgspec.Struct, frozen=True, gc=False):
 
     metadata: _Metadata
     spec: _Spec = _Spec()
+    status: _Status = _Status()
 
 
 def names(provider_id: str) -> Iterable[str]:
@@ -74,3 +99,24 @@ class Machines:
             return [machine.node]
         wanted = (machine.provider_id or machine.instance).lower()
         return sorted(one.metadata.name for one in self._informer.cache.indexed(_BY_MACHINE, wanted))
+
+    def survivors(self, *, now: float) -> list[tuple[str, str]]:
+        """Nodes whose machines were to end long ago and run all the same; with the source that said so of each."""
+        found = []
+        for node in self._informer.cache.values():
+            told = node.metadata.annotations
+            if told is None or not told.said_by or told.said_by == AGENT:
+                continue
+            ends_at = moments.find(told.ends_at)
+            if ends_at is not None and now > ends_at + _SURVIVED_S and _alive_since(node, ends_at + _ALIVE_S):
+                found.append((node.metadata.name, told.said_by))
+        return found
+
+
+def _alive_since(node: _Node, moment: float) -> bool:
+    """Whether a node has told after a moment that it is ready."""
+    for one in node.status.conditions or ():
+        if one.type == "Ready" and one.status == "True":
+            heard_at = moments.find(one.heard_at or "")
+            return heard_at is not None and heard_at > moment
+    return False
