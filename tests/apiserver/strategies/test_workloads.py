@@ -254,6 +254,9 @@ async def test_a_jobs_template_and_completions_stay(api: ApiServer) -> None:
     ]
     image = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "y"}]
     complaints = _complaints(await api.patch(f"{_JOBS}/j", image, kind="json"))
+    assert complaints[0][0] == "spec.template.spec"
+    await api.patch(f"{_JOBS}/j", {"spec": {"suspend": False}})
+    complaints = _complaints(await api.patch(f"{_JOBS}/j", image, kind="json"))
     assert complaints[0][0] == "spec.template"
 
 
@@ -261,6 +264,53 @@ async def test_a_suspended_job_can_still_be_sent_elsewhere(api: ApiServer) -> No
     await api.post(_JOBS, _job(suspend=True))
     patch = {"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}}
     assert (await api.patch(f"{_JOBS}/j", patch)).code == 200
+
+
+async def test_a_job_that_was_suspended_again_can_be_sent_elsewhere_once_its_pods_are_gone(api: ApiServer) -> None:
+    await api.post(_JOBS, _job(suspend=True))
+    smaller = [{"op": "add", "path": "/spec/template/spec/containers/0/resources", "value": {"requests": {"cpu": "1"}}}]
+    other = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "y"}]
+    near: dict[str, Any] = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    status: dict[str, Any] = {"startTime": "2026-01-01T00:00:00Z", "active": 1}
+    await api.patch(f"{_JOBS}/j/status", {"status": status})
+    assert _complaints(await api.patch(f"{_JOBS}/j", smaller, kind="json"))[0][0] == "spec.template"
+    suspended = {"type": "Suspended", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    await api.patch(f"{_JOBS}/j/status", {"status": {"active": None, "conditions": [suspended]}})
+    assert (await api.patch(f"{_JOBS}/j", smaller, kind="json")).code == 200
+    assert _complaints(await api.patch(f"{_JOBS}/j", other, kind="json"))[0][0] == "spec.template.spec"
+    patch = {"spec": {"template": {"spec": {"affinity": near}}}}
+    assert _complaints(await api.patch(f"{_JOBS}/j", patch))[0][0] == "spec.template.spec"
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ({"managedBy": "me"}, ("spec.managedBy", "must be a domain-prefixed path")),
+        ({"managedBy": "Me!/x"}, ("spec.managedBy", "RFC 1123 subdomain")),
+        ({"managedBy": f"example.com/{'x' * 60}"}, ("spec.managedBy", "may not be more than 63 bytes")),
+        (
+            {"completionMode": "Indexed", "completions": 2, "backoffLimitPerIndex": 1, "maxFailedIndexes": 3},
+            ("spec.maxFailedIndexes", "must be less than or equal to completions"),
+        ),
+        (
+            {"completionMode": "Indexed", "completions": 100_001, "backoffLimitPerIndex": 1},
+            ("spec.maxFailedIndexes", "must be specified when completions is above 100000"),
+        ),
+    ],
+)
+async def test_who_manages_a_job_and_how_many_indexes_fail_is_checked(
+    api: ApiServer, spec: Any, complaint: tuple[str, str]
+) -> None:
+    [(field, why)] = _complaints(await api.post(_JOBS, _job(**spec)))
+    assert field == complaint[0]
+    assert complaint[1] in why
+
+
+async def test_who_manages_a_job_stays(api: ApiServer) -> None:
+    await api.post(_JOBS, _job(managedBy="example.com/queue"))
+    assert _complaints(await api.patch(f"{_JOBS}/j", {"spec": {"managedBy": "example.com/other"}})) == [
+        ("spec.managedBy", 'Invalid value: "example.com/other": field is immutable')
+    ]
 
 
 async def test_an_elastic_job_grows_in_step_with_its_parallelism(api: ApiServer) -> None:

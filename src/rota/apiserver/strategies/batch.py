@@ -1,4 +1,4 @@
-"""The rules of Job and CronJob. Mirrors `pkg/apis/batch` of Kubernetes 1.33.
+"""The rules of Job and CronJob. Mirrors `pkg/apis/batch` of Kubernetes 1.36.
 
 A Job selects its pods by its own uid, which the server writes into selector and template, unless `manualSelector` says
 otherwise.
@@ -8,7 +8,7 @@ import zoneinfo
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from rota.api import cron, fields
+from rota.api import cron, fields, meta
 from rota.apiserver.contract import Attributes, Object
 from rota.apiserver.strategies import checks, job_policies, pod_defaults, pod_specs
 from rota.apiserver.strategies.generic import GenericStrategy
@@ -29,10 +29,21 @@ _COUNTS: Final = (
     "backoffLimitPerIndex",
     "maxFailedIndexes",
 )
-_IMMUTABLE: Final = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "successPolicy")
-#: What a Job that is suspended and has never started may still change in its template.
-_SCHEDULING: Final = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
+_IMMUTABLE: Final = (
+    "selector",
+    "completionMode",
+    "podFailurePolicy",
+    "backoffLimitPerIndex",
+    "managedBy",
+    "successPolicy",
+)
+#: What a Job that is suspended and has no pods may still change in its template, besides what its containers ask for.
+_SCHEDULING: Final = ("nodeSelector", "tolerations", "schedulingGates")
 _MOST_INDEXED: Final = 100_000
+#: Of Jobs with more completions, each with retries of its own, fewer run and fail at a time.
+_MANY_COMPLETIONS: Final = 100_000
+_FEW_OF_MANY: Final = 10_000
+_LONGEST_MANAGER: Final = 63
 #: A CronJob's name leaves room for the suffix of its Jobs' names.
 _LONGEST_CRON_NAME: Final = 52
 
@@ -81,7 +92,10 @@ class JobStrategy(GenericStrategy):
             found += checks.immutable(new["spec"].get(name), old["spec"].get(name), SPEC.child(name))
         found += _validate_completions(new["spec"], old["spec"])
         if _fixed_template(new, old) != _fixed_template(old, old):
-            found.append(fields.invalid(SPEC.child("template"), new["spec"].get("template"), "field is immutable"))
+            path, template = SPEC.child("template"), new["spec"].get("template")
+            if _may_be_sent_elsewhere(old):
+                path, template = path.child("spec"), (template or {}).get("spec")
+            found.append(fields.invalid(path, template, "field is immutable"))
         return found
 
 
@@ -138,6 +152,10 @@ def validate_spec(spec: Mapping[str, Any], path: fields.Path, *, selects: bool =
     found: Found = []
     for name in _COUNTS:
         found += checks.not_negative(spec.get(name), path.child(name))
+    if spec.get("managedBy") is not None:
+        found += checks.domain_prefixed_path(spec["managedBy"], path.child("managedBy"))
+        if len(spec["managedBy"]) > _LONGEST_MANAGER:
+            found.append(fields.too_long(path.child("managedBy"), _LONGEST_MANAGER))
     found += _validate_indexes(spec, path)
     found += job_policies.validate(spec, path)
     template = spec.get("template") or {}
@@ -171,6 +189,7 @@ def _validate_indexes(spec: Mapping[str, Any], path: fields.Path) -> Found:
         if (spec.get("parallelism") or 0) > _MOST_INDEXED:
             why = f"must be less than or equal to {_MOST_INDEXED} when completion mode is Indexed"
             found.append(fields.invalid(path.child("parallelism"), spec["parallelism"], why))
+        found += _validate_failed_indexes(spec, path)
     else:
         found += [
             fields.invalid(path.child(name), spec[name], "requires indexed completion mode")
@@ -179,6 +198,29 @@ def _validate_indexes(spec: Mapping[str, Any], path: fields.Path) -> Found:
         ]
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
         found.append(fields.required(path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"))
+    return found
+
+
+def _validate_failed_indexes(spec: Mapping[str, Any], path: fields.Path) -> Found:
+    """How many indexes may fail, of how many."""
+    found: Found = []
+    most, completions = spec.get("maxFailedIndexes"), spec.get("completions") or 0
+    where = path.child("maxFailedIndexes")
+    if most is not None and spec.get("completions") is not None and most > completions:
+        found.append(fields.invalid(where, most, "must be less than or equal to completions"))
+    if most is not None and most > _MOST_INDEXED:
+        found.append(fields.invalid(where, most, f"must be less than or equal to {_MOST_INDEXED}"))
+    if completions <= _MANY_COMPLETIONS or spec.get("backoffLimitPerIndex") is None:
+        return found
+    if most is None:
+        found.append(fields.required(where, f"must be specified when completions is above {_MANY_COMPLETIONS}"))
+    why = (
+        f"must be less than or equal to {_FEW_OF_MANY} when completions are above {_MANY_COMPLETIONS} "
+        "and used with backoff limit per index"
+    )
+    for name in ("parallelism", "maxFailedIndexes"):
+        if (spec.get(name) or 0) > _FEW_OF_MANY:
+            found.append(fields.invalid(path.child(name), spec[name], why))
     return found
 
 
@@ -217,16 +259,27 @@ def _validate_completions(new: Mapping[str, Any], old: Mapping[str, Any]) -> Fou
     return []
 
 
+def _may_be_sent_elsewhere(job: Object) -> bool:
+    """Whether a Job is suspended, for the first time or again, and none of its pods is left."""
+    status = job.get("status") or {}
+    rests = not status.get("startTime") or meta.is_condition_true(job, "Suspended")
+    return bool(job["spec"].get("suspend")) and rests and not status.get("active")
+
+
 def _fixed_template(job: Object, old: Object) -> Object:
     """The part of a Job's template that cannot change, given what it is."""
     template: Object = job["spec"].get("template") or {}
-    if not old["spec"].get("suspend") or (old.get("status") or {}).get("startTime"):
+    if not _may_be_sent_elsewhere(old):
         return template
     spec = {name: item for name, item in (template.get("spec") or {}).items() if name not in _SCHEDULING}
+    affinity = {name: item for name, item in (spec.pop("affinity", None) or {}).items() if name != "nodeAffinity"}
+    for kind in ("containers", "initContainers"):
+        if spec.get(kind):
+            spec[kind] = [{name: item for name, item in one.items() if name != "resources"} for one in spec[kind]]
     metadata = {
         name: item for name, item in (template.get("metadata") or {}).items() if name not in {"labels", "annotations"}
     }
-    return {**template, "spec": spec, "metadata": metadata}
+    return {**template, "spec": {**spec, "affinity": affinity}, "metadata": metadata}
 
 
 def _validate_cron(spec: Mapping[str, Any]) -> Found:

@@ -13,6 +13,7 @@ NOT_ZERO: Final = "must be greater than 0"
 MAX_INT32: Final = 2**31 - 1
 _PORT_CHARACTERS: Final = re.compile(r"[a-z0-9-]+")
 _LETTER: Final = re.compile(r"[a-z]")
+_HTTP_PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _SELECTOR_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 
@@ -64,6 +65,19 @@ def messages(found: Iterable[str], value: object, path: fields.Path) -> list[fie
 def dns_label(value: str, path: fields.Path) -> list[fields.FieldError]:
     """One part of a host name."""
     return messages(names.check_dns1123_label(value), value, path)
+
+
+def domain_prefixed_path(value: str, path: fields.Path) -> list[fields.FieldError]:
+    """A path behind a host name, by which somebody's own words are told from others'."""
+    if not value:
+        return [fields.required(path)]
+    host, _, rest = value.partition("/")
+    if not host or not rest:
+        return [fields.invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
+    found = messages(names.check_dns1123_subdomain(host), host, path)
+    if not _HTTP_PATH.fullmatch(rest):
+        found.append(fields.invalid(path, rest, f"Invalid path (regex used for validation is '{_HTTP_PATH.pattern}')"))
+    return found
 
 
 def label_key(value: str, path: fields.Path) -> list[fields.FieldError]:
