@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.controllers import test_stateful_sets
 from tests.controllers.workloads import PODS, Kubelet, listed, reaches, reasons
 
-from rota.api import meta, times
-from rota.client.verbs import Client, Listing
+from rota.api import errors, meta, times
+from rota.client.verbs import Client, Listing, PatchType
 from rota.controllers.autoscaling import pace, proposals, wording
 from rota.controllers.autoscaling.controller import AUTOSCALERS, AutoscalingController
 from rota.controllers.autoscaling.pace import Memory
@@ -423,3 +423,47 @@ async def test_pods_that_two_would_size_are_sized_by_neither(cluster: VirtualClu
         await cluster.client.create(AUTOSCALERS, second)
         await cluster.clock.advance(40)
         assert (await said(cluster))["ScalingActive"] == ("False", "AmbiguousSelector")
+
+
+@pytest.mark.slow
+async def test_whatever_has_a_scale_is_sized(cluster: VirtualCluster) -> None:
+    fields = {
+        "type": "object",
+        "properties": {
+            name: {"type": "object", "x-kubernetes-preserve-unknown-fields": True} for name in ("spec", "status")
+        },
+    }
+    scale = {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    }
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": fields},
+        "subresources": {"status": {}, "scale": scale},
+    }
+    names = {"kind": "Herd", "plural": "herds"}
+    spec = {"group": "example.com", "names": names, "scope": "Namespaced", "versions": [version]}
+    kinds = ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+    await cluster.client.create(kinds, {"metadata": {"name": "herds.example.com"}, "spec": spec})
+    herds = ("example.com", "v1", "herds")
+    for _ in range(100):
+        with contextlib.suppress(errors.NotFound):
+            herd = {
+                "apiVersion": "example.com/v1",
+                "kind": "Herd",
+                "metadata": {"name": "sheep", "namespace": "default"},
+            }
+            await cluster.client.create(herds, {**herd, "spec": {"replicas": 2}})
+            break
+        await cluster.clock.advance(1)
+    said = {"status": {"replicas": 2, "selector": "app=db"}}
+    await cluster.client.patch(herds, "sheep", said, namespace="default", subresource="status", type=PatchType.MERGE)
+    target = {"apiVersion": "example.com/v1", "kind": "Herd", "name": "sheep"}
+    async with scaling(cluster, scaleTargetRef=target) as client:
+        client.millis = 75
+        await reaches(cluster, AUTOSCALERS, "by-use", desiredReplicas=3)
+        assert (await cluster.client.get(herds, "sheep", namespace="default"))["spec"]["replicas"] == 3
