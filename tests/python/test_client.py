@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import yaml
 from tests.python.conftest import Cluster
 
 import rota
@@ -309,6 +310,31 @@ def test_what_the_cluster_refuses_is_said_where_it_is_asked(client: rota.Client)
         client.submit(wanted, 1)
     problem = client.map(wanted, [1])[0].exception(PATIENCE_S)
     assert isinstance(problem, rota.Refused)
+
+
+def test_who_may_edit_may_submit_and_others_are_told_at_once(cluster: Cluster, tmp_path: Path) -> None:
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "ann", "namespace": "default"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}],
+    }
+    (tmp_path / "binding.yaml").write_text(yaml.safe_dump(binding))
+    cluster.rota("submit", str(tmp_path / "binding.yaml"))
+    files = {}
+    for user in ("ann", "bob"):
+        content = yaml.safe_load(cluster.kubeconfig.read_text())
+        content["users"][0]["user"]["as"] = user
+        files[user] = tmp_path / user
+        files[user].write_text(yaml.safe_dump(content))
+    with rota.Client(files["ann"]) as ann:
+        future = ann.submit(add, 1)
+        assert future.result(PATIENCE_S) == 2
+        with rota.Client(files["ann"]) as again:
+            assert again.future(future.name).result(PATIENCE_S) == 2
+    with rota.Client(files["bob"]) as bob, pytest.raises(rota.Refused, match='User "bob" cannot'):
+        bob.submit(add, 1)
 
 
 def test_a_cluster_that_does_not_answer_is_named() -> None:

@@ -72,9 +72,10 @@ def test_a_pipeline_runs_and_its_value_comes_back(client: rota.Client, cluster: 
 
 
 def test_what_is_submitted_as_a_file_is_the_same_object(client: rota.Client, cluster: Cluster, tmp_path: Path) -> None:
-    @rota.pipeline(workspace=True, history_limit=3)
+    @rota.pipeline(history_limit=3)
     def twice(count: int = 2) -> int:
-        return total.step(when=rota.status_of(mark("/tmp/x", "y")) == "Succeeded")(upper.each(split(count)))
+        first = mark(str(tmp_path / "mark"), "begun")
+        return total.step(when=rota.status_of(first) == "Succeeded")(upper.each(split(count)))
 
     async def stored(api: ApiClient) -> Any:
         return (await api.get(PIPELINES, "twice", namespace="default"))["spec"]
@@ -86,6 +87,9 @@ def test_what_is_submitted_as_a_file_is_the_same_object(client: rota.Client, clu
     file.write_text(twice.to_yaml())
     cluster.rota("submit", str(file))
     assert client.ask(stored) == by_function
+    cluster.rota("pipeline", "run", "twice", "--name", "by-hand", "-p", "count=1")
+    assert rota.Run[int](client, "by-hand").result(PATIENCE_S) == len("part 0 of $$(HOME)")
+    assert (tmp_path / "mark").read_text() == "begun"
 
 
 def test_a_step_that_fails_ends_the_run_with_its_traceback(client: rota.Client, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ class Run(Generic[R]):
             raise RunCancelled(f"{self.name} was cancelled", task=self.name)
         if _phase(run) == "Failed":
             raise self._failure(run)
-        shape = meta.annotations(run).get(RESULT_ANNOTATION)
+        shape = meta.annotations(run).get(RESULT_ANNOTATION) or self._client.ask(lambda api: self._shape(api, run))
         if not shape:
             raise NoResult(
                 f"{self.name} was not begun from Python, and so has no result; see its steps", task=self.name
@@ -142,6 +142,14 @@ class Run(Generic[R]):
             return await api.get(RUNS, self.name, namespace=self._client.namespace)
         except api_errors.NotFound:
             raise Deleted(f"there is no run {self.name} in {self._client.namespace}", task=self.name) from None
+
+    async def _shape(self, api: ApiClient, run: Object) -> str:
+        """What a run gives that was begun by others, by a schedule for one: its pipeline says so."""
+        try:
+            found = await api.get(PIPELINES, run["spec"].get("pipeline") or "-", namespace=self._client.namespace)
+        except api_errors.NotFound:
+            return ""
+        return meta.annotations(found).get(RESULT_ANNOTATION) or ""
 
     async def _step_runs(self, api: ApiClient, step: str = "") -> Sequence[Object]:
         labels = f"{naming.RUN_LABEL}={naming.label(self.name)}" + (f",{naming.STEP_LABEL}={step}" if step else "")
