@@ -52,7 +52,6 @@ from rota.scheduler.service import Scheduler
 from rota.scheduler.tracing import Tracer
 from rota.spot import returning
 from rota.spot.marks import Marks
-from rota.spot_control import leading
 from rota.spot_control import rights as spot_rights
 from rota.spot_control.leading import SpotControl
 from rota.store import archive, opening
@@ -268,47 +267,52 @@ async def run_spot_controller(
     dry_run: bool = False,
     lease_namespace: str = SYSTEM,
     back: returning.Settings = returning.USUAL,
+    hear_only: bool = False,
     hook: Hook | None = None,
     http: Address | None = None,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Leave the spot machines of the cluster at an API server in time, until a signal asks to stop.
 
-    Notices come from the nodes' own marks, from events about nodes, and with a `hook` from whoever may send them.
+    Notices come from the nodes' own marks, from events about nodes, and with a `hook` from whoever may send them. With
+    `hear_only` they are written on nodes, and somebody else acts on them.
     """
     clock, chance = system.SystemClock(), system.chance()
     async with _beside(endpoint, "spot controller") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
-        used = spot_rights.needed(namespace=lease_namespace, dry_run=dry_run)
+        used = notice_rights.MARKING if hear_only else spot_rights.needed(namespace=lease_namespace, dry_run=dry_run)
         lacking = await _checked(
             client, "spot controller", (*used, *(notice_rights.EVENTS if marks.heeds_events else ()))
         )
-        identity = _passing_identity()
-        control = SpotControl(
-            client,
-            loaded,
-            marks,
-            clock=clock,
-            chance=chance,
-            identity=identity,
-            lease_namespace=lease_namespace,
-            back=back,
-            dry_run=dry_run,
-        )
-        supervisor.start("control", control.run)
-        what = "Telling what would be done on" if dry_run else "Acting on"
+        metrics = Metrics("spot", process=True)
+        if not hear_only:
+            control = SpotControl(
+                client,
+                loaded,
+                marks,
+                clock=clock,
+                chance=chance,
+                identity=_passing_identity(),
+                lease_namespace=lease_namespace,
+                back=back,
+                dry_run=dry_run,
+            )
+            metrics = control.metrics
+            supervisor.start("control", control.run)
+        what = "Hearing" if hear_only else "Telling what would be done on" if dry_run else "Acting on"
         ready(f"{what} notices of nodes at {endpoint.server}. Ctrl-C stops it.")
         if http is not None:
-            ready(f"Metrics at {await parts.enter_async_context(leading.serving(control, http))}.")
+            # who stands by is as ready as who leads
+            ready(f"Metrics at {await parts.enter_async_context(pages.serving(pages.health(metrics), http))}.")
         # whoever hears a notice writes it on its node, whether it leads or not
-        announcer = Announcer(client, marks, clock=clock, metrics=control.metrics, dry_run=dry_run)
+        announcer = Announcer(client, marks, clock=clock, metrics=metrics, dry_run=dry_run)
         if marks.heeds_events and lacking.isdisjoint(notice_rights.EVENTS):
-            events = NodeEvents(client, announcer, marks, clock=clock, chance=chance, metrics=control.metrics)
+            events = NodeEvents(client, announcer, marks, clock=clock, chance=chance, metrics=metrics)
             supervisor.start("node events", events.run)
         known = Machines(client, clock=clock, chance=chance)
         supervisor.start("machines", known.run)
         supervisor.start("survivors", Survivors(known, announcer, clock=clock, chance=chance).run)
         if hook is not None:
-            taking = Webhook(announcer, known, marks, clock=clock, token=hook.token, metrics=control.metrics)
+            taking = Webhook(announcer, known, marks, clock=clock, token=hook.token, metrics=metrics)
             ready(f"Taking notices at {await parts.enter_async_context(webhook.serving(taking, hook))}.")
         await stop.wait()
 

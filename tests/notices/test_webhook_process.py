@@ -81,6 +81,23 @@ def test_a_notice_that_is_sent_makes_the_controller_leave_the_node(tmp_path: Pat
             assert 'rota_spot_notices_total{kind="rota.dev/terminating",provider="aws"} 1.0' in told
 
 
+@pytest.mark.timeout(180)
+def test_notices_are_only_heard_where_another_acts(tmp_path: Path) -> None:
+    authority = certificate(tmp_path)
+    (tmp_path / "token").write_text(SECRET)
+    options = ["--hear-only", "--webhook", "127.0.0.1:0", "--webhook-token", str(tmp_path / "token")]
+    tls = ["--webhook-tls-cert", str(tmp_path / "tls.crt"), "--webhook-tls-key", str(tmp_path / "tls.key")]
+    with LiveServer() as server:
+        server.create("/api/v1/nodes", manifests.node("n1"))
+        with running("spot-controller", "--server", server.url, *options, *tls) as controller:
+            url = line(controller, "Taking notices at ")
+            notice = {"node": "n1", "kind": "termination", "in": 90, "id": "1"}
+            wait(lambda: send(url, notice, authority=authority) == 200)
+            assert taints(server, "n1") == {"rota.dev/terminating": ""}
+            leases = server.request("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")[1]
+            assert leases["items"] == []
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

@@ -81,6 +81,11 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="And its key.",
 )
+@click.option(
+    "--hear-only",
+    is_flag=True,
+    help="Write notices on nodes, and leave acting on them to another: in clusters of Rota, the leading master.",
+)
 @click.option("--webhook-insecure", is_flag=True, help="Take them without token or TLS, from whoever reaches it.")
 @options.http_option("metrics and health")
 def command(
@@ -98,6 +103,7 @@ def command(
     webhook_tls_cert: Path | None,
     webhook_tls_key: Path | None,
     webhook_insecure: bool,
+    hear_only: bool,
     http: tuple[str, int] | None,
 ) -> None:
     """Leave machines that will be taken away: in time, with budgets kept, and with a place for what comes after.
@@ -132,6 +138,7 @@ def command(
                 dry_run=dry_run,
                 lease_namespace=lease_namespace,
                 back=returning.Settings(stable_s=return_after, cooldown_s=return_after),
+                hear_only=hear_only,
                 hook=hook,
                 http=http,
                 ready=click.echo,

@@ -3,17 +3,15 @@
 Every term begins with a controller that knows nothing but what the cluster shows.
 """
 
-from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from rota.client.elections.elector import STEADY, SYSTEM, Election, LeaderElector, LeadershipLost
 from rota.client.elections.incumbents import Incumbent
 from rota.client.verbs import Client
-from rota.kit import logs, pages
+from rota.kit import logs
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
-from rota.kit.pages import Address
 from rota.scheduler.loading import Loaded
 from rota.spot.marks import Marks
 from rota.spot.returning import USUAL, Settings
@@ -83,8 +81,3 @@ class SpotControl:
             await controller.run()
         finally:
             self._leads.set(0)
-
-
-def serving(control: SpotControl, address: Address) -> AbstractAsyncContextManager[str]:
-    """Serve health and metrics; the URL. Who stands by is as ready as who leads."""
-    return pages.serving(pages.health(control.metrics), address)
