@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -168,6 +169,22 @@ async def test_some_unknown_machines_do_not_hide_the_others(tmp_path: Path) -> N
         code, answer = await sender.send({"notices": both})
         assert code == 200
         assert [one.get("outcome") for one in answer["notices"]] == ["unknown", "marked"]
+
+
+async def test_headers_that_are_no_text_are_refused_and_not_stumbled_over(tmp_path: Path) -> None:
+    async with listening(tmp_path) as sender:
+        parts = urlsplit(sender.url)
+        for header in (
+            b"Authorization: Bearer \xff\xfe",
+            f"Authorization: Bearer {SECRET}\r\nce-specversion: 1.0\r\nce-id: ".encode() + b"\xff",
+        ):
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+            head = b"POST /notices HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n" + header + b"\r\n\r\n{}"
+            writer.write(head)
+            line = await reader.readline()
+            writer.close()
+            await writer.wait_closed()
+            assert int(line.split()[1]) in {200, 400, 401}
 
 
 async def test_a_notice_can_be_taken_back(tmp_path: Path) -> None:

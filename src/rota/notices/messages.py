@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from rota.api import names
 from rota.notices.announcements import Announcement, Kind
 from rota.spot import moments
 from rota.spot.marks import Marks
@@ -200,6 +201,8 @@ def _own(data: Any, now: float, *, id_: str = "", time: str = "") -> Iterator[Me
         machine = Machine(node=notice.node, provider_id=notice.provider_id, instance=notice.instance)
         if [notice.node, notice.provider_id, notice.instance].count("") != 2:
             raise Malformed("a notice names its machine by one of node, providerID and instance")
+        if notice.node and names.check_dns1123_subdomain(notice.node):
+            raise Malformed(f"{notice.node[:60]!r} is no name of a node")
         if notice.deadline and notice.in_s is not None:
             raise Malformed(f"the notice about {machine} has both a deadline and 'in'")
         deadline = _moment(notice.deadline, "deadline") if notice.deadline else None

@@ -77,7 +77,7 @@ class Token:
         except UserError as problem:
             log.error("nobody is let in", problem=problem)
             return False
-        return scheme.lower() == "bearer" and hmac.compare_digest(shown.strip().encode(), secret)
+        return scheme.lower() == "bearer" and hmac.compare_digest(_bytes(shown.strip()), secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ class Webhook:
         try:
             async with asyncio.timeout(_READ_S):
                 body = await request.read()
-            headers = {name.lower(): value for name, value in request.headers.items()}
+            headers = {name.lower(): _bytes(value).decode(errors="replace") for name, value in request.headers.items()}
             found = messages.read(body, headers, marks=self._marks, now=self._clock.now())
         except web.HTTPRequestEntityTooLarge:
             return 413, {"error": f"a request has at most {_MOST_BYTES} bytes"}
@@ -190,3 +190,8 @@ async def serving(webhook: Webhook, hook: Hook) -> AsyncIterator[str]:
         yield f"{'http' if hook.tls is None else 'https'}://{shown}:{runner.addresses[0][1]}{PATH}"
     finally:
         await runner.cleanup()
+
+
+def _bytes(header: str) -> bytes:
+    """A header as it came: what is no UTF-8 stands in its text as halves of characters, which nothing else takes."""
+    return header.encode(errors="surrogateescape")
