@@ -10,12 +10,14 @@ import aiohttp
 import pytest
 from tests.notices.fake_clouds import LATER, FakeAws, FakeAzure, FakeCloud, FakeGcp
 
+from rota.api import errors
 from rota.client import connecting
+from rota.client.transports.contract import Interrupted
 from rota.client.verbs import Client
 from rota.kit import system
 from rota.kit.metrics import Metrics
 from rota.notices.agent import Agent
-from rota.notices.announcements import HEARD, SAID_BY
+from rota.notices.announcements import HEARD, SAID_BY, Announcement, Decision
 from rota.notices.announcing import NODES, Announcer
 from rota.notices.clouds import finding
 from rota.notices.clouds.contract import MetadataEndpoint
@@ -244,3 +246,22 @@ async def test_a_node_that_is_not_there_yet_is_marked_when_it_is() -> None:
             await here.more_looks(1)
             await here.client.create(NODES, manifests.node("n1"))
             await here.until(here.goes)
+
+
+async def test_a_server_that_is_away_is_told_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    write, failures = (
+        Announcer._write,
+        iter([Interrupted("cut off"), errors.Forbidden("not yet"), errors.Conflict("busy")]),
+    )
+
+    async def stumbling(self: Announcer, name: str, said: Announcement) -> Decision:
+        for problem in failures:
+            raise problem
+        return await write(self, name, said)
+
+    monkeypatch.setattr(Announcer, "_write", stumbling)
+    async with machine("aws") as (here, url):
+        take_away(here.fake)
+        async with here.looked_after(url):
+            await here.until(here.goes)
+        assert here.heard("termination", "marked") == 1

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from rota.api import meta, times
+from rota.api import errors, meta, times
+from rota.client.transports.contract import Interrupted
 from rota.client.verbs import Object
 from rota.kit.metrics import Metrics
 from rota.notices import node_events
-from rota.notices.announcements import Kind
+from rota.notices.announcements import Announcement, Decision, Kind
 from rota.notices.announcing import NODES, Announcer
 from rota.notices.node_events import EVENTS, NodeEvents
 from rota.spot import marks, nodes
@@ -165,6 +166,23 @@ async def test_an_event_about_no_node_is_counted_and_forgotten(world: World) -> 
         await world.event({"metadata": {"name": "n9", "uid": "u9"}}, "SpotInterruption")
         await world.clock.advance(20)
     assert world.outcome("unknown") == 1
+
+
+async def test_a_server_that_is_away_is_told_when_it_is_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, failures = Announcer._write, iter([Interrupted("cut off"), errors.InternalError("broken")])
+
+    async def stumbling(self: Announcer, name: str, said: Announcement) -> Decision:
+        for problem in failures:
+            raise problem
+        return await write(self, name, said)
+
+    monkeypatch.setattr(Announcer, "_write", stumbling)
+    node = await world.node()
+    async with world.listening():
+        await world.event(node, "SpotInterruption")
+        await world.clock.advance(5)
+        assert (await world.reading()).notice is not None
+    assert world.outcome("marked") == 1
 
 
 async def test_users_add_reasons_and_say_who_may_give_them(world: World, tmp_path: Path) -> None:

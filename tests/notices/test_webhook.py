@@ -171,6 +171,22 @@ async def test_some_unknown_machines_do_not_hide_the_others(tmp_path: Path) -> N
         assert [one.get("outcome") for one in answer["notices"]] == ["unknown", "marked"]
 
 
+async def test_two_hundred_notices_at_once_are_all_written(tmp_path: Path) -> None:
+    async with listening(tmp_path) as sender:
+        names = [f"m{number}" for number in range(200)]
+        for name in names:
+            assert (await sender.api.post(NODES, manifests.node(name))).code == 201
+        sent = {"notices": [{"node": name, "kind": "termination", "in": 60, "id": "wave"} for name in names]}
+        code, answer = await sender.send(sent)
+        assert code == 200
+        assert [one["outcome"] for one in answer["notices"]] == ["marked"] * 200
+        found = (await sender.api.get(NODES)).json["items"]
+        marked = {one["metadata"]["name"] for one in found if one.get("spec", {}).get("taints")}
+        assert marked == set(names)
+        _, again = await sender.send(sent)
+        assert {one["outcome"] for one in again["notices"]} == {"known"}
+
+
 async def test_headers_that_are_no_text_are_refused_and_not_stumbled_over(tmp_path: Path) -> None:
     async with listening(tmp_path) as sender:
         parts = urlsplit(sender.url)
