@@ -474,6 +474,18 @@ async def test_a_shared_folder_keeps_steps_on_its_node(cluster: VirtualCluster, 
     assert required["nodeSelectorTerms"][0]["matchExpressions"][0]["values"] == ["box"]
 
 
+async def test_a_step_near_others_comes_after_them_and_likes_their_nodes(
+    cluster: VirtualCluster, kubelet: Kubelet
+) -> None:
+    async with controllers(cluster):
+        await submit(cluster, run(step("a"), step("b", near=["a"])))
+        await reaches(cluster, RUNS, "r", phase="Succeeded")
+    pods = {meta.name(one): one for one in await listed(cluster, PODS)}
+    assert "affinity" not in pods["r-a-0"]["spec"]
+    [liked] = pods["r-b-0"]["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert liked["preference"]["matchExpressions"][0]["values"] == ["box"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 async def test_leaders_that_die_at_any_moment_change_nothing(

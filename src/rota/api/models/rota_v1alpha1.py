@@ -181,7 +181,8 @@ class PipelineStep(DictMixin):
     * **forEach** ``Optional[ForEach]`` - Run it once for each of several items.
     * **job** ``Optional[Dict[str, Any]]`` - A Job to run: its metadata and spec.
     * **mutex** ``Optional[str]`` - Of all steps of the namespace that name it, one runs at a time.
-    * **near** ``Optional[List[str]]`` - Steps beside whose pods it should run, for what they left there.
+    * **near** ``Optional[List[str]]`` - Steps that come before, and beside whose pods it should run, for what they left
+      there.
     * **outputs** ``Optional[List[StepOutput]]`` - What it leaves behind.
     * **parallelism** ``Optional[int]`` - How many of its items may run at a time.
     * **retries** ``Optional[StepRetries]`` - How often it is tried again.

@@ -1,7 +1,7 @@
 """The order of steps: who waits for whom, cycles, and layers for drawing.
 
 Steps are names; a graph maps each to those it waits for. References to another step's outputs or status are waiting,
-too, whether `dependsOn` says so or not.
+too, whether `dependsOn` says so or not, and so is the wish to run near another: where that is, only its end tells.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,12 @@ Graph: TypeAlias = Mapping[str, frozenset[str]]
 
 def graph(steps: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
     """Who waits for whom, of steps as a Pipeline has them; ExpressionError where an expression cannot be read."""
-    return {step["name"]: frozenset({*(step.get("dependsOn") or ()), *referred(step)}) for step in steps}
+    return {step["name"]: frozenset({*(step.get("dependsOn") or ()), *referred(step), *_near(step)}) for step in steps}
+
+
+def _near(step: Mapping[str, Any]) -> list[str]:
+    """The steps beside which a step should run; those that are filled in are known by what fills them in."""
+    return [name for name in step.get("near") or () if "{{" not in name]
 
 
 def referred(step: Mapping[str, Any]) -> set[str]:
