@@ -9,6 +9,7 @@ import base64
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import urllib.error
@@ -27,6 +28,8 @@ from rota.testing.servers.kubernetes import StockApiServer, program, write_kubec
 
 #: What everybody may ask: who he is, and what he may do.
 _ANYBODYS = ("authentication.k8s.io", "authorization.k8s.io")
+#: Where pods find their account.
+_ACCOUNT = "/run/secrets/kubernetes.io"
 _PATIENCE_S = 60.0
 _LOOK_AGAIN_S = 0.05
 AUDIT_POLICY = {
@@ -140,12 +143,17 @@ class Installation:
         arguments = [str(one).replace("=/etc/rota/", f"={root}/etc/rota/") for one in pod["containers"][0]["args"]]
         for own, ours in {"0.0.0.0:9464": pages, **addresses}.items():
             arguments = [one.replace(own, ours) for one in arguments]
-        config = self._configured(template, component, node)
+        self._admit(template, component, node)
         environment = {"NODE_NAME": node} if node else {}
-        return Component(root / "log", f"http://{pages}", [*arguments, *options, f"--kubeconfig={config}"], environment)
+        return Component(root, f"http://{pages}", [*arguments, *options], environment | self._inside())
 
-    def _configured(self, template: Document, component: str, node: str) -> Path:
-        """A kubeconfig with a token of the pod's account; the token of a pod on a node is bound to both."""
+    def _inside(self) -> dict[str, str]:
+        """What every process in a cluster is told."""
+        host, port = self.server.url.removeprefix("https://").split(":")
+        return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+
+    def _admit(self, template: Document, component: str, node: str) -> None:
+        """Leave a token of the pod's account with it; the token of a pod on a node is bound to both."""
         bound: list[str] = []
         if node:
             metadata = {**template["metadata"], "name": component, "namespace": NAMESPACE}
@@ -161,12 +169,18 @@ class Installation:
         account = template["spec"]["serviceAccountName"]
         token = self.kubectl("--namespace", NAMESPACE, "create", "token", account, *bound)
         assert not token.returncode, token.stderr
-        return write_kubeconfig(
-            self._folder / component / "kubeconfig",
+        root = self._folder / component
+        write_kubeconfig(
+            root / "kubeconfig",
             server=self.server.url,
             token=token.stdout.strip(),
             certificate=self.server.certificate,
         )
+        place = root / "serviceaccount"
+        place.mkdir(exist_ok=True)
+        (place / "token").write_text(token.stdout.strip())
+        (place / "namespace").write_text(NAMESPACE)
+        (place / "ca.crt").write_bytes(self.server.certificate.read_bytes())
 
     def _mount(self, pod: Document, root: Path) -> None:
         root.mkdir(exist_ok=True)
@@ -186,14 +200,26 @@ class Installation:
 
 
 class Component:
-    """One process of Rota's."""
+    """One process of Rota's, which finds its account where pods do; not as root, it has a kubeconfig instead."""
 
-    def __init__(self, log: Path, pages: str, arguments: list[str], environment: Mapping[str, str]) -> None:
-        self._environment = {**os.environ, **environment}
-        self._log = log
+    def __init__(self, root: Path, pages: str, arguments: list[str], environment: Mapping[str, str]) -> None:
+        self._root = root
+        self._log = root / "log"
         self._pages = pages
         self._arguments = arguments
+        self._environment = {name: text for name, text in os.environ.items() if name != "KUBECONFIG"} | dict(
+            environment
+        )
         self._clock = SystemClock()
+
+    def _command(self) -> list[str]:
+        rota = [sys.executable, "-m", "rota", *self._arguments]
+        unshare = shutil.which("unshare")
+        if os.geteuid() != 0 or unshare is None:
+            return [*rota, f"--kubeconfig={self._root / 'kubeconfig'}"]
+        account = f"{_ACCOUNT}/serviceaccount"
+        mounted = f"mount -t tmpfs tmpfs /run && mkdir -p {_ACCOUNT} && cp -r {self._root}/serviceaccount {account}"
+        return [unshare, "--mount", "sh", "-euc", f'{mounted} && exec "$@"', "sh", *rota]
 
     def page(self, path: str) -> tuple[int, str]:
         """What one of its pages says."""
@@ -212,9 +238,7 @@ class Component:
 
     def __enter__(self) -> Self:
         with self._log.open("w") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "rota", *self._arguments], env=self._environment, stdout=log, stderr=log
-            )
+            self._process = subprocess.Popen(self._command(), env=self._environment, stdout=log, stderr=log)
         deadline = self._clock.monotonic() + _PATIENCE_S
         while self.page("/readyz")[0] != 200:
             if self._process.poll() is not None or self._clock.monotonic() > deadline:

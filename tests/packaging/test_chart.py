@@ -202,6 +202,7 @@ def test_marks_are_a_file_that_the_product_reads(tmp_path: Any) -> None:
         ({"scheduler": {"schedulerName": ""}}, "/scheduler/schedulerName"),
         ({"spotcontroller": {"enabled": True}}, "spotcontroller"),
         ({"spotAgent": {"provider": "oci"}}, "/spotAgent/provider"),
+        ({"spotController": {"returnAfter": "soon"}}, "/spotController/returnAfter"),
         ({"extender": {"kubeScheduler": {"urlPrefix": "http://plain"}}}, "/extender/kubeScheduler/urlPrefix"),
         ({"extender": {"kubeScheduler": {"weight": 0}}}, "/extender/kubeScheduler/weight"),
         ({"image": {"digest": "sha256:short"}}, "/image/digest"),
