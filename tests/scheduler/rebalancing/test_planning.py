@@ -11,6 +11,7 @@ from rota.columns.vocabulary import Vocabulary
 from rota.scheduler import builtin, preemption
 from rota.scheduler.config import resolution
 from rota.scheduler.config.specs import specs_of
+from rota.scheduler.decide import Decider
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.rebalancing import planning
 from rota.scheduler.rebalancing.contract import (
@@ -23,6 +24,7 @@ from rota.scheduler.rebalancing.contract import (
     Strategy,
     Usage,
 )
+from rota.scheduler.rebalancing.measuring import Measures
 from rota.testing.clusters import HOSTNAME, ZONE, Document, build, make_node, make_pod
 from rota.testing.schedulers import configured
 
@@ -317,6 +319,16 @@ def check(seed: int) -> int:
         for node in cluster.node_infos():
             assert len(node.pods) <= max(node.allowed_pods, sum(pod.node_name == node.name for pod in before.values()))
     raise AssertionError(f"cluster {seed} never settles")
+
+
+@pytest.mark.parametrize("start", range(0, 200, 50))
+def test_who_is_misplaced_is_found_for_all_at_once_as_for_each(start: int) -> None:
+    for seed in range(start, start + 50):
+        cluster, _ = drifted(random.Random(seed))
+        deciders = {name: Decider(framework, cluster) for name, framework in FRAMEWORKS.items()}
+        measures = Measures(cluster, deciders, None)
+        each = {uid: measures.misplaced(pod) for uid, pod in list(cluster.pods.items())}
+        assert measures.all_misplaced() == {uid: how for uid, how in each.items() if how is not None}, seed
 
 
 @pytest.mark.parametrize("start", range(0, 40, 10))

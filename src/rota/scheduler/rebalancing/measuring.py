@@ -6,15 +6,17 @@ and whoever moves back raises it, so nothing moves back and forth.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
 import msgspec
+import numpy as np
 
+from rota.columns.arrays import BoolArray
 from rota.columns.cluster import Cluster
 from rota.columns.nodes import NodeInfo
-from rota.columns.pods import PodInfo
+from rota.columns.pods import PodInfo, PodShape
 from rota.scheduler.decide import Decider
 from rota.scheduler.framework.evaluation import Evaluation
 from rota.scheduler.rebalancing.contract import Figures, Strategy, Usage
@@ -38,6 +40,10 @@ class Measures:
         self._usage: Final = usage
         #: Measured use that was moved between nodes within the plan.
         self._shifted: Final[dict[str, Counter[str]]] = {}
+        #: Pods with rules about others, by uid.
+        self._ruled: Final = [
+            uid for uid, pod in cluster.pods.items() if pod.shape.spread_constraints or pod.shape.required_affinity
+        ]
 
     @contextmanager
     def without(self, pod: PodInfo) -> Iterator[Evaluation | None]:
@@ -71,17 +77,38 @@ class Measures:
         """Those of some pods, or of all, that are misplaced, by uid, and how."""
         known = self._cluster.pods
         asked = list(known.values()) if pods is None else [known[pod.uid] for pod in pods if pod.uid in known]
-        found = ((pod.uid, self.misplaced(pod)) for pod in asked)
+        found = ((pod.uid, self.misplaced(pod)) for pod in self._suspects(asked))
         return {uid: strategy for uid, strategy in found if strategy is not None}
+
+    def _suspects(self, pods: Iterable[PodInfo]) -> list[PodInfo]:
+        """Those that may be misplaced; asked of all pods of a shape at once, while they are where they are.
+
+        A pod that counts itself finds more against its node than there is, never less, but for one that needs others
+        beside it and takes itself for one of them: of those each is asked about by itself.
+        """
+        refused: dict[tuple[PodShape, str], BoolArray | None] = {}
+        found: list[PodInfo] = []
+        for pod in pods:
+            decider, node = self._deciders.get(pod.shape.scheduler_name), self._cluster.by_name.get(pod.node_name)
+            if decider is None or node is None:
+                continue
+            key = (pod.shape, pod.shape.scheduler_name)
+            if key not in refused:
+                refused[key] = None if pod.shape.required_affinity else _refused(decider.evaluate(homeless(pod)))
+            rows = refused[key]
+            if rows is None or rows[node.row]:
+                found.append(pod)
+        return found
 
     def sensitive_to(self, moved: PodInfo) -> list[PodInfo]:
         """Pods whose own rules look at the moved one, so that its move may put them in the wrong."""
         labels = self._cluster.catalog.namespace_labels(moved.namespace)
         group, found = moved.shape.group, []
-        for pod in self._cluster.pods.values():
-            shape = pod.shape
-            if pod.uid == moved.uid or pod.terminating:
+        for uid in self._ruled:
+            pod = self._cluster.pods.get(uid)
+            if pod is None or uid == moved.uid or pod.terminating:
                 continue
+            shape = pod.shape
             spreads = shape.spread_constraints and pod.namespace == moved.namespace
             if spreads or any(term.matches(group, labels) for term in shape.required_affinity):
                 found.append(pod)
@@ -139,6 +166,19 @@ class Measures:
             shifted = self._shifted.get(node.name, Counter())
             used = {name: max(0, measured.get(name, 0) + shifted[name]) for name in _COUNTED}
         return [used.get(name, 0) / node.allocatable[name] for name in _COUNTED if node.allocatable.get(name)]
+
+
+def _refused(evaluation: Evaluation) -> BoolArray | None:
+    """The rows that a filter refuses whose refusal is drift; None if that cannot be told."""
+    if evaluation.failure is not None or not evaluation.pre_filter_status.ok:
+        return None
+    verdicts = evaluation.verdicts()
+    refused = np.zeros(len(evaluation.feasible), dtype=np.bool_)
+    for plugin in MISPLACED_BY:
+        if plugin in verdicts:
+            # also where it was not asked, because another filter had refused the node before
+            refused |= verdicts[plugin] != 0
+    return refused
 
 
 def homeless(pod: PodInfo) -> PodInfo:
