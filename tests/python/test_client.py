@@ -304,6 +304,26 @@ def test_a_script_that_is_interrupted_leaves_nothing(cluster: Cluster, tmp_path:
     _until(lambda: name not in cluster.rota("get", "jobs", "-o", "name"))
 
 
+def test_a_task_that_waits_says_for_what(client: rota.Client) -> None:
+    future = client.submit(rota.task(cpu=1000)(add), 1)
+    _until(lambda: bool(future.why))
+    with pytest.raises(TimeoutError, match=r"is still pending: 0/2 nodes are available: 2 Insufficient cpu"):
+        future.result(timeout=0.01)
+    with pytest.raises(TimeoutError, match="is still pending"):
+        future.exception(timeout=0)
+    future.cancel()
+
+
+def test_a_timeout_of_the_functions_own_is_raised_as_it_is(client: rota.Client) -> None:
+    def late() -> NoReturn:
+        raise TimeoutError("of its own")
+
+    future = client.submit(late)
+    with pytest.raises(TimeoutError, match="of its own"):
+        future.result(PATIENCE_S)
+    assert "raise TimeoutError" in (future.traceback or "")
+
+
 def test_what_the_cluster_refuses_is_said_where_it_is_asked(client: rota.Client) -> None:
     wanted = rota.task(priority="no-such-class", labels={"a": "not a label!"})(add)
     with pytest.raises(rota.Refused, match="labels"):

@@ -46,6 +46,8 @@ class Future(concurrent.futures.Future[R], Generic[R]):
         self.node = ""
         #: The pod of its latest try.
         self.pod = ""
+        #: Why it does not run yet, as the scheduler or its node says; empty if there is nothing to say.
+        self.why = ""
         self._phase = "pending"
         self._cancelling: Final = threading.RLock()
 
@@ -91,9 +93,28 @@ class Future(concurrent.futures.Future[R], Generic[R]):
         """What the task has written so far, in its latest try."""
         return self._owner.task_logs(self.name)
 
-    def progressed(self, *, phase: str, node: str, pod: str) -> None:
+    def result(self, timeout: float | None = None) -> R:
+        """What the function returned, or what it raised; `TimeoutError` says what is waited for."""
+        try:
+            return super().result(timeout)
+        except TimeoutError:
+            if self.done():  # it is the task's own
+                return super().result()
+            raise TimeoutError(self._still()) from None
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What the function raised, or None; `TimeoutError` says what is waited for."""
+        try:
+            return super().exception(timeout)
+        except TimeoutError:
+            raise TimeoutError(self._still()) from None
+
+    def _still(self) -> str:
+        return f"{self.name} is still {self.status}{f': {self.why}' if self.why else ''}"
+
+    def progressed(self, *, phase: str, node: str, pod: str, why: str = "") -> None:
         """Take in what the cluster says about a task that goes on."""
-        self._phase, self.node, self.pod = phase, node, pod
+        self._phase, self.node, self.pod, self.why = phase, node, pod, why
 
     def settle(self, value: Any = None, problem: BaseException | None = None) -> None:
         """Take in how the task ended, unless it was cancelled here before."""
@@ -116,7 +137,7 @@ class Future(concurrent.futures.Future[R], Generic[R]):
         return f"<rota.Future {self.name}: {self.status}{f' on {self.node}' if self.node else ''}>"
 
     def _repr_html_(self) -> str:
-        facts = {"function": self.function, "status": self.status, "node": self.node}
+        facts = {"function": self.function, "status": self.status, "node": self.node, "why": self.why}
         if self.status == "failed":
             facts["error"] = repr(self.exception())
         return pages.facts(f"Future {self.name}", facts)

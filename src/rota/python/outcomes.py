@@ -59,6 +59,18 @@ def of_pod(pod: Object, *, task: str, key: str) -> Outcome:
     return wrong(f"{task}: {left['problem']}", **more)
 
 
+def why_waiting(pod: Object) -> str:
+    """Why a pod does not run yet; empty if there is nothing to say."""
+    scheduled = meta.condition(pod, "PodScheduled") or {}
+    if scheduled.get("status") == "False":
+        return str(scheduled.get("message") or scheduled.get("reason") or "")
+    for one in (pod.get("status") or {}).get("containerStatuses") or ():
+        waiting = (one.get("state") or {}).get("waiting") or {}
+        if waiting.get("message"):
+            return str(waiting["message"])
+    return ""
+
+
 def _by_its_end(pod: Object, status: Mapping[str, Any], ended: Mapping[str, Any], more: Mapping[str, Any]) -> TaskLost:
     task, code = more["task"], more["exit_code"]
     on = f" on {more['node']}" if more["node"] else ""

@@ -277,7 +277,8 @@ class Session:
         node = (new.get("spec") or {}).get("nodeName") or ""
         if phase not in _FINISHED:
             told = "running" if phase == "Running" else "pending"
-            entry.future.progressed(phase=told, node=node, pod=meta.name(new))
+            why = "" if phase == "Running" else outcomes.why_waiting(new)
+            entry.future.progressed(phase=told, node=node, pod=meta.name(new), why=why)
         elif phase == "Succeeded":
             entry.future.progressed(phase="running", node=node, pod=meta.name(new))
             self._settle(entry, lambda: self._outcome(entry, new))
