@@ -137,6 +137,10 @@ def test_a_list_of_names_is_read_once_and_looked_up_again_when_nodes_come_and_go
     for number in range(50):
         view.columns.named(f'["{number}"]'.encode(), read)
     assert len(view.columns._named) <= 8
+    kept = list(view.columns._named)
+    huge = b'["a"' + b" " * 9_000_000 + b"]"
+    assert view.columns.named(huge, read).names == ["a"]
+    assert list(view.columns._named) == kept
 
 
 def test_thousands_of_nodes_have_room_and_slots_are_used_again() -> None:

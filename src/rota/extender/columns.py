@@ -31,6 +31,8 @@ _COLUMNS: Final = ("ends", "kind", "_risky", "_price", "_load", "_pool", "_zone"
 _FIRST_SIZE: Final = 64
 #: Lists of names that are kept: what one scheduler asks about, before and after other filters.
 _KEPT: Final = 8
+#: Longer lists than any cluster's are not kept.
+_LARGEST: Final = 8 * 1024 * 1024
 #: How long risks hold: they change over hours.
 _RISKS_S: Final = 1.0
 
@@ -134,7 +136,10 @@ class Columns:
         else:
             names, entries = known.names, known.entries
         slots = np.fromiter((self._slots.get(name, 0) for name in names), np.intp, len(names))
-        made = self._named[raw] = Named(names, slots, entries, self._version)
+        made = Named(names, slots, entries, self._version)
+        if len(raw) > _LARGEST:
+            return made
+        self._named[raw] = made
         self._named.move_to_end(raw)
         if len(self._named) > _KEPT:
             self._named.popitem(last=False)
