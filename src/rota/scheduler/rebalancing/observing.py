@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from rota.api import errors, resources, times
 from rota.client.pods import PODS
 from rota.client.verbs import Client, Selection
@@ -23,14 +25,23 @@ _ENDING: Final = frozenset({"Job", "StepRun"})
 _CRASHED: Final = "CrashLoopBackOff"
 _NODE_METRICS: Final = ("metrics.k8s.io", "v1beta1", "nodes")
 _POD_METRICS: Final = ("metrics.k8s.io", "v1beta1", "pods")
+_PAGE: Final = 500
 _BOUND: Final = Selection(fields="status.phase!=Succeeded,status.phase!=Failed")
 
 
 async def take(client: Client, *, now: float) -> tuple[Picture, dict[str, PodFacts]]:
     """List the cluster."""
     picture = await pictures.take(client)
-    listed = await client.list(PODS, selection=_BOUND)
-    return picture, {pod["metadata"]["uid"]: facts(pod, now=now) for pod in listed.items}
+    known: dict[str, PodFacts] = {}
+    # page by page: whoever runs this beside a server lets others have their turn
+    async for page in client.pages(PODS, selection=_BOUND, limit=_PAGE):
+        if page is None:
+            known.clear()
+            continue
+        for raw in page.items:
+            pod = msgspec.json.decode(raw)
+            known[pod["metadata"]["uid"]] = facts(pod, now=now)
+    return picture, known
 
 
 async def usage(client: Client, uids: Mapping[tuple[str, str], str]) -> Usage | None:
