@@ -214,11 +214,13 @@ def _array(count: int, folder: Path, around: dict[str, str]) -> None:
     _until(lambda: not _said(["squeue", "-h"], around), looks=5 * int(LONGEST_S))
 
 
-def rota(count: int) -> float:
-    """Seconds for so many pods."""
-    with _folder() as folder, tasks.cluster(f"sqlite:///{folder}/store.db", "push") as running:
+def rota(count: int) -> tuple[float, float]:
+    """Seconds for so many pods: submitted together, as the others submit theirs, and one by one."""
+    with _folder() as folder, tasks.cluster(f"sqlite:///{folder}/store.db", "pull") as running:
         uvloop.run(tasks.finished(running, WARM_UP))
-        return uvloop.run(tasks.finished(running, count, together=True))
+        together = uvloop.run(tasks.finished(running, count, together=True))
+        uvloop.run(tasks.clean_up(running))
+        return together, uvloop.run(tasks.finished(running, count))
 
 
 def spawning(count: int) -> float:
@@ -236,9 +238,12 @@ PEERS: dict[str, tuple[Callable[[int], float], Path]] = {
 
 def measure(count: int) -> list[Result]:
     """Everybody that is there, each as tasks a second, with Rota's rate as a ratio to theirs."""
-    ours = count / rota(count)
+    ours, singly = (count / took for took in rota(count))
     raw = count / spawning(count)
-    results = [rate("Rota", ours, raw, against="spawning from asyncio")]
+    results = [
+        rate("Rota", ours, raw, against="spawning from asyncio"),
+        rate("Rota, tasks submitted one by one", singly, raw, against="spawning from asyncio"),
+    ]
     for name, (run, needed) in PEERS.items():
         if not needed.exists():
             sys.stderr.write(f"{name} is not here; --install gets it\n")

@@ -32,7 +32,7 @@ from rota.apiserver.subresources.explanations import Door
 from rota.apiserver.subresources.workers import Workers
 from rota.apiserver.trust import Trust
 from rota.client import connecting, kubeconfig
-from rota.client.elections.elector import PROMPT, STEADY, Election, LeaderElector
+from rota.client.elections.elector import PROMPT, STEADY, UNHURRIED, Election, LeaderElector
 from rota.client.elections.incumbents import Incumbent
 from rota.client.endpoints import Endpoint
 from rota.client.informers.sharing import SharedInformers
@@ -109,6 +109,9 @@ class Settings:
     scheduler_apart: bool = False
     #: Whether the workers get one together, for the same reason.
     workers_apart: bool = False
+    #: Whether no other master shares the store: then nobody waits to take over, and a master that got no processor for
+    #: some seconds need not give up its lead.
+    alone: bool = False
 
 
 @contextlib.asynccontextmanager
@@ -164,7 +167,17 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         parts.push_async_callback(push.close)
         apart = _for_scheduler(url, shared.authority, settings.dispatch) if settings.scheduler_apart else None
         await _start_clients(
-            parts, app, shared, explainer, reserved, identity, push, controllers, decide=settings.scheduler, apart=apart
+            parts,
+            app,
+            shared,
+            explainer,
+            reserved,
+            identity,
+            push,
+            controllers,
+            decide=settings.scheduler,
+            apart=apart,
+            alone=settings.alone,
         )
         if settings.workers:
             shares = _shares(url, settings, listening)
@@ -381,6 +394,7 @@ async def _start_clients(
     *,
     decide: bool,
     apart: Callable[[], Start] | None,
+    alone: bool,
 ) -> None:
     """The parts that go through the API, each as the user whose rights it has; the scheduler in this process or apart.
 
@@ -403,7 +417,7 @@ async def _start_clients(
         await _run_controllers(controllers, clients, reader, shared.authority, reserved)
 
     # Several processes on one store run the same controllers: one of them at a time.
-    election = Election(name="rota-controllers", identity=identity, pace=STEADY)
+    election = Election(name="rota-controllers", identity=identity, pace=UNHURRIED if alone else STEADY)
     reader = await client("controllers")
     elector = LeaderElector(reader, election, clock=clock, chance=chance)
     scheduler: Scheduler | SchedulerProcess | None = None
@@ -411,7 +425,8 @@ async def _start_clients(
         scheduler = explainer.explainer = SchedulerProcess(apart, identity=identity, clock=clock)
     elif decide:
         own, loaded = await client("scheduler"), loading.default(builtin.registry())
-        scheduler = Scheduler(own, loaded, clock=clock, chance=chance, identity=identity, pace=PROMPT, dispatcher=push)
+        pace = UNHURRIED if alone else PROMPT
+        scheduler = Scheduler(own, loaded, clock=clock, chance=chance, identity=identity, pace=pace, dispatcher=push)
         explainer.explainer = LiveExplainer(scheduler)
     # Entered last, so that it ends before the clients of what it runs are closed.
     supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, chance=chance))

@@ -334,7 +334,7 @@ def _serve(store_url: str, data: Path, dispatch: str, pipe: Pipe) -> None:
     """What `rota up` does; tells the port, and ends when nobody is left to listen."""
     logs.configure(level="warning")
     settings = control_plane.Settings(
-        data=data, port=0, http_port=0, workers=WORKERS, dispatch=dispatch, workers_apart=True
+        data=data, port=0, http_port=0, workers=WORKERS, dispatch=dispatch, workers_apart=True, alone=True
     )
 
     def ready(facts: dict[str, str]) -> None:

@@ -84,11 +84,17 @@ def command(
     logs.configure(level="warning")
     folder = data.absolute()
     # A store that others may use as well: their workers must not have the same names.
-    prefix = None if store_url else "worker-"
+    prefix, alone = (None, False) if store_url else ("worker-", True)
     if not store_url:
         store_url = options.sqlite_url(options.made_folder(folder) / "rota.db")
     settings = master_options.settings(
-        served, data=folder, workers=workers, worker_prefix=prefix, port=port, http_port=http_port
+        served,
+        data=folder,
+        workers=workers,
+        worker_prefix=prefix,
+        port=port,
+        http_port=http_port,
+        alone=alone,
     )
     lasting = farewells.Lasting()
 

@@ -58,6 +58,8 @@ class Pace:
 PROMPT: Final = Pace(lease_duration_s=2, renew_deadline_s=1.8, retry_period_s=0.4)
 #: For work that takes some reading to take over, and that a pause of some seconds does not harm.
 STEADY: Final = Pace(lease_duration_s=6, renew_deadline_s=4.0, retry_period_s=1.0)
+#: For who has nobody beside it that could take over.
+UNHURRIED: Final = Pace(lease_duration_s=30, renew_deadline_s=25.0, retry_period_s=5.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
