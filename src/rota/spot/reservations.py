@@ -81,7 +81,6 @@ def manifest(pod: Document, *, node: str, owner: str, namespace: str, lasts_s: f
         },
         "spec": {
             "nodeName": node,
-            "restartPolicy": "Never",
             "activeDeadlineSeconds": max(1, math.ceil(lasts_s)),
             "terminationGracePeriodSeconds": 0,
             "automountServiceAccountToken": False,

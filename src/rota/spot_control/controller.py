@@ -43,6 +43,8 @@ log = logs.get(__name__)
 
 #: Rounds do not follow each other closer.
 _BREATH_S: Final = 0.01
+#: Where less is left of a machine, its pods go before places are held for them.
+_HURRY_S: Final = 15.0
 _ROUND: Final = "round"
 #: Where places are held if nobody says otherwise: beside the controller's lease.
 NAMESPACE: Final = "kube-system"
@@ -111,7 +113,9 @@ class SpotController:
             marks=self._marks,
             touched=self._departures.touched,
         )
-        self._handing: Final = Handing(client, self._following, self._holds, self._reservations, dry_run=dry_run)
+        self._handing: Final = Handing(
+            client, self._following, self._holds, self._reservations, clock=clock, dry_run=dry_run
+        )
         self._returning: Final = Returning(
             client,
             frameworks,
@@ -207,7 +211,7 @@ class SpotController:
         wake_at = min(wake_at, await self._seeking.find(node for node, _ in leaving))
         await self._reservations.keep(self._wanted(leaving))
         await self._hands.do(self._due(leaving)[0])
-        await self._handing.hand_over()
+        wake_at = min(wake_at, await self._handing.hand_over())
         self._account(leaving)
         again, due_at = self._due(self._leaving())
         wake_at = min(wake_at, due_at, self._clock.now() if again else math.inf)
@@ -234,9 +238,8 @@ class SpotController:
                 self._figures.fallforwards.labels("refused").inc()
                 self._holds.drop(meta.uid(move.document))
                 self._returning.refused(move)
-        if moves:
-            await self._handing.hand_over()
-        return math.inf if leaving else self._returning.look_at
+        told_at = await self._handing.hand_over() if moves else math.inf
+        return min(told_at, math.inf if leaving else self._returning.look_at)
 
     def _arrived(self, arrival: Arrival) -> None:
         """A successor has a node: tell whether it came from and to a spot machine."""
@@ -281,18 +284,16 @@ class SpotController:
                 self._holds.add(old, held.node)
 
     def _wanted(self, leaving: _Leaving) -> list[Wanted]:
-        """The places that should be held, the most important first."""
+        """The places that should be held, the most important first; whoever has no time goes by plan."""
+        now = self._clock.now()
         ends = {meta.name(node): departure.notice.deadline for node, departure in leaving}
-        return [
-            Wanted(
-                document=held.document,
-                node=held.node,
-                owner=held.owner,
-                until=ends.get(following.node_of(dict(held.document)), 0.0),
-            )
-            for held in self._holds.held()
-            if not held.freed
-        ]
+        found: list[Wanted] = []
+        for held in self._holds.held():
+            until = ends.get(following.node_of(dict(held.document)))
+            hurried = until is not None and held.left_at is None and until < now + _HURRY_S
+            if not held.freed and not hurried:
+                found.append(Wanted(document=held.document, node=held.node, owner=held.owner, until=until or now))
+        return found
 
     def _due(self, leaving: _Leaving) -> tuple[list[tuple[Step, Object, str]], float]:
         """The steps that are due on all nodes, each with its pod and the place of the successor; when to look again."""
