@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import pytest
 import yaml
 from tests.python.conftest import Cluster
+from tests.worker.runtimes.bench import needs_containers
 
 import rota
 from rota.python import bootstrap
@@ -95,6 +96,17 @@ def test_results_of_other_machines_are_fetched(
     assert not list(RESULTS.glob(f"{future.name}*"))
     with rota.Client(cluster.kubeconfig) as other, pytest.raises(rota.Deleted):
         other.future(future.name)
+
+
+@needs_containers
+def test_a_task_may_run_in_a_container(client: rota.Client) -> None:
+    # the machine's own files are as good an image as any, and have a Python
+    boxed = rota.task(image="/", python=sys.executable)
+    small = client.submit(boxed(os.getpid))
+    large = client.submit(boxed(os.urandom), 9000)
+    assert small.result(PATIENCE_S) == 1, "it has processes of its own"
+    assert len(large.result(PATIENCE_S)) == 9000
+    large.release()
 
 
 def test_a_task_may_call_other_tasks_as_the_functions_that_they_are(client: rota.Client) -> None:

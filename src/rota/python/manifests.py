@@ -6,7 +6,7 @@ there. It belongs to the Job and goes with it, which is when the Job has been ov
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from rota.api import meta
@@ -62,8 +62,17 @@ def secret(
     }
 
 
-def job(name: str, namespace: str, packed: Packed, options: Options, *, session: str, parts: int) -> Object:
-    """What runs a call, and tries it again."""
+def job(
+    name: str,
+    namespace: str,
+    packed: Packed,
+    options: Options,
+    *,
+    session: str,
+    parts: int,
+    folders: Collection[str] = (),
+) -> Object:
+    """What runs a call, and tries it again; a container finds these folders of its machine in it."""
     labels = {**options.pod_labels, SESSION_LABEL: session}
     keys = {
         "ROTA_TASK": "header",
@@ -75,6 +84,15 @@ def job(name: str, namespace: str, packed: Packed, options: Options, *, session:
         {"name": variable, "valueFrom": {"secretKeyRef": {"name": name, "key": key}}} for variable, key in keys.items()
     ]
     pod = options.pod_spec([*variables, {"name": "ROTA_OUTPUTS", "value": _LAST_WORDS}])
+    if options.image and folders:
+        listed = list(enumerate(sorted(folders)))
+        pod["volumes"] = [
+            {"name": f"rota-{number}", "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
+            for number, path in listed
+        ]
+        pod["containers"][0]["volumeMounts"] = [
+            {"name": f"rota-{number}", "mountPath": path} for number, path in listed
+        ]
     if options.timeout is not None:
         pod["activeDeadlineSeconds"] = max(1, round(options.timeout))
     return {

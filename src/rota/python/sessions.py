@@ -169,7 +169,9 @@ class Session:
             results=self._results,
         )
         parts = 0 if call.file else len(call.packed.parts())
-        job = manifests.job(name, where, call.packed, call.options, session=self.name, parts=parts)
+        # a container is root's as a rule, and so is the folder that it may write results into
+        folders = {self._results.replace("{uid}", "0"), *({str(Path(call.file).parent)} if call.file else ())}
+        job = manifests.job(name, where, call.packed, call.options, session=self.name, parts=parts, folders=folders)
         await self.client.create(SECRETS, secret)
         try:
             made = await self.client.create(JOBS, job)
