@@ -4,6 +4,9 @@
 size of a batch and the number of requests at a time are bounded. Each binding gets its own answer; where none came, or
 one that leaves open what happened, the pod is read until it says what became of it, or the watch does: till then nobody
 is told anything, so that the pod's place stays taken. Those reads keep no other binding from being sent.
+
+A server that takes batches refuses what does not fit any more. A stock one takes everything, and the kubelet lets the
+pod fail: there a node is looked at once more before a binding is sent, since another scheduler may have been faster.
 """
 
 import asyncio
@@ -48,8 +51,13 @@ _READ_BACKOFF: Final = backoff.Policy(initial_s=0.2, cap_s=5.0)
 _STOPPED: Final = Status(Code.ERROR, ("the scheduler stopped before it knew whether the pod was bound",))
 
 
+def _nothing(_: PodInfo, __: str) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class _Wish:
+    pod: PodInfo
     binding: Binding
     done: Done
 
@@ -64,7 +72,11 @@ class _Wish:
 class BindingQueue:
     """Sends bindings. Also the `Binder` of every framework."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance) -> None:
+    def __init__(
+        self, client: Client, *, clock: Clock, chance: Chance, lacking: Callable[[PodInfo, str], str] = _nothing
+    ) -> None:
+        """`lacking` names what a node has too little of for all that is to run there; see `SchedulerCache.lacking`."""
+        self._lacking: Final = lacking
         # No retries: what happened to a request that broke is found out by reading the pod, not by asking again.
         self._client: Final = client.with_settings(timeout_s=TIMEOUT_S, retry=False)
         self._clock: Final = clock
@@ -97,7 +109,7 @@ class BindingQueue:
     def submit(self, pod: PodInfo, node_name: str, done: Done) -> None:
         """Bind the pod to the node; `done` is called once, from the event loop."""
         binding = Binding(namespace=pod.namespace, pod=pod.name, node=node_name, uid=pod.uid)
-        self._waiting.append(_Wish(binding, done))
+        self._waiting.append(_Wish(pod, binding, done))
         if not self._flushing:
             # Not at once: those that are submitted in the same breath share a request.
             self._flushing = True
@@ -135,7 +147,12 @@ class BindingQueue:
         size = BATCH if self.batches else 1
         while self._waiting and len(self._under_way) < most:
             portion = [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]
-            self._start(self._send_batch(portion) if self.batches else self._send(portion[0]))
+            if self.batches:
+                self._start(self._send_batch(portion))
+            elif missing := self._lacking(portion[0].pod, portion[0].binding.node):
+                portion[0].answer(_too_late(portion[0].binding.node, missing))
+            else:
+                self._start(self._send(portion[0]))
 
     def _start(self, sending: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(sending)
@@ -227,6 +244,13 @@ def _refused(error: Exception) -> Status:
     if isinstance(error, ApiError | TransportError):
         return Status(Code.ERROR, (str(error),), error=error)
     return statuses.fault(error)
+
+
+def _too_late(node: str, resource: str) -> Status:
+    """What a server that looks would have answered."""
+    told = f"another scheduler was faster: {node} has not enough {resource} any more"
+    cause = errors.Cause(type="InsufficientResource", message=told, field=resource)
+    return _refused(errors.Conflict(told, details=errors.Details(causes=(cause,))))
 
 
 def _lament(error: Exception, bindings: int) -> None:

@@ -107,7 +107,7 @@ class Scheduler:
         self.cache: Final = SchedulerCache()
         self.waiting: Final = WaitingPods()
         self._watchdog: Final = Watchdog(clock=clock, limit_s=limit_s)
-        self.bindings: Final = BindingQueue(client, clock=clock, chance=chance)
+        self.bindings: Final = BindingQueue(client, clock=clock, chance=chance, lacking=self.cache.lacking)
         self._volumes: Final = ApiVolumeBinder(client, self.cache.cluster, clock=clock)
         self._notes: Final = NoteWriter(client, clock=clock)
         self._recorder: Final = self._make_recorder(loaded)

@@ -44,6 +44,16 @@ def test_an_assumed_pod_counts_at_once() -> None:
     assert dict(cached.cache.assumed) == {"uid-a": False}
 
 
+def test_a_node_that_others_have_filled_lacks_what_an_assumed_pod_asks_for() -> None:
+    cached = Cached()
+    cached.assume(cpu="3")
+    assert cached.cache.lacking(cached.pod(cpu="3"), "n1") == ""
+    cached.see("rival", on="n1", cpu="3")
+    assert cached.cache.lacking(cached.pod(cpu="3"), "n1") == "cpu"
+    assert cached.cache.lacking(cached.pod(cpu="3"), "n2") == ""
+    assert cached.cache.lacking(cached.pod(cpu="3"), "unknown") == ""
+
+
 def test_an_assumed_pod_that_is_forgotten_counts_no_longer() -> None:
     cached = Cached()
     cached.assume()

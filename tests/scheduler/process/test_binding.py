@@ -1,4 +1,5 @@
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -10,6 +11,7 @@ from rota.client.pods import PODS, Binding
 from rota.client.transports.contract import Call, Interrupted, TimedOut, TransportError
 from rota.client.verbs import Client
 from rota.columns.pods import PodInfo
+from rota.scheduler import bindings
 from rota.scheduler.bindings import BATCHES_AT_ONCE
 from rota.scheduler.figures import Figures
 from rota.scheduler.framework.events import Subscription
@@ -438,6 +440,45 @@ async def test_a_server_without_batches_gets_single_bindings(cluster: Scheduling
     paths = [call.path for call in transport.calls if "binding" in call.path and call.method == "POST"]
     assert len(paths) == 5
     assert all(path.endswith("/binding") for path in paths)
+
+
+async def _until(cluster: SchedulingCluster, condition: Callable[[], bool]) -> None:
+    async def holds() -> bool:
+        return condition()
+
+    await cluster.until(holds)
+
+
+async def test_where_nobody_checks_a_node_that_others_filled_meanwhile_is_not_bound_to(
+    cluster: SchedulingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bindings, "SINGLES_AT_ONCE", 1)
+    await cluster.add_node("n0", labels={"small": "yes"}, cpu="100m")
+    for name in ("n1", "n2"):
+        await cluster.add_node(name, cpu="1")
+    await cluster.add_pod("rival", cpu="1", schedulerName="rival")
+    client, transport = cluster.meddling()
+    held, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(call: Call) -> None:
+        if call.path.endswith("/pods/first/binding"):
+            held.set()
+            await go_on.wait()
+
+    transport.before = hold
+    async with cluster.scheduling(client=client) as scheduler:
+        scheduler.bindings.batches = False
+        await cluster.add_pod("first", cpu="100m", nodeSelector={"small": "yes"})
+        await _until(cluster, held.is_set)
+        await cluster.add_pod("web", cpu="1")
+        await _until(cluster, lambda: len(scheduler.bindings) == 1)
+        (chosen,) = {pod.node_name for pod in scheduler.cache.pods() if pod.name == "web"}
+        await pod_calls.bind(cluster.client, Binding(namespace="default", pod="rival", node=chosen))
+        await _until(cluster, lambda: any(pod.name == "rival" for pod in scheduler.cache.pods()))
+        go_on.set()
+        assert {await cluster.bound("web"), chosen} == {"n1", "n2"}
+        assert scheduler.metrics.value("lost_races_total") == 1
+    assert sum(call.path.endswith("/pods/web/binding") for call in transport.calls) == 1
 
 
 class Calling:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from rota.api.resources import PODS
 from rota.columns import objects, pods
 from rota.columns.cluster import Cluster
 from rota.columns.nodes import NodeInfo
@@ -70,6 +71,19 @@ class SchedulerCache:
     def assumed(self) -> Mapping[str, bool]:
         """Assumed pods by uid, with whether the API server has agreed to bind them."""
         return MappingProxyType(self._assumed)
+
+    def lacking(self, pod: PodInfo, node_name: str) -> str:
+        """What a pod asks for and its node has too little of, with all that is known to be there; empty if nothing.
+
+        As a kubelet counts when a pod arrives: of what it has never heard of, there is enough.
+        """
+        node = self.cluster.by_name.get(node_name)
+        if node is None:
+            return ""
+        if len(node.pods) > node.allowed_pods:
+            return PODS
+        offered, taken = node.allocatable, node.requested
+        return next((one for one in pod.shape.requests if one in offered and taken.get(one, 0) > offered[one]), "")
 
     # --- news of pods -----------------------------------------------------------------------------------------------
 
