@@ -208,6 +208,20 @@ async def test_what_is_lost_to_a_disruption_is_done_again_for_free(cluster: Virt
         await reaches(cluster, RUNS, "r", phase="Succeeded")
 
 
+async def test_a_pod_that_vanishes_at_once_is_lost_to_a_disruption(cluster: VirtualCluster, kubelet: Kubelet) -> None:
+    kubelet.ends = lambda _: None
+    async with controllers(cluster):
+        await submit(cluster, run(step("a")))
+        for number in range(7):
+            name = f"r-a-{number}"
+            await cluster.until(lambda name=name: cluster.exists(PODS, name, "default"))  # type: ignore[misc]
+            await cluster.client.delete(PODS, name, namespace="default", grace_period_s=0)
+        # over and over: the next one comes after a pause
+        told = await at_step(cluster, "r-a", phase="Waiting", attempts=7, disruptions=7)
+    assert told["status"]["reason"] == "Vanished"
+    assert "failures" not in told["status"]
+
+
 async def test_a_pod_that_cannot_be_made_is_told_on_the_step(cluster: VirtualCluster, kubelet: Kubelet) -> None:
     bad = {"name": "a", "template": {"spec": {"containers": [{"name": "Not A Name", "image": "app:1"}]}}}
     async with controllers(cluster):

@@ -57,8 +57,8 @@ class StepRunController:
         self._jobs: Final = self._frame.follow(JOBS, functools.partial(self._attempt_changed, "Job"), indexers=owned)
         #: Who holds a mutex, by its place; what was granted and not yet seen in the cache counts, too.
         self._holders: Final[dict[str, str]] = {}
-        #: When a try began that is not written down yet, by the step run's uid.
-        self._begun_at: Final[dict[str, float]] = {}
+        #: The number of the latest try, and when it began, by the step run's uid; it may not be written down yet.
+        self._begun_at: Final[dict[str, tuple[int, float]]] = {}
 
     async def run(self) -> None:
         """Carry step runs through until cancelled."""
@@ -111,7 +111,8 @@ class StepRunController:
         tries = status.get("attempts") or 0
         if status.get("phase") == Phase.RUNNING.value:
             return await self._look_after(step_run, self._attempt(step_run, tries - 1), number=tries - 1)
-        if (begun := self._attempt(step_run, tries)) is not None:
+        begun = self._attempt(step_run, tries)
+        if begun is not None or self._begun_at.get(meta.uid(step_run), (-1, 0.0))[0] == tries:
             return await self._look_after(step_run, begun, number=tries)
         if self._clock.now() < (until := _not_before(status)):
             return until - self._clock.now()
@@ -127,9 +128,9 @@ class StepRunController:
         number = (step_run.get("status") or {}).get("attempts") or 0
         wanted = objects.attempt(step_run, number)
         target, informer = (JOBS, self._jobs) if wanted["kind"] == "Job" else (PODS, self._pods)
-        self._begun_at[meta.uid(step_run)] = self._clock.now()
+        now = self._clock.now()
         try:
-            learn(informer, await self._client.create(target, wanted))
+            made = await self._client.create(target, wanted)
         except errors.AlreadyExists:
             found = await self._client.get(target, meta.name(wanted), namespace=meta.namespace(wanted))
             if (meta.controller_of(found) or {}).get("uid") != meta.uid(step_run):
@@ -143,6 +144,8 @@ class StepRunController:
                 return _QUOTA_S
             await self._end(step_run, Phase.FAILED, "InvalidTemplate", str(problem))
             return None
+        self._begun_at[meta.uid(step_run)] = number, now
+        learn(informer, made)
         return _TOLD_AFTER_S
 
     async def _wait_for_name(self, step_run: Object, taken_by: Object) -> float:
@@ -165,7 +168,8 @@ class StepRunController:
             # not in the cache yet, or gone: only the server knows
             attempt = await self._fetched(step_run, number)
         if attempt is None:
-            await self._again(step_run, Ended(End.DISRUPTED, "Vanished", "its pod was deleted"))
+            gone = {**step_run, "status": {**(step_run.get("status") or {}), "attempts": number + 1}}
+            await self._again(gone, Ended(End.DISRUPTED, "Vanished", "its pod was deleted"))
             return None
         told, step_run = step_run, self._with_try(step_run, attempt, number=number)
         ended = attempts.end_of(attempt)
@@ -184,8 +188,8 @@ class StepRunController:
         """A step run that tells of its latest try."""
         status = dict(step_run.get("status") or {})
         if status.get("phase") != Phase.RUNNING.value:
-            begun = self._begun_at.get(meta.uid(step_run))
-            if begun is None:  # by a leader that is no more
+            known, begun = self._begun_at.get(meta.uid(step_run), (-1, 0.0))
+            if known != number:  # by a leader that is no more
                 begun = times.parse(meta.metadata(attempt)["creationTimestamp"])
             for gone in ("notBefore", "reason", "message"):
                 status.pop(gone, None)
