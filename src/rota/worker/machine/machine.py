@@ -141,11 +141,11 @@ class Machine:
         for pod in self._pods.values():
             if pod is not new and not pod.over:
                 count += 1
-                for name, amount in resources.pod_requests(pod.seen).items():
+                for name, amount in pod.requests.items():
                     used[name] = used.get(name, 0) + amount
         left = resources.subtract(self._allocatable, used)
         left[resources.PODS] = self._allocatable.get(resources.PODS, 0) - count
-        for one in resources.fits(left, resources.pod_requests(new.seen)):
+        for one in resources.fits(left, new.requests):
             what = resources.PODS if one.resource == resources.PODS else one.resource
             message = (
                 f"Node didn't have enough resource: {what}, requested: {one.requested}, "

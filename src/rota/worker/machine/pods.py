@@ -8,10 +8,11 @@ nothing runs twice at the same time.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rota.api import meta, times
+from rota.api import meta, resources, times
 from rota.worker.machine import containers as parts
 from rota.worker.machine import contract, specs, statuses
 from rota.worker.machine.containers import Container, Ending, Stage, Streak
@@ -61,6 +62,8 @@ class Pod:
         self._over = False
         self._told: dict[str, Any] | None = None
         self._out: list[Instruction] = []
+        #: What it asks for as it was last seen; None until somebody wants to know.
+        self._requests: Mapping[str, int] | None = None
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
@@ -68,6 +71,13 @@ class Pod:
     def uid(self) -> str:
         """Which pod."""
         return self.spec.uid
+
+    @property
+    def requests(self) -> Mapping[str, int]:
+        """What it asks for, as `rota.api.resources` counts it."""
+        if self._requests is None:
+            self._requests = resources.pod_requests(self.seen)
+        return self._requests
 
     @property
     def over(self) -> bool:
@@ -112,6 +122,7 @@ class Pod:
     def see(self, pod: Object, now: float) -> None:
         """The pod as the API has it now."""
         self.seen = pod
+        self._requests = None
         self.confirmed_here = True
         status = pod.get("status") or {}
         if status.get("phase") in statuses.FINISHED and not self._over and self._told != status:

@@ -5,8 +5,9 @@ then on it costs a look at every change of a pod, and the names that the pod ref
 """
 
 import asyncio
+import functools
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -81,9 +82,7 @@ class LiveRelations:
             raise errors.service_unavailable(STALE)
 
     def _pod_changed(self, namespace: str, name: str, value: bytes | None) -> None:
-        pod = _decoder.decode(value) if value is not None else {"spec": {}}
-        node = pod["spec"].get("nodeName") or ""
-        needs = references.of_pod(pod) if node else frozenset[references.Reference]()
+        node, needs = _wants(value) if value is not None else _NOTHING
         self.relations.put_pod(namespace, name, node, needs)
 
     def _run_changed(self, namespace: str, name: str, value: bytes | None) -> None:
@@ -107,6 +106,44 @@ class LiveRelations:
         assert about is not None, "a change is of something"
         node = (new.get("spec") or {}).get("nodeName") or "" if new is not None else ""
         self.relations.put_naming(resource, meta.name(about), node)
+
+
+_Wants: TypeAlias = tuple[str, frozenset[references.Reference]]
+_NOTHING: Final[_Wants] = ("", frozenset())
+#: What makes references depend on more than a spec: claims are named after their pods, or in their statuses.
+_OWN_CLAIMS: Final = (b'"ephemeral":', b'"resourceClaims":')
+
+
+class _PodMetadata(msgspec.Struct, frozen=True, gc=False):
+    namespace: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _Pod(msgspec.Struct, frozen=True, gc=False):
+    metadata: _PodMetadata
+    spec: msgspec.Raw
+
+
+_pod_decoder: Final = msgspec.json.Decoder(_Pod)
+
+
+def _wants(value: bytes) -> _Wants:
+    """The node of a stored pod, and what it references; pods of one template on one node are looked at once."""
+    pod = _pod_decoder.decode(value)
+    spec = bytes(pod.spec)
+    if pod.metadata.annotations or any(mark in spec for mark in _OWN_CLAIMS):
+        return _looked_at(_decoder.decode(value))
+    return _of_spec(pod.metadata.namespace, spec)
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_spec(namespace: str, spec: bytes) -> _Wants:
+    return _looked_at({"metadata": {"namespace": namespace}, "spec": _decoder.decode(spec)})
+
+
+def _looked_at(pod: Object) -> _Wants:
+    node = pod["spec"].get("nodeName") or ""
+    return (node, references.of_pod(pod)) if node else _NOTHING
 
 
 class _RunStatus(msgspec.Struct, frozen=True, gc=False):
