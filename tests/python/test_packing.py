@@ -40,6 +40,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(_JSON)
 def test_a_value_is_read_as_it_was_written(value: Any) -> None:
     again = bootstrap.read(bootstrap.write(value))

@@ -157,6 +157,7 @@ def test_lists_that_are_known_are_items_whatever_they_hold() -> None:
 _ANSWERS = st.integers() | st.text(max_size=5) | st.booleans() | st.none() | st.lists(st.text(max_size=2), max_size=2)
 
 
+@pytest.mark.slow
 @given(_ANSWERS, _ANSWERS)
 def test_a_comparison_holds_when_the_pipeline_runs_as_it_would_here(found: Any, wanted: Any) -> None:
     if type(found) is not type(wanted):
