@@ -15,9 +15,11 @@ from rota.client.informers.sharing import SharedInformers
 from rota.client.verbs import Client, Object, PatchType
 from rota.controllers import roster
 from rota.controllers.garbage import GarbageCollector
-from rota.controllers.pipelines import objects
+from rota.controllers.pipelines import engine, objects
 from rota.controllers.pipelines.objects import PIPELINES, RUNS, STEP_RUNS
+from rota.controllers.pipelines.progress import RunState
 from rota.controllers.pipelines.runs import PipelineRunController
+from rota.controllers.pipelines.states import Decision
 from rota.controllers.pipelines.steps import StepRunController
 from rota.testing.virtual_api import VirtualCluster
 
@@ -486,6 +488,27 @@ async def test_a_shared_folder_keeps_steps_on_its_node(cluster: VirtualCluster, 
     assert first["spec"]["containers"][0]["volumeMounts"][0]["mountPath"] == "/workspace"
     required = second["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert required["nodeSelectorTerms"][0]["matchExpressions"][0]["values"] == ["box"]
+
+
+async def test_until_a_shared_folder_is_placed_one_step_waits_and_nothing_spins(
+    cluster: VirtualCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decisions = 0
+    decide = engine.decide
+
+    def counted(state: RunState, *, now: float) -> Decision:
+        nonlocal decisions
+        decisions += 1
+        assert decisions < 50, "which ends what would not end by itself"
+        return decide(state, now=now)
+
+    monkeypatch.setattr(engine, "decide", counted)
+    async with controllers(cluster):  # and nobody who places pods
+        await submit(cluster, run(step("a", forEach={"items": list(range(2 * engine.MOST_AT_ONCE))}), workspace={}))
+        await cluster.until(lambda: cluster.exists(PODS, "r-a-0-0", "default"))
+        await cluster.clock.advance(5)
+    assert len(await listed(cluster, STEP_RUNS)) == 1
+    assert decisions < 10
 
 
 async def test_a_step_near_others_comes_after_them_and_likes_their_nodes(

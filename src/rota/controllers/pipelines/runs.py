@@ -117,10 +117,10 @@ class PipelineRunController:
         state = objects.run_state(run, self._progress_of(run), waits=self._waits[meta.uid(run)])
         decision = engine.decide(state, now=self._clock.now())
         run = await self._with_workspace(run, state)
-        await self._make(run, state, decision)
+        all_made = await self._make(run, state, decision)
         await self._stop(run, decision)
         again = await self._tell(run, state, decision)
-        return 0.0 if decision.more else again
+        return 0.0 if decision.more and all_made else again
 
     def _progress_of(self, run: Object) -> Progress:
         """What became of a run's steps: looked up once, and kept by what is told of them."""
@@ -184,7 +184,8 @@ class PipelineRunController:
         node = next(iter(_nodes(state, [step["name"] for step in (*state.main, *state.last)])), "")
         return await self._write(run, {**status, "workspaceNode": node}) if node else run
 
-    async def _make(self, run: Object, state: RunState, decision: Decision) -> None:
+    async def _make(self, run: Object, state: RunState, decision: Decision) -> bool:
+        """Make step runs; whether all of them, or some have to wait until it is known where the shared folder is."""
         wanted = list(decision.make)
         if state.spec.get("workspace") is not None and not run["status"].get("workspaceNode"):
             # where the folder is, the first to be placed says; until then there is one
@@ -193,6 +194,7 @@ class PipelineRunController:
         now = self._clock.now()
         made = [objects.step_run(run, new, now=now, near=_nodes(state, new.spec.get("near") or ())) for new in wanted]
         await _each(self._create, made)
+        return len(made) == len(decision.make)
 
     async def _create(self, step_run: Object) -> None:
         try:
