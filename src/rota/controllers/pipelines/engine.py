@@ -16,7 +16,7 @@ from rota.api.pipelines.expressions import ExpressionError, Lookup, Reference, U
 from rota.controllers.pipelines.progress import Progress, RunState, Tally
 from rota.controllers.pipelines.states import BLOCKED, NO_ITEMS, Decision, NewStep, Phase, RunPhase, StepKey
 
-#: So many step runs are made by one decision; the next one follows at once.
+#: So many step runs are made by one decision; the next one follows soon.
 MOST_AT_ONCE: Final = 500
 MOST_ITEMS: Final = 100_000
 DEFAULT_WORKSPACE: Final = "/workspace"

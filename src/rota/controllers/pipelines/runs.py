@@ -120,7 +120,8 @@ class PipelineRunController:
         all_made = await self._make(run, state, decision)
         await self._stop(run, decision)
         again = await self._tell(run, state, decision)
-        return 0.0 if decision.more and all_made else again
+        # not at once: those of a namesake that is still going may be in the way
+        return _SOON_S if decision.more and all_made else again
 
     def _progress_of(self, run: Object) -> Progress:
         """What became of a run's steps: looked up once, and kept by what is told of them."""

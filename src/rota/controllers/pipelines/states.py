@@ -83,5 +83,5 @@ class Decision:
     message: str = ""
     #: When to look again though nothing has happened; None for never.
     wake_at: float | None = None
-    #: Whether there is more to make than one decision makes, so that the next one should follow at once.
+    #: Whether there is more to make than one decision makes, so that the next one should follow soon.
     more: bool = False
