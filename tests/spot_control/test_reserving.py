@@ -7,6 +7,7 @@ from tests.controllers.workloads import NODES, PODS
 from tests.spot_control.worlds import World
 
 from rota.api import meta
+from rota.controllers.disruption import BUDGETS
 from rota.spot import reservations
 from rota.spot_control import reserving
 from rota.testing import manifests
@@ -53,7 +54,7 @@ async def test_a_place_is_held_while_a_budget_says_no_and_nobody_else_gets_it(wo
         assert await world.places() == dict.fromkeys(leavers, "d1")
         assert world.figure("places_reserved") == 2
         assert await _taker(world) == ""
-        await world.client.delete(("policy", "v1", "poddisruptionbudgets"), "b", namespace="default")
+        await world.client.delete(BUDGETS, "b", namespace="default")
         await world.left("s1")
 
         async def moved() -> bool:
@@ -71,16 +72,17 @@ async def test_a_place_is_held_while_a_budget_says_no_and_nobody_else_gets_it(wo
 async def test_the_successor_is_told_of_its_place_before_that_is_freed(world: World) -> None:
     await world.node("s1")
     await world.replicas("web", 1, on="s1", cpu="4")
+    await world.budget("b", 1, app="web")
     await world.node("d1", "on-demand")
-    world.machines.places = False
     async with world.controlled():
         await world.notice("s1", lead=300)
+        await world.clock.advance(5)
+        assert await _taker(world) == ""
+        world.machines.places = False
+        await world.client.delete(BUDGETS, "b", namespace="default")
         await world.cluster.until(lambda: _told(world))
         await world.clock.advance(1)
         assert await world.places() == {}
-        world.machines.places = True
-        await world.clock.advance(5)
-        assert len(await world.pods("web", on="d1")) == 1
 
 
 async def test_a_controller_that_died_leaves_nothing_that_the_next_one_does_not_find(world: World) -> None:
@@ -119,6 +121,7 @@ async def test_a_place_for_a_successor_that_has_not_come_outlives_a_restart(worl
     owner = old["metadata"]["ownerReferences"][0]["uid"]
     made = reservations.manifest(old, node="d1", owner=owner, namespace=SYSTEM, lasts_s=600)
     world.machines.places = False
+    assert await _taker(world) == ""
     await world.client.create(PODS, made)
     await world.client.delete(PODS, meta.name(old), namespace="default")
     async with world.controlled():
@@ -188,10 +191,16 @@ async def test_at_most_so_many_places_are_held(world: World, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("kind", "below", "kept"), [("ReplicaSet", "yes", 0), ("StatefulSet", "yes", 1), ("Job", "", 1)]
+    ("kind", "below", "waits", "kept"),
+    [
+        ("ReplicaSet", False, False, 0),
+        ("ReplicaSet", False, True, 1),
+        ("ReplicaSet", True, True, 0),
+        ("StatefulSet", True, False, 1),
+    ],
 )
-async def test_a_place_is_freed_early_only_where_its_successor_could_have_others_preempted(
-    world: World, kind: str, below: str, kept: int
+async def test_a_place_is_held_from_those_who_wait_unless_its_successor_could_have_others_preempted(
+    world: World, *, kind: str, below: bool, waits: bool, kept: int
 ) -> None:
     await world.priority("high", 1000)
     await world.node("d1", "on-demand")
@@ -202,7 +211,9 @@ async def test_a_place_is_freed_early_only_where_its_successor_could_have_others
     pod = manifests.pod("one", on="s1", priorityClassName="high")
     pod["metadata"] |= {"namespace": "default", "ownerReferences": [owner]}
     await world.client.create(PODS, pod)
-    world.machines.farewell_s = 20
+    world.machines.farewell_s, world.machines.places = 20, False
+    if waits:
+        assert await _taker(world) == ""
     async with world.controlled():
         await world.notice("s1", lead=300)
         await world.clock.advance(5)

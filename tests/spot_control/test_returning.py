@@ -98,7 +98,11 @@ async def test_a_pool_that_was_stirred_is_not_trusted(world: World) -> None:
             await world.clock.advance(5)
             await world.withdraw("s2")
         assert len(await world.pods("web", on="d1")) == 2
-        await _on_spot(world, 2)
+
+        async def back() -> bool:
+            return not await world.pods("web", on="d1") and await world.ready("web") == 2
+
+        await world.cluster.until(back)
 
 
 async def test_a_node_that_is_less_sure_than_others_is_nothing_to_go_back_to(world: World) -> None:
