@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.worker.runtimes.bench import Bench, opened
 
+from rota.worker.runtimes import sessions
 from rota.worker.runtimes.contract import PROCESS, LaunchError
 from rota.worker.runtimes.process.cgroups import ControlGroups
 
@@ -66,6 +67,17 @@ async def test_others_reach_their_home_in_a_folder_that_is_closed_to_them(bench:
     assert await bench.log() == f"{home}\nmine\nhomes\n".encode(), "and nothing else of it"
     assert (home / "file").stat().st_uid == 65534
     assert await bench.runtime.execute(launch, ["sh", "-c", "pwd; id -u"]) == (0, f"{home}\n65534\n".encode())
+
+
+async def test_those_who_have_gone_leave_nothing_open_also_if_nothing_was_said_to_them(bench: Bench) -> None:
+    run = await bench.start("sh", "-c", "echo $PPID; exec sleep 60", stdin=True)
+    await bench.says(b"\n")
+    files = Path(f"/proc/{int(await bench.log())}/fd")
+    counts = []
+    for _ in range(5):
+        await sessions.attached(await bench.runtime.attach(run), end_input=None).close()
+        counts.append(len(list(files.iterdir())))
+    assert max(counts[1:]) <= counts[0] + 1, "one more connection may not have been seen to be closed"
 
 
 async def test_bytes_that_are_no_text_pass_through(bench: Bench) -> None:

@@ -266,6 +266,8 @@ class _Attachment(_Streams):
     async def close(self) -> None:
         """See `Session.close`."""
         self.end_input()
-        if self._ending is not None:
-            await self._ending
-        self._let_go()
+        try:
+            if self._ending is not None:
+                await self._ending
+        finally:
+            self._let_go()

@@ -31,7 +31,11 @@ class Ends:
             self.into, self._its = os.openpty()
             self.stdin = self.output = self._its
             if user:
-                os.fchown(self._its, user, -1)
+                try:
+                    os.fchown(self._its, user, -1)
+                except OSError:
+                    self.close()
+                    raise
         elif stdin:
             self._its, self.into = os.pipe()
             self.stdin = self._its

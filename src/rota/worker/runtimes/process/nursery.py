@@ -285,15 +285,18 @@ class Nursery:
             most_bytes=request.get("log_bytes", _LOG_BYTES),
             files=request.get("log_files", _LOG_FILES),
         )
-        ends = terminals.Ends(stdin=bool(request.get("stdin")), tty=bool(request.get("tty")), user=request.get("user"))
+        talks = {"stdin": bool(request.get("stdin")), "tty": bool(request.get("tty"))}
+        ends: terminals.Ends | None = None
         try:
+            ends = terminals.Ends(**talks, user=request.get("user"))
             if request.get("home"):
                 _make_folder(request["home"])
             with self._inside(request.get("cgroups") or []):
                 started = spawning.start(request, ends)
         except (OSError, ValueError, subprocess.SubprocessError) as problem:
             log.close()
-            ends.close()
+            if ends is not None:
+                ends.close()
             with contextlib.suppress(OSError):
                 self._runs.drop(request["id"])
             return {"failed": _why(problem, request)}
@@ -363,16 +366,22 @@ class Nursery:
         child = self._children.get(request["id"])
         if child is None or child.status is not None:
             return {}
-        files = {}
-        for stream, _ in child.pipes.values():
-            heard, told = os.pipe()
-            os.set_blocking(told, False)
-            with contextlib.suppress(OSError):
-                fcntl.fcntl(told, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-            child.listeners.setdefault(stream, []).append(told)
-            files[stream] = heard
-        if child.into is not None:
-            files["terminal" if child.tty else "stdin"] = os.dup(child.into)
+        files: dict[str, int] = {}
+        try:
+            for stream, _ in child.pipes.values():
+                # Who has gone from a run that says nothing is noticed only here.
+                listeners = child.listeners[stream] = _still_heard(child.listeners.get(stream, []))
+                files[stream], told = os.pipe()
+                listeners.append(told)
+                os.set_blocking(told, False)
+                with contextlib.suppress(OSError):
+                    fcntl.fcntl(told, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+            if child.into is not None:
+                files["terminal" if child.tty else "stdin"] = os.dup(child.into)
+        except OSError:
+            for file in files.values():
+                os.close(file)
+            raise
         return {"names": list(files), "files": list(files.values())}
 
     def _end_input(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -544,6 +553,17 @@ def _tell(listeners: list[int], data: bytes) -> None:
         if not whole:
             listeners.remove(listener)
             os.close(listener)
+
+
+def _still_heard(listeners: list[int]) -> list[int]:
+    """Those of some writing ends of pipes that somebody reads; the others are closed."""
+    poll = select.poll()
+    for listener in listeners:
+        poll.register(listener, 0)
+    gone = {listener for listener, _ in poll.poll(0)}
+    for listener in gone:
+        os.close(listener)
+    return [one for one in listeners if one not in gone]
 
 
 def _has_more(fd: int) -> bool:

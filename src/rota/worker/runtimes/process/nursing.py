@@ -24,6 +24,8 @@ _PAUSE_S: Final = 0.01
 #: How many open files an answer may bring.
 _FILES: Final = 3
 _ANSWER_BYTES: Final = 4096
+#: The number of a request that has its connection for itself.
+_ONLY: Final = 0
 SOCKET: Final = "nursery.sock"
 
 
@@ -105,22 +107,33 @@ class Nurse:
 
     async def ask_for_files(self, do: str, **fields: Any) -> dict[str, int]:
         """One request whose answer brings open files by name, over a connection of its own; none if it is refused."""
-        return await asyncio.to_thread(self._ask_for_files, {"do": do, **fields})
+        asking = asyncio.ensure_future(asyncio.to_thread(self._ask_for_files, {"do": do, "n": _ONLY, **fields}))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            # The thread goes on, and nobody else would close what it brings.
+            asking.add_done_callback(_close_files)
+            raise
 
     def _ask_for_files(self, request: dict[str, Any]) -> dict[str, int]:
         data = _encoded(request)
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(_PATIENCE_S)
-            try:
+        files: list[int] = []
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(_PATIENCE_S)
                 with self._address() as address:
                     connection.connect(address)
                 connection.sendall(_LENGTH.pack(len(data)) + data)
-                # The answer is short, and the files come with its first byte.
-                answer, files, _, _ = socket.recv_fds(connection, _ANSWER_BYTES, _FILES)
-            except OSError as problem:
+                answer = _only_answer(connection, files)
+            if "error" in answer:
+                raise RuntimeError(f"the nursery failed to {request['do']}: {answer['error']}")
+            return dict(zip(answer.get("names") or [], files, strict=True))
+        except BaseException as problem:
+            for file in files:
+                os.close(file)
+            if isinstance(problem, OSError):
                 raise NurseryGone(f"the nursery does not answer: {problem}") from problem
-        names = _decoded(answer[_LENGTH.size :]).get("names") or [] if answer else []
-        return dict(zip(names, files, strict=True))
+            raise
 
     @contextlib.contextmanager
     def _address(self) -> Iterator[str]:
@@ -167,6 +180,35 @@ class Nurse:
             if not waiting.done():
                 waiting.set_exception(NurseryGone("the nursery has ended"))
         self._waiting.clear()
+
+
+def _only_answer(connection: socket.socket, files: list[int]) -> dict[str, Any]:
+    """The answer to the only request of a connection, whose files are added to `files`.
+
+    All that are connected are told what ends, so other messages may come before it, or together with it.
+    """
+    buffer = b""
+    while True:
+        data, brought, _, _ = socket.recv_fds(connection, _ANSWER_BYTES, _FILES)
+        files += brought
+        for file in brought:
+            os.set_inheritable(file, False)
+        if not data:
+            raise ConnectionResetError("the nursery has ended")
+        buffer += data
+        while len(buffer) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]
+            if len(buffer) < end:
+                break
+            message, buffer = _decoded(buffer[_LENGTH.size : end]), buffer[end:]
+            if message.get("n") == _ONLY:
+                return message
+
+
+def _close_files(asked: "asyncio.Future[dict[str, int]]") -> None:
+    if not asked.cancelled() and asked.exception() is None:
+        for file in asked.result().values():
+            os.close(file)
 
 
 def _encoded(message: dict[str, Any]) -> bytes:
