@@ -45,8 +45,10 @@ def prepare(folder: Path, launch: Launch) -> None:
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     path.touch()
     path.chmod(0o666)
-    told = Path(launch.env.get(VARIABLE) or path)
-    if launch.runtime != CONTAINER and told.name.startswith(_FOLDER) and not told.exists():
+    if launch.runtime == CONTAINER or any(mount.source == str(path) for mount in launch.mounts):
+        return  # the variable, if there is one, is the pod's own, and so is what it says
+    told = Path(launch.env[VARIABLE])
+    if not told.exists():
         # a second name of the same file: what its user puts in that place instead, nobody reads
         told.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         told.hardlink_to(path)
