@@ -158,6 +158,22 @@ print(json.dumps({verb: names for verb, names in loaded.items() if names}))
 
 
 @pytest.mark.slow
+def test_who_asks_a_server_loads_none() -> None:
+    """Servers, controllers, workers and stores take seconds to import on a busy machine; their clients need none."""
+    script = """
+import importlib, json, pkgutil, sys
+from rota.cli import acts
+for one in pkgutil.iter_modules(acts.__path__):
+    importlib.import_module(f"rota.cli.acts.{one.name}")
+servers = {"rota.assembly", "rota.control_plane", "rota.apiserver.app", "rota.controllers.roster", "rota.worker.agent"}
+print(json.dumps(sorted(servers & sys.modules.keys())))
+"""
+    done = run(sys.executable, "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == []
+
+
+@pytest.mark.slow
 def test_a_wrong_option_costs_less_than_a_quarter_of_a_second() -> None:
     before = os.times()
     run(ROTA, "run", "--no-such-option")

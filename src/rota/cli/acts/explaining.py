@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import click
 
-from rota import assembly
 from rota.cli import endpoints, output
 from rota.cli.acts import asking as asking_server
 from rota.client import connecting
@@ -45,7 +44,7 @@ def explain(
         loaded=None if config_file is None else _configured(config_file),
     )
     work = question.about_manifest(manifest) if manifest is not None else question.about_pod(name)
-    explanation = assembly.run(question.answered(work))
+    explanation = asking_server.run(question.answered(work))
     if form == "json":
         output.document(report.to_wire(explanation))
     else:
