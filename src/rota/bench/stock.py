@@ -11,6 +11,7 @@ import contextlib
 import http.client
 import os
 import secrets
+import signal
 import socket
 import ssl
 import subprocess
@@ -161,9 +162,19 @@ def plane(folder: Path) -> Iterator[Plane]:
         "service-account-signing-key-file": key,
         "service-account-key-file": key,
     }
-    with _running("etcd", store, folder), _running("kube-apiserver", server, folder) as process:
+    with _ending(), _running("etcd", store, folder), _running("kube-apiserver", server, folder) as process:
         _wait_ready(made, process)
         yield made
+
+
+@contextlib.contextmanager
+def _ending() -> Iterator[None]:
+    """Have a benchmark that is told to end take along what it has started."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def free_port() -> int:
