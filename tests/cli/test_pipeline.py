@@ -161,6 +161,38 @@ def test_who_is_misspelt_is_not_waited_for(rota: Rota, namespace: str) -> None:
         assert "not found" in said.err
 
 
+def test_no_run_is_begun_of_what_is_not_there_or_with_parameters_that_nobody_knows(
+    rota: Rota, server: LiveServer, namespace: str, tmp_path: Path
+) -> None:
+    nowhere = rota("pipeline", "run", "nobody", "-n", namespace)
+    assert (nowhere.code, "there is no pipeline nobody" in nowhere.err) == (2, True)
+    path = written(tmp_path, pipeline(step("a"), parameters=[{"name": "model"}]))
+    for given, why in ((["-p", "modle=small"], "the pipeline has model"), ([], "parameters[model]")):
+        refused = rota("pipeline", "run", path, *given, "-n", namespace)
+        assert (refused.code, why in refused.err) == (2, True), refused.err
+    _, runs = server.request("GET", f"{GROUP}/{namespace}/pipelineruns")
+    assert runs["items"] == []
+
+
+def test_a_run_that_never_began_is_shown_without_steps_and_times(capsys: pytest.CaptureFixture[str]) -> None:
+    status = {"phase": "Failed", "message": "there is no pipeline x", "finishedAt": "2026-01-01T00:00:00Z"}
+    run_following.show(Seen({"metadata": {"name": "r"}, "spec": {"pipeline": "x"}, "status": status}, (), ()))
+    assert capsys.readouterr().out == "r: Failed, 0/0 done\nthere is no pipeline x\n"
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "shown"),
+    [
+        ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "<1s"),
+        ("2026-01-01T00:00:00Z", "2026-01-01T00:00:07Z", "7s"),
+        ("2026-01-01T00:00:00Z", "2026-01-01T00:02:07Z", "2m07s"),
+    ],
+)
+def test_a_run_is_told_to_the_second_as_its_times_are(began: str, ended: str, shown: str) -> None:
+    status = {"phase": "Succeeded", "startedAt": began, "finishedAt": ended}
+    assert run_following.summary({"metadata": {"name": "r"}, "spec": {}, "status": status})[4] == shown
+
+
 @pytest.mark.slow
 def test_a_pipeline_runs_to_its_end_and_its_code_says_how(cluster: Cluster, tmp_path: Path) -> None:
     work = pipeline(

@@ -47,7 +47,13 @@ def run(
         pipeline = meta.name(given) if given is not None else what
         if given is not None:
             placed = {**given, "metadata": {**meta.metadata(given), "namespace": where}}
-            await client.apply(PIPELINES, placed, field_manager="rota", force=True)
+            known = await client.apply(PIPELINES, placed, field_manager="rota", force=True)
+        else:
+            known = await _submitted(client, what, where)
+        # The run would fail of it, too, but nobody may be looking then.
+        wrong = checking.check_values(known["spec"], values, fields.Path("parameters"))
+        if wrong:
+            raise errors.UserError(f"{pipeline}: {'; '.join(map(str, wrong[:_FAULTS]))}")
         chosen = name or f"{pipeline}-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
         labels = {naming.PIPELINE_LABEL: naming.label(pipeline)}
         made = {
@@ -66,6 +72,16 @@ def run(
     else:
         click.echo(f"pipelinerun/{meta.name(made)} begun")
         output.note(f"follow it with: rota pipeline get {meta.name(made)} --watch")
+
+
+async def _submitted(client: Client, name: str, namespace: str) -> Object:
+    """A pipeline of the cluster, by its name."""
+    try:
+        return await client.get(PIPELINES, name, namespace=namespace)
+    except api_errors.NotFound:
+        raise errors.UserError(
+            f"there is no pipeline {name} in namespace {namespace}", "name a file, or see 'rota get pipelines'"
+        ) from None
 
 
 def list_(*, pipeline: str, namespace: str, everywhere: bool, as_json: bool, **server: Any) -> None:

@@ -68,10 +68,13 @@ async def seen(client: Client, name: str, namespace: str) -> Seen:
 def show(found: Seen) -> None:
     """Print a run with its steps."""
     head = summary(found.run)
-    click.echo(f"{head[0]}: {output.painted(str(head[2]), bold=True)}, {head[3]} done, {head[4]}")
+    lasted = f", {head[4]}" if head[4] else ""
+    click.echo(f"{head[0]}: {output.painted(str(head[2]), bold=True)}, {head[3]} done{lasted}")
     if head[5]:
         click.echo(output.printable(head[5]))
-    output.table(_COLUMNS, rows(found))
+    steps = rows(found)
+    if steps:  # a run that was refused has none
+        output.table(_COLUMNS, steps)
 
 
 def summary(run: Object, *, everywhere: bool = False) -> list[str]:
@@ -178,7 +181,9 @@ def _lasted(status: Mapping[str, Any]) -> str:
     end = times.parse(status["finishedAt"]) if status.get("finishedAt") else system.SystemClock().now()
     seconds = max(0.0, end - times.parse(status["startedAt"]))
     if seconds < 60:
-        return f"{seconds:.1f}s"
+        if "." in status["startedAt"]:
+            return f"{seconds:.1f}s"
+        return f"{int(seconds)}s" if seconds >= 1 else "<1s"  # of a run, whose times are whole seconds
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
 
@@ -191,7 +196,8 @@ def follow(endpoint: Endpoint, name: str, namespace: str) -> None:
     found = asking.at(endpoint, lambda client: _followed(client, name, namespace))
     message = (found.run.get("status") or {}).get("message") or ""
     said = f": {output.printable(message)}" if message else ""
-    click.echo(f"{name} {found.phase.lower()} after {_lasted(found.run['status'])}{said}")
+    lasted = _lasted(found.run["status"])
+    click.echo(f"{name} {found.phase.lower()}{f' after {lasted}' if lasted else ''}{said}")
     if found.phase != "Succeeded":
         raise click.exceptions.Exit(_FAILED)
 
