@@ -116,6 +116,26 @@ def test_a_deadline_that_is_told_beats_the_usual_one() -> None:
     assert notice.deadline == NOW + 300
 
 
+@pytest.mark.parametrize("key", ["karpenter.sh/disrupted", "karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler"])
+def test_an_autoscaler_that_empties_a_machine_waits_for_budgets_unless_a_time_is_told(key: str) -> None:
+    drains = {"key": key, "value": "disrupting", "effect": "NoSchedule", "timeAdded": "2026-03-01T12:00:00Z"}
+    notice = nodes.read(node(taints=[drains]), TABLE, now=NOW).notice
+    assert notice is not None
+    assert notice.waits
+    told = node(taints=[drains], annotations={"karpenter.sh/nodeclaim-termination-timestamp": "2026-03-01T12:05:00Z"})
+    notice = nodes.read(told, TABLE, now=NOW).notice
+    assert notice is not None
+    assert not notice.waits
+
+
+def test_an_end_that_is_sure_counts_before_one_that_budgets_may_put_off() -> None:
+    drains = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule", "timeAdded": "2026-03-01T11:58:30Z"}
+    reclaimed = {**drains, "key": "aws-node-termination-handler/spot-itn", "timeAdded": "2026-03-01T12:00:00Z"}
+    notice = nodes.read(node(taints=[drains, reclaimed]), TABLE, now=NOW).notice
+    assert notice is not None
+    assert (notice.mark, notice.waits, notice.left(NOW)) == (reclaimed["key"], False, 120)
+
+
 def test_a_deadline_inside_a_message_is_found() -> None:
     condition = {
         "type": "PreemptionScheduled",

@@ -137,6 +137,24 @@ async def test_a_budget_that_says_no_gives_way_at_the_last_moment_unless_it_is_s
     assert said["SpotDeletedAtDeadline"] == 2
 
 
+async def test_where_an_autoscaler_empties_a_machine_no_budget_gives_way(world: World) -> None:
+    """Nobody knows when such a machine ends: it waits for budgets."""
+    await world.node("d0", "on-demand")
+    await world.replicas("web", 2, on="d0", terminationGracePeriodSeconds=10)
+    await world.budget("b", 2, app="web")
+    await world.node("d1", "on-demand")
+    taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+    async with world.controlled():
+        await world.client.patch(NODES, "d0", {"spec": {"taints": [taint]}})
+        await world.clock.advance(300)
+        assert await world.ready("web") == 2
+        assert await _asked(world, 429) > 2
+        # somebody tells an end: then it is one
+        await world.notice("d0", lead=60)
+        await world.clock.advance(55)
+    assert world.figure("pods_deleted_at_deadline_total") == 2
+
+
 async def test_two_budgets_on_one_pod_are_told_and_not_asked_again(world: World) -> None:
     await world.node("s1")
     await world.replicas("web", 1, on="s1", terminationGracePeriodSeconds=10)

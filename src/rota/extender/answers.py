@@ -133,5 +133,5 @@ class Adviser:
 
 
 def _ending(notice: Notice, now: float) -> str:
-    left = f"ends in {notice.left(now):.0f} s" if notice.left(now) else "ends now"
-    return f"the machine {left} ({notice.mark})"
+    when = f"ends in {notice.left(now):.0f} s" if notice.left(now) else "ends now"
+    return f"the machine {'is emptied' if notice.waits else when} ({notice.mark})"

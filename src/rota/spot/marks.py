@@ -59,15 +59,19 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     provider: str = ""
     #: How many seconds are left from the moment when the mark appears, where nothing else tells the time.
     lead: float | None = None
+    #: Of a notice: whoever empties the machine waits for budgets, and no time at which it ends follows from the mark.
+    waits: bool = False
 
     def matches(self, value: str) -> bool:
         """Whether a value of the key means this."""
         return not self.values or value.lower() in map(str.lower, self.values)
 
 
-def _table(means: Means, place: Place, *rows: tuple[str, str, Sequence[str], float | None]) -> list[Mark]:
+def _table(
+    means: Means, place: Place, *rows: tuple[str, str, Sequence[str], float | None], waits: bool = False
+) -> list[Mark]:
     return [
-        Mark(means=means, place=place, provider=provider, key=key, values=tuple(values), lead=lead)
+        Mark(means=means, place=place, provider=provider, key=key, values=tuple(values), lead=lead, waits=waits)
         for provider, key, values, lead in rows
     ]
 
@@ -112,12 +116,18 @@ BUILTIN: Final[Sequence[Mark]] = (
         ("aws", "aws-node-termination-handler/spot-itn", [], 120.0),
         ("aws", "aws-node-termination-handler/asg-lifecycle-termination", [], 120.0),
         ("aws", "aws-node-termination-handler/scheduled-maintenance", [], 120.0),
-        ("karpenter", "karpenter.sh/disrupted", [], 120.0),
-        ("karpenter", "karpenter.sh/disruption", ["disrupting"], 120.0),
         ("gcp", "cloud.google.com/impending-node-termination", [], 30.0),
         ("azure", "remediator.aks.microsoft.com/unschedulable", [], 30.0),
-        ("", "ToBeDeletedByClusterAutoscaler", [], 120.0),
         ("", "node.cloudprovider.kubernetes.io/shutdown", [], 0.0),
+    ),
+    # autoscalers also empty machines because they are too many or too old, and give them up if a budget says no
+    *_table(
+        Means.NOTICE,
+        Place.TAINT,
+        ("karpenter", "karpenter.sh/disrupted", [], 120.0),
+        ("karpenter", "karpenter.sh/disruption", ["disrupting"], 120.0),
+        ("", "ToBeDeletedByClusterAutoscaler", [], 120.0),
+        waits=True,
     ),
     *_table(
         Means.NOTICE,

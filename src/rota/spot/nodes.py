@@ -45,6 +45,8 @@ class Notice:
     #: When it was said, and when the machine ends; seconds since 1970.
     since: float
     deadline: float
+    #: Whoever takes it away waits for budgets: the deadline is when to have asked for all, and nothing ends then.
+    waits: bool = False
 
     def left(self, now: float) -> float:
         """Seconds that remain."""
@@ -104,9 +106,11 @@ def _notice(node: Mapping[str, Any], marks: Marks, now: float) -> Notice | None:
                 mark=mark.key,
                 since=begun,
                 deadline=min(known) if known else begun + lead,
+                waits=mark.waits and not known,
             )
         )
-    return min(found, key=lambda notice: (notice.deadline, notice.mark), default=None)
+    # an end that is sure counts before one that budgets may put off, however soon that would be
+    return min(found, key=lambda notice: (notice.waits, notice.deadline, notice.mark), default=None)
 
 
 def _risky(node: Mapping[str, Any], marks: Marks) -> str:

@@ -112,7 +112,8 @@ class Departures:
         self._figures.notices.labels(notice.provider, notice.mark).inc()
         self._figures.lead.observe(notice.left(now))
         self._figures.marked.observe(max(0.0, done - notice.since))
-        told = f"goes in {notice.left(now):.0f} s ({notice.mark}); its pods leave"
+        when = "when budgets let its pods go" if notice.waits else f"in {notice.left(now):.0f} s"
+        told = f"goes {when} ({notice.mark}); its pods leave"
         self._teller.node(node, "SpotNotice", told)
         return math.inf
 

@@ -75,7 +75,12 @@ class Guests:
         return guest
 
     def plan(self, guests: list[Guest], notice: Notice, *, now: float) -> Plan:
-        """What to do now: see `rota.spot.evacuation.plan`; the hopeless wait for their last moment."""
+        """What to do now: see `rota.spot.evacuation.plan`; the hopeless wait for their last moment.
+
+        Where a machine waits for budgets, there is no moment at which they give way.
+        """
+        if notice.waits:
+            guests = [replace(one, at_deadline=AtDeadline.STRICT) for one in guests]
         plan = evacuation.plan([one for one in guests if not self.of(one.uid).hopeless], notice, now=now)
         wishes, wake_at = list(plan.steps), plan.wake_at
         for guest in guests:
