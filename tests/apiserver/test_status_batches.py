@@ -151,8 +151,24 @@ async def test_a_node_tells_of_its_own_pods_only_though_it_has_told_of_many(api:
     assert "labels" not in (await api.get(f"{PODS}/m0")).json["metadata"]
 
 
-async def test_those_who_are_no_nodes_need_the_right(api: ApiServer) -> None:
-    assert (await api.acting_as("somebody").post(BATCHES, {"statuses": []})).code == 403
+async def test_those_who_are_no_nodes_need_the_right_to_batches_and_to_statuses(api: ApiServer) -> None:
+    somebody = api.acting_as("somebody")
+    assert (await somebody.post(BATCHES, {"statuses": []})).code == 403
+    rules = [{"apiGroups": ["rota.dev"], "resources": ["*"], "verbs": ["*"]}]
+    rights = "/apis/rbac.authorization.k8s.io/v1"
+    assert (await api.post(f"{rights}/clusterroles", {"metadata": {"name": "r"}, "rules": rules})).code == 201
+    binding = {
+        "metadata": {"name": "r"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "somebody"}],
+    }
+    assert (await api.post(f"{rights}/clusterrolebindings", binding)).code == 201
+    refused = await somebody.post(BATCHES, {"statuses": []})
+    assert refused.code == 403
+    assert "pods/status" in refused.json["message"]
+    rules.append({"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]})
+    assert (await api.patch(f"{rights}/clusterroles/r", {"rules": rules})).code == 200
+    assert (await somebody.post(BATCHES, {"statuses": []})).code == 201
 
 
 async def test_a_status_that_lost_a_race_is_merged_into_what_is_there(api: ApiServer) -> None:
@@ -191,6 +207,40 @@ async def test_watchers_see_each_change_once(api: ApiServer) -> None:
         assert sorted(one["object"]["metadata"]["name"] for one in seen) == names
         assert {one["object"]["status"]["phase"] for one in seen} == {"Succeeded"}
         assert not events.pending()
+
+
+async def test_a_status_that_says_nothing_new_is_no_change(api: ApiServer) -> None:
+    await _nodes(api)
+    names = [f"p{number}" for number in range(4)]
+    uids = await _bound(api, *names)
+    reports = [_report(one, uids[one], _status("Running", uids[one], 5.0)) for one in names]
+    await _told(api, *reports)
+    before = (await api.get(PODS)).json
+    for _ in range(3):
+        assert {one["code"] for one in await _told(api, *reports)} == {200}
+    assert (await api.get(PODS)).json["items"] == before["items"]
+
+
+async def test_a_time_that_there_is_not_is_refused_though_others_were_taken(api: ApiServer) -> None:
+    await _nodes(api)
+    names = [f"p{number}" for number in range(5)]
+    uids = await _bound(api, *names)
+    for name in names[:4]:
+        await _told(api, _report(name, uids[name], {"phase": "Running", "startTime": "1970-02-01T00:00:00Z"}))
+    status = {"phase": "Running", "startTime": "1970-02-31T00:00:00Z"}
+    (verdict,) = await _told(api, _report("p4", uids["p4"], status))
+    alone = await api.patch(f"{PODS}/p4/status", {"status": status}, kind="strategic")
+    assert verdict["code"] == alone.code >= 400
+
+
+async def test_a_name_is_not_taken_for_a_field_of_others(api: ApiServer) -> None:
+    await _nodes(api)
+    uids = await _bound(api, "message", "reason", "p")
+    for name in ("message", "reason"):
+        for _ in range(2):
+            await _told(api, _report(name, uids[name], {"phase": "Running", name: "x"}))
+    await _told(api, _report("p", uids["p"], {"phase": "Running", "p": "x"}))
+    assert "p" not in (await api.get(f"{PODS}/p")).json["status"]
 
 
 async def test_a_dry_run_writes_nothing(api: ApiServer) -> None:
@@ -264,6 +314,7 @@ def test_what_is_filled_in_is_what_would_have_been_worked_out(old: list[list[str
         b'{"time":"2026-01-01T00:00:00.5Z"}',
         b'{"text":"' + b"x" * 20_000 + b'"}',
         b'{"text":"\x01"}',
+        b'{"p" : 1}',
     ],
 )
 def test_what_cannot_be_told_apart_is_no_case(value: bytes) -> None:
@@ -274,6 +325,7 @@ def test_what_cannot_be_told_apart_is_no_case(value: bytes) -> None:
 def test_nor_is_a_write_that_insists_on_a_version_or_an_odd_name() -> None:
     known = Reprints()
     assert known.case(b"{}", b'{"resourceVersion":"1"}', name="p", uid=_UID, node=None, by="x", now=0.0) is None
+    assert known.case(b"{}", b"{}", name="10.0.0.1", uid=_UID, node=None, by="x", now=0.0) is None
     assert known.case(b"{}", b"{}", name='p"', uid=_UID, node=None, by="x", now=0.0) is None
     assert known.case(b"{}", b"{}", name="p", uid="u", node=None, by="x", now=0.0) is None
     assert known.case(b"{}", b"{}", name="p", uid=_UID, node="p", by="x", now=0.0) is None

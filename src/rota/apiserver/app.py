@@ -23,7 +23,7 @@ from rota.apiserver.limits.seats import State
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.requests import ClientGone, Receive, Request, Scope, Send
 from rota.apiserver.traffic import Seen, Traffic
-from rota.apiserver.verbs import get, subresource
+from rota.apiserver.verbs import get, status_batches, subresource
 from rota.apiserver.verbs.calls import Call, attributes
 from rota.kit import logs
 from rota.store import errors as store_errors
@@ -157,6 +157,10 @@ class App:
                 return await self._page(request)
             seen.routed(route)
             await self._authorize(asking.about_route(route, user, request.query), seen)
+            if route.resource.group_resource == status_batches.BATCHES.group_resource:
+                # A batch is only another way to write statuses, and gives no right to do so.
+                each = status_batches.route(self.registry)
+                await self._authorize(asking.about_route(each, user, request.query), seen)
             if levels.is_long_running(route):
                 if route.verb == "get" and route.subresource in subresource.CONVERSATIONS:
                     # Who talks to a container changes things: to be allowed to look is not enough.

@@ -9,11 +9,12 @@ filled in for the next.
 
 Words are found where they stand as whole strings (names and times) or by their own form (uids). All else is part of
 what is remembered, letter for letter; so whatever is unusual about a pod makes it a case of its own, which is worked
-out.
+out. So is what has a word where it would be asked what it says: as the name of a field, or as a time that there is not.
 """
 
 import re
 from collections.abc import Hashable
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from rota.api import times
@@ -27,8 +28,10 @@ _NAME: Final = b"\x00"
 _UID: Final = b"\x01"
 _NODE: Final = b"\x02"
 _TIME: Final = b"\x03"
-#: Names that look the same in JSON.
-_PLAIN_NAME: Final = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
+#: Names that look the same in JSON, and like nothing else that is written there: addresses and amounts begin otherwise.
+_PLAIN_NAME: Final = re.compile(r"[a-z](?:[-.a-z0-9]{0,251}[a-z0-9])?")
+#: Where such a word is no value but the name of a field, or of an entry of a map.
+_FIELDS: Final = (re.compile(rb'\x00"\s*:'), re.compile(rb'\x02"\s*:'))
 _PLAIN_UID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _TIME_FORM: Final = re.compile(rb'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d')
 _TIME_LENGTH: Final = len('"2006-01-02T15:04:05')
@@ -83,7 +86,7 @@ class Reprints:
         words = _Words(name.encode(), uid.encode(), (node or "").encode())
         old, old_times = _apart(value, words)
         new, new_times = _apart(patch, words)
-        if old is None or new is None:
+        if old is None or new is None or not all(map(_is_moment, set(new_times))):
             return None
         moment = times.format_time(now).encode()[:-1]
         every = tuple(sorted({*old_times, *new_times, moment}))
@@ -119,6 +122,8 @@ def _apart(value: bytes, words: _Words) -> tuple[bytes | None, list[bytes]]:
     plain = value.replace(words.uid, _UID).replace(b'"%b"' % words.name, b'"%b"' % _NAME)
     if words.node:
         plain = plain.replace(b'"%b"' % words.node, b'"%b"' % _NODE)
+    if any(field.search(plain) for field in _FIELDS):
+        return None, []
     pieces = plain.split(b'Z"')
     found = []
     for at in range(len(pieces) - 1):
@@ -129,6 +134,14 @@ def _apart(value: bytes, words: _Words) -> tuple[bytes | None, list[bytes]]:
         elif _FRACTION.fullmatch(piece, max(len(piece) - _FRACTION_LENGTH, 0)):
             return None, []
     return b'Z"'.join(pieces), found
+
+
+def _is_moment(time: bytes) -> bool:
+    try:
+        datetime.fromisoformat(time.decode())
+    except ValueError:
+        return False
+    return True
 
 
 def _print(case: Case, value: bytes) -> _Print | None:

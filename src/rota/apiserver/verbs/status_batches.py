@@ -5,9 +5,10 @@ A batch is posted to `/apis/rota.dev/v1alpha1/podstatusbatches`:
     {"statuses": [{"metadata": {"namespace": "a", "name": "p", "uid": "..."}, "status": {...}}, ...]}
 
 Each is what a strategic merge patch of `pods/status` with that uid is, by the same rules and with the same rights of
-nodes. The answer is 201 with `verdicts`, one for each in their order: as a Status, what the patch alone would have been
-answered with, without the pod. Pods that go the way of earlier ones (`registry.reprints`) are written together, in one
-transaction; what stands in the way of one of them, or is unusual about it, is found out for that one alone.
+nodes; others need the right to such patches in all namespaces, beside that to batches. The answer is 201 with
+`verdicts`, one for each in their order: as a Status, what the patch alone would have been answered with, without the
+pod. Pods that go the way of earlier ones (`registry.reprints`) are written together, in one transaction; what stands in
+the way of one of them, or is unusual about it, is found out for that one alone.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from rota.api.identifiers import GroupKind, GroupResource
 from rota.api.kinds import ResourceType
 from rota.apiserver import bodies, responses, stored_form
 from rota.apiserver.authorization.nodes import identity
+from rota.apiserver.registry.objects import ObjectRegistry, Written
 from rota.apiserver.registry.reprints import Case
 from rota.apiserver.routing import Route
 from rota.apiserver.verbs import patch, rendering
@@ -101,6 +103,11 @@ async def create(call: Call) -> responses.Response:
     return rendering.plain(call, answer, code=201)
 
 
+def route(registry: ObjectRegistry) -> Route:
+    """Where statuses are written one at a time, in all namespaces: who posts a batch has to have the right to that."""
+    return Route(verb="patch", resource=registry.resource(_PODS), namespace="", name="", subresource="status")
+
+
 def _refuse_malformed(reports: Sequence[_Report]) -> None:
     path, found = fields.Path("statuses"), []
     seen: set[tuple[str, str]] = set()
@@ -121,21 +128,19 @@ def _refuse_malformed(reports: Sequence[_Report]) -> None:
 
 
 def _write(call: Call, report: _Report) -> _Write:
-    metadata, resource = report.metadata, call.registry.resource(_PODS)
-    route = Route(
-        verb="patch", resource=resource, namespace=metadata.namespace, name=metadata.name, subresource="status"
-    )
+    metadata, alone = report.metadata, route(call.registry)
     at = replace(
         call.at,
         verb="patch",
-        resource=resource,
+        resource=alone.resource,
         namespace=metadata.namespace,
         name=metadata.name,
         subresource="status",
         warnings=[],
     )
     body = b'{"metadata":{"uid":%b},"status":%b}' % (msgspec.json.encode(metadata.uid), report.status)
-    return _Write(replace(call, route=route, at=at), body, metadata.uid)
+    alone = replace(alone, namespace=metadata.namespace, name=metadata.name)
+    return _Write(replace(call, route=alone, at=at), body, metadata.uid)
 
 
 async def _carry_out(writes: Sequence[_Write]) -> list[errors.ApiError | None]:
@@ -221,5 +226,10 @@ async def _work_out(look: _Look) -> None:
         made = None if look.entry is None else await registry.update_from(at, edit, look.entry)
         if made is None:
             await registry.update(at, edit)
-        elif look.case is not None and not made.removed and not at.warnings:
+        elif look.case is not None and not made.removed and not at.warnings and _is_change(look, made):
             registry.reprints.learn(look.case, made.value)
+
+
+def _is_change(look: _Look, made: Written) -> bool:
+    """Whether a pod is another now; a status that says nothing new is not written, and its like must not be."""
+    return look.entry is None or made.revision != look.entry.revision
