@@ -62,6 +62,13 @@ async def test_each_is_refused_for_itself(api: ApiServer) -> None:
     assert (await api.get(f"{PODS}/a")).code == (await api.get(f"{PODS}/b")).code == 200
 
 
+async def test_one_that_is_no_text_spoils_none_of_the_others(api: ApiServer) -> None:
+    good, bad = json.dumps(_pod("a")).encode(), json.dumps(_pod("B")).encode().replace(b'"B"', b'"\xff"')
+    answer = await api.post(PODS, b'{"items":[%b,%b]}' % (bad, good), batch="true")
+    assert answer.code == 201, answer
+    assert _codes(answer.json["verdicts"]) == [400, 201]
+
+
 async def test_names_may_be_made_for_them(api: ApiServer) -> None:
     unnamed = _pod("")
     unnamed["metadata"] = {"generateName": "p-"}

@@ -171,5 +171,5 @@ def _made(one: _Item, value: bytes, revision: int) -> dict[str, Any]:
 def _name(body: bytes) -> str:
     try:
         return _object(body).metadata.name
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return ""
