@@ -77,6 +77,14 @@ def test_a_misspelt_option_is_not_taken_for_the_command() -> None:
     assert "no such option '--mem'" in done.stderr
 
 
+def test_options_after_the_command_are_its_own() -> None:
+    with run.command.make_context("run", ["--cpu", "2", "ls", "-la", "--cpu", "--", "/"]) as ctx:
+        assert ctx.params["cpu"] == "2"
+        assert ctx.params["command_line"] == ("ls", "-la", "--cpu", "--", "/")
+    with run.command.make_context("run", ["--cpu", "2", "--", "ls", "-la"]) as ctx:
+        assert ctx.params["command_line"] == ("ls", "-la")
+
+
 def rota_run(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
     return cluster.rota("run", *arguments)
 

@@ -88,7 +88,16 @@ def test_what_the_server_finds_invalid_names_the_field(rota: Rota, namespace: st
 
 @pytest.mark.parametrize(
     ("content", "fault"),
-    [("a: [", "is neither YAML nor JSON"), ("", "nothing to submit"), ("- 1", "is no object")],
+    [
+        (
+            "a: {b: c\nd: [",
+            "is neither YAML nor JSON: line 2, column 2: did not find expected ',' or '}' while parsing a flow mapping"
+            " that begins in line 1\n",
+        ),
+        ("a: \x01", "is neither YAML nor JSON"),
+        ("", "nothing to submit"),
+        ("- 1", "is no object"),
+    ],
 )
 def test_a_file_that_holds_no_objects_is_refused(rota: Rota, tmp_path: Path, content: str, fault: str) -> None:
     file = tmp_path / "a.yaml"

@@ -36,9 +36,13 @@ from rota.cli.commands import Command
 @click.option("--now", is_flag=True, help="The same as --grace-period 1.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Whether to wait until they are gone.")
 @click.option(
-    "--timeout", type=options.Duration(nothing="no limit"), default="0", show_default=True, help="How long to wait."
+    "--timeout",
+    type=options.Duration(nothing="no limit"),
+    default="0",
+    show_default="no limit",
+    help="How long to wait.",
 )
-@click.option("--ignore-not-found", is_flag=True, help="What is not there is deleted.")
+@click.option("--ignore-not-found", is_flag=True, help="An object that is not there is no error.")
 @options.dry_run_option
 @endpoints.own_options
 def command(*, now: bool, grace_period: int | None, **given: Any) -> None:

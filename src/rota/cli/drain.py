@@ -26,7 +26,11 @@ from rota.cli.commands import Command
     "--grace-period", type=click.IntRange(0), metavar="SECONDS", help="How long pods get to end.  [default: their own]"
 )
 @click.option(
-    "--timeout", type=options.Duration(nothing="no limit"), default="0", show_default=True, help="When to give up."
+    "--timeout",
+    type=options.Duration(nothing="no limit"),
+    default="0",
+    show_default="no limit",
+    help="When to give up.",
 )
 @options.selector_option
 @options.dry_run_option

@@ -62,7 +62,8 @@ def chosen(*, kubeconfig_file: Path | None, context: str, server: str | None) ->
     if kubeconfig_file is None and "KUBECONFIG" not in os.environ and not path.exists() and own.exists():
         path = own  # of `rota up` on this machine
     if not path.exists():
-        raise errors.UserError(f"there is no kubeconfig at {path}", "name one with --kubeconfig, or a --server")
+        remedy = "name one with --kubeconfig, or a --server; `rota up` starts a cluster on this machine"
+        raise errors.UserError(f"there is no kubeconfig at {path}", remedy)
     return kubeconfig.load(path, clock=clock, context=context)
 
 

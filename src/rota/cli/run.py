@@ -14,6 +14,8 @@ NOT_STARTED: Final = 125
 @click.command(
     "run",
     cls=Command,
+    # Once the command has begun, options are its own, as with srun and docker run.
+    context_settings={"allow_interspersed_args": False},
     examples=[
         ("rota run -- echo hi", "run it, show its output, exit with its code"),
         ("rota run --cpu 2 --memory 4Gi -- python train.py", "where two cores and 4 GiB are free"),
@@ -43,6 +45,8 @@ def command(
     ctx: click.Context, /, *, detach: bool, wait_only: bool, remove: bool, stdin: bool, tty: bool, **given: Any
 ) -> None:
     """Run COMMAND on a worker with room for it, show what it says, and exit with its code.
+
+    Options of Rota stand before COMMAND; all that comes after it belongs to it, with or without -- between them.
 
     Says on standard error where it was placed and why, or what it waits for. Ctrl-C, SIGTERM and SIGHUP end it (a
     second Ctrl-C at once), and its last words are still shown. The exit code is the command's own; 125 if Rota could

@@ -39,8 +39,19 @@ def parse(text: str, name: str) -> list[Document]:
             if content is not None:
                 found += _objects(content, f"{name}, document {number}")
     except (yaml.YAMLError, ValueError) as error:
-        found.append(Document(name, {}, f"is neither YAML nor JSON: {' '.join(str(error).split())}"))
+        found.append(Document(name, {}, f"is neither YAML nor JSON: {_told(error)}"))
     return found
+
+
+def _told(error: Exception) -> str:
+    """What is wrong, and at which line of the text."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        context = f" {error.context}" if error.context else ""
+        if error.context_mark is not None and error.context_mark.line != mark.line:
+            context += f" that begins in line {error.context_mark.line + 1}"
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}{context}"
+    return " ".join(str(error).split())
 
 
 def _objects(content: Any, where: str) -> Iterator[Document]:

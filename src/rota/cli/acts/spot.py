@@ -48,7 +48,7 @@ def list_(*, marks_file: Path | None, as_json: bool, **server: Any) -> None:
             one["capacity"],
             "-" if one["seconds_left"] is None else f"{one['seconds_left']}s",
             one["mark"] or one["risk"] or "-",
-            one["pool"],
+            one["pool"].strip("/") or "-",
             str(len(one["places"])),
             "-" if one["price"] is None else f"{one['price']:g}",
             "-" if one["saves"] is None else f"{one['saves']:g}",
