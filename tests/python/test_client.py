@@ -246,6 +246,16 @@ def test_a_client_that_is_closed_says_so(cluster: Cluster) -> None:
         assert other.future(future.name).cancel()
 
 
+def test_what_was_not_sent_yet_is_sent_before_a_client_is_closed(cluster: Cluster) -> None:
+    with rota.Client(cluster.kubeconfig) as client:
+        futures = client.map(add, range(40))
+    with rota.Client(cluster.kubeconfig) as other:
+        last = other.future(futures[-1].name)
+        assert last.result(PATIENCE_S) == 40
+        for future in futures:
+            other.future(future.name).release()
+
+
 def test_notebooks_show_tasks_and_nothing_that_they_say_is_markup(client: rota.Client) -> None:
     def fail() -> None:
         raise ValueError("<script>alert(1)</script>")

@@ -24,6 +24,8 @@ from rota.python import bootstrap, manifests
 _HOSTNAME: Final = "kubernetes.io/hostname"
 #: More than this does not fit into what a worker keeps of a log.
 _MOST_BYTES: Final = 16 * 1024 * 1024
+#: How long what prints a file may take to start: its node may be gone for good.
+_PATIENCE_S: Final = 120.0
 
 
 async def text_of(text: str, client: Client, *, namespace: str, node: str) -> str:
@@ -65,6 +67,8 @@ async def _printed(path: str, client: Client, *, namespace: str, node: str) -> b
         return base64.b64decode(text)
     except binascii.Error:
         raise bootstrap.Missing(f"{path} on {node} cannot be read") from None
+    except TimeoutError:
+        raise bootstrap.Missing(f"{path} is on {node}, where nothing can be started to read it") from None
     finally:
         with contextlib.suppress(api_errors.ApiError, TransportError):
             await client.delete(PODS, meta.name(made), namespace=namespace, grace_period_s=0)
@@ -78,12 +82,13 @@ def decoded(secret: Object, key: str) -> str:
 async def _chunks(client: Client, pod: Object) -> AsyncGenerator[bytes, None]:
     """What a pod prints, from its start to its end."""
     name, namespace = meta.name(pod), meta.namespace(pod)
-    async with client.watch(
+    watching = client.watch(
         PODS,
         namespace=namespace,
         selection=Selection(fields=f"metadata.name={name}"),
         resource_version=meta.metadata(pod)["resourceVersion"],
-    ) as events:
+    )
+    async with asyncio.timeout(_PATIENCE_S), watching as events:
         async for event in events:
             if (event.object.get("status") or {}).get("phase") in {"Running", "Succeeded", "Failed"}:
                 break

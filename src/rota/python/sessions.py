@@ -7,6 +7,7 @@ another try may follow. What was found out about a task is told once.
 
 import asyncio
 import contextlib
+import functools
 import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -90,6 +91,7 @@ class Session:
         self._followed: Final[dict[str, asyncio.Task[None]]] = {}
         self._places: Final = asyncio.Semaphore(_AT_ONCE)
         self._tasks: Final[set[asyncio.Task[None]]] = set()
+        self._sending: Final[set[asyncio.Task[Any]]] = set()
         self._client: Client | None = None
 
     @property
@@ -109,7 +111,9 @@ class Session:
             await self._client.with_settings(retry=False).request("GET", "/version")
 
     async def close(self) -> None:
-        """Let go of everything; tasks go on."""
+        """Let go of everything; tasks go on, also those that are still to be sent, which is waited for."""
+        if self._sending:
+            await asyncio.wait(self._sending)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_LAST_S)
         going = [*self._followed.values(), *self._tasks]
@@ -138,6 +142,10 @@ class Session:
 
     async def submit(self, call: Call) -> None:
         """Send a call; when this returns, the cluster has it."""
+        task = asyncio.current_task()
+        assert task is not None, "this runs in a loop"
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
         name = call.future.name
         self._entries[name] = _Entry(future=call.future, key=call.key, file=call.file)
         try:
@@ -245,9 +253,11 @@ class Session:
         if session not in self._followed:
             begun = asyncio.Event()
             following = asyncio.create_task(self._following(session, begun))
-            following.add_done_callback(self._not_followed)
+            following.add_done_callback(functools.partial(self._not_followed, session, begun))
             self._followed[session] = following
             await begun.wait()
+            if following.done():
+                following.result()
 
     async def _following(self, session: str, begun: asyncio.Event) -> None:
         selection = Selection(labels=f"{SESSION_LABEL}={session}")
@@ -263,8 +273,10 @@ class Session:
                 await informer.wait_synced()
             begun.set()
 
-    def _not_followed(self, following: "asyncio.Task[None]") -> None:
-        """Nobody waits for news that will not come."""
+    def _not_followed(self, session: str, begun: asyncio.Event, following: "asyncio.Task[None]") -> None:
+        """Nobody waits for news that will not come; the next to be sent is followed anew."""
+        self._followed.pop(session, None)
+        begun.set()
         problem = None if following.cancelled() else following.exception()
         if problem is not None:
             for name, entry in list(self._entries.items()):
