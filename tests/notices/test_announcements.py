@@ -50,6 +50,11 @@ def ends_at(marked: dict[str, Any]) -> float:
     return notice.deadline
 
 
+def test_what_is_said_in_the_future_is_said_now() -> None:
+    _, marked = decided(node(), replace(ENDS, deadline=None, said_at=NOW + 9e8))
+    assert ends_at(marked) == NOW + 120
+
+
 def test_a_termination_is_read_from_the_node_as_it_was_said() -> None:
     verdict, marked = decided(node(), ENDS)
     assert verdict is Verdict.MARKED

@@ -1,13 +1,15 @@
 """Leaving machines that go: who goes when, what budgets say, what is left alone."""
 
 import asyncio
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from tests.controllers.workloads import NODES, PODS
 from tests.spot_control.worlds import CAPACITY, World
 
-from rota.api import meta
+from rota.api import errors, meta
+from rota.client import pods
+from rota.client.verbs import Client
 from rota.spot_control import placing
 from rota.spot_control.departures import CALM_S
 from rota.spot_control.marking import EXCLUDED, LEAVING, LEAVING_FOR
@@ -169,6 +171,62 @@ async def test_two_budgets_on_one_pod_are_told_and_not_asked_again(world: World)
         assert await world.ready("web") == 1
         await world.clock.advance(5)
         assert world.figure("pods_deleted_at_deadline_total") == 1
+
+
+async def test_a_budget_that_many_change_at_once_is_asked_again_soon(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stock server gives up with a conflict about the budget then: nobody has gone."""
+    await world.node("s1")
+    await world.replicas("web", 1, on="s1")
+    await world.node("d1", "on-demand")
+    evict, asked = pods.evict, 0
+
+    async def contended(client: Client, pod: str, **more: Any) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise errors.Conflict(
+                f'Operation cannot be fulfilled on poddisruptionbudgets "b": {errors.OBJECT_MODIFIED}'
+            )
+        await evict(client, pod, **more)
+
+    monkeypatch.setattr(pods, "evict", contended)
+    began = world.clock.now()
+    async with world.controlled():
+        await world.notice("s1", lead=120)
+        await world.cluster.until(lambda: _is_told(world, 1))
+        assert world.clock.now() < began + 5
+        assert (await world.reasons())["SpotEvictionRefused"] == 1
+    assert (await _asked(world, 409), await _asked(world, 201)) == (1, 1)
+
+
+async def _is_told(world: World, count: int) -> bool:
+    return world.figure("pods_evicted_total") == count
+
+
+async def test_a_notice_that_is_withdrawn_while_pods_are_told_to_go_spares_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.node("s1")
+    await world.replicas("web", 12, on="s1", cpu="100m")
+    await world.node("d1", "on-demand")
+    evict, asked = pods.evict, 0
+
+    async def slow(client: Client, pod: str, **more: Any) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await world.withdraw("s1")
+        await world.clock.sleep(1.0)
+        await evict(client, pod, **more)
+
+    monkeypatch.setattr(pods, "evict", slow)
+    async with world.controlled():
+        await world.notice("s1", lead=300)
+        await world.clock.advance(30)
+    # those that were asked for already
+    assert 0 < asked <= 4
 
 
 async def test_daemons_mirrors_and_the_finished_are_left_alone(world: World) -> None:

@@ -113,6 +113,23 @@ async def test_places_of_pods_that_are_no_more_are_given_back_at_the_start(world
         assert await world.places() == {}
 
 
+async def test_what_calls_itself_a_place_in_somebodys_namespace_is_none(world: World) -> None:
+    await _blocked(world)
+    async with world.controlled():
+        await world.notice("s1", lead=300)
+        await world.clock.advance(5)
+        leavers = await world.pods("web", on="s1")
+        await world.node("d2", "on-demand")
+        for old in leavers:
+            made = reservations.manifest(old, node="d2", owner="", namespace="default", lasts_s=600)
+            await world.client.create(PODS, made)
+        await world.clock.advance(5)
+        held = (await world.client.list(PODS, namespace=SYSTEM)).items
+        assert {reservations.read(pod).leaver for pod in held} == {meta.uid(pod) for pod in leavers}
+    assert world.figure("reservations_total", outcome="made") == 2
+    assert world.figure("reservations_total", outcome="given_back") == 0
+
+
 async def test_a_place_for_a_successor_that_has_not_come_outlives_a_restart(world: World) -> None:
     await world.node("s1")
     await world.replicas("web", 1, on="s1", cpu="4")

@@ -130,14 +130,15 @@ def said_by(node: Mapping[str, Any]) -> str:
 def _terminating(
     node: Mapping[str, Any], said: Announcement, heard: Sequence[str], *, now: float, lead: float
 ) -> Decision:
-    begun = said.said_at if said.said_at is not None else now
+    # nobody speaks in the future, whatever a clock says
+    begun = min(said.said_at, now) if said.said_at is not None else now
     deadline = said.deadline if said.deadline is not None else begun + lead
     if deadline < now - _LATE_S:
         return Decision(Verdict.LATE, deadline=deadline)
     annotations: dict[str, str | None] = {}
     before = moments.find((node["metadata"].get("annotations") or {}).get(TERMINATES_AT) or "")
     if not told(node, Kind.TERMINATION):
-        taints = [*_taints(node), _taint(TERMINATING, "NoSchedule", said.provider, min(begun, now))]
+        taints = [*_taints(node), _taint(TERMINATING, "NoSchedule", said.provider, begun)]
         annotations |= {SAID_BY: said.source, TERMINATES_AT: times.format_time(deadline)}
         return Decision(Verdict.MARKED, _patch(node, said, heard, taints, annotations), deadline)
     if before is None or times.format_time(deadline) < times.format_time(before):

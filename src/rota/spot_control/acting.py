@@ -33,6 +33,8 @@ _TIMEOUT_S: Final = 10.0
 #: How often a node that others change meanwhile is read again.
 _ATTEMPTS: Final = 4
 _TWO_BUDGETS: Final = "more than one PodDisruptionBudget"
+#: What a conflict is about when another pod has the name; any other is about a budget that many change at once.
+_ANOTHER_POD: Final = "UID in precondition"
 
 Document = Mapping[str, Any]
 
@@ -84,16 +86,21 @@ class Hands:
         except (ApiError, TransportError):
             return None
 
-    async def do(self, steps: Sequence[tuple[Step, Document, str]]) -> None:
-        """Tell pods to go, the most important first: each step with its pod and the successor's place."""
+    async def do(self, steps: Sequence[tuple[Step, Document, str]], *, still: Callable[[Document], bool]) -> None:
+        """Tell pods to go, the most important first: each step with its pod and the successor's place.
+
+        `still` tells right before each whether there is a reason: thousands of them take a while.
+        """
         ordered = sorted(steps, key=lambda one: (-one[0].guest.priority, -one[0].guest.grace_s, one[0].guest.key))
         # budgets give what they have to those who ask first
         for _, equals in itertools.groupby(ordered, key=lambda one: one[0].guest.priority):
-            await asyncio.gather(*(self._row(row) for row in _rows(equals)))
+            await asyncio.gather(*(self._row(row, still) for row in _rows(equals)))
 
-    async def _row(self, steps: Sequence[tuple[Step, Document, str]]) -> None:
+    async def _row(self, steps: Sequence[tuple[Step, Document, str]], still: Callable[[Document], bool]) -> None:
         for step, pod, place in steps:
             async with self._places:
+                if not still(pod):
+                    continue
                 if step.act is Act.DELETE:
                     await self._delete(pod)
                 elif not await self._evict(pod, place):
@@ -107,11 +114,11 @@ class Hands:
             await pods.evict(
                 self._client, meta.name(pod), namespace=meta.namespace(pod), uid=meta.uid(pod), dry_run=self._dry_run
             )
-        except (errors.NotFound, errors.Conflict) as gone:
-            code, memory.told_at = gone.code, now
         except ApiError as refusal:
             code = refusal.code
-            if _TWO_BUDGETS in refusal.message:
+            if isinstance(refusal, errors.NotFound) or _ANOTHER_POD in refusal.message:
+                memory.told_at = now  # it is gone
+            elif _TWO_BUDGETS in refusal.message:
                 memory.hopeless = True
                 said = "its machine goes, and it cannot be evicted: more than one PodDisruptionBudget is about it"
                 self._teller.pod(pod, "SpotTwoBudgets", said, warning=True)

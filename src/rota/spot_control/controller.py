@@ -129,6 +129,7 @@ class SpotController:
             dry_run=dry_run,
         )
         self._accounts: Final = Accounts(self._following, self._figures, clock=clock, marks=self._marks)
+        self._namespace: Final = namespace
         self._found_again = False
 
     async def run(self) -> None:
@@ -168,7 +169,8 @@ class SpotController:
     def _pod_changed(self, _: Key, old: Object | None, new: Object | None) -> None:
         self._following.count(old, new)
         known = new if new is not None else old
-        if known is not None and reservations.is_one(known):
+        # elsewhere anybody might say that a pod is a place
+        if known is not None and reservations.is_one(known) and meta.namespace(known) == self._namespace:
             self._reservations.changed(known, gone=new is None)
             self._frame.queue.add(_ROUND)
             return
@@ -210,7 +212,7 @@ class SpotController:
             self._arrived(arrival)
         wake_at = min(wake_at, await self._seeking.find(node for node, _ in leaving))
         await self._reservations.keep(self._wanted(leaving))
-        await self._hands.do(self._due(leaving)[0])
+        await self._hands.do(self._due(self._leaving())[0], still=self._must_go)
         wake_at = min(wake_at, await self._handing.hand_over())
         self._account(leaving)
         again, due_at = self._due(self._leaving())
@@ -225,6 +227,8 @@ class SpotController:
         moves: list[Move] = []
         try:
             moves = [] if leaving else await self._returning.look()
+            # a look at a large cluster takes a while
+            moves = [one for one in moves if one.target not in self._departures.touched]
         except Exception as problem:  # noqa: BLE001 - whatever is wrong with it, notices are heeded
             log.warning("nobody could be sent back to spot machines", error=problem)
         for move in moves:
@@ -259,9 +263,20 @@ class SpotController:
         for name in sorted(self._departures.touched):
             node = self._following.nodes.get(name)
             departure = self._departures.of(node) if node is not None else None
-            if node is not None and departure is not None:
+            if node is not None and departure is not None and self._has_notice(node):
                 found.append((node, departure))
         return found
+
+    def _has_notice(self, node: Object) -> bool:
+        return marking.read(node, self._marks, now=self._clock.now()).notice is not None
+
+    def _must_go(self, pod: Mapping[str, Any]) -> bool:
+        """Whether a pod is there as it was when it was decided about, and its machine still goes."""
+        known = self._following.same(pod)
+        if known is None or meta.is_deleting(known):
+            return False
+        node = self._following.nodes.get(following.node_of(known))
+        return node is not None and self._has_notice(node)
 
     def _is_there(self, pod: Mapping[str, Any]) -> bool:
         known = self._following.same(pod)

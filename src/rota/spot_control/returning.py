@@ -137,6 +137,8 @@ class Returning:
         self._look_at = now + self._settings.every_s
         for uid in [uid for uid in self._under_way if uid not in self._holds]:
             del self._under_way[uid]  # nobody came for long
+        for owner in [owner for owner in self._attempts if not self._following.of_owner(owner)]:
+            del self._attempts[owner]  # it is gone: rollouts make owners again and again
         readings = {
             meta.name(node): marking.read(node, self._marks, now=now) for node in self._following.nodes.values()
         }
