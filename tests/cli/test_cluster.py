@@ -50,6 +50,7 @@ class TestLogs:
 
     def test_a_part_of_it_can_be_asked_for(self, cluster: Cluster, task: str) -> None:
         assert cluster.rota("logs", task, "--tail", "1").stdout == "oops\n"
+        assert cluster.rota("logs", "pod", task, "--tail", "1").stdout == "oops\n"
         stamped = cluster.rota("logs", f"pod/{task}", "--timestamps", "--since", "1h").stdout.splitlines()
         assert [line.split()[1] for line in stamped] == ["begun", "oops"]
         assert all(line.startswith("20") for line in stamped)
@@ -92,6 +93,8 @@ class TestLogs:
             (["lasting", "--previous"], "previous terminated container"),
             (["node/worker-1"], "a Node has no pods of its own"),
             ([], "say whose"),
+            (["pod", "nowhere"], 'pods "nowhere" not found'),
+            (["lasting", "slow", "nowhere"], "one at a time, not 3; several with -l"),
         ],
     )
     def test_what_is_not_there_is_one_line(self, cluster: Cluster, task: str, arguments: list[str], fault: str) -> None:

@@ -106,6 +106,14 @@ def test_a_deployment_counts_its_replicas_and_lists_its_pods() -> None:
     assert list(page.sections[0].rows[0])[:3] == ["web-1", "Pending", "n1"]
 
 
+def test_of_an_empty_node_no_empty_table_is_shown() -> None:
+    account: dict[str, Any] = {"resources": [], "pods": []}
+    assert [one.columns[0] for one in pages.node(gathered(manifests.node("n")), account).sections] == ["RESOURCE"]
+    taken = account | {"pods": [{"namespace": "a", "name": "web", "cpu": "1", "memory": 0, "phase": "Running"}]}
+    shown = pages.node(gathered(manifests.node("n")), taken).sections
+    assert [one.columns[0] for one in shown] == ["RESOURCE", "NAMESPACE"]
+
+
 def test_a_secret_keeps_its_values_to_itself() -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"key": "aHVudGVyMg=="}}
     text = pages.of(gathered(secret)).sections[0].text

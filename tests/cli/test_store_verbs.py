@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from rota.bench import store as bench_store
+from rota.cli import up
 from rota.store.contract import Committed
 from rota.testing.store_contract import opened
 
@@ -112,6 +113,21 @@ def test_up_and_the_other_verbs_mean_the_same_store(tmp_path: Path, monkeypatch:
         process.send_signal(signal.SIGINT)
     done = rota("backup", str(tmp_path / "b"), "--json")
     assert json.loads(done.stdout)["entries"] == len(listed(tmp_path / "elsewhere.db")) > 3
+    assert f"objects of sqlite:///{tmp_path}/elsewhere.db as of" in rota("backup", str(tmp_path / "b")).stdout
+
+
+def test_who_has_no_rota_on_the_path_is_shown_how_to_call_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin of mine" / "rota"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    monkeypatch.setattr("sys.argv", [str(program), "up"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert up.typed() == f"'{program}'"
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert up.typed() == "rota"
+    monkeypatch.setattr("sys.argv", ["/usr/lib/rota/__main__.py", "up"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert up.typed() == "rota"
 
 
 @pytest.mark.postgres

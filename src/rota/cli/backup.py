@@ -44,4 +44,5 @@ def command(*, file: Path, store_url: str, as_json: bool) -> None:
     if as_json:
         output.document({"file": str(file), **summary})
     else:
-        click.echo(f"{file}: {summary['entries']:,} objects as of revision {summary['revision']}")
+        of = logs.redact_url(store_url)
+        click.echo(f"{file}: {summary['entries']:,} objects of {of} as of revision {summary['revision']}")

@@ -8,6 +8,14 @@ from rota.cli import completing, endpoints, options
 from rota.cli.commands import Command
 
 
+def _joined(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> str:
+    """A kind and a name may be two words, as with other verbs."""
+    del param
+    if len(words) > 2:
+        raise click.UsageError(f"one at a time, not {len(words)}; several with -l", ctx)
+    return "/".join(words)
+
+
 @click.command(
     "logs",
     cls=Command,
@@ -19,7 +27,9 @@ from rota.cli.commands import Command
         ("rota logs -l app=web --tail 20 --since 5m", "the latest of all pods with a label"),
     ],
 )
-@click.argument("name", metavar="[KIND/]NAME", default="", shell_complete=completing.complete_names("pods"))
+@click.argument(
+    "name", metavar="[KIND/]NAME", nargs=-1, callback=_joined, shell_complete=completing.complete_names("pods")
+)
 @options.namespace_option
 @options.selector_option
 @options.container_option

@@ -2,6 +2,8 @@
 
 import os
 import shlex
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +114,16 @@ def _say_ready(facts: dict[str, str]) -> None:
     fate = "goes with it" if facts["store"].startswith("memory:") else "stays"
     click.echo(f"Rota is up. Ctrl-C stops it; the data {fate}.")
     click.echo(f"Try: export KUBECONFIG={shlex.quote(facts['config'])}")
+    rota = typed()
     if "workers" in facts:
-        click.echo("     rota run -- echo hi")
-    click.echo("     rota status")
+        click.echo(f"     {rota} run -- echo hi")
+    click.echo(f"     {rota} status")
     click.echo("     kubectl get nodes")
+
+
+def typed() -> str:
+    """How this program is called from a shell: by its path if the shell would not find it by its name."""
+    program = Path(sys.argv[0])
+    if shutil.which("rota") is not None or program.name != "rota" or not os.access(program, os.X_OK):
+        return "rota"
+    return shlex.quote(str(program))

@@ -94,7 +94,8 @@ def node(gathered: Gathered, account: Mapping[str, Any]) -> Page:
     )
     unusual = [one for one in meta.conditions(obj) if (one.get("status") == "True") != (one.get("type") == "Ready")]
     title = f"Node {meta.name(obj)}{' (cordoned)' if spec.get('unschedulable') else ''}"
-    return Page(title=title, facts=facts, sections=[sold, pods, *_conditions(gathered, unusual), *_events(gathered)])
+    sections = [sold, *([pods] if pods.rows else []), *_conditions(gathered, unusual), *_events(gathered)]
+    return Page(title=title, facts=facts, sections=sections)
 
 
 def _pod(gathered: Gathered) -> Page:
