@@ -17,7 +17,6 @@ from tests.stock.audits import Audit
 from tests.stock.clusters import EVENTS, NODES, PODS, Cluster
 
 from rota.api import errors, meta, times
-from rota.cli.acts.spot import TERMINATES_AT, TERMINATING
 from rota.client import connecting, kubeconfig
 from rota.client.informers.cache import Key
 from rota.client.informers.informer import Informer
@@ -26,6 +25,7 @@ from rota.client.verbs import Client, Object
 from rota.kit import system, tasks
 from rota.scheduler import builtin, loading
 from rota.spot import returning
+from rota.spot.marks import TERMINATES_AT, TERMINATING
 from rota.spot_control.controller import SpotController
 from rota.testing import manifests
 from rota.testing.servers.kubernetes import ControllerManager, Scheduler, StockApiServer, write_kubeconfig

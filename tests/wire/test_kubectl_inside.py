@@ -232,7 +232,7 @@ def test_a_pod_is_run_with_this_input_and_removed_afterwards(cluster: Cluster) -
         check=False,
         timeout=PATIENCE_S,
     )
-    assert (done.stdout.replace("pod \"reader\" deleted\n", ""), done.returncode) == ("got one\ngot two\n", 0), done
+    assert (done.stdout.replace('pod "reader" deleted\n', ""), done.returncode) == ("got one\ngot two\n", 0), done
 
 
 def test_ports_are_forwarded(cluster: Cluster) -> None:

@@ -506,9 +506,9 @@ class RebalancePolicySpec(DictMixin):
     * **mostPerHour** ``Optional[int]`` - How many pods move within an hour, whoever leads; 200 if not set.
     * **mostPerNamespace** ``Optional[int]`` - How many pods of a namespace a plan moves; 20 if not set.
     * **mostPerNode** ``Optional[int]`` - How many pods of a node a plan moves; 5 if not set.
-    * **mostRestarts** ``Optional[int]`` - So often a pod crashes where it is before it is moved for that; 20 if not set.
+    * **mostRestarts** ``Optional[int]`` - So often a pod crashes before it is moved for that; 20 if not set.
     * **oldestSeconds** ``Optional[int]`` - So long a pod runs before it is moved for that; a week if not set.
-    * **priorityBelow** ``Optional[int]`` - Pods of this priority and above stay; those critical to the system always do.
+    * **priorityBelow** ``Optional[int]`` - Pods of this priority and above stay; critical ones always do.
     * **strategies** ``Optional[List[str]]`` - What is looked for: node-affinity, taints, pod-affinity, spread,
       duplicates, crashes, lifetime, balance, compact. All but crashes, lifetime and compact if not set.
     * **suspend** ``Optional[bool]`` - Not for now.
@@ -606,7 +606,7 @@ class RebalancePolicyStatus(DictMixin):
     * **before** ``Optional[RebalanceFigures]`` - The cluster as the latest plan found it.
     * **conditions** ``Optional[List[meta_v1.Condition]]`` - Planned: whether a plan could be made.
     * **lastRunTime** ``Optional[meta_v1.MicroTime]`` - When the latest plan was made.
-    * **moves** ``Optional[List[RebalanceMove]]`` - Pods that the latest plan moves, and those that moved within an hour.
+    * **moves** ``Optional[List[RebalanceMove]]`` - Pods that the latest plan moves, or that moved within an hour.
     * **observedGeneration** ``Optional[int]`` - The generation of the policy that the latest plan was made by.
     * **stays** ``Optional[List[RebalanceStay]]`` - Pods that stay, and why; at most 50 of them.
     """
