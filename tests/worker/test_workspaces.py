@@ -157,6 +157,26 @@ async def test_the_next_worker_knows_what_the_one_before_made(node: Node) -> Non
     assert not node.shared.parent.exists()
 
 
+async def test_a_record_that_could_not_be_written_is_written_the_next_time(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> int:
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        with pytest.raises(OSError, match="No space"):
+            node.begin()
+    assert not node.shared.exists()
+    node.begin()
+    await node.is_on("one")
+    await node.delete_run()
+    node.pods.clear()
+    await node.a_while_later()
+    assert not node.shared.parent.exists()
+
+
 async def test_as_long_as_the_api_cannot_be_asked_nothing_goes(node: Node) -> None:
     node.begin()
     node.pods.clear()

@@ -32,6 +32,8 @@ RUNS: Final = ("rota.dev", "v1alpha1", "pipelineruns")
 _LOOK_S: Final = 30.0
 #: For so long nobody has to have had one. A run that has just begun does not say yet where its folder is.
 _GRACE_S: Final = 60.0
+#: A record that is being written begins like this.
+_DRAFT: Final = "."
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -61,8 +63,10 @@ class Workspaces:
                 record = self._folder / uid
                 if not record.exists():
                     self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    # written down first: a folder of which nobody knows would stay for ever
-                    record.write_bytes(msgspec.json.encode(_Record(meta.namespace(pod), name)))
+                    # written down first, and whole: a folder of which nobody knows would stay for ever
+                    draft = self._folder / f"{_DRAFT}{uid}"
+                    draft.write_bytes(msgspec.json.encode(_Record(meta.namespace(pod), name)))
+                    draft.replace(record)
                 _make(Path(naming.workspace(uid)))
 
     async def run(self) -> None:
@@ -88,6 +92,8 @@ class Workspaces:
     def _records(self) -> Iterator[tuple[str, _Record]]:
         with contextlib.suppress(FileNotFoundError):
             for path in sorted(self._folder.iterdir()):
+                if path.name.startswith(_DRAFT):
+                    continue
                 try:
                     yield path.name, msgspec.json.decode(path.read_bytes(), type=_Record)
                 except (OSError, msgspec.MsgspecError) as problem:
