@@ -128,8 +128,9 @@ def failed(policy: Object, reason: str, message: str, *, now: float) -> dict[str
 
 
 def _last(status: Mapping[str, Any]) -> float:
-    """When the latest plan was made, to the second as moves have it."""
-    return float(int(times.parse(status["lastRunTime"])))
+    """When the latest plan was made, to the second as moves have it; of a policy that is new, before all moves."""
+    last = status.get("lastRunTime")
+    return float(int(times.parse(last))) if last else 0.0
 
 
 def _with_status(policy: Object, *, now: float, condition: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
