@@ -1,4 +1,4 @@
-"""What is written into a policy stands there also when somebody has made it anew meanwhile."""
+"""When the next plan of a policy is due, and what is written into one that somebody has made anew meanwhile."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def test_refusals_are_told_of_a_policy_that_was_made_anew_since_the_plan() -> No
     assert policies.wait_s(written, now=NOW) == 0.0, "it has had no plan of its own yet"
 
 
-def test_a_policy_that_was_changed_before_its_first_plan_is_due() -> None:
+def test_a_policy_that_was_changed_since_a_plan_that_moved_nothing_is_due() -> None:
     changed = {
         "metadata": {"name": policies.NAME, "generation": 2},
         "spec": {"intervalSeconds": 600},
