@@ -80,6 +80,11 @@ async def test_those_who_have_gone_leave_nothing_open_also_if_nothing_was_said_t
     assert max(counts[1:]) <= counts[0] + 1, "one more connection may not have been seen to be closed"
 
 
+async def test_where_no_nursery_answers_nobody_is_talked_to(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="does not answer"):
+        await Bench(tmp_path, runtime=PROCESS, image="none").runtime.attach("uid-1.c.0")
+
+
 async def test_bytes_that_are_no_text_pass_through(bench: Bench) -> None:
     odd = b"\xff".decode("utf-8", "surrogateescape")
     await bench.start("sh", "-c", 'printf %s "$ODD" | od -An -tx1', env={"PATH": os.environ["PATH"], "ODD": odd})

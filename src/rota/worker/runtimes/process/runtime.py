@@ -206,7 +206,10 @@ class ProcessRuntime:
 
     async def attach(self, run: str) -> Attached:
         """See `Runtime.attach`."""
-        files = await self._nurse.ask_for_files("attach", id=run)
+        try:
+            files = await self._nurse.ask_for_files("attach", id=run)
+        except (NurseryGone, RuntimeError) as problem:
+            raise LaunchError("ContainerNotRunning", str(problem)) from problem
         if not files:
             raise LaunchError("ContainerNotRunning", "it does not run, or nobody can talk to it any more")
         into, terminal = files.get("stdin"), files.get("terminal")
