@@ -19,7 +19,7 @@ from tests.python.conftest import Cluster
 from tests.worker.runtimes.bench import needs_containers
 
 import rota
-from rota.python import bootstrap
+from rota.python import bootstrap, sessions
 
 pytestmark = pytest.mark.slow
 
@@ -334,6 +334,21 @@ def test_a_task_that_waits_says_for_what(client: rota.Client) -> None:
     with pytest.raises(TimeoutError, match="is still pending"):
         future.exception(timeout=0)
     future.cancel()
+
+
+def test_when_nothing_runs_it_is_said_once_what_is_waited_for(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_PATIENCE_S", 0.1)
+    with rota.Client(cluster.kubeconfig) as own:
+        futures = [own.submit(rota.task(cpu=1000)(add), 1)]
+        _until(lambda: bool(caplog.messages))
+        assert "still waits: 0/2 nodes are available: 2 Insufficient cpu" in caplog.messages[0]
+        assert "rota explain pod add-" in caplog.messages[0]
+        for future in futures:
+            future.cancel()
+        assert own.submit(add, 1).result(PATIENCE_S) == 2
+    assert len(caplog.messages) == 1
 
 
 def test_a_timeout_of_the_functions_own_is_raised_as_it_is(client: rota.Client) -> None:

@@ -26,6 +26,7 @@ from rota.client.informers.reflector import Source
 from rota.client.pods import PODS
 from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client, Propagation, Selection, Settings
+from rota.kit import logs
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.python import bootstrap, fetching, manifests, outcomes
@@ -48,7 +49,10 @@ from rota.python.packing import Packed
 _AT_ONCE: Final = 16
 #: How long a client that is closed waits for what it has begun, before it leaves that alone.
 _LAST_S: Final = 10.0
+#: How long all tasks of a client may wait for a node before that is said.
+_PATIENCE_S: Final = 10.0
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
+_log: Final = logs.get("rota")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,6 +96,7 @@ class Session:
         self._places: Final = asyncio.Semaphore(_AT_ONCE)
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._sending: Final[set[asyncio.Task[Any]]] = set()
+        self._impatient: asyncio.Task[None] | None = None
         self._client: Client | None = None
 
     @property
@@ -116,7 +121,7 @@ class Session:
             await asyncio.wait(self._sending)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_LAST_S)
-        going = [*self._followed.values(), *self._tasks]
+        going = [*self._followed.values(), *self._tasks, *([self._impatient] if self._impatient is not None else ())]
         for task in going:
             task.cancel()
         await asyncio.gather(*going, return_exceptions=True)
@@ -293,9 +298,26 @@ class Session:
             told = "running" if phase == "Running" else "pending"
             why = "" if phase == "Running" else outcomes.why_waiting(new)
             entry.future.progressed(phase=told, node=node, pod=meta.name(new), why=why)
+            if why and self._impatient is None:
+                self._impatient = asyncio.create_task(self._waiting())
         elif phase == "Succeeded":
             entry.future.progressed(phase="running", node=node, pod=meta.name(new))
             self._settle(entry, lambda: self._outcome(entry, new))
+
+    async def _waiting(self) -> None:
+        """Say once, if nothing of this client runs, what is waited for: who calls `result()` sees nothing else."""
+        while self._entries:
+            await self._clock.sleep(_PATIENCE_S)
+            waiting = [entry.future for entry in self._entries.values() if entry.future.why]
+            if waiting and all(entry.future.status == "pending" for entry in self._entries.values()):
+                first, others = waiting[0], len(waiting) - 1
+                who = f"{first.name} and {others} more still wait" if others else f"{first.name} still waits"
+                # All in the message, since a program that has set up no logging shows that and no fields.
+                _log.warning(
+                    f"{who}: {first.why.rstrip('.')}; 'rota explain pod {first.pod} -n {self.namespace}' tells more"
+                )
+                return
+        self._impatient = None
 
     def _job_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         entry = self._entries.get(key.name)
