@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 from tests.cli.conftest import ROTA, Cluster, read_until
 
 from rota.cli import run
@@ -176,6 +177,28 @@ def test_standard_input_is_handed_on_to_its_end_and_no_word_is_lost(cluster: Clu
         command, env=cluster.environment, input=text, capture_output=True, text=True, check=False, timeout=60
     )
     assert (done.stdout, done.returncode) == (f"first\n{text}last\n", 5)
+
+
+@pytest.mark.slow
+def test_who_may_not_talk_to_a_task_is_told_so(cluster: Cluster, tmp_path: Path) -> None:
+    api = "rbac.authorization.k8s.io"
+    pods = {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["create", "get", "list", "watch", "delete"]}
+    role = {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": {"name": "mute"}, "rules": [pods]}
+    binding = {
+        "apiVersion": f"{api}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "mute"},
+        "roleRef": {"apiGroup": api, "kind": "Role", "name": "mute"},
+        "subjects": [{"apiGroup": api, "kind": "User", "name": "mute"}],
+    }
+    (tmp_path / "rights.yaml").write_text(yaml.safe_dump_all([role, binding]))
+    assert cluster.rota("submit", str(tmp_path / "rights.yaml")).returncode == 0
+    content = yaml.safe_load(Path(cluster.environment["KUBECONFIG"]).read_text())
+    content["users"][0]["user"]["as"] = "mute"
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(content))
+    done = cluster.rota("run", "--rm", "-i", "--kubeconfig", str(tmp_path / "kubeconfig"), "--", "sleep", "1")
+    assert done.returncode == 0, done.stderr
+    assert "what is read here does not reach the task" in done.stderr
 
 
 @pytest.mark.slow

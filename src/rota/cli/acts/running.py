@@ -266,6 +266,10 @@ class _Attendance:
         try:
             async with self._attach(self._name, namespace=meta.namespace(self._made)) as conversation:
                 await conversing.converse(conversation, stdin=True, tty=self._tty)
+        except api_errors.Forbidden as problem:
+            # else it would wait for input that nobody may give it, and nobody would know
+            output.note(f"what is read here does not reach the task: {problem}")
+            return False
         except (api_errors.ApiError, TransportError):
             return False
         return True
