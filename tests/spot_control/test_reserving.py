@@ -6,7 +6,9 @@ import pytest
 from tests.controllers.workloads import NODES, PODS
 from tests.spot_control.worlds import World
 
-from rota.api import meta
+from rota.api import errors, meta
+from rota.client.transports.contract import TransportError
+from rota.client.verbs import Client
 from rota.controllers.disruption import BUDGETS
 from rota.spot import reservations
 from rota.spot_control import reserving
@@ -189,6 +191,31 @@ async def test_where_no_places_may_be_made_pods_leave_by_plan(world: World) -> N
         await world.left("s1")
     assert world.figure("reservations_total", outcome="refused") >= 1
     assert world.figure("pods_evicted_total") == 2
+
+
+@pytest.mark.parametrize(
+    ("problem", "in_s"), [(TransportError("hung up", uncertain=False), 8), (errors.Conflict("no room any more"), 12)]
+)
+async def test_a_place_that_cannot_be_made_just_now_is_made_soon(
+    world: World, monkeypatch: pytest.MonkeyPatch, problem: Exception, in_s: float
+) -> None:
+    create, failed = Client.create, False
+
+    async def fails_once(client: Client, what: Any, body: Any, **more: Any) -> Any:
+        nonlocal failed
+        if reservations.is_one(body) and not failed:
+            failed = True
+            raise problem
+        return await create(client, what, body, **more)
+
+    monkeypatch.setattr(Client, "create", fails_once)
+    await _blocked(world)
+    async with world.controlled():
+        await world.notice("s1", lead=300)
+        await world.clock.advance(in_s)
+        assert failed
+        assert set((await world.places()).values()) == {"d1"}
+        assert len(await world.places()) == 2
 
 
 async def test_at_most_so_many_places_are_held(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -192,7 +192,7 @@ def _steady(now: Reading, before: Reading) -> Reading:
         return now
     # what is told later can only shorten the time
     deadline = min(now.notice.deadline, before.notice.deadline)
-    return replace(now, notice=replace(before.notice, deadline=deadline))
+    return replace(now, notice=replace(now.notice, since=before.notice.since, deadline=deadline))
 
 
 def _key(pod: Mapping[str, Any]) -> str:

@@ -155,7 +155,8 @@ class SpotController:
         elif key.name in touched and meta.uid(new) not in self._departures:
             touched.discard(key.name)
             return
-        if key.name in touched:
+        # a machine that comes is counted, also where nobody goes back to any
+        if key.name in touched or old is None:
             self._frame.queue.add(_ROUND)
 
     def _node_gone(self, node: Object, now: float) -> None:
@@ -211,7 +212,7 @@ class SpotController:
         for arrival in arrivals:
             self._arrived(arrival)
         wake_at = min(wake_at, await self._seeking.find(node for node, _ in leaving))
-        await self._reservations.keep(self._wanted(leaving))
+        wake_at = min(wake_at, await self._reservations.keep(self._wanted(leaving)))
         await self._hands.do(self._due(self._leaving())[0], still=self._must_go)
         wake_at = min(wake_at, await self._handing.hand_over())
         self._account(leaving)

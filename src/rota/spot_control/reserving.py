@@ -6,6 +6,7 @@ as soon as nobody waits for it. Where places may not be made, pods leave by plan
 """
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,8 +27,10 @@ log = logs.get(__name__)
 MOST: Final = 500
 #: What was made or taken away is shown by then, or it was not.
 _SHOWN_S: Final = 30.0
-#: Whoever may make no places asks again after this.
+#: Whoever may make no places asks again after this,
 _REFUSED_S: Final = 60.0
+#: and after this where a server is away or has too much to do: a machine that goes does not wait.
+_AGAIN_S: Final = 2.0
 #: How long a place outlives the machine that is left, if nobody takes it away.
 _LINGERS_S: Final = 180.0
 _AT_ONCE: Final = 32
@@ -102,8 +105,8 @@ class Reservations:
             self._figures.reservations.labels("lost").inc(len(found))
         return found
 
-    async def keep(self, wanted: Sequence[Wanted]) -> None:
-        """Hold these places, the first of them if they are too many, and give back all others."""
+    async def keep(self, wanted: Sequence[Wanted]) -> float:
+        """Hold these places, the first of them if they are too many, and give back all others; when to ask again."""
         now = self._clock.now()
         for uid, place in list(self._places.items()):
             if place.shown is None and now >= place.asked_at + _SHOWN_S and not self._dry_run:
@@ -118,6 +121,7 @@ class Reservations:
         if now >= self._refused_until:
             await asyncio.gather(*(self._make(one) for uid, one in first.items() if uid not in self._places))
         self._figures.reserved.set(sum(place.returned_at is None for place in self._places.values()))
+        return self._refused_until if any(uid not in self._places for uid in first) else math.inf
 
     async def give_back(self, uids: Iterable[str]) -> None:
         """These places are free."""
@@ -140,9 +144,15 @@ class Reservations:
                 await self._client.create(PODS, body, namespace=self._namespace, dry_run=self._dry_run)
             except errors.AlreadyExists:
                 return  # made before, and shown soon
+            except errors.Conflict:
+                # a server that checks what fits says that it does not, any more
+                self._places.pop(uid, None)
+                self._lost.add(uid)
+                return
             except (ApiError, TransportError) as problem:
                 self._places.pop(uid, None)
-                self._refused_until = now + _REFUSED_S
+                forbidden = isinstance(problem, (errors.Forbidden, errors.NotFound))
+                self._refused_until = now + (_REFUSED_S if forbidden else _AGAIN_S)
                 self._figures.reservations.labels("refused").inc()
                 if str(problem) != self._told:
                     self._told = str(problem)
