@@ -1,6 +1,7 @@
 """Both ways of starting a process come to the same: what it finds of the world around it, and why it cannot be."""
 
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,21 @@ def test_it_has_its_arguments_its_folder_and_its_variables(way: dict[str, Any], 
     script = 'echo "$0 $1 $HERE"; pwd; echo trouble >&2; exit 3'
     code, said, errors = run(way, ["sh", "-c", script, "a", "b"], env={**PATH, "HERE": "x"}, cwd=str(tmp_path))
     assert (code, said, errors) == (3, f"a b x\n{tmp_path}\n", "trouble\n")
+
+
+@pytest.mark.parametrize("room", range(5))
+def test_without_room_for_more_files_it_does_not_start_and_none_stays_open(way: dict[str, Any], room: int) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)  # all numbers below are taken
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + room, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            spawning.start({"argv": ["true"], "env": PATH, **way}, terminals.Ends(stdin=False, tty=False))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_it_leads_a_session_reads_nothing_and_inherits_nothing_else(way: dict[str, Any]) -> None:

@@ -68,37 +68,32 @@ def _with_library(request: dict[str, Any], ends: terminals.Ends) -> Started:
 
 
 def _directly(argv: list[str], env: dict[str, str], cwd: str) -> Started:
-    back = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    opened = [back, nothing]
+    ours: list[int] = []
+    opened: list[int] = []
     try:
-        (heard, said), (heard_of_errors, said_of_errors) = os.pipe(), os.pipe()
-        opened += [said, said_of_errors]
+        opened.append(back := os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+        opened.append(nothing := os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        actions = [(os.POSIX_SPAWN_DUP2, nothing, 0)]
+        for stream in (1, _LAST_STREAM):
+            heard, said = os.pipe()
+            ours.append(heard)
+            opened.append(said)
+            actions.append((os.POSIX_SPAWN_DUP2, said, stream))
         try:
             if cwd:
                 os.chdir(cwd)
-            pid = os.posix_spawn(
-                _program(argv[0], env),
-                argv,
-                env,
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, nothing, 0),
-                    (os.POSIX_SPAWN_DUP2, said, 1),
-                    (os.POSIX_SPAWN_DUP2, said_of_errors, 2),
-                ],
-                setsid=True,
-                setsigdef=_AS_USUAL,
-            )
-        except BaseException:
-            os.close(heard)
-            os.close(heard_of_errors)
-            raise
+            program = _program(argv[0], env)
+            pid = os.posix_spawn(program, argv, env, file_actions=actions, setsid=True, setsigdef=_AS_USUAL)
         finally:
             os.fchdir(back)
+    except BaseException:
+        for one in ours:
+            os.close(one)
+        raise
     finally:
         for one in opened:
             os.close(one)
-    return Started(pid, {"stdout": os.fdopen(heard, "rb", 0), "stderr": os.fdopen(heard_of_errors, "rb", 0)})
+    return Started(pid, {name: os.fdopen(one, "rb", 0) for name, one in zip(("stdout", "stderr"), ours, strict=True)})
 
 
 def _program(name: str, env: dict[str, str]) -> str:
