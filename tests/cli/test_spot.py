@@ -6,6 +6,7 @@ import pytest
 from tests.cli.conftest import Rota
 
 from rota.spot import reservations
+from rota.spot_control.leading import LEASE
 from rota.testing import manifests
 from rota.testing.live import LiveServer
 
@@ -33,6 +34,18 @@ def test_a_notice_is_written_listed_and_withdrawn(rota: Rota, node: str, server:
     assert [(one["key"], one["effect"]) for one in taints] == [("rota.dev/terminating", "NoSchedule")]
     assert rota("spot", "notice", node, "--withdraw").out == f"node/{node} stays after all\n"
     assert told(rota, node)["mark"] == ""
+
+
+def test_a_notice_that_nobody_acts_on_is_told_to_be_one(rota: Rota, node: str, server: LiveServer) -> None:
+    assert "no spot controller runs" in rota("spot", "notice", node).err
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+    lease = {"metadata": {"name": LEASE}, "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15}}
+    try:
+        server.request("POST", leases, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease})
+        assert rota("spot", "notice", node).err == ""
+    finally:
+        server.request("DELETE", f"{leases}/{LEASE}")
+    assert rota("spot", "notice", node, "--withdraw").err == ""
 
 
 def test_the_list_has_a_line_for_each_node(rota: Rota, node: str) -> None:

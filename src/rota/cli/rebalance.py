@@ -53,12 +53,54 @@ STRATEGIES = (
     show_default=True,
     help="How full a node is: by what its pods ask for, or by what they use.",
 )
-@click.option("--empty-below", type=click.FloatRange(0, 100), default=20, show_default=True, metavar="PERCENT")
-@click.option("--full-above", type=click.FloatRange(0, 100), default=70, show_default=True, metavar="PERCENT")
-@click.option("--most", type=click.IntRange(min=1), default=50, show_default=True, help="Pods that may move at once.")
-@click.option("--most-per-node", type=click.IntRange(min=1), default=5, show_default=True, help="Of one node.")
-@click.option("--most-per-namespace", type=click.IntRange(min=1), default=20, show_default=True, help="And namespace.")
-@click.option("--most-per-hour", type=click.IntRange(min=1), default=200, show_default=True, help="With --every.")
+@click.option(
+    "--empty-below",
+    type=click.FloatRange(0, 100),
+    default=20,
+    show_default=True,
+    metavar="PERCENT",
+    help="What is less full is nearly empty: balance fills it up, compact empties it.",
+)
+@click.option(
+    "--full-above",
+    type=click.FloatRange(0, 100),
+    default=70,
+    show_default=True,
+    metavar="PERCENT",
+    help="What is fuller is too full: balance moves pods away from it.",
+)
+@click.option(
+    "--most",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Pods that may move at once.",
+)
+@click.option(
+    "--most-per-node",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Of these, from one node.",
+)
+@click.option(
+    "--most-per-namespace",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Of these, from one namespace.",
+)
+@click.option(
+    "--most-per-hour",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    metavar="N",
+    help="Pods that may move in an hour, with --every.",
+)
 @click.option("--jobs", is_flag=True, help="Move pods of Jobs and pipelines though they begin their work anew.")
 @click.option("--local-storage", is_flag=True, help="Move pods though they lose what is in their local volumes.")
 @click.option(

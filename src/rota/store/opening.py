@@ -15,7 +15,7 @@ from rota.store.backends.sqlite.engine import SqliteEngine
 from rota.store.contract import Store
 from rota.store.logstore import LogStore, Settings
 
-FORMS = "sqlite:///path, postgresql://user:password@host:port/database, etcd://host:port[,host:port], memory://"
+FORMS = "sqlite:///path, postgresql://user@host:port/database, etcd://host:port[,host:port], memory://"
 
 #: The data of `memory://NAME`, shared within this process.
 _SHARED_MEMORY: dict[str, Database] = {}

@@ -9,6 +9,7 @@ import click
 from rota.api import errors, times
 from rota.cli import endpoints, output
 from rota.cli.acts import asking
+from rota.client.elections.elector import SYSTEM
 from rota.client.pods import PODS
 from rota.client.verbs import Client, Object, Selection
 from rota.kit import system
@@ -18,8 +19,10 @@ from rota.spot.nodes import Reading
 from rota.spot.prices import Savings
 from rota.spot.reservations import Reservation
 from rota.spot_control import marking
+from rota.spot_control.leading import LEASE
 
 NODES: Final = ("", "v1", "nodes")
+_LEASES: Final = ("coordination.k8s.io", "v1", "leases")
 
 
 def list_(*, marks_file: Path | None, as_json: bool, **server: Any) -> None:
@@ -96,5 +99,18 @@ def notice(*, node: str, lead: float, withdraw: bool, dry_run: bool, **server: A
         await client.patch(NODES, node, {"metadata": metadata, "spec": {"taints": taints or None}}, dry_run=dry_run)
         said = "stays after all" if withdraw else f"goes in {lead:.0f} s"
         click.echo(f"node/{node} {said}{' (dry run)' if dry_run else ''}")
+        if not withdraw and not await _is_acted_on(client):
+            output.note("no spot controller runs that would move its pods; 'rota spot-controller' is one")
 
     asking.at(endpoints.own_cluster(**server), work)
+
+
+async def _is_acted_on(client: Client) -> bool:
+    """Whether somebody leads the spot controllers; who may not look is told nothing."""
+    try:
+        lease = await client.get(_LEASES, LEASE, namespace=SYSTEM)
+    except errors.NotFound:
+        return False
+    except errors.Forbidden:
+        return True
+    return bool((lease.get("spec") or {}).get("holderIdentity"))

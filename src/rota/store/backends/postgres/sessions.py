@@ -85,9 +85,7 @@ class Address(Struct, frozen=True):
 
 
 def _malformed(place: str, detail: str) -> errors.BadAddress:
-    return errors.BadAddress(
-        f"{place} is not a PostgreSQL URL: {detail}", "write postgresql://user:password@host:port/database"
-    )
+    return errors.BadAddress(f"{place} is not a PostgreSQL URL: {detail}", "write postgresql://user@host:port/database")
 
 
 async def connect(address: Address) -> Session:
