@@ -36,9 +36,11 @@ def test_a_notice_is_written_listed_and_withdrawn(rota: Rota, node: str, server:
     assert told(rota, node)["mark"] == ""
 
 
-def test_a_notice_that_nobody_acts_on_is_told_to_be_one(rota: Rota, node: str, server: LiveServer) -> None:
+def test_a_notice_that_nobody_acts_on_is_told_to_be_one(
+    rota: Rota, node: str, server: LiveServer, namespace: str
+) -> None:
     assert "no spot controller runs" in rota("spot", "notice", node).err
-    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"  # any: it is an option of the controller
     lease = {"metadata": {"name": LEASE}, "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15}}
     try:
         server.request("POST", leases, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease})

@@ -9,7 +9,6 @@ import click
 from rota.api import errors, times
 from rota.cli import endpoints, output
 from rota.cli.acts import asking
-from rota.client.elections.elector import SYSTEM
 from rota.client.pods import PODS
 from rota.client.verbs import Client, Object, Selection
 from rota.kit import system
@@ -106,11 +105,9 @@ def notice(*, node: str, lead: float, withdraw: bool, dry_run: bool, **server: A
 
 
 async def _is_acted_on(client: Client) -> bool:
-    """Whether somebody leads the spot controllers; who may not look is told nothing."""
+    """Whether somebody leads the spot controllers, wherever their Lease is; who may not look is told nothing."""
     try:
-        lease = await client.get(_LEASES, LEASE, namespace=SYSTEM)
-    except errors.NotFound:
-        return False
+        found = await client.list(_LEASES, selection=Selection(fields=f"metadata.name={LEASE}"))
     except errors.Forbidden:
         return True
-    return bool((lease.get("spec") or {}).get("holderIdentity"))
+    return any((lease.get("spec") or {}).get("holderIdentity") for lease in found.items)
