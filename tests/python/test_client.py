@@ -256,6 +256,18 @@ def test_what_was_not_sent_yet_is_sent_before_a_client_is_closed(cluster: Cluste
             other.future(future.name).release()
 
 
+def test_news_that_cannot_come_are_not_waited_for(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> NoReturn:
+        raise OSError("no news")
+
+    with rota.Client(cluster.kubeconfig) as client:
+        with monkeypatch.context() as patched:
+            patched.setattr(sessions.Session, "_following", broken)
+            with pytest.raises(OSError, match="no news"):
+                client.submit(add, 1)
+        assert client.submit(add, 1).result(PATIENCE_S) == 2
+
+
 def test_notebooks_show_tasks_and_nothing_that_they_say_is_markup(client: rota.Client) -> None:
     def fail() -> None:
         raise ValueError("<script>alert(1)</script>")
