@@ -10,6 +10,7 @@ from tests.spot_control.worlds import CAPACITY, World
 from rota.api import errors, meta
 from rota.client import pods
 from rota.client.verbs import Client
+from rota.controllers.disruption import BUDGETS
 from rota.spot_control import placing
 from rota.spot_control.departures import CALM_S
 from rota.spot_control.marking import EXCLUDED, LEAVING, LEAVING_FOR
@@ -171,6 +172,22 @@ async def test_two_budgets_on_one_pod_are_told_and_not_asked_again(world: World)
         assert await world.ready("web") == 1
         await world.clock.advance(5)
         assert world.figure("pods_deleted_at_deadline_total") == 1
+
+
+async def test_a_pod_of_two_budgets_leaves_when_one_of_them_is_taken_away(world: World) -> None:
+    await world.node("s1")
+    await world.replicas("web", 1, on="s1", annotations={"rota.dev/spot-at-deadline": "strict"})
+    await world.budget("b", 0, app="web")
+    await world.budget("c", 0, all="yes")
+    await world.node("d1", "on-demand")
+    async with world.controlled():
+        await world.notice("s1", lead=300)
+        await world.clock.advance(130)
+        assert await _asked(world, 500) == 3
+        assert (await world.reasons())["SpotTwoBudgets"] == 1
+        await world.client.delete(BUDGETS, "c", namespace="default")
+        await world.left("s1")
+    assert world.figure("pods_evicted_total") == 1
 
 
 async def test_a_budget_that_many_change_at_once_is_asked_again_soon(

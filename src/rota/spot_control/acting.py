@@ -33,6 +33,8 @@ _TIMEOUT_S: Final = 10.0
 #: How often a node that others change meanwhile is read again.
 _ATTEMPTS: Final = 4
 _TWO_BUDGETS: Final = "more than one PodDisruptionBudget"
+#: Somebody may take one of them away.
+_TWO_BUDGETS_S: Final = 60.0
 #: What a conflict is about when another pod has the name; any other is about a budget that many change at once.
 _ANOTHER_POD: Final = "UID in precondition"
 
@@ -119,9 +121,10 @@ class Hands:
             if isinstance(refusal, errors.NotFound) or _ANOTHER_POD in refusal.message:
                 memory.told_at = now  # it is gone
             elif _TWO_BUDGETS in refusal.message:
-                memory.hopeless = True
-                said = "its machine goes, and it cannot be evicted: more than one PodDisruptionBudget is about it"
-                self._teller.pod(pod, "SpotTwoBudgets", said, warning=True)
+                if memory.hopeless_until < 0:
+                    said = "its machine goes, and it cannot be evicted: more than one PodDisruptionBudget is about it"
+                    self._teller.pod(pod, "SpotTwoBudgets", said, warning=True)
+                memory.hopeless_until = now + _TWO_BUDGETS_S
             else:
                 self._refused(pod, refusal.message)
         except TransportError as problem:

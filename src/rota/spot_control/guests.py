@@ -30,8 +30,8 @@ class Memory:
     failed_at: float = -math.inf
     #: When it was told to go; None if it was not.
     told_at: float | None = None
-    #: The eviction API cannot do it, and will not learn to: it is not asked again.
-    hopeless: bool = False
+    #: The eviction API cannot do it until somebody changes the pod's budgets: it is not asked again before this.
+    hopeless_until: float = -math.inf
 
 
 class Guests:
@@ -81,15 +81,17 @@ class Guests:
         """
         if notice.waits:
             guests = [replace(one, at_deadline=AtDeadline.STRICT) for one in guests]
-        plan = evacuation.plan([one for one in guests if not self.of(one.uid).hopeless], notice, now=now)
+        plan = evacuation.plan(self._hopeful(guests, now), notice, now=now)
         wishes, wake_at = list(plan.steps), plan.wake_at
         for guest in guests:
-            if self.of(guest.uid).hopeless and not guest.going and guest.at_deadline is AtDeadline.DELETE:
-                last = evacuation.latest(guest, notice)
-                if now >= last:
-                    wishes.append(Step(Act.DELETE, guest))
-                else:
-                    wake_at = min(wake_at, last)
+            again = self.of(guest.uid).hopeless_until
+            if guest.going or now >= again:
+                continue
+            last = evacuation.latest(guest, notice) if guest.at_deadline is AtDeadline.DELETE else math.inf
+            if now >= last:
+                wishes.append(Step(Act.DELETE, guest))
+            else:
+                wake_at = min(wake_at, last, again)
         steps = []
         for step in wishes:
             again = self.of(step.guest.uid).failed_at + _AGAIN_S
@@ -100,8 +102,11 @@ class Guests:
         return Plan(steps, wake_at)
 
     def overtaken(self, guests: list[Guest], steps: list[Step], *, now: float) -> list[Step]:
-        """See `rota.spot.evacuation.overtaken`; the hopeless ask no more."""
-        return evacuation.overtaken([one for one in guests if not self.of(one.uid).hopeless], steps, now=now)
+        """See `rota.spot.evacuation.overtaken`; the hopeless do not ask."""
+        return evacuation.overtaken(self._hopeful(guests, now), steps, now=now)
+
+    def _hopeful(self, guests: list[Guest], now: float) -> list[Guest]:
+        return [one for one in guests if now >= self.of(one.uid).hopeless_until]
 
 
 def policy_of(pod: Document) -> tuple[Policy, str]:
