@@ -218,6 +218,30 @@ async def test_a_budget_that_many_change_at_once_is_asked_again_soon(
     assert (await _asked(world, 409), await _asked(world, 201)) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Precondition failed: UID in precondition: a, UID in object meta: b",
+        "the UID in the precondition (a) does not match the UID in record (b). It might have been made again",
+    ],
+)
+async def test_a_conflict_about_another_pod_of_that_name_is_no_refusal(
+    world: World, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    async def replaced(*_: object, **__: object) -> NoReturn:
+        raise errors.Conflict(words)
+
+    monkeypatch.setattr(pods, "evict", replaced)
+    await world.node("s1")
+    await world.replicas("web", 1, on="s1")
+    await world.node("d1", "on-demand")
+    async with world.controlled():
+        await world.notice("s1", lead=120)
+        await world.clock.advance(8)
+        assert await _asked(world, 409) == 1
+        assert "SpotEvictionRefused" not in await world.reasons()
+
+
 async def _is_told(world: World, count: int) -> bool:
     return world.figure("pods_evicted_total") == count
 

@@ -5,6 +5,7 @@ A dry run sends the same requests as dry runs of the API, so that it says what w
 
 import asyncio
 import itertools
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ _TWO_BUDGETS: Final = "more than one PodDisruptionBudget"
 #: Somebody may take one of them away.
 _TWO_BUDGETS_S: Final = 60.0
 #: What a conflict is about when another pod has the name; any other is about a budget that many change at once.
-_ANOTHER_POD: Final = "UID in precondition"
+_ANOTHER_POD: Final = re.compile(r"UID in (the )?precondition")
 
 Document = Mapping[str, Any]
 
@@ -118,7 +119,7 @@ class Hands:
             )
         except ApiError as refusal:
             code = refusal.code
-            if isinstance(refusal, errors.NotFound) or _ANOTHER_POD in refusal.message:
+            if isinstance(refusal, errors.NotFound) or _ANOTHER_POD.search(refusal.message):
                 memory.told_at = now  # it is gone
             elif _TWO_BUDGETS in refusal.message:
                 if memory.hopeless_until < 0:
