@@ -45,6 +45,17 @@ def test_what_it_needs_is_asked_for() -> None:
     assert pod["metadata"]["name"] == "n"
 
 
+def test_at_a_terminal_the_task_knows_of_what_kind_it_is_unless_somebody_says_otherwise() -> None:
+    def environment(**more: Any) -> Any:
+        pod = tasks.manifest(("top",), **{**PLAIN, "stdin": True, "terminal": "xterm-256color", **more})
+        return pod["spec"]["containers"][0]["env"]
+
+    assert environment(tty=True) == [{"name": "TERM", "value": "xterm-256color"}]
+    assert environment(tty=True, variables=("TERM=dumb",)) == [{"name": "TERM", "value": "dumb"}]
+    assert environment(tty=True, terminal="") == []
+    assert environment(tty=False) == []
+
+
 @pytest.mark.parametrize("wrong", [{"cpu": "lots"}, {"labels": ("x",)}, {"variables": ("=1",)}])
 def test_what_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(click.UsageError):
@@ -55,7 +66,7 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     ("nodes", "reason"),
     [
         ([("here", True, True)], "the only node there is"),
-        ([("here", True, True), ("full", False, False)], "the only one of 2 nodes with room for it"),
+        ([("here", True, True), ("full", False, False)], "the only one of 2 nodes that takes it"),
         ([("here", True, True), ("other", True, False)], "the best of 2 nodes (score 7: Fit 7)"),
         ([("here", True, True), ("other", True, True)], "one of the 2 best of 2 nodes (score 7: Fit 7)"),
         ([("other", True, True), ("here", True, False)], "it has room (score 7: Fit 7)"),

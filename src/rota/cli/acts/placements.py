@@ -40,7 +40,7 @@ def reason(explanation: Mapping[str, Any], node: str) -> str:
     if total == 1:
         return "the only node there is"
     if len(fitting) == 1:
-        return f"the only one of {total} nodes with room for it"
+        return f"the only one of {total} nodes that takes it"
     scores = ", ".join(f"{one['plugin']} {one['weighted']}" for one in here.get("scores") or () if one.get("weighted"))
     why = f"score {here.get('total', 0)}{f': {scores}' if scores else ''}"
     if not here.get("best"):

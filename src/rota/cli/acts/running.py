@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from functools import partial
@@ -58,7 +59,8 @@ def run(
     """Run a command as a task; its exit code."""
     endpoint = endpoints.own_cluster(kubeconfig_file=kubeconfig_file, context=context, server=server)
     tty = conversing.terminal(tty=tty)
-    pod = tasks.manifest(command_line, namespace=namespace or endpoint.namespace, stdin=stdin, tty=tty, **wishes)
+    wishes |= {"stdin": stdin, "tty": tty, "terminal": os.environ.get("TERM", "")}
+    pod = tasks.manifest(command_line, namespace=namespace or endpoint.namespace, **wishes)
     attach = partial(conversations.attach, endpoint, container=tasks.CONTAINER, output=tty, tty=tty) if stdin else None
 
     async def work(client: Client) -> int:

@@ -25,8 +25,10 @@ def manifest(
     workdir: str | None,
     stdin: bool = False,
     tty: bool = False,
+    terminal: str = "",
 ) -> dict[str, Any]:
-    """The pod that runs a command."""
+    """The pod that runs a command; with a `tty`, `terminal` says of what kind it is, as ssh does."""
+    environment = ({"TERM": terminal} if tty and terminal else {}) | _pairs("--env", variables)
     requests = {"cpu": cpu, "memory": memory, _GPU: str(gpu) if gpu else ""}
     for option, amount in (("--cpu", cpu), ("--memory", memory)):
         _check_amount(option, amount)
@@ -39,7 +41,7 @@ def manifest(
         # A dollar is the shell's business or the command's own, not a reference to a variable of the pod.
         "command": [word.replace("$", "$$") for word in command_line],
         "workingDir": workdir or str(Path.cwd()),
-        "env": [{"name": key, "value": value} for key, value in _pairs("--env", variables).items()],
+        "env": [{"name": key, "value": value} for key, value in environment.items()],
         "resources": {"requests": asked, "limits": limits},
     }
     if stdin:
