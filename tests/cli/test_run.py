@@ -219,7 +219,7 @@ def test_a_task_can_be_run_at_this_terminal(cluster: Cluster) -> None:
     with subprocess.Popen(
         command, env=cluster.environment, stdin=terminal, stdout=terminal, stderr=terminal
     ) as process:
-        read_until(controller, b" runs on ")
+        read_until(controller, b"who? ")
         os.write(controller, b"world\r")
         shown = read_until(controller, b"hello world")
         assert process.wait(60) == 4

@@ -250,7 +250,7 @@ class _Attendance:
     async def _talk(self) -> None:
         """Show what the task says while it runs, and let it read what comes here, if that was asked for.
 
-        At a terminal both go the same way, from now on. Otherwise it is read from its log, which has its first words.
+        At a terminal both go the same way. Otherwise it is read from its log.
         """
         if self._attach is None:
             await self._show()

@@ -29,6 +29,8 @@ class Ends:
         self._its: int | None = None
         if tty:
             self.into, self._its = os.openpty()
+            # What a terminal has that nobody looks at; whoever does tells the size of theirs.
+            resize(self.into, columns=80, rows=24)
             self.stdin = self.output = self._its
             if user:
                 try:

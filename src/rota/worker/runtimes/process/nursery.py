@@ -135,6 +135,8 @@ class Child:
         self.pipes: Final = {pipe.fileno(): (name, pipe) for name, pipe in outputs.items()}
         #: The writing ends of pipes whose readers want to know what it says, by stream.
         self.listeners: Final[dict[str, list[int]]] = {}
+        #: What was shown at its terminal before anybody looked: the first who does wants to see the prompt.
+        self.unseen: bytearray | None = bytearray() if self.tty else None
         #: How it ended, as soon as it has; told when its output has come to an end as well.
         self.status: int | None = None
         self.finished_at = 0.0
@@ -376,6 +378,9 @@ class Nursery:
                 os.set_blocking(told, False)
                 with contextlib.suppress(OSError):
                     fcntl.fcntl(told, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+                if child.unseen:
+                    _tell([told], bytes(child.unseen))
+            child.unseen = None
             if child.into is not None:
                 files["terminal" if child.tty else "stdin"] = os.dup(child.into)
         except OSError:
@@ -413,6 +418,9 @@ class Nursery:
             child.log.write(stream, data)
             if child.listeners:
                 _tell(child.listeners.get(stream, []), data)
+            elif child.unseen is not None:
+                child.unseen += data
+                del child.unseen[:-_CHUNK]
             return
         self._let_go(fd, child)
         self._settle(child)
