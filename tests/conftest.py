@@ -1,6 +1,7 @@
 """Fixtures for every test: see `rota.testing.plugin`."""
 
 import logging
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -14,6 +15,10 @@ hypothesis.settings.register_profile("rota", deadline=None)
 hypothesis.settings.load_profile("rota")
 
 pytest_plugins = ["rota.testing.plugin"]
+
+# Shells have programs in the background ignore Ctrl-C, and so would everything that a test starts there.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
