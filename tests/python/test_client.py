@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import logging
 import os
 import signal
 import subprocess
@@ -352,6 +353,7 @@ def test_when_nothing_runs_it_is_said_once_what_is_waited_for(
     cluster: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "_PATIENCE_S", 0.1)
+    caplog.set_level(logging.WARNING)
     with rota.Client(cluster.kubeconfig) as own:
         futures = [own.submit(rota.task(cpu=1000)(add), 1)]
         _until(lambda: bool(caplog.messages))
