@@ -23,7 +23,7 @@ from rota.client import connecting
 from rota.client.elections.elector import PROMPT
 from rota.client.endpoints import Endpoint
 from rota.dispatch import Push
-from rota.kit import logs, system, tasks
+from rota.kit import farewells, logs, system, tasks
 from rota.kit.clock import Clock
 from rota.pki import contexts
 from rota.pki.certificates import Identity
@@ -165,15 +165,7 @@ class SchedulerProcess:
         self._process.stdin.write(_encode(line) + b"\n")
 
     async def _end(self, process: Process) -> None:
-        assert process.stdin is not None
-        process.stdin.close()
-        try:
-            await self._clock.wait_for(process.wait(), _FAREWELL_S)
-        except TimeoutError:
-            log.warning("the scheduler does not end", pid=process.pid)
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        await farewells.end(process, patience_s=_FAREWELL_S, clock=self._clock, what="scheduler")
 
 
 # --- in the process -------------------------------------------------------------------------------------------------

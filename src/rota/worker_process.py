@@ -21,7 +21,7 @@ import uvloop
 
 from rota.client import connecting
 from rota.client.endpoints import Endpoint
-from rota.kit import errors, logs, system
+from rota.kit import errors, farewells, logs, system
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.pki import contexts
@@ -163,15 +163,7 @@ class WorkerProcess:
         raise ProcessEndedError(f"the process of the workers has ended with {await process.wait()}")
 
     async def _end(self, process: Process) -> None:
-        assert process.stdin is not None
-        process.stdin.close()
-        try:
-            await self._clock.wait_for(process.wait(), _FAREWELL_S)
-        except TimeoutError:
-            log.warning("the workers do not end", pid=process.pid)
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        await farewells.end(process, patience_s=_FAREWELL_S, clock=self._clock, what="workers")
 
 
 # --- in the process -------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from tests.cli.conftest import Rota
 
-from rota.cli import rebalance
+from rota.api import drifts
 from rota.scheduler.rebalancing.contract import Strategy
 from rota.testing import manifests
 from rota.testing.live import LiveServer
@@ -22,7 +22,7 @@ def server() -> Iterator[LiveServer]:
 
 
 def test_the_strategies_that_can_be_named_are_those_that_there_are() -> None:
-    assert list(rebalance.STRATEGIES) == [one.value for one in Strategy]
+    assert list(drifts.DRIFTS) == [one.value for one in Strategy]
 
 
 @pytest.mark.parametrize(

@@ -5,21 +5,9 @@ from typing import Any
 
 import click
 
+from rota.api import drifts
 from rota.cli import endpoints, output
 from rota.cli.commands import Command
-
-#: As `rota.scheduler.rebalancing.contract.Strategy` has them; a test compares.
-STRATEGIES = (
-    "node-affinity",
-    "taints",
-    "pod-affinity",
-    "spread",
-    "duplicates",
-    "crashes",
-    "lifetime",
-    "balance",
-    "compact",
-)
 
 
 @click.command(
@@ -42,7 +30,7 @@ STRATEGIES = (
     "--strategy",
     "strategies",
     multiple=True,
-    type=click.Choice(STRATEGIES),
+    type=click.Choice(drifts.DRIFTS),
     help="Which drift to look for; may be repeated.  [default: all but crashes, lifetime and compact]",
 )
 @click.option(

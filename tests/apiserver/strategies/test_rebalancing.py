@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from rota.api import drifts
 from rota.apiserver.strategies import rebalancing
 from rota.scheduler.rebalancing import policies
 from rota.scheduler.rebalancing.contract import Settings, Strategy
@@ -17,7 +18,7 @@ def policy(name: str = "cluster", **spec: Any) -> dict[str, Any]:
 
 
 def test_what_may_be_named_is_what_there_is() -> None:
-    assert list(rebalancing.DRIFTS) == [one.value for one in Strategy]
+    assert list(drifts.DRIFTS) == [one.value for one in Strategy]
     assert rebalancing.NAME == policies.NAME
 
 

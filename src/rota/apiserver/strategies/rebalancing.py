@@ -2,25 +2,13 @@
 
 from typing import Final
 
-from rota.api import fields
+from rota.api import drifts, fields
 from rota.apiserver.contract import Attributes, Object
 from rota.apiserver.strategies import checks
 from rota.apiserver.strategies.generic import GenericStrategy
 
 #: The only name: two policies could move the same pods to and fro.
 NAME: Final = "cluster"
-#: As `rota.scheduler.rebalancing.contract.Strategy` has them; a test compares.
-DRIFTS: Final = (
-    "node-affinity",
-    "taints",
-    "pod-affinity",
-    "spread",
-    "duplicates",
-    "crashes",
-    "lifetime",
-    "balance",
-    "compact",
-)
 _MEASURES: Final = ("requests", "usage")
 _SPEC: Final = fields.Path("spec")
 _POSITIVE: Final = ("intervalSeconds", "mostAtOnce", "mostPerNamespace", "mostPerNode")
@@ -67,7 +55,7 @@ def _check_strategies(spec: Object) -> list[fields.FieldError]:
     path, chosen = _SPEC.child("strategies"), list(spec.get("strategies") or ())
     found: list[fields.FieldError] = []
     for position, one in enumerate(chosen):
-        found += checks.one_of(one, DRIFTS, path.index(position))
+        found += checks.one_of(one, drifts.DRIFTS, path.index(position))
         if one in chosen[:position]:
             found.append(fields.duplicate(path.index(position), one))
     if {"balance", "compact"} <= set(chosen):
