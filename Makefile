@@ -58,7 +58,7 @@ up: $(RUNTIME_STAMP) ## start Rota on this machine
 test: install system ## run every test
 	$(PYTEST) $(ARGS)
 
-check: install ## format, lint, types, layers, fast tests: about a minute
+check: install ## format, lint, types, layers, fast tests: about four minutes
 	$(BIN)/ruff format --check src tests scripts benchmarks
 	$(BIN)/ruff check src tests scripts benchmarks
 	$(BIN)/mypy
