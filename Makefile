@@ -19,7 +19,7 @@ WORKERS ?= 2
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
 ARGS ?=
 
-.PHONY: help install system up test check soak format bench lock proto clean
+.PHONY: help install system up test check soak fuzz format bench lock proto clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ check: install ## format, lint, types, layers, fast tests: about four minutes
 
 soak: install system ## hurt a cluster at random while tasks run (root); ARGS="--minutes 10 --seed 7 --store postgres"
 	$(BIN)/python scripts/soak $(ARGS)
+
+fuzz: install ## run the tests that draw examples with random ones; ARGS="--hypothesis-seed=7 tests/client"
+	ROTA_FUZZ_BODIES=$${ROTA_FUZZ_BODIES:-10000} $(PYTEST) -m hypothesis --hypothesis-profile=random --timeout 1800 $(ARGS)
 
 format: install ## rewrite the code in the house format
 	$(BIN)/ruff format src tests scripts benchmarks
