@@ -149,7 +149,7 @@ def test_ends_that_are_no_returns_have_types(client: rota.Client) -> None:
     ]
     said = [str(one) for one in problems]
     assert "by SIGKILL" in said[0]
-    assert "before its function returned" in said[1]
+    assert "its function called sys.exit(0)" in said[1]
     assert "there is no Python at /opt/rota/environments/nowhere" in said[3]
     assert "cannot pickle '_thread.lock' object" in said[4]
 

@@ -378,6 +378,10 @@ def main() -> int:
         _remember(source)
         try:
             value = function(*args, **kwargs)
+        except SystemExit as problem:
+            # said by the task itself, so that a result that was lost is not taken for this
+            left.problem(f"its function called sys.exit({problem.code!r}) and so returned nothing")
+            raise
         except Exception as problem:  # noqa: BLE001 - it is the function's own, and its caller's to handle
             # the frames of this file say nothing to whoever wrote the function
             problem.__traceback__ = problem.__traceback__ and problem.__traceback__.tb_next

@@ -18,6 +18,12 @@ from rota.python.failures import Evicted, NoResult, OutOfMemory, TaskDied, TaskL
 
 _KINDS: Final = ("result", "error", "problem")
 _BY_SIGNAL: Final = 128
+#: What a task that says itself why it has no result ended as, by its exit code.
+_KIND_OF_PROBLEM: Final[Mapping[int | None, type[TaskLost]]] = {
+    0: NoResult,
+    bootstrap.HOPELESS: WrongEnvironment,
+    bootstrap.UNSENDABLE: NoResult,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +61,7 @@ def of_pod(pod: Object, *, task: str, key: str) -> Outcome:
         return Returned(left["result"])
     if kind == "error":
         return Raised(left["error"], str(left.get("message") or ""))
-    wrong = WrongEnvironment if code == bootstrap.HOPELESS else NoResult
-    return wrong(f"{task}: {left['problem']}", **more)
+    return _KIND_OF_PROBLEM.get(code, TaskDied)(f"{task}: {left['problem']}", **more)
 
 
 def why_waiting(pod: Object) -> str:
@@ -86,7 +91,11 @@ def _by_its_end(pod: Object, status: Mapping[str, Any], ended: Mapping[str, Any]
     if code == bootstrap.HOPELESS:
         return WrongEnvironment(f"{task}{on}{tail}", **more)
     if code == 0:
-        return NoResult(f"{task} ended{on} before its function returned: it called sys.exit, or os._exit", **more)
+        return NoResult(
+            f"{task} ended{on} with code 0 and there is no result: either the function ended its process by os._exit, "
+            f"or its result was lost; submit it again, or see `rota logs job/{task}`",
+            **more,
+        )
     if code is None or reason == "StartError":
         return TaskDied(f"{task} was not started{on}{tail}", **more)
     return TaskDied(f"{task} ended {_how(code)}{on} before its function returned{tail}", **more)

@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from rota.api import codec, errors, meta
 from rota.client.events.recorder import EventRecorder
 from rota.client.informers.cache import Key
@@ -122,7 +124,7 @@ class Agent:
             contextlib.closing(Devices(self._folder / "devices.ledger", **rows)) as self._devices,
         ):
             self._devices.keep(meta.uid(pod) for pod in self._journal.pods())
-            self._adopt(known)
+            await self._adopt(known)
             await self._work()
 
     async def _work(self) -> None:
@@ -229,28 +231,32 @@ class Agent:
     def _happened(self, event: Event) -> None:
         self._events.put_nowait(event)
 
-    def _adopt(self, known: Sequence[Known]) -> None:
+    async def _adopt(self, known: Sequence[Known]) -> None:
         """Tell the machine what was found of pods that were begun before."""
-        runs: dict[str, list[FoundRun]] = {}
-        for one in known:
-            uid, container, run = parse_run_id(one.id)
-            ended = one.exit
-            found = FoundRun(
-                container=container,
-                run=run,
-                id=one.id,
-                started_at=one.started_at,
-                code=None if ended is None else ended.code,
-                signal=0 if ended is None else ended.signal,
-                oom=False if ended is None else ended.oom,
-                finished_at=0.0 if ended is None else ended.finished_at,
-            )
-            runs.setdefault(uid, []).append(found)
+        runs: dict[str, dict[str, list[Known]]] = {}
+        for one in sorted(known, key=lambda one: parse_run_id(one.id)[2]):
+            uid, container, _ = parse_run_id(one.id)
+            runs.setdefault(uid, {}).setdefault(container, []).append(one)
             self._runs.setdefault(uid, set()).add(one.id)
         for pod in self._journal.pods():
-            newest = {one.container: one for one in sorted(runs.get(meta.uid(pod), ()), key=lambda one: one.run)}
-            event = contract.Adopted(now=self._clock.now(), pod=pod, runs=tuple(newest.values()))
+            kept = [one for found in runs.get(meta.uid(pod), {}).values() for one in found[-2:]]
+            adopted = [await self._found_run(pod, one) for one in kept]
+            event = contract.Adopted(now=self._clock.now(), pod=pod, runs=tuple(adopted))
             self._carry_out(self.machine.handle(event))
+
+    async def _found_run(self, pod: Object, one: Known) -> FoundRun:
+        """A run that was begun before, with its termination message if it has ended."""
+        uid, container, run = parse_run_id(one.id)
+        found = FoundRun(container=container, run=run, id=one.id, started_at=one.started_at)
+        ended = one.exit
+        if ended is None:
+            return found
+        message = last_words.read(self._volumes / uid, container, run)
+        if not message and ended.code and last_words.wants_log(_container(pod, container)):
+            message = await last_words.end_of(self._runtime.logs(uid, container, run, last_words.LOG_END))
+        return msgspec.structs.replace(
+            found, code=ended.code, signal=ended.signal, oom=ended.oom, finished_at=ended.finished_at, message=message
+        )
 
     async def _sync(self) -> None:
         await self._pods.wait_synced()
@@ -450,7 +456,9 @@ class Agent:
         await self._runtime.clean_up(uid, logs=logs)
         made = self._volumes / uid
         if made.exists():
-            await asyncio.to_thread(volumes.remove, made)
+            # The API may not have heard of the end yet: termination messages are kept until the pod is gone.
+            await asyncio.to_thread(volumes.remove, made, keep=() if logs else (last_words.FOLDER,))
+            await asyncio.to_thread(last_words.trim, made)
 
     async def _hook(self, wanted: contract.RunHook) -> None:
         pod = self._seen(wanted.uid)

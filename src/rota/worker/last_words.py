@@ -7,6 +7,7 @@ and is told where the file is, which takes no mount and therefore no root.
 """
 
 import contextlib
+import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +20,8 @@ from rota.worker.runtimes.contract import CONTAINER, Launch, LogOptions, Mount
 USUAL: Final = "/dev/termination-log"
 #: By which a program is told the file's name; its pod sets it to the path above.
 VARIABLE: Final = "ROTA_OUTPUTS"
-_FOLDER: Final = ".last-words"
+#: The folder of these files, in that of a pod's volumes.
+FOLDER: Final = ".last-words"
 #: The kubelet's bounds.
 _MOST_BYTES: Final = 4096
 _MOST_LOG_BYTES: Final = 2048
@@ -35,7 +37,7 @@ def given(launch: Launch, container: Mapping[str, Any], folder: Path, *, home: s
     if VARIABLE not in launch.env:
         return launch
     if launch.user:  # another user may not pass through our folders, but through its pod's own
-        file = str(Path(home, f"{_FOLDER}.{container['name']}.{launch.run}"))
+        file = str(Path(home, f"{FOLDER}.{container['name']}.{launch.run}"))
     return msgspec.structs.replace(launch, env={**launch.env, VARIABLE: file}, last_words=True)
 
 
@@ -61,6 +63,14 @@ def read(folder: Path, container: str, run: int) -> str:
     return ""
 
 
+def trim(folder: Path) -> None:
+    """Cut the files of a pod that is over to what is read of them, since they are kept until the pod is gone."""
+    with contextlib.suppress(OSError):
+        for file in (folder / FOLDER).iterdir():
+            if file.stat(follow_symlinks=False).st_size > _MOST_BYTES:
+                os.truncate(file, _MOST_BYTES)
+
+
 def wants_log(container: Mapping[str, Any]) -> bool:
     """Whether the end of the log is taken for a failed run that left nothing."""
     return container.get("terminationMessagePolicy") == "FallbackToLogsOnError"
@@ -76,4 +86,4 @@ async def end_of(log: AsyncIterator[bytes]) -> str:
 
 
 def _file(folder: Path, container: str, run: int) -> Path:
-    return folder / _FOLDER / f"{container}.{run}"
+    return folder / FOLDER / f"{container}.{run}"

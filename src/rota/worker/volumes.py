@@ -9,7 +9,7 @@ import asyncio
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +68,18 @@ async def refresh(pod: Object, folder: Path, *, references: References, settings
     return changed
 
 
-def remove(folder: Path) -> None:
-    """Remove the volumes of a pod, with what is mounted there."""
-    for path in folder.iterdir():
+def remove(folder: Path, *, keep: Collection[str] = ()) -> None:
+    """Remove the volumes of a pod, with what is mounted there; entries of the folder with these names stay."""
+    entries = list(folder.iterdir())
+    for path in entries:
         if os.path.ismount(path):
             subprocess.run([_program("umount"), "--lazy", str(path)], capture_output=True, check=False)
-    shutil.rmtree(folder, ignore_errors=True)
+    kept = {path for path in entries if path.name in keep}
+    for path in set(entries) - kept if kept else {folder}:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def mounts(pod: Object, container: str, folder: Path, environment: Mapping[str, str]) -> list[Mount]:

@@ -473,7 +473,7 @@ async def test_an_output_that_is_missing_fails_the_step_by_its_name(cluster: Vir
     async with controllers(cluster):
         await submit(cluster, run(step("a", outputs=[{"name": "x"}])))
         failed = await at_step(cluster, "r-a", phase="Failed", reason="OutputMissing")
-    assert failed["status"]["message"] == "it has left no output x"
+    assert failed["status"]["message"].startswith("the step ended with code 0 and there is no output x")
 
 
 async def test_a_shared_folder_keeps_steps_on_its_node(cluster: VirtualCluster, kubelet: Kubelet) -> None:

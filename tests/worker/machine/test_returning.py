@@ -112,3 +112,25 @@ def test_an_end_that_the_api_knows_is_not_disputed() -> None:
     assert [type(one) for one in out if not isinstance(one, contract.Tell)] == [contract.Stop]
     out = other.exited(code=143)
     assert not [one for one in out if isinstance(one, contract.WriteStatus)]
+
+
+def test_the_termination_message_of_what_ended_meanwhile_is_told() -> None:
+    stage = Stage()
+    runs = (
+        _found(run=1, code=1, finished_at=NOW - 60, message="why the run before failed"),
+        _found(run=2, code=0, finished_at=NOW - 50, message="the result"),
+    )
+    stage.send(contract.Adopted, pod=pod(restartPolicy="OnFailure"), runs=runs)
+    stage.see(pod(restartPolicy="OnFailure"))
+    assert stage.status["phase"] == "Succeeded"
+    assert stage.state()["state"]["terminated"]["message"] == "the result"
+    assert stage.state()["lastState"]["terminated"]["message"] == "why the run before failed"
+    assert stage.state()["restartCount"] == 2
+
+
+def test_a_status_that_had_told_the_end_is_not_written_again() -> None:
+    stage = Stage()
+    stage.send(contract.Adopted, pod=pod(restartPolicy="Never"), runs=(_found(code=0, finished_at=NOW - 50),))
+    ended = {"name": "c", "state": {"terminated": {"exitCode": 0, "message": "the result"}}}
+    out = stage.see(pod(restartPolicy="Never", status={"phase": "Succeeded", "containerStatuses": [ended]}))
+    assert not [one for one in out if isinstance(one, contract.WriteStatus)]

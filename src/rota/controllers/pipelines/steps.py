@@ -207,9 +207,11 @@ class StepRunController:
             stdout = await self._stdout(attempt) if wants_stdout else ""
             found, missing = attempts.outputs(declared, file=_left_behind(attempt), stdout=stdout)
             if missing:
-                await self._again(
-                    step_run, Ended(End.FAILED, "OutputMissing", f"it has left no output {', '.join(missing)}")
+                what = f"output {missing[0]}" if len(missing) == 1 else f"outputs {', '.join(missing)}"
+                message = (
+                    f"the step ended with code 0 and there is no {what}: its command did not write it, or it was lost"
                 )
+                await self._again(step_run, Ended(End.FAILED, "OutputMissing", message))
                 return
             if sum(map(len, found.values())) > attempts.MOST_BYTES:
                 await self._end(step_run, Phase.FAILED, "OutputTooLarge", f"more than {attempts.MOST_BYTES} bytes")

@@ -48,12 +48,15 @@ class FoundRun(msgspec.Struct, frozen=True, kw_only=True):
     signal: int = 0
     oom: bool = False
     finished_at: float = 0.0
+    #: Its termination message.
+    message: str = ""
 
 
 class Adopted(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
     """A pod that this node ran when the agent went away, as it was then, and what has become of its containers."""
 
     pod: dict[str, Any]
+    #: Of each container the last run, after the one before that if there was one.
     runs: tuple[FoundRun, ...] = ()
 
 

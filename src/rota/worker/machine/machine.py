@@ -97,8 +97,12 @@ class Machine:
         pod = self._new(event.pod, event.now)
         # Until the API shows it, nothing is told about it; what runs goes on.
         pod.confirmed_here = False
+        last = {run.container: run.run for run in event.runs}
         for run in event.runs:
-            pod.adopt(run, event.now)
+            if run.run == last[run.container]:
+                pod.adopt(run, event.now)
+            else:
+                pod.adopt_previous(run)
         return self._advance(pod, event.now) if event.runs else []
 
     def _new(self, found: contract.Object, now: float) -> Pod:

@@ -123,10 +123,11 @@ class Pod:
         """The pod as the API has it now."""
         self.seen = pod
         self._requests = None
-        self.confirmed_here = True
+        adopted, self.confirmed_here = not self.confirmed_here, True
         status = pod.get("status") or {}
-        if status.get("phase") in statuses.FINISHED and not self._over and self._told != status:
-            # Somebody has given it up, or a former agent had told its end: nothing is said against that any more.
+        if status.get("phase") in statuses.FINISHED and (adopted or not self._over) and self._told != status:
+            # Another component has given it up, or a former agent had told its end: that status stands, with the
+            # termination messages in it.
             self._told = dict(status)
             self._wind(Winding(deadline=now + self.spec.grace_s, phase=status["phase"]), now)
         if not meta.is_deleting(pod):
@@ -158,14 +159,18 @@ class Pod:
         container.run = container.restarts = found.run
         container.begin()
         container.began(found.id, found.started_at)
-        if found.code is not None:
-            self.exit(container.name, found.run, Ending(
-                code=found.code, signal=found.signal, reason=_reason(found.code, found.oom), id=found.id,
-                started_at=found.started_at, finished_at=found.finished_at,
-            ), found.finished_at or now)  # fmt: skip
+        ending = _found_ending(found)
+        if ending is not None:
+            self.exit(container.name, found.run, ending, found.finished_at or now)
         else:
             self._note(now, f"{container.name}: adopted")
             self._up(container)
+
+    def adopt_previous(self, found: contract.FoundRun) -> None:
+        """The run before the one that is adopted next: the status tells of it as the container's last state."""
+        container = self.containers.get(found.container)
+        if container is not None:
+            container.before = _found_ending(found)
 
     def restore(self) -> None:
         """A pod that somebody ran here before, of which no runtime knows anything: what its status says is lost."""
@@ -541,6 +546,21 @@ def ending_of(event: contract.Exited, container: Container | None) -> Ending:
         id=container.id if container is not None else "",
         started_at=container.started_at if container is not None and container.started_at else event.now,
         finished_at=event.now,
+    )
+
+
+def _found_ending(found: contract.FoundRun) -> Ending | None:
+    """How a run that was found ended; None while it goes on."""
+    if found.code is None:
+        return None
+    return Ending(
+        code=found.code,
+        signal=found.signal,
+        reason=_reason(found.code, found.oom),
+        message=found.message,
+        id=found.id,
+        started_at=found.started_at,
+        finished_at=found.finished_at,
     )
 
 
