@@ -84,7 +84,7 @@ class PodControl:
         """
         for _ in range(_DRAWS):
             if name_prefix:
-                drawn = names.generate(name_prefix, _Draw(self._chance))
+                drawn = names.generate(name_prefix, Draw(self._chance))
                 pod = {**pod, "metadata": {**pod["metadata"], "name": drawn, "generateName": name_prefix}}
             key = Key(meta.namespace(pod), meta.name(pod))
             self._expectations.expect(meta.uid(owner), key)
@@ -191,11 +191,12 @@ def is_end_of_namespace(error: errors.ApiError) -> bool:
     return any(cause.type == _NAMESPACE_ENDS for cause in error.causes)
 
 
-class _Draw:
+class Draw:
     """A source of chance as `names` takes it."""
 
     def __init__(self, chance: Chance) -> None:
         self._chance: Final = chance
 
     def choice(self, seq: str, /) -> str:
+        """One character of several."""
         return seq[int(self._chance.random() * len(seq))]

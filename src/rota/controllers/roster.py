@@ -16,6 +16,7 @@ from rota.controllers.cron_jobs.controller import CronJobController
 from rota.controllers.daemon_sets.controller import DaemonSetController
 from rota.controllers.deployments.controller import DeploymentController
 from rota.controllers.disruption import DisruptionController
+from rota.controllers.endpoints.controller import EndpointController
 from rota.controllers.event_expiry import EventExpiry
 from rota.controllers.garbage import GarbageCollector
 from rota.controllers.jobs.controller import JobController
@@ -90,6 +91,7 @@ ROSTER: Final[Mapping[str, Make]] = {
     "daemon-sets": _usual(DaemonSetController),
     "deployments": _usual(DeploymentController),
     "disruption": _usual(DisruptionController),
+    "endpoints": _usual(EndpointController),
     "event-expiry": lambda client, around: EventExpiry(client, clock=around.clock),
     "garbage": _usual(GarbageCollector),
     "jobs": _usual(JobController),

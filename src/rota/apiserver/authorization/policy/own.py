@@ -81,6 +81,10 @@ rota:controller:disruption: User/rota:controller:disruption
     update  policy  poddisruptionbudgets/status
     read  core  pods,replicationcontrollers
     read  apps  deployments,replicasets,statefulsets
+rota:controller:endpoints: User/rota:controller:endpoints
+    read  core  nodes,pods,services
+    read,create,delete,update  core  endpoints
+    read,create,delete,update  discovery.k8s.io  endpointslices
 rota:controller:event-expiry: User/rota:controller:event-expiry
     read,delete  core,events.k8s.io  events
 rota:controller:garbage: User/rota:controller:garbage

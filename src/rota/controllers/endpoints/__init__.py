@@ -1,0 +1,1 @@
+"""EndpointSlices and Endpoints of Services: where connections to a Service go."""
