@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import rota
 from rota import embedded, worker_process
 from rota.api import users
 from rota.api.users import User
@@ -36,6 +37,7 @@ from rota.client.elections.elector import PROMPT, STEADY, UNHURRIED, Election, L
 from rota.client.elections.incumbents import Incumbent
 from rota.client.endpoints import Endpoint
 from rota.client.informers.sharing import SharedInformers
+from rota.client.masters import Registration
 from rota.client.verbs import Client
 from rota.controllers import roster
 from rota.dispatch import Push
@@ -175,6 +177,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
             identity,
             push,
             controllers,
+            address=url,
             decide=settings.scheduler,
             apart=apart,
             alone=settings.alone,
@@ -392,6 +395,7 @@ async def _start_clients(
     push: Push,
     controllers: Mapping[str, roster.Make],
     *,
+    address: str,
     decide: bool,
     apart: Callable[[], Start] | None,
     alone: bool,
@@ -430,6 +434,10 @@ async def _start_clients(
         explainer.explainer = LiveExplainer(scheduler)
     # Entered last, so that it ends before the clients of what it runs are closed.
     supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, chance=chance))
+    registration = Registration(
+        await client("masters"), identity=identity, address=address, version=rota.__version__, clock=clock
+    )
+    supervisor.start("registration", registration.run)
     if controllers:
         supervisor.start("controllers", lambda: elector.run(lambda term: incumbent.serve(term, lead)))
     if scheduler is not None:

@@ -1,6 +1,7 @@
 """`rota status` and `rota top`: sums of what a cluster is and uses."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,6 +46,26 @@ def test_only_a_lease_that_is_renewed_has_a_leader() -> None:
     fresh, stale = "2026-01-01T00:09:55.000000Z", "2026-01-01T00:09:00.000000Z"
     leases = [lease("rota-controllers", "m1", fresh), lease("kube-scheduler", "m2", stale)]
     assert overview.summary(reading(leases=leases))["leaders"] == {"controllers": "m1", "scheduler": ""}
+
+
+def test_every_master_is_shown_with_its_version_and_what_it_leads() -> None:
+    fresh, stale = "2026-01-01T00:09:55.000000Z", "2026-01-01T00:09:00.000000Z"
+    masters = [
+        {
+            "metadata": {
+                "name": f"rota-master-{name}",
+                "labels": {"rota.dev/master": "true"},
+                "annotations": {"rota.dev/address": f"https://{name}:6443", "rota.dev/version": "1.2"},
+            },
+            "spec": {"holderIdentity": f"host_{name}", "renewTime": renewed, "leaseDurationSeconds": 30},
+        }
+        for name, renewed in (("m1", fresh), ("m2", stale))
+    ]
+    leases = [*masters, lease("rota-controllers", "host_m1", fresh), lease("kube-scheduler", "host_m1", fresh)]
+    faults = {"https://m1:6443": "", "https://m2:6443": "does not answer"}
+    first, second = overview.summary(replace(reading(leases=leases), masters=faults))["masters"]
+    assert (first["version"], first["leads"], first["fault"]) == ("1.2", ["controllers", "scheduler"], "")
+    assert (second["leads"], second["fault"], second["silent_s"]) == ([], "does not answer", 60)
 
 
 def test_pods_count_by_phase_and_only_those_that_may_run_take_room() -> None:
@@ -93,4 +114,4 @@ def test_a_master_that_does_not_answer_is_named_while_another_does(
 ) -> None:
     assert main(["status", "--json", "--server", f"http://127.0.0.1:1,{server.url}"]) == 0
     masters = json.loads(capsys.readouterr().out)["masters"]
-    assert masters == {"http://127.0.0.1:1": "does not answer", server.url: ""}
+    assert {one["server"]: one["fault"] for one in masters} == {"http://127.0.0.1:1": "does not answer", server.url: ""}

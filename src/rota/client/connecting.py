@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 
 from rota.api.users import User
 from rota.client.endpoints import Endpoint
-from rota.client.transports.contract import Transport
 from rota.client.transports.failover import FailoverTransport
 from rota.client.transports.http import HttpTransport
 from rota.client.transports.in_process import Application, InProcessTransport
@@ -19,7 +18,7 @@ from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 
 
-def over_http(endpoint: Endpoint) -> Transport:
+def over_http(endpoint: Endpoint) -> FailoverTransport:
     """The way to a cluster: by whichever of its servers answers."""
     servers = [HttpTransport(server) for server in endpoint.each()]
     return FailoverTransport(servers, interrupt=lambda number: servers[number].interrupt())

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -28,6 +29,7 @@ from rota.pki.certificates import Identity, Names
 from rota.worker import running
 from rota.worker.endpoint import serving
 from rota.worker.joining import membership, renewing, requests
+from rota.worker.joining.masters import MasterAddresses
 from rota.worker.joining.membership import Membership
 from rota.worker.running import Settings, Worker
 
@@ -38,25 +40,55 @@ _AGENT: Final = "rota-worker"
 async def joined_client(
     joined: Membership, settings: Settings, *, clock: Clock, chance: Chance
 ) -> AsyncIterator[Client]:
-    """A client with the worker's own certificate, which is kept fresh for as long as the block lasts."""
-    servers = ReplaceableTransport(connecting.over_http(joined.endpoint))
-    transport = RetryingTransport(servers, clock=clock, chance=chance)
+    """A client with the worker's own certificate, which knows all masters; both are kept up to date in the block."""
+    connection = _Connection(joined, settings.folder)
+    transport = RetryingTransport(connection.transport, clock=clock, chance=chance)
     client = Client(transport).with_settings(user_agent=_AGENT)
-
-    async def install(fresh: Identity) -> None:
-        newer = joined.renewed(fresh)
-        await asyncio.to_thread(membership.save, settings.folder, newer)
-        await servers.replace(connecting.over_http(newer.endpoint))
-
     certificate = renewing.Certificate(
-        client, settings.node, requests.CLIENT, joined.identity, install=install, clock=clock, chance=chance
+        client, settings.node, requests.CLIENT, joined.identity, install=connection.renew, clock=clock, chance=chance
     )
+    addresses = MasterAddresses(client, connection.servers, install=connection.move, clock=clock)
     try:
         async with tasks.Supervisor("membership", clock=clock, chance=chance) as supervisor:
             supervisor.start("certificate", certificate.run)
+            supervisor.start("masters", addresses.run)
             yield client
     finally:
         await transport.close()
+
+
+class _Connection:
+    """How a worker calls its masters now: with which certificate, at which addresses. Changes are kept on disk."""
+
+    def __init__(self, joined: Membership, folder: Path) -> None:
+        self._joined = joined
+        self._folder: Final = folder
+        self._failover = connecting.over_http(joined.endpoint)
+        self.transport: Final = ReplaceableTransport(self._failover)
+        self._changing: Final = asyncio.Lock()
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The masters' addresses, the one that calls go to first."""
+        endpoint, number = self._joined.endpoint, self._failover.current
+        found = (endpoint.server, *endpoint.fallbacks)
+        return (*found[number:], *found[:number])
+
+    async def renew(self, fresh: Identity) -> None:
+        """Use a newer certificate."""
+        async with self._changing:
+            await self._use(self._joined.at(self.servers).renewed(fresh))
+
+    async def move(self, servers: tuple[str, ...]) -> None:
+        """Use these addresses; the master that answers now stays the first, if it is among them."""
+        async with self._changing:
+            ordered = [one for one in self.servers if one in servers]
+            await self._use(self._joined.at(tuple(dict.fromkeys((*ordered, *servers)))))
+
+    async def _use(self, newer: Membership) -> None:
+        await asyncio.to_thread(membership.save, self._folder, newer)
+        self._joined, self._failover = newer, connecting.over_http(newer.endpoint)
+        await self.transport.replace(self._failover)
 
 
 @contextlib.asynccontextmanager

@@ -1,8 +1,9 @@
 """What `rota status` does: reads nodes, pods, leases and warnings, and sums them up. The sum is pure: `summary`."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import click
@@ -13,7 +14,7 @@ from rota.apiserver.printing import durations
 from rota.cli import amounts, endpoints, output
 from rota.cli.acts import asking, pages
 from rota.cli.acts.cordoning import NODES
-from rota.client import connecting, wire
+from rota.client import connecting, masters, wire
 from rota.client.endpoints import Endpoint
 from rota.client.pods import PODS
 from rota.client.transports.contract import TransportError
@@ -36,7 +37,7 @@ _RECENT_S: Final = 3600.0
 class Reading:
     """What was read of a cluster."""
 
-    #: The servers that the kubeconfig knows, and what is wrong with each; nothing if it is well.
+    #: The servers that the kubeconfig names or that list themselves, and what is wrong with each; empty if it is well.
     masters: Mapping[str, str]
     version: str
     nodes: Sequence[Object]
@@ -62,13 +63,18 @@ def status(*, as_json: bool, **server: Any) -> None:
 
 async def _read(client: Client, endpoint: Endpoint) -> Reading:
     version = wire.decode_object(await client.request("GET", "/version"))
+    leases = await _leases(client)
+    listed = [master.address for one in leases if (master := masters.read(one)) is not None]
+    every = replace(endpoint, fallbacks=tuple(dict.fromkeys((*endpoint.fallbacks, *listed))))
+    asked = {one.server: one for one in every.each()}
+    faults = await asyncio.gather(*map(_fault, asked.values()))
     warnings = Selection(fields="type=Warning")
     return Reading(
-        masters={one.server: await _fault(one) for one in endpoint.each()},
+        masters=dict(zip(asked, faults, strict=True)),
         version=str(version.get("gitVersion", "")),
         nodes=(await client.list(NODES)).items,
         pods=(await client.list(PODS)).items,
-        leases=await _leases(client),
+        leases=leases,
         warnings=(await client.list(_EVENTS, selection=warnings)).items,
         now=system.SystemClock().now(),
     )
@@ -103,7 +109,7 @@ def summary(reading: Reading) -> dict[str, Any]:
     recent = _latest(one for one in reading.warnings if _age(pages.moment(one), reading.now) <= _RECENT_S)
     return {
         "version": reading.version,
-        "masters": dict(reading.masters),
+        "masters": [_master(reading, server, fault) for server, fault in reading.masters.items()],
         "leaders": {part: _holder(reading, name) for part, name in _LED.items() if _lease(reading, name) is not None},
         "workers": {
             "ready": sum(one["ready"] for one in nodes),
@@ -127,6 +133,21 @@ def summary(reading: Reading) -> dict[str, Any]:
             }
             for one in recent[-_MOST_WARNINGS:]
         ],
+    }
+
+
+def _master(reading: Reading, server: str, fault: str) -> dict[str, Any]:
+    """A master: what it says of itself, and what it leads."""
+    listed = [one for one in map(masters.read, reading.leases) if one is not None and one.address == server]
+    latest = max(listed, key=lambda one: one.renewed_at, default=None)
+    identity = "" if latest is None else latest.identity
+    return {
+        "server": server,
+        "fault": fault,
+        "identity": identity,
+        "version": "" if latest is None else latest.version,
+        "leads": [part for part, name in _LED.items() if identity and _holder(reading, name) == identity],
+        "silent_s": None if latest is None else max(0, round(reading.now - latest.renewed_at)),
     }
 
 
@@ -167,9 +188,9 @@ def _is_held(lease: Object, now: float) -> bool:
 
 
 def _resources(reading: Reading) -> dict[str, dict[str, int]]:
-    """What all workers together offer and have sold; CPU in thousandths, memory in bytes."""
+    """What all workers together offer and what pods request of it; CPU in thousandths, memory in bytes."""
     offered: Counter[str] = Counter()
-    sold: Counter[str] = Counter()
+    requested: Counter[str] = Counter()
     names = (resources.CPU, resources.MEMORY)
     for node in reading.nodes:
         found = resources.node_allocatable(node)
@@ -178,8 +199,8 @@ def _resources(reading: Reading) -> dict[str, dict[str, int]]:
         over = (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
         if (pod.get("spec") or {}).get("nodeName") and not over:
             asked = resources.pod_requests(pod, use_status=True)
-            sold.update({name: asked.get(name, 0) for name in names})
-    return {name: {"allocatable": offered[name], "requested": sold[name]} for name in names}
+            requested.update({name: asked.get(name, 0) for name in names})
+    return {name: {"allocatable": offered[name], "requested": requested[name]} for name in names}
 
 
 def _is_unschedulable(pod: Object) -> bool:
@@ -203,11 +224,11 @@ def _show(facts: Mapping[str, Any]) -> None:
     unready = f", {_red('not ready: ' + ', '.join(workers['not_ready']))}" if workers["not_ready"] else ""
     cordoned = f", cordoned: {', '.join(workers['cordoned'])}" if workers["cordoned"] else ""
     lines = [
-        *(("Master", _red(f"{server} {fault}") if fault else server) for server, fault in facts["masters"].items()),
-        ("Version", facts["version"]),
-        *((f"Leads {part}", holder or _red("nobody")) for part, holder in facts["leaders"].items()),
+        *(("Master", _master_line(one)) for one in facts["masters"]),
+        ("API version", facts["version"]),
+        *((f"Leader of {part}", holder or _red("none")) for part, holder in facts["leaders"].items()),
         ("Workers", f"{workers['ready']} ready{unready}{cordoned}"),
-        ("Sold", ", ".join(_sold(name, share) for name, share in facts["resources"].items())),
+        ("Requested", ", ".join(_requested(name, share) for name, share in facts["resources"].items())),
         ("Pods", ", ".join(f"{count} {phase.lower()}" for phase, count in facts["pods"].items()) or "none"),
         ("Queue", _queue(queue)),
     ]
@@ -230,7 +251,18 @@ def _queue(queue: Mapping[str, int]) -> str:
     return f"{queue['waiting']} {pods} for a node{' (' + ', '.join(details) + ')' if details else ''}"
 
 
-def _sold(name: str, share: Mapping[str, int]) -> str:
+def _master_line(master: Mapping[str, Any]) -> str:
+    version = f"version {master['version']}" if master["version"] else ""
+    leads = f"leads {' and '.join(master['leads'])}" if master["leads"] else ""
+    about = f" ({', '.join(filter(None, (version, leads)))})" if version or leads else ""
+    if not master["fault"]:
+        return f"{master['server']}{about}"
+    silent = master["silent_s"]
+    since = f"; last heard of {durations.human(silent)} ago" if silent is not None and not master["leads"] else ""
+    return _red(f"{master['server']}{about} {master['fault']}{since}")
+
+
+def _requested(name: str, share: Mapping[str, int]) -> str:
     taken, offered = share["requested"], share["allocatable"]
     part = f" ({100 * taken // offered}%)" if offered else ""
     return f"{name} {amounts.human(name, taken)} of {amounts.human(name, offered)}{part}"

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -10,9 +10,10 @@ import click
 from rota.api import times
 from rota.cli import endpoints, output
 from rota.cli.acts import asking
-from rota.client import join_tokens
+from rota.client import join_tokens, masters
 from rota.client.endpoints import Endpoint
 from rota.client.join_tokens import JoinToken
+from rota.client.masters import Master
 from rota.client.verbs import Client
 from rota.kit import errors, system
 from rota.pki import pinning
@@ -24,20 +25,27 @@ def create(*, ttl: float, description: str, join_command: bool, as_json: bool, *
     """Make a token and print it, or how a worker joins with it."""
     token = join_tokens.make(now=system.SystemClock().now(), ttl_s=ttl or None, description=description)
 
-    async def work(client: Client) -> None:
+    async def work(client: Client) -> list[Master]:
         await join_tokens.create(client, token)
+        return await masters.listed(client)
 
-    endpoint, _ = _at_server(server, work)
+    endpoint, listed = _at_server(server, work)
+    known = (endpoint.server, *endpoint.fallbacks)
+    servers = masters.addresses(known, listed, now=system.SystemClock().now())
     if as_json:
         authority = endpoint.certificate_authority
-        where = {"server": endpoint.server, "ca_hash": None if authority is None else pinning.pin(authority)}
+        where = {
+            "server": servers[0],
+            "servers": list(servers),
+            "ca_hash": None if authority is None else pinning.pin(authority),
+        }
         output.document({"token": token.text, **_told(token), **where})
     elif join_command:
-        click.echo(_join_command(endpoint, token))
+        click.echo(_join_command(servers, endpoint, token))
     else:
         click.echo(token.text)
         if sys.stdout.isatty():
-            click.echo(f"Join a worker with: {_join_command(endpoint, token)}")
+            click.echo(f"Join a worker with: {_join_command(servers, endpoint, token)}")
 
 
 def list_(*, as_json: bool, **server: Any) -> None:
@@ -69,9 +77,8 @@ def delete(*, tokens: tuple[str, ...], as_json: bool, **server: Any) -> None:
         raise errors.UserError(f"there is no token {', '.join(missing)}", "see 'rota token list'")
 
 
-def _join_command(endpoint: Endpoint, token: JoinToken) -> str:
-    servers = ",".join((endpoint.server, *endpoint.fallbacks))
-    command = f"rota worker --join {shlex.quote(servers)} --token {token.text}"
+def _join_command(servers: Sequence[str], endpoint: Endpoint, token: JoinToken) -> str:
+    command = f"rota worker --join {shlex.quote(','.join(servers))} --token {token.text}"
     authority = endpoint.certificate_authority
     return command if authority is None else f"{command} --ca-hash {pinning.pin(authority)}"
 

@@ -30,6 +30,11 @@ class FailoverTransport:
         self._interrupt: Final = interrupt
         self._current = 0
 
+    @property
+    def current(self) -> int:
+        """The number of the server that calls go to."""
+        return self._current
+
     @contextlib.asynccontextmanager
     async def open(self, call: Call) -> AsyncIterator[Answer]:
         """See `Transport.open`."""

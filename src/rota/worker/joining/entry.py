@@ -108,8 +108,8 @@ def _again(kept: Membership, folder: Path, node: str, invitation: Invitation) ->
     servers = _servers(invitation)
     if not servers:
         return kept
-    endpoint = replace(kept.endpoint, server=servers[0], fallbacks=servers[1:])
-    return Membership(endpoint=endpoint, identity=kept.identity)
+    # What an operator names comes first. What the worker has learned since is kept: the one named may be down.
+    return kept.at(tuple(dict.fromkeys((*servers, kept.endpoint.server, *kept.endpoint.fallbacks))))
 
 
 def _servers(invitation: Invitation) -> tuple[str, ...]:

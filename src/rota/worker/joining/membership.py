@@ -40,6 +40,11 @@ class Membership:
         endpoint = replace(self.endpoint, client_certificate=identity.certificate, client_key=identity.key)
         return Membership(endpoint=endpoint, identity=identity)
 
+    def at(self, servers: tuple[str, ...]) -> "Membership":
+        """The same worker with other addresses of its masters, the first of which is called first."""
+        endpoint = replace(self.endpoint, server=servers[0], fallbacks=servers[1:])
+        return Membership(endpoint=endpoint, identity=self.identity)
+
 
 def node_of(identity: Identity) -> str:
     """The node whose worker a certificate belongs to; empty if it is no worker's."""

@@ -30,6 +30,10 @@ kube-system/rota:controller:spot-places: User/rota:controller:spot
 kube-system/rota:leader-election-controllers: User/rota:controllers
     create  coordination.k8s.io  leases
     get,update,patch  coordination.k8s.io  leases  rota-controllers
+kube-system/rota:masters: User/rota:masters
+    read,create,update,patch,delete  coordination.k8s.io  leases
+kube-system/rota:masters-view: Group/system:nodes
+    read  coordination.k8s.io  leases
 kube-system/rota:leader-election-scheduler: User/rota:scheduler
     create  coordination.k8s.io  leases
     get,update,patch  coordination.k8s.io  leases  kube-scheduler

@@ -1,0 +1,158 @@
+"""The masters of a cluster, as they list themselves: one Lease for each in kube-system.
+
+The Lease names the master's identity, which is also that of the leader Leases, and carries the address by which clients
+reach it and its version as annotations. Each master renews its own Lease, and removes those of masters that have been
+gone for an hour. Clients that find no such Lease, as on a stock cluster, go by the addresses that they were given.
+"""
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from rota.api import errors, meta, times
+from rota.api.meta import Object
+from rota.client.transports.contract import TransportError
+from rota.client.verbs import Client, Selection
+from rota.kit import logs
+from rota.kit.clock import Clock
+
+log = logs.get(__name__)
+
+LEASES: Final = ("coordination.k8s.io", "v1", "leases")
+NAMESPACE: Final = "kube-system"
+LABEL: Final = "rota.dev/master"
+ADDRESS: Final = "rota.dev/address"
+VERSION: Final = "rota.dev/version"
+SELECTION: Final = Selection(labels=f"{LABEL}=true")
+_PREFIX: Final = "rota-master-"
+#: How long a master counts as running after its last renewal, and how often it renews.
+_DURATION_S: Final = 30
+_RENEW_S: Final = 10.0
+#: How soon a renewal that failed is tried again.
+_AGAIN_S: Final = 1.0
+#: For how long the Lease of a master that is gone is kept: it may come back with the same address.
+_KEPT_S: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Master:
+    """A master, as its Lease tells."""
+
+    identity: str
+    #: The URL by which clients and workers reach it.
+    address: str
+    version: str
+    renewed_at: float
+    duration_s: float = _DURATION_S
+
+    def is_current(self, now: float) -> bool:
+        """Whether it renewed its Lease in time."""
+        return now - self.renewed_at <= self.duration_s
+
+
+def read(lease: Object) -> Master | None:
+    """The master that a Lease stands for; None if it stands for none."""
+    if LABEL not in meta.labels(lease):
+        return None
+    spec, notes = lease.get("spec") or {}, meta.annotations(lease)
+    address, renewed = notes.get(ADDRESS) or "", spec.get("renewTime") or ""
+    if not urlsplit(address).hostname or not renewed:
+        return None
+    return Master(
+        identity=str(spec.get("holderIdentity") or ""),
+        address=address,
+        version=notes.get(VERSION) or "",
+        renewed_at=times.parse(renewed),
+        duration_s=float(spec.get("leaseDurationSeconds") or _DURATION_S),
+    )
+
+
+async def listed(client: Client) -> list[Master]:
+    """The masters that list themselves, by address; none where that is not the custom, or may not be seen."""
+    try:
+        found = await client.list(LEASES, namespace=NAMESPACE, selection=SELECTION)
+    except (errors.Forbidden, errors.NotFound):
+        return []
+    return sorted((one for one in map(read, found.items) if one is not None), key=lambda one: one.address)
+
+
+def addresses(known: Sequence[str], masters: Sequence[Master], *, now: float) -> tuple[str, ...]:
+    """The addresses that a client elsewhere should know: those it has, then those of the masters that run.
+
+    An address of loopback means another machine to another client, so it counts only where nothing else is known.
+    """
+    running = [one.address for one in masters if one.is_current(now)]
+    found = list(dict.fromkeys([*known, *running]))
+    return tuple([one for one in found if not is_loopback(one)] or found)
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL leads back to the machine of whoever uses it."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Registration:
+    """Keeps the Lease of one master."""
+
+    def __init__(self, client: Client, *, identity: str, address: str, version: str, clock: Clock) -> None:
+        """`identity` ends in a part that no other master has, after an underscore."""
+        self._client: Final = client
+        self._identity: Final = identity
+        self._address: Final = address
+        self._version: Final = version
+        self._clock: Final = clock
+        self._name: Final = _PREFIX + identity.rpartition("_")[2].lower()
+
+    async def run(self) -> None:
+        """Renew until cancelled."""
+        while True:
+            pause = _RENEW_S
+            try:
+                await self.renew()
+                await self.remove_old()
+            except (errors.ApiError, TransportError) as problem:
+                log.warning("the Lease of this master is not renewed", lease=self._name, error=problem)
+                pause = _AGAIN_S
+            await self._clock.sleep(pause)
+
+    async def renew(self) -> None:
+        """Write the Lease once."""
+        lease = self._lease()
+        try:
+            await self._client.patch(LEASES, self._name, lease, namespace=NAMESPACE)
+        except errors.NotFound:
+            await self._client.create(LEASES, lease)
+
+    async def remove_old(self) -> None:
+        """Remove the Leases of masters that are long gone."""
+        found = await self._client.list(LEASES, namespace=NAMESPACE, selection=SELECTION)
+        for lease in found.items:
+            master = read(lease)
+            if master is not None and self._clock.now() - master.renewed_at > _KEPT_S:
+                try:
+                    await self._client.delete(LEASES, meta.name(lease), namespace=NAMESPACE, uid=meta.uid(lease))
+                except (errors.NotFound, errors.Conflict):
+                    continue  # another master removed it, or it came back
+
+    def _lease(self) -> dict[str, Any]:
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {
+                "name": self._name,
+                "namespace": NAMESPACE,
+                "labels": {LABEL: "true"},
+                "annotations": {ADDRESS: self._address, VERSION: self._version},
+            },
+            "spec": {
+                "holderIdentity": self._identity,
+                "leaseDurationSeconds": _DURATION_S,
+                "renewTime": times.format_micro_time(self._clock.now()),
+            },
+        }

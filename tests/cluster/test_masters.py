@@ -1,0 +1,100 @@
+"""Masters that come and go: workers know all of them at all times, and `rota` shows them."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.client import kubeconfig
+from rota.kit import system
+from rota.testing.fleets import Fleet, Worker
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+PATIENCE_S = 60.0
+#: Within so many seconds a worker has to be with another master.
+MOVED_S = 10.0
+
+
+def until(holds: Callable[[], Any], what: str, *, within_s: float = PATIENCE_S) -> Any:
+    deadline = time.monotonic() + within_s
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"it takes too long until {what}"
+        time.sleep(0.05)
+    return found
+
+
+def rota(config: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "rota", *arguments], env={**os.environ, "KUBECONFIG": str(config)},
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def servers_of(worker: Worker) -> set[str]:
+    """The masters that a worker would find again after a restart."""
+    known = kubeconfig.load(worker.folder / "kubeconfig", clock=system.SystemClock())
+    return {known.server, *known.fallbacks}
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    with Fleet(tmp_path / "fleet", store_url=f"sqlite:///{tmp_path}/store.db") as made:
+        made.master("m1")
+        yield made
+
+
+def test_a_worker_that_was_told_of_one_master_moves_to_another_that_came_later(fleet: Fleet) -> None:
+    first = fleet.masters[0]
+    worker = fleet.worker("w1", "--lease", "4")
+    second = fleet.master("m2")
+    both = {first.endpoint().server, second.endpoint().server}
+    until(lambda: servers_of(worker) == both, "the worker knows both masters", within_s=MOVED_S)
+    first.kill()
+    config = second.folder / "kubeconfig"
+    renewed = _renewals(config, "w1")
+    next(renewed)
+    begun = time.monotonic()
+    until(lambda: next(renewed) != next(renewed), "the worker tells the other master that it lives", within_s=MOVED_S)
+    assert time.monotonic() - begun < MOVED_S
+    assert rota(config, "run", "--", "echo", "moved").strip().endswith("moved")
+    # and after a restart, when the master that it joined by is still down
+    worker.kill()
+    worker.start()
+    assert rota(config, "run", "--", "echo", "again").strip().endswith("again")
+
+
+def test_every_master_is_shown_and_named_in_the_join_command(fleet: Fleet) -> None:
+    first, second = fleet.masters[0], fleet.master("m2")
+    urls = {one.endpoint().server: one for one in (first, second)}
+    config = second.folder / "kubeconfig"
+
+    def shown() -> dict[str, Any]:
+        return {one["server"]: one for one in json.loads(rota(config, "status", "--json"))["masters"]}
+
+    until(lambda: shown().keys() == urls.keys(), "both masters are shown")
+    until(lambda: sum("controllers" in one["leads"] for one in shown().values()) == 1, "one of them leads")
+    found = shown()
+    assert {one["version"] for one in found.values()} == {"0.1.0"}
+    assert {one["identity"] for one in found.values()} == {first.identity, second.identity}
+    assert "controllers" in found[first.endpoint().server]["leads"]
+    words = shlex.split(rota(config, "token", "create", "--join-command"))
+    assert set(words[words.index("--join") + 1].split(",")) == urls.keys()
+    first.kill()
+    until(lambda: shown()[first.endpoint().server]["fault"] == "does not answer", "the dead master is shown as such")
+    until(lambda: "controllers" in shown()[second.endpoint().server]["leads"], "the other one leads")
+
+
+def _renewals(config: Path, node: str) -> Iterator[str]:
+    """When the Lease of a worker was renewed, again and again."""
+    while True:
+        found = json.loads(rota(config, "get", "leases", node, "-n", "kube-node-lease", "-o", "json"))
+        yield found["spec"]["renewTime"]
