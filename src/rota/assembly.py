@@ -46,6 +46,7 @@ from rota.notices.survivors import Survivors
 from rota.notices.webhook import Hook, Webhook
 from rota.scheduler import debugging, tracing
 from rota.scheduler import rights as scheduler_rights
+from rota.scheduler.configuration_source import ConfigurationSource, LiveConfiguration, LiveFrameworks
 from rota.scheduler.loading import Loaded
 from rota.scheduler.recording import attaching
 from rota.scheduler.service import Scheduler
@@ -204,27 +205,30 @@ async def _first(*works: Coroutine[Any, Any, object]) -> None:
 
 async def run_scheduler(
     endpoint: Endpoint,
-    loaded: Loaded,
+    source: ConfigurationSource,
     *,
-    reread: Callable[[], Loaded],
     elect: bool = True,
     record: Path | None = None,
     http: Address | None = None,
     trace: bool = False,
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Schedule at an API server until a signal asks to stop; SIGHUP has the configuration read again.
+    """Schedule at an API server until a signal asks to stop; a change of the configuration files takes effect.
 
     Decisions are taken down in `record`; metrics and what else there is to tell about a scheduler are served at `http`.
     """
     clock = system.SystemClock()
+    configuration = LiveConfiguration(source, clock=clock)
+    loaded = configuration.loaded
     async with _beside(endpoint, "scheduler") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
         election = loaded.configuration.settings.leader_election
         lease = (election.resource_namespace, election.resource_name) if elect and election.leader_elect else None
         await _checked(client, "scheduler", scheduler_rights.needed(lease))
         loop = asyncio.get_running_loop()
         scheduler = _scheduler(client, loaded, elect=elect, tracer=tracing.installed() if trace else None)
-        loop.add_signal_handler(signal.SIGHUP, lambda: _reload(scheduler, reread))
+        scheduler.follow(configuration)
+        loop.add_signal_handler(signal.SIGHUP, configuration.reload)
+        supervisor.start("configuration", configuration.run)
         if record is not None:
             supervisor.start("recording", attaching.attach(scheduler, record, clock=clock).run)
         supervisor.start("scheduler", scheduler.run)
@@ -261,7 +265,7 @@ async def run_extender(
 
 async def run_spot_controller(
     endpoint: Endpoint,
-    loaded: Loaded,
+    source: ConfigurationSource,
     marks: Marks,
     *,
     dry_run: bool = False,
@@ -285,9 +289,11 @@ async def run_spot_controller(
         )
         metrics = Metrics("spot", process=True)
         if not hear_only:
+            configuration = LiveConfiguration(source, clock=clock)
+            supervisor.start("configuration", configuration.run)
             control = SpotControl(
                 client,
-                loaded,
+                LiveFrameworks(configuration),
                 marks,
                 clock=clock,
                 chance=chance,
@@ -390,14 +396,6 @@ def _scheduler(client: Client, loaded: Loaded, *, elect: bool = True, tracer: Tr
     identity = _passing_identity()
     clock, chance = system.SystemClock(), system.chance()
     return Scheduler(client, loaded, clock=clock, chance=chance, identity=identity, elect=elect, tracer=tracer)
-
-
-def _reload(scheduler: Scheduler, reread: Callable[[], Loaded]) -> None:
-    """Read the configuration again; one that cannot be used changes nothing."""
-    try:
-        scheduler.load(reread())
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the scheduler runs on with the old one
-        log.error("configuration not loaded; the old one stays", error=error)
 
 
 def _as_dict(summary: archive.Summary) -> dict[str, int]:

@@ -49,7 +49,8 @@ from rota.pki import contexts, files
 from rota.pki.authorities import YEAR_S, Authority, Purpose
 from rota.pki.certificates import Identity, IpAddress, Names, Subject
 from rota.pki.renewal import Renewal
-from rota.scheduler import builtin, dispatching, loading
+from rota.scheduler import dispatching
+from rota.scheduler.configuration_source import ConfigurationSource, LiveConfiguration, LiveFrameworks
 from rota.scheduler.explaining.live import LiveExplainer
 from rota.scheduler.rebalancing.leading import RebalancingController
 from rota.scheduler.service import Scheduler
@@ -107,6 +108,8 @@ class Settings:
     controllers: str = "*"
     #: Whether this master has a scheduler; others may decide in its place.
     scheduler: bool = True
+    #: The configuration of the scheduler, and of the controllers that decide as it does.
+    scheduler_config: ConfigurationSource = field(default_factory=ConfigurationSource)
     #: Whether the scheduler gets a process of its own, which pays where there is a second core for it.
     scheduler_apart: bool = False
     #: Whether the workers get one together, for the same reason.
@@ -121,7 +124,8 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
     """All parts on a store; what runs where, for people."""
     clock, chance = system.SystemClock(), system.chance()
     metrics, explainer = Metrics("apiserver", process=True), Door()
-    controllers = roster.chosen(settings.controllers, beside=_deciding_as_the_scheduler(metrics))
+    configuration = LiveConfiguration(settings.scheduler_config, clock=clock)
+    controllers = roster.chosen(settings.controllers, beside=_deciding_as_the_scheduler(configuration, metrics))
     async with contextlib.AsyncExitStack() as parts:
         await asyncio.to_thread(files.make_private_folder, settings.data)
         identity = parts.enter_context(tenure.held(settings.data / "master.lock"))
@@ -167,7 +171,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
         )
         push = Push(custom=settings.dispatch, local=away or workers, tls=calling, clock=clock)
         parts.push_async_callback(push.close)
-        apart = _for_scheduler(url, shared.authority, settings.dispatch) if settings.scheduler_apart else None
+        apart = _for_scheduler(url, shared.authority, settings) if settings.scheduler_apart else None
         await _start_clients(
             parts,
             app,
@@ -177,6 +181,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
             identity,
             push,
             controllers,
+            configuration,
             address=url,
             decide=settings.scheduler,
             apart=apart,
@@ -347,8 +352,10 @@ def _keep_kubeconfig(path: Path, url: str, authority: Authority, supervisor: Sup
     return path
 
 
-def _for_scheduler(url: str, authority: Authority, dispatch: str) -> Callable[[], Start]:
+def _for_scheduler(url: str, authority: Authority, settings: Settings) -> Callable[[], Start]:
     """What a scheduler that is apart has to know, with certificates that are new whenever it starts."""
+
+    source = settings.scheduler_config
 
     def start() -> Start:
         now = system.SystemClock().now()
@@ -359,25 +366,27 @@ def _for_scheduler(url: str, authority: Authority, dispatch: str) -> Callable[[]
             certificate_authority=authority.certificate_pem,
             client=own,
             to_workers=calling,
-            dispatch=dispatch,
+            dispatch=settings.dispatch,
+            scheduler_config=str(source.file.absolute()) if source.file is not None else "",
+            plugins=tuple(str(path.absolute()) for path in source.plugins),
         )
 
     return start
 
 
-def _deciding_as_the_scheduler(metrics: Metrics) -> Mapping[str, roster.Make]:
+def _deciding_as_the_scheduler(configuration: LiveConfiguration, metrics: Metrics) -> Mapping[str, roster.Make]:
     """Controllers that think as the scheduler does, and therefore live with it; told to who scrapes this master."""
     return {
         "rebalancing": lambda client, around: RebalancingController(
             client,
-            loading.default(builtin.registry()),
+            LiveFrameworks(configuration),
             clock=around.clock,
             chance=around.chance,
             metrics=metrics.beside("rebalancer"),
         ),
         "spot": lambda client, around: SpotWaking(
             client,
-            loading.default(builtin.registry()),
+            LiveFrameworks(configuration),
             clock=around.clock,
             chance=around.chance,
             metrics=metrics.beside("spot"),
@@ -394,6 +403,7 @@ async def _start_clients(
     identity: str,
     push: Push,
     controllers: Mapping[str, roster.Make],
+    configuration: LiveConfiguration,
     *,
     address: str,
     decide: bool,
@@ -428,9 +438,16 @@ async def _start_clients(
     if decide and apart is not None:
         scheduler = explainer.explainer = SchedulerProcess(apart, identity=identity, clock=clock)
     elif decide:
-        own, loaded = await client("scheduler"), loading.default(builtin.registry())
-        pace = UNHURRIED if alone else PROMPT
-        scheduler = Scheduler(own, loaded, clock=clock, chance=chance, identity=identity, pace=pace, dispatcher=push)
+        scheduler = Scheduler(
+            await client("scheduler"),
+            configuration.loaded,
+            clock=clock,
+            chance=chance,
+            identity=identity,
+            pace=UNHURRIED if alone else PROMPT,
+            dispatcher=push,
+        )
+        scheduler.follow(configuration)
         explainer.explainer = LiveExplainer(scheduler)
     # Entered last, so that it ends before the clients of what it runs are closed.
     supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, chance=chance))
@@ -442,6 +459,7 @@ async def _start_clients(
         supervisor.start("controllers", lambda: elector.run(lambda term: incumbent.serve(term, lead)))
     if scheduler is not None:
         supervisor.start("scheduler", scheduler.run)
+    supervisor.start("scheduler configuration", configuration.run)
 
 
 async def _run_controllers(

@@ -13,6 +13,7 @@ import itertools
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +28,8 @@ from rota.kit import farewells, logs, system, tasks
 from rota.kit.clock import Clock
 from rota.pki import contexts
 from rota.pki.certificates import Identity
-from rota.scheduler import builtin, dispatching, loading
+from rota.scheduler import dispatching
+from rota.scheduler.configuration_source import ConfigurationSource, LiveConfiguration
 from rota.scheduler.explaining.live import LiveExplainer
 from rota.scheduler.service import Scheduler
 
@@ -52,6 +54,9 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     #: What workers on other machines are shown.
     to_workers: Identity | None = None
     dispatch: str = dispatching.PULL
+    #: Absolute paths of the scheduler configuration and of plugin files; the process follows them by itself.
+    scheduler_config: str = ""
+    plugins: tuple[str, ...] = ()
 
 
 class _Greeting(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,17 +190,19 @@ async def _run() -> None:
     ):
         push = _dispatcher(told.start, clock)
         parts.push_async_callback(push.close)
-        loaded = loading.default(builtin.registry())
+        configuration = LiveConfiguration(_source(told.start), clock=clock)
         scheduler = Scheduler(
             client,
-            loaded,
+            configuration.loaded,
             clock=clock,
             chance=chance,
             identity=told.identity,
             pace=PROMPT,
             dispatcher=push,
         )
+        scheduler.follow(configuration)
         supervisor.start("scheduler", scheduler.run)
+        supervisor.start("configuration", configuration.run)
         supervisor.start("synced", lambda: _say_when_synced(scheduler))
         explainer = LiveExplainer(scheduler)
         async for line in lines:
@@ -231,6 +238,11 @@ def _put(line: bytes) -> None:
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
+
+
+def _source(start: Start) -> ConfigurationSource:
+    file = Path(start.scheduler_config) if start.scheduler_config else None
+    return ConfigurationSource(file, tuple(map(Path, start.plugins)))
 
 
 def _endpoint(start: Start) -> Endpoint:

@@ -267,10 +267,10 @@ def test_the_profile_is_chosen_by_scheduler_name(rota: Rota, files: Files) -> No
     best = {}
     for name in ("spreading", "packing"):
         manifest = files("web.json", pod("web", schedulerName=name))
-        (answer,) = rota("--cluster", dump, "--pod", manifest, "--config", config).answers
+        (answer,) = rota("--cluster", dump, "--pod", manifest, "--scheduler-config", config).answers
         best[name] = max(answer["scores"], key=lambda each, got=answer: got["scores"][each]["NodeResourcesFit"])  # type: ignore[misc]
     assert best == {"spreading": "b", "packing": "a"}
-    done = rota("--cluster", dump, "--pod", files("web.json", pod("web")), "--config", config)
+    done = rota("--cluster", dump, "--pod", files("web.json", pod("web")), "--scheduler-config", config)
     assert done.code == 2
     assert done.err == (
         'rota: no profile is for schedulerName "default-scheduler" of default/web; '
@@ -303,13 +303,15 @@ def with_plugin(files: Files, path: str) -> str:
 
 def test_a_plugin_beside_the_configuration_file_is_loaded(rota: Rota, files: Files) -> None:
     config = with_plugin(files, "beside_config:Backwards")
-    (answer,) = rota("--config", config, stdin=lines(scenario(nodes=[node("a", cpu="64"), node("z")]))).answers
+    (answer,) = rota(
+        "--scheduler-config", config, stdin=lines(scenario(nodes=[node("a", cpu="64"), node("z")]))
+    ).answers
     assert answer["best"] == ["z"]
     assert answer["scores"]["z"]["Backwards"] == 2500
 
 
 def test_a_plugin_that_raises_is_an_error_under_its_name(rota: Rota, files: Files) -> None:
-    done = rota("--config", with_plugin(files, "beside_config:Clumsy"), stdin=lines(scenario()))
+    done = rota("--scheduler-config", with_plugin(files, "beside_config:Clumsy"), stdin=lines(scenario()))
     assert done.code == 3
     assert done.answers == [{"id": "s", "error": "plugin Clumsy failed: RuntimeError: oops"}]
 
@@ -393,7 +395,7 @@ def test_a_file_that_cannot_be_used_is_named(
 
 def test_a_refused_configuration_names_the_file_and_every_fault(rota: Rota, files: Files) -> None:
     config = files("sched.yaml", yaml.safe_dump({**CONFIG, "parallelism": 0, "percentageOfNodesToScore": 101}))
-    done = rota("--config", config)
+    done = rota("--scheduler-config", config)
     assert done.code == 2
     assert done.err.endswith(
         "sched.yaml: parallelism: 0 must be greater than 0; percentageOfNodesToScore: 101 is not in 0..100\n"

@@ -111,7 +111,7 @@ def test_another_configuration_can_be_asked_about(
         "profiles": [{"plugins": {"multiPoint": {"disabled": [{"name": "TaintToleration"}]}}}],
     }
     (tmp_path / "lenient.yaml").write_text(yaml.safe_dump(config))
-    code, out, _ = rota(live, capsys, "pod", "big", "--config", str(tmp_path / "lenient.yaml"))
+    code, out, _ = rota(live, capsys, "pod", "big", "--scheduler-config", str(tmp_path / "lenient.yaml"))
     assert code == 0
     assert out.startswith("default/big would go to gpu1 with a score of ")
 
@@ -133,7 +133,7 @@ def test_extenders_of_a_configuration_are_asked_too(
         "extenders": [{"command": [sys.executable, "-S", "-c", script], "filterVerb": "filter"}],
     }
     (tmp_path / "monday.yaml").write_text(yaml.safe_dump(config))
-    code, out, _ = rota(live, capsys, "pod", "small", "--config", str(tmp_path / "monday.yaml"))
+    code, out, _ = rota(live, capsys, "pod", "small", "--scheduler-config", str(tmp_path / "monday.yaml"))
     assert code == 0
     assert "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 not on a Monday" in out
     assert "2 nodes refused by Extender: not on a Monday" in out

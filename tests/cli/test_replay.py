@@ -41,13 +41,13 @@ def test_another_configuration_is_told_by_its_differences(
     recording: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "most.yaml").write_text(MOST)
-    code, out = rota(capsys, recording, "--config", tmp_path / "most.yaml")
+    code, out = rota(capsys, recording, "--scheduler-config", tmp_path / "most.yaml")
     assert code == 0
     lines = out.splitlines()
     assert lines[0] == "4 decisions, 1 different: 1 on another node."
     assert lines[2].split() == ["TIME", "POD", "THEN", "NOW"]
     assert lines[3].split()[1:] == ["default/p1", "n2", "n1"]
-    code, out = rota(capsys, recording, "--config", tmp_path / "most.yaml", "--json")
+    code, out = rota(capsys, recording, "--scheduler-config", tmp_path / "most.yaml", "--json")
     told = json.loads(out)
     assert (code, told["decisions"], told["cutOff"]) == (0, 4, False)
     (difference,) = told["differences"]
@@ -61,7 +61,7 @@ def test_pods_that_another_configuration_would_place_are_counted(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
         "profiles: [{plugins: {filter: {disabled: [{name: NodeResourcesFit}]}}}]\n"
     )
-    _, out = rota(capsys, recording, "--config", tmp_path / "blind.yaml")
+    _, out = rota(capsys, recording, "--scheduler-config", tmp_path / "blind.yaml")
     assert "1 placed that were not" in out.splitlines()[0]
     assert "no node: 0/2 nodes are available: 2 Insufficient cpu." in out
 

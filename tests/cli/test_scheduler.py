@@ -46,7 +46,7 @@ def test_a_broken_configuration_stops_the_start_with_the_path_of_the_fault(
 ) -> None:
     file = tmp_path / "broken.yaml"
     file.write_text(HEAD + config)
-    assert main(["scheduler", "--server", "http://127.0.0.1:1", "--config", str(file)]) == 2
+    assert main(["scheduler", "--server", "http://127.0.0.1:1", "--scheduler-config", str(file)]) == 2
     assert fault in capsys.readouterr().err
 
 
@@ -94,7 +94,14 @@ def test_the_process_schedules_and_keeps_its_configuration_when_the_new_one_is_b
     live.create("/api/v1/nodes", {"apiVersion": "v1", **make_node("here")})
     file = tmp_path / "mine.yaml"
     file.write_text(HEAD + "profiles: [{schedulerName: mine}]")
-    command = [str(Path(sys.executable).with_name("rota")), "scheduler", "--server", live.url, "--config", str(file)]
+    command = [
+        str(Path(sys.executable).with_name("rota")),
+        "scheduler",
+        "--server",
+        live.url,
+        "--scheduler-config",
+        str(file),
+    ]
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env={**os.environ, "HOME": str(tmp_path)}
     )
@@ -107,11 +114,10 @@ def test_the_process_schedules_and_keeps_its_configuration_when_the_new_one_is_b
         until_bound(live, "first")
         file.write_text(HEAD + "profiles: [{schedulerName: 5}]")
         process.send_signal(signal.SIGHUP)
-        until_said(lines, "the old one stays")
+        until_said(lines, "the previous one stays in force")
         add_pod(live, "second", schedulerName="mine")
         until_bound(live, "second")
         file.write_text(HEAD + "profiles: [{schedulerName: other}]")
-        process.send_signal(signal.SIGHUP)
         add_pod(live, "third", schedulerName="other")
         until_bound(live, "third")
     finally:

@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,11 +47,15 @@ def follow(page: str, folder: Path, *, patience_s: float = 110) -> list[Followed
     lines = ["set -eu", "pids=", "trap 'kill $pids 2>/dev/null || :; wait' EXIT"]
     promises: dict[int, str] = {}
     last = -1
-    for number, block in enumerate(blocks(page)):
+    found = list(blocks(page))
+    for number, block in enumerate(found):
         if block.file:
             (folder / block.file).write_text(block.text)
         elif block.language == "sh":
-            lines += [f"echo '{_MARK} {number}'", *_commands(block.text, folder / f"{number}.log")]
+            commands = _commands(block.text, folder / f"{number}.log")
+            if _promises_an_error(found[number + 1 :]) and "2>&1" not in block.text:
+                commands = _failing(commands)
+            lines += [f"echo '{_MARK} {number}'", *commands]
             last = number
         else:
             assert block.language == "text"
@@ -83,6 +87,14 @@ def _end_tasks(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if entry.name.isdecimal() and (entry / "cwd").readlink().is_relative_to(folder):
                 os.kill(int(entry.name), signal.SIGKILL)
+
+
+def _promises_an_error(after: list[Block]) -> bool:
+    return bool(after) and after[0].language == "text" and after[0].text.startswith("rota: ")
+
+
+def _failing(commands: Iterable[str]) -> Iterator[str]:
+    yield from (f"if {{ {command}; }} 2>&1; then exit 1; fi" for command in commands)
 
 
 def _commands(text: str, log: Path) -> Iterator[str]:

@@ -1,17 +1,15 @@
 """The page docs/howto/write-a-plugin.md, followed word for word: files saved, commands run, output compared."""
 
-import os
-import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import yaml
+from tests.docs import following
+from tests.docs.following import Block
 
 from rota.columns.cluster import Cluster
 from rota.columns.vocabulary import Vocabulary, read_node
@@ -25,48 +23,17 @@ from rota.testing.clusters import make_node, make_pod
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "write-a-plugin.md"
 
 
-class Block(NamedTuple):
-    """A fenced block: its language, the file it is to be saved as (or ""), and the text."""
-
-    language: str
-    file: str
-    text: str
-
-
 def blocks() -> Iterator[Block]:
-    for info, text in re.findall(r"```(\S+(?: \S+)?)\n(.*?)```", PAGE.read_text(), re.DOTALL):
-        language, _, file = info.partition(" ")
-        yield Block(language, file, text)
-
-
-def said(done: subprocess.CompletedProcess[str]) -> str:
-    """What a reader sees, blank lines at the end aside."""
-    return (done.stdout + done.stderr).rstrip("\n")
+    return following.blocks(PAGE.name)
 
 
 @pytest.mark.slow
+@pytest.mark.kubectl
 def test_the_page_works_as_written(tmp_path: Path) -> None:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    last: subprocess.CompletedProcess[str] | None = None
-    compared = 0
-    for block in blocks():
-        if block.file:
-            (tmp_path / block.file).write_text(block.text)
-        elif block.language == "sh":
-            last = subprocess.run(
-                ["sh", "-c", block.text],
-                cwd=tmp_path,
-                env={**os.environ, "PATH": path},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        else:
-            assert block.language == "text"
-            assert last is not None
-            assert said(last) == block.text.rstrip("\n")
-            last, compared = None, compared + 1
-    assert compared == 5
+    followed = following.follow(PAGE.name, tmp_path)
+    assert len(followed) == 7
+    for each in followed:
+        assert each.printed == each.promised
 
 
 def test_every_file_of_the_page_is_named_in_the_sentence_before_it() -> None:

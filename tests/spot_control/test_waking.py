@@ -5,7 +5,7 @@ from tests.controllers.workloads import PODS
 from tests.spot_control.worlds import World
 
 from rota.api import meta
-from rota.scheduler import builtin, loading
+from rota.scheduler import builtin, configuration_source, loading
 from rota.spot import reservations
 from rota.spot_control.waking import SpotWaking
 from rota.testing import manifests
@@ -17,7 +17,7 @@ USER = "rota:controller:spot"
 def waking(world: World) -> SpotWaking:
     return SpotWaking(
         world.cluster.acting_as(USER),
-        loading.default(builtin.registry()),
+        configuration_source.frameworks(loading.default(builtin.registry())),
         clock=world.clock,
         chance=world.cluster.chance,
         metrics=world.metrics,

@@ -14,7 +14,7 @@ from rota.client.verbs import Object
 from rota.controllers.disruption import BUDGETS, DisruptionController
 from rota.controllers.replica_sets import REPLICA_SETS, ReplicaSetController
 from rota.kit.metrics import Metrics
-from rota.scheduler import builtin, loading
+from rota.scheduler import builtin, configuration_source, loading
 from rota.spot import reservations
 from rota.spot.returning import USUAL, Settings
 from rota.spot_control.controller import SpotController
@@ -107,7 +107,7 @@ class World:
         """While a spot controller runs; figures go on from one to the next."""
         controller = SpotController(
             self.client,
-            loading.default(builtin.registry()),
+            configuration_source.frameworks(loading.default(builtin.registry())),
             clock=self.clock,
             chance=self.cluster.chance,
             metrics=self.metrics,

@@ -23,7 +23,7 @@ from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
 from rota.client.verbs import Client, Object
 from rota.kit import system, tasks
-from rota.scheduler import builtin, loading
+from rota.scheduler import builtin, configuration_source, loading
 from rota.spot import returning
 from rota.spot.marks import TERMINATES_AT, TERMINATING
 from rota.spot_control.controller import SpotController
@@ -120,7 +120,7 @@ async def controlling(config: Path, *, back: returning.Settings = returning.USUA
         connecting.to_server(endpoint, clock=clock, chance=chance) as client,
         tasks.Supervisor("spot", clock=clock, chance=chance) as parts,
     ):
-        profiles = loading.default(builtin.registry())
+        profiles = configuration_source.frameworks(loading.default(builtin.registry()))
         controller = SpotController(client, profiles, clock=clock, chance=chance, back=back)
         parts.start("controller", controller.run)
         yield controller

@@ -109,7 +109,7 @@ class Plane:
     @contextlib.contextmanager
     def our_scheduler(self) -> Iterator[None]:
         """While our scheduler runs, in the place of the stock one and with its limits."""
-        with self.rota("scheduler", "--config", str(self._configuration("ours", ()))):
+        with self.rota("scheduler", "--scheduler-config", str(self._configuration("ours", ()))):
             yield
 
     def _configuration(self, whose: str, extenders: Sequence[Mapping[str, Any]]) -> Path:

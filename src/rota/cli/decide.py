@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from rota.cli.commands import Command
+from rota.cli.scheduler_options import SchedulerFiles, scheduler_options
 
 UNDECIDED: Final = 3
 
@@ -25,13 +26,16 @@ _file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
             "kubectl get nodes,pods -A -o json | rota decide --cluster - --pod web.yaml --table",
             "where would this pod go in that cluster, and why?",
         ),
-        ("rota decide --cluster now.json --pod web.yaml --config mine.yaml", "and with these profiles and plugins?"),
+        (
+            "rota decide --cluster now.json --pod web.yaml --scheduler-config mine.yaml",
+            "and with these profiles and plugins?",
+        ),
     ],
 )
 @click.argument("files", metavar="[SCENARIOS]...", nargs=-1, type=_file)
 @click.option("--cluster", "dumps", multiple=True, type=_file, metavar="FILE", help="A dump of a cluster; repeatable.")
 @click.option("--pod", "pod_file", type=_file, metavar="FILE", help="The manifest of the pod to place there.")
-@click.option("--config", "config_file", type=_file, metavar="FILE", help="A KubeSchedulerConfiguration.")
+@scheduler_options()
 @click.option("--table", "as_table", is_flag=True, help="Show tables, for people.")
 @click.pass_context
 def command(
@@ -40,7 +44,7 @@ def command(
     files: tuple[Path, ...],
     dumps: tuple[Path, ...],
     pod_file: Path | None,
-    config_file: Path | None,
+    scheduler_files: SchedulerFiles,
     as_table: bool,
 ) -> None:
     """Say where a pod would go, and why, without touching a cluster.
@@ -64,6 +68,8 @@ def command(
         raise click.UsageError("give scenarios, or --cluster and --pod")
     from rota.cli.acts import deciding  # noqa: PLC0415 - the scheduler is not needed to refuse an option
 
-    decided = deciding.decide(files=files, dumps=dumps, pod_file=pod_file, config_file=config_file, as_table=as_table)
+    decided = deciding.decide(
+        files=files, dumps=dumps, pod_file=pod_file, configured=scheduler_files.source().load(), as_table=as_table
+    )
     if not decided:
         ctx.exit(UNDECIDED)

@@ -7,6 +7,7 @@ import click
 
 from rota.cli import completing, endpoints, options
 from rota.cli.commands import Command
+from rota.cli.scheduler_options import scheduler_options
 
 _PODS: Final = frozenset({"pod", "pods", "po"})
 #: How many nodes are told about, unless all are asked for.
@@ -22,7 +23,7 @@ _file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
         ("rota explain pod web", "why does it wait, or why is it where it is?"),
         ("rota explain pod web -n shop --node n3", "and why not on n3?"),
         ("rota explain -f web.yaml", "where would this go, before it is submitted?"),
-        ("rota explain pod web --config mine.yaml", "and by these profiles, plugins and extenders?"),
+        ("rota explain pod web --scheduler-config mine.yaml", "and by these profiles, plugins and extenders?"),
         ("rota explain pod web -o json", "everything, for programs"),
     ],
 )
@@ -31,15 +32,15 @@ _file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 @options.namespace_option
 @click.option("--node", metavar="NAME", default="", help="Look at one node, evictions included.")
 @click.option("--all", "all_nodes", is_flag=True, help=f"Show all nodes, not only {_MOST_NODES}.")
-@click.option("--config", "config_file", type=_file, metavar="FILE", help="Explain by this KubeSchedulerConfiguration.")
+@scheduler_options("Explain by this KubeSchedulerConfiguration, not by the one in force.")
 @click.option("-o", "--output", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @endpoints.nearest_options
 def command(*, what: tuple[str, ...], manifest: Path | None, **given: Any) -> None:
     """Say why a pod is where it is, or why it is nowhere.
 
     Tells per node which plugins refuse the pod and why, per plugin its score and weight, whom evictions would cost the
-    place, and what would have to change. Asks the cluster's own scheduler if that is Rota; otherwise, and with --config
-    or -f, reads the cluster once and decides here. Changes nothing.
+    place, and what would have to change. Asks the cluster's own scheduler if that is Rota; otherwise, and with
+    --scheduler-config or -f, reads the cluster once and decides here. Changes nothing.
     """
     name = _name(what) if manifest is None else ""
     if manifest is not None and what:

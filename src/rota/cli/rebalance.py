@@ -1,6 +1,5 @@
 """`rota rebalance`: move pods when the cluster has drifted from what the scheduler would decide now."""
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -8,6 +7,7 @@ import click
 from rota.api import drifts
 from rota.cli import endpoints, output
 from rota.cli.commands import Command
+from rota.cli.scheduler_options import scheduler_options
 
 
 @click.command(
@@ -17,7 +17,7 @@ from rota.cli.commands import Command
         ("rota rebalance --dry-run", "show what would move and why, and how full nodes are before and after"),
         ("rota rebalance --yes", "move what should move, once"),
         ("rota rebalance --yes --every 300", "look every five minutes, until interrupted"),
-        ("rota rebalance --dry-run --strategy compact --config packing.yaml", "empty what is nearly empty"),
+        ("rota rebalance --dry-run --strategy compact --scheduler-config packing.yaml", "empty what is nearly empty"),
         ("rota rebalance --dry-run --by usage", "go by what is measured instead of what was asked for"),
     ],
 )
@@ -91,13 +91,7 @@ from rota.cli.commands import Command
 )
 @click.option("--jobs", is_flag=True, help="Move pods of Jobs and pipelines though they begin their work anew.")
 @click.option("--local-storage", is_flag=True, help="Move pods though they lose what is in their local volumes.")
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The KubeSchedulerConfiguration by which pods will be placed again.",
-)
+@scheduler_options("The KubeSchedulerConfiguration by which evicted pods will be placed.")
 @output.json_option
 @endpoints.nearest_options
 def command(**given: Any) -> None:

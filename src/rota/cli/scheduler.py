@@ -1,18 +1,13 @@
 """`rota scheduler`: the scheduler alone, beside any Kubernetes API server."""
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from rota.cli import endpoints, options
 from rota.cli.commands import Command
-from rota.kit import errors, logs
-
-if TYPE_CHECKING:
-    from rota.scheduler.loading import Loaded
+from rota.cli.scheduler_options import SchedulerFiles, scheduler_options
+from rota.kit import logs
 
 
 @click.command(
@@ -21,21 +16,15 @@ if TYPE_CHECKING:
     examples=[
         ("rota scheduler", "schedule the cluster that kubectl talks to; pods of the name default-scheduler"),
         (
-            "rota scheduler --config mine.yaml",
-            "with these profiles and plugins; SIGHUP reads the file again",
+            "rota scheduler --scheduler-config mine.yaml",
+            "with these profiles and plugins; a change of the file takes effect at once",
         ),
         ("rota scheduler --server http://127.0.0.1:8001 --no-elect", "beside others, without waiting for one's turn"),
         ("rota scheduler --record decisions.rec", "take decisions down, for rota replay"),
     ],
 )
 @endpoints.server_options
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="A KubeSchedulerConfiguration.",
-)
+@scheduler_options("Schedule by this KubeSchedulerConfiguration.")
 @click.option("--no-elect", is_flag=True, help="Schedule at once, even if another scheduler of this name does.")
 @click.option(
     "--record",
@@ -50,7 +39,7 @@ def command(
     kubeconfig_file: Path | None,
     context: str,
     server: str | None,
-    config_file: Path | None,
+    scheduler_files: SchedulerFiles,
     no_elect: bool,
     record: Path | None,
     http: tuple[str, int] | None,
@@ -66,13 +55,11 @@ def command(
 
     logs.configure()
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
-    read = _reader(config_file)
     with asking.telling(endpoint):
         assembly.run(
             assembly.run_scheduler(
                 endpoint,
-                read(),
-                reread=read,
+                scheduler_files.source(),
                 elect=not no_elect,
                 record=record,
                 http=http,
@@ -81,24 +68,3 @@ def command(
             )
         )
     click.echo("The scheduler has stopped.")
-
-
-def _reader(config_file: Path | None) -> Callable[[], "Loaded"]:
-    """Give what reads the configuration; the plugins beside the file are found, as those on Python's path are."""
-    from rota.scheduler import builtin, loading  # noqa: PLC0415 - as above
-    from rota.scheduler.config.faults import ConfigurationError  # noqa: PLC0415
-
-    if config_file is not None and (folder := str(config_file.absolute().parent)) not in sys.path:
-        sys.path.insert(0, folder)
-
-    def read() -> "Loaded":
-        try:
-            if config_file is None:
-                return loading.default(builtin.registry())
-            return loading.load(config_file.read_bytes(), builtin.registry())
-        except ConfigurationError as error:
-            raise errors.UserError(f"{config_file}: {error}") from error
-        except OSError as error:
-            raise errors.UserError(f"cannot read {config_file}: {error.strerror}") from error
-
-    return read

@@ -7,6 +7,7 @@ import click
 
 from rota.cli import certificates, endpoints, options
 from rota.cli.commands import Command
+from rota.cli.scheduler_options import SchedulerFiles, scheduler_options
 from rota.kit import errors, logs
 
 if TYPE_CHECKING:
@@ -35,13 +36,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="More labels, taints and conditions by which spot machines and their end are known.",
 )
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The KubeSchedulerConfiguration by which pods will be placed again.",
-)
+@scheduler_options("The KubeSchedulerConfiguration by which evicted pods will be placed.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, by dry runs of the API, and change nothing.")
 @click.option(
     "--lease-namespace",
@@ -94,7 +89,7 @@ def command(
     context: str,
     server: str | None,
     marks_file: Path | None,
-    config_file: Path | None,
+    scheduler_files: SchedulerFiles,
     dry_run: bool,
     lease_namespace: str,
     return_after: float,
@@ -115,25 +110,16 @@ def command(
     hook = _hook(webhook, webhook_token, webhook_tls_cert, webhook_tls_key, insecure=webhook_insecure)
     from rota import assembly  # noqa: PLC0415 - servers are not needed to refuse an option
     from rota.cli.acts import asking  # noqa: PLC0415 - as above
-    from rota.scheduler import builtin, loading  # noqa: PLC0415 - as above
-    from rota.scheduler.config.faults import ConfigurationError  # noqa: PLC0415 - as above
     from rota.spot import marks, returning  # noqa: PLC0415 - as above
 
     logs.configure()
     table = marks.read(marks_file) if marks_file is not None else marks.Marks()
-    try:
-        if config_file is None:
-            loaded = loading.default(builtin.registry())
-        else:
-            loaded = loading.load(config_file.read_bytes(), builtin.registry())
-    except ConfigurationError as error:
-        raise errors.UserError(f"{config_file}: {error}") from error
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
     with asking.telling(endpoint):
         assembly.run(
             assembly.run_spot_controller(
                 endpoint,
-                loaded,
+                scheduler_files.source(),
                 table,
                 dry_run=dry_run,
                 lease_namespace=lease_namespace,

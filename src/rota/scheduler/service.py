@@ -38,6 +38,7 @@ from rota.scheduler.bindings import BindingQueue
 from rota.scheduler.cache.scheduler_cache import SchedulerCache
 from rota.scheduler.config.resolution import Configuration
 from rota.scheduler.config.wire import DEFAULT_SCHEDULER_NAME
+from rota.scheduler.configuration_source import LiveConfiguration
 from rota.scheduler.cycle import Cycle
 from rota.scheduler.dispatching import Dispatcher
 from rota.scheduler.eviction import Evictions
@@ -282,6 +283,20 @@ class Scheduler:
         self.attempts.binding.panel = panel
         self.attempts.wake()
         log.info("configuration loaded", profiles=list(cycles))
+
+    def follow(self, configuration: LiveConfiguration) -> None:
+        """Take changes of the configuration files into use, and write an event about files that cannot be used."""
+        configuration.apply, configuration.refused = self.load, self._report_configuration
+
+    def _report_configuration(self, problem: str) -> None:
+        settings = self.configuration.settings.leader_election
+        lease = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"namespace": settings.resource_namespace, "name": settings.resource_name},
+        }
+        message = failures.shortened(f"The previous configuration stays in force: {problem}")
+        self._recorder.event(lease, "Warning", "InvalidSchedulerConfiguration", message, action="Reloading")
 
     def _retire(self, panel: Panel) -> None:
         """Let go of extenders that nobody will ask any more."""

@@ -19,7 +19,6 @@ from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 from rota.scheduler.framework.runtime import Framework
-from rota.scheduler.loading import Loaded
 from rota.spot import reservations
 from rota.spot.evacuation import Guest, Step
 from rota.spot.marks import Marks
@@ -58,7 +57,7 @@ class SpotController:
     def __init__(
         self,
         client: Client,
-        loaded: Loaded,
+        frameworks: Mapping[str, Framework],
         *,
         clock: Clock,
         chance: Chance,
@@ -73,9 +72,6 @@ class SpotController:
         self._marks: Final = marks or Marks()
         self.metrics: Final = metrics or Metrics("spot")
         self._figures: Final = Figures(self.metrics)
-        frameworks = {
-            name: Framework(profile, loaded.registry) for name, profile in loaded.configuration.profiles.items()
-        }
         self._frame: Final = Reconciler[str](
             client, "spot", self._round, clock=clock, chance=chance, workers=1, metrics=self.metrics
         )

@@ -3,6 +3,7 @@
 Every term begins with a controller that knows nothing but what the cluster shows.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from rota.client.elections.elector import STEADY, SYSTEM, Election, LeaderElector, LeadershipLost
@@ -12,7 +13,7 @@ from rota.kit import logs
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
-from rota.scheduler.loading import Loaded
+from rota.scheduler.framework.runtime import Framework
 from rota.spot.marks import Marks
 from rota.spot.returning import USUAL, Settings
 from rota.spot_control.controller import SpotController
@@ -28,7 +29,7 @@ class SpotControl:
     def __init__(
         self,
         client: Client,
-        loaded: Loaded,
+        frameworks: Mapping[str, Framework],
         marks: Marks,
         *,
         clock: Clock,
@@ -39,7 +40,7 @@ class SpotControl:
         dry_run: bool = False,
     ) -> None:
         self._client: Final = client
-        self._loaded: Final = loaded
+        self._frameworks: Final = frameworks
         self._marks: Final = marks
         self._clock: Final = clock
         self._chance: Final = chance
@@ -67,7 +68,7 @@ class SpotControl:
         controller = SpotController(
             # What is written while leading says so, and is refused when another leads.
             self._client.with_settings(term=self._incumbent.header),
-            self._loaded,
+            self._frameworks,
             clock=self._clock,
             chance=self._chance,
             marks=self._marks,

@@ -6,7 +6,7 @@ wrong with a plan, nobody is kept from leaving by it. What is found goes into `H
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rota.api import meta
@@ -41,7 +41,7 @@ class Seeking:
     def __init__(
         self,
         client: Client,
-        frameworks: dict[str, Framework],
+        frameworks: Mapping[str, Framework],
         following: Following,
         guests: Guests,
         holds: Holds,

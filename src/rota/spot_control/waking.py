@@ -5,6 +5,7 @@ that it held. Until then only nodes are followed, which the leader's controllers
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 from rota.api import errors
@@ -17,7 +18,7 @@ from rota.kit import logs, tasks
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
-from rota.scheduler.loading import Loaded
+from rota.scheduler.framework.runtime import Framework
 from rota.spot import reservations
 from rota.spot.marks import Marks
 from rota.spot_control import marking
@@ -34,10 +35,16 @@ class SpotWaking:
     """Waits for a reason, and then leaves spot machines in time until cancelled."""
 
     def __init__(
-        self, client: Client, loaded: Loaded, *, clock: Clock, chance: Chance, metrics: Metrics | None = None
+        self,
+        client: Client,
+        frameworks: Mapping[str, Framework],
+        *,
+        clock: Clock,
+        chance: Chance,
+        metrics: Metrics | None = None,
     ) -> None:
         self._client: Final = client
-        self._loaded: Final = loaded
+        self._frameworks: Final = frameworks
         self._clock: Final = clock
         self._chance: Final = chance
         self._metrics: Final = metrics
@@ -60,7 +67,7 @@ class SpotWaking:
         return SpotController(
             # it comes when others run already, and follows nodes and pods by itself
             self._client.with_settings(informers=None),
-            self._loaded,
+            self._frameworks,
             clock=self._clock,
             chance=self._chance,
             marks=self._marks,

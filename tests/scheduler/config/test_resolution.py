@@ -79,12 +79,11 @@ def test_contention_profiling_follows_profiling() -> None:
 
 def test_profiles_are_found_by_name_in_the_order_of_the_file() -> None:
     config = load(
-        percentageOfNodesToScore=30,
+        percentageOfNodesToScore=100,
         profiles=[{"schedulerName": "b", "percentageOfNodesToScore": 0}, {"schedulerName": "a"}],
     )
     assert list(config.profiles) == ["b", "a"]
     assert config.first.scheduler_name == "b"
-    assert [profile.percentage_of_nodes_to_score for profile in config.profiles.values()] == [0, 30]
 
 
 def test_extenders_that_may_fail_are_called_last() -> None:
@@ -151,6 +150,13 @@ def extender(**fields: Any) -> dict[str, Any]:
         ({"parallelism": 0}, ["parallelism: 0 must be greater than 0"]),
         ({"parallelism": 2**31}, ["parallelism: Expected int <= 2147483647"]),
         ({"percentageOfNodesToScore": 101}, ["percentageOfNodesToScore: 101 is not in 0..100"]),
+        (
+            {"profiles": [{"percentageOfNodesToScore": 30}]},
+            [
+                "profiles[0].percentageOfNodesToScore: 30 is not supported: all nodes are scored in one pass; "
+                "remove it, or write 100"
+            ],
+        ),
         ({"podInitialBackoffSeconds": 0}, ["podInitialBackoffSeconds: 0 must be greater than 0"]),
         (
             {"podInitialBackoffSeconds": 20},

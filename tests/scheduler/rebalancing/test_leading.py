@@ -20,6 +20,7 @@ from rota.client.transports.contract import Call
 from rota.client.verbs import Client, Object, PatchType, Selection
 from rota.controllers.disruption import BUDGETS, DisruptionController
 from rota.controllers.replica_sets import ReplicaSetController
+from rota.scheduler import configuration_source
 from rota.scheduler.explaining import pictures
 from rota.scheduler.rebalancing.contract import Plan
 from rota.scheduler.rebalancing.leading import RebalancingController
@@ -46,7 +47,7 @@ async def at_once(plan: Callable[..., Plan], *arguments: Any, **more: Any) -> Pl
 def leader(cluster: SchedulingCluster, client: Client | None = None) -> RebalancingController:
     return RebalancingController(
         client or cluster.acting_as("rota:controller:rebalancing"),
-        configured(),
+        configuration_source.frameworks(configured()),
         clock=cluster.clock,
         chance=random.Random(0),
         aside=at_once,

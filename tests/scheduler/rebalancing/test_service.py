@@ -10,6 +10,7 @@ from rota.client import connecting
 from rota.client.transports.contract import Unreachable
 from rota.kit import system
 from rota.kit.errors import UserError
+from rota.scheduler import configuration_source
 from rota.scheduler.rebalancing import observing
 from rota.scheduler.rebalancing.contract import Plan, PodFacts, Settings
 from rota.scheduler.rebalancing.service import Outcome, Rebalancer
@@ -41,7 +42,7 @@ async def api() -> AsyncIterator[ApiServer]:
 async def rebalancing(api: ApiServer) -> AsyncIterator[Rebalancer]:
     clock, chance = system.SystemClock(), random.Random(0)
     async with connecting.to_application(api.app, clock=clock, chance=chance) as client:
-        yield Rebalancer(client, configured(), clock=clock, chance=chance)
+        yield Rebalancer(client, configuration_source.frameworks(configured()), clock=clock, chance=chance)
 
 
 async def carried_out(rebalancer: Rebalancer, plan: Plan) -> list[Outcome]:

@@ -16,7 +16,7 @@ from rota.columns.objects import MalformedObjectError
 from rota.columns.pods import PodInfo
 from rota.columns.vocabulary import Vocabulary
 from rota.kit.errors import UserError
-from rota.scheduler import builtin, explanations, loading, scenarios
+from rota.scheduler import explanations, scenarios
 from rota.scheduler.config import documents, resolution
 from rota.scheduler.config.faults import ConfigurationError
 from rota.scheduler.config.resolution import Configuration
@@ -40,11 +40,10 @@ def decide(
     files: tuple[Path, ...],
     dumps: tuple[Path, ...],
     pod_file: Path | None,
-    config_file: Path | None,
+    configured: Loaded,
     as_table: bool,
 ) -> bool:
     """Print a decision for each scenario; whether all could be decided."""
-    configured = _configured(config_file)
     if pod_file is not None:
         answers: Iterable[tuple[str | None, Explanation | str]] = [_what_if(dumps, pod_file, configured)]
     else:
@@ -58,20 +57,6 @@ def decide(
             document = {"error": answer} if isinstance(answer, str) else explanations.to_document(answer)
             click.echo(json.dumps({"id": name, **document}, ensure_ascii=False))
     return not undecided
-
-
-def _configured(file: Path | None) -> Loaded:
-    """Read the configuration, or take the stock one. Modules beside the file are found by its plugins' paths."""
-    registry = builtin.registry()
-    if file is None:
-        return Loaded(resolution.default(specs_of(registry)), registry)
-    text = _read(file)
-    if file != STANDARD_INPUT:
-        sys.path.insert(0, str(file.absolute().parent))
-    try:
-        return loading.load(text, registry)
-    except ConfigurationError as error:
-        raise UserError(f"{file}: {'; '.join(map(str, error.faults))}") from error
 
 
 def _what_if(dumps: tuple[Path, ...], pod_file: Path, configured: Loaded) -> tuple[str, Explanation]:
@@ -125,11 +110,7 @@ def _scenarios(files: tuple[Path, ...], configured: Loaded) -> Iterator[tuple[st
 
 
 def _decide(situation: Situation, profile: ProfileSpec, configured: Loaded) -> Explanation:
-    try:
-        framework = Framework(profile, configured.registry)
-    except Exception as error:
-        message = f"a plugin of profile {profile.scheduler_name} cannot be built: {type(error).__name__}: {error}"
-        raise UserError(message, "see to its constructor") from error
+    framework = Framework(profile, configured.registry)
     return explanations.explain(Decider(framework, situation.cluster).decide(situation.pod))
 
 

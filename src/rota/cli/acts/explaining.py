@@ -9,6 +9,7 @@ import click
 
 from rota.cli import endpoints, output
 from rota.cli.acts import asking as asking_server
+from rota.cli.scheduler_options import SchedulerFiles
 from rota.client import connecting
 from rota.client.endpoints import Endpoint
 from rota.kit import errors, logs, system
@@ -30,7 +31,7 @@ def explain(
     namespace: str,
     node: str,
     all_nodes: bool,
-    config_file: Path | None,
+    scheduler_files: SchedulerFiles,
     form: str,
     **server: Any,
 ) -> None:
@@ -41,7 +42,7 @@ def explain(
         namespace=namespace or endpoint.namespace,
         node=node,
         most=_ALL if all_nodes else analysis.MOST_NODES,
-        loaded=None if config_file is None else _configured(config_file),
+        loaded=scheduler_files.source().load() if scheduler_files else None,
     )
     work = question.about_manifest(manifest) if manifest is not None else question.about_pod(name)
     explanation = asking_server.run(question.answered(work))
@@ -49,15 +50,6 @@ def explain(
         output.document(report.to_wire(explanation))
     else:
         _show(explanation)
-
-
-def _configured(file: Path) -> Loaded:
-    if file != Path("-"):
-        sys.path.insert(0, str(file.absolute().parent))
-    try:
-        return loading.load(_read(file), builtin.registry())
-    except ConfigurationError as error:
-        raise errors.UserError(f"{file}: {'; '.join(map(str, error.faults))}") from error
 
 
 def _read(file: Path) -> bytes:

@@ -10,11 +10,10 @@ import click
 
 from rota.cli import endpoints, output
 from rota.cli.acts import asking
+from rota.cli.scheduler_options import SchedulerFiles
 from rota.client.verbs import Client
 from rota.kit import errors, system
-from rota.scheduler import builtin, loading
-from rota.scheduler.config.faults import ConfigurationError
-from rota.scheduler.loading import Loaded
+from rota.scheduler.configuration_source import LiveConfiguration, LiveFrameworks
 from rota.scheduler.rebalancing.contract import USUAL, Move, Plan, Settings, SettingsError, Strategy
 from rota.scheduler.rebalancing.service import Outcome, Rebalancer
 
@@ -29,7 +28,7 @@ def rebalance(
     yes: bool,
     every: float | None,
     measure: str,
-    config_file: Path | None,
+    scheduler_files: SchedulerFiles,
     as_json: bool,
     kubeconfig_file: Path | None,
     context: str,
@@ -41,12 +40,13 @@ def rebalance(
         raise click.UsageError("--dry-run shows one plan; leave out --every")
     if every is not None and not yes:
         raise click.UsageError("--every evicts pods unasked; say --yes")
-    settings, loaded = _settings(by_usage=measure == "usage", **chosen), _loaded(config_file)
+    settings = _settings(by_usage=measure == "usage", **chosen)
+    configuration = LiveConfiguration(scheduler_files.source(), clock=system.SystemClock())
     endpoint = endpoints.nearest(kubeconfig_file=kubeconfig_file, context=context, server=server)
 
     def rebalancer(client: Client) -> Rebalancer:
         clock, chance = system.SystemClock(), system.chance()
-        return Rebalancer(client, loaded, clock=clock, chance=chance)
+        return Rebalancer(client, LiveFrameworks(configuration), clock=clock, chance=chance)
 
     async def once(client: Client) -> Plan:
         return await rebalancer(client).plan(settings)
@@ -110,16 +110,6 @@ def _confirm(count: int) -> None:
     if not sys.stdin.isatty():
         raise errors.UserError(f"{count} pods would be evicted", "say --yes, or --dry-run to see them only")
     click.confirm(f"Evict {count} pods?", abort=True)
-
-
-def _loaded(config_file: Path | None) -> Loaded:
-    try:
-        if config_file is None:
-            return loading.default(builtin.registry())
-        sys.path.insert(0, str(config_file.absolute().parent))
-        return loading.load(config_file.read_bytes(), builtin.registry())
-    except ConfigurationError as problem:
-        raise errors.UserError(f"{config_file}: {problem}") from problem
 
 
 def _show(plan: Plan) -> None:

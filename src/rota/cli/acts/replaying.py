@@ -1,6 +1,5 @@
 """What `rota replay` does: makes recorded decisions again and shows what came out otherwise."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -10,18 +9,16 @@ from typing import Any
 import click
 
 from rota.cli import output
-from rota.kit import errors
-from rota.scheduler import builtin, loading
-from rota.scheduler.config.faults import ConfigurationError
-from rota.scheduler.loading import Loaded
+from rota.cli.scheduler_options import SchedulerFiles
 from rota.scheduler.recording.entries import Outcome
 from rota.scheduler.recording.files import Reader
 from rota.scheduler.recording.replaying import Compared, Replay
 
 
-def replay(*, file: Path, config_file: Path | None, most_rows: int | None, as_json: bool) -> bool:
+def replay(*, file: Path, scheduler_files: SchedulerFiles, most_rows: int | None, as_json: bool) -> bool:
     """Show what came of a recording's decisions; whether all came out as they did."""
-    again = Replay(Reader(file), builtin.registry(), loaded=None if config_file is None else _configured(config_file))
+    source = scheduler_files.source()
+    again = Replay(Reader(file), source.registry(), loaded=None if source.file is None else source.load())
     with output.progress(f"replaying {file.name}") as advance:
         found = _Found()
         for each in again.decisions():
@@ -69,14 +66,6 @@ class _Found:
                 for each in self.differences
             ],
         }
-
-
-def _configured(file: Path) -> Loaded:
-    sys.path.insert(0, str(file.absolute().parent))
-    try:
-        return loading.load(file.read_bytes(), builtin.registry())
-    except ConfigurationError as error:
-        raise errors.UserError(f"{file}: {'; '.join(map(str, error.faults))}") from error
 
 
 def _show(found: _Found, replay: Replay, *, most: int) -> None:

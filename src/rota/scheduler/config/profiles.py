@@ -30,7 +30,6 @@ def resolve(
     specs: PluginSpecs,
     *,
     path: str,
-    percentage_of_nodes_to_score: int = 0,
     defaults: Sequence[PluginRef] = stock.DEFAULT_PLUGINS,
 ) -> ProfileSpec:
     """Work out one profile; raises `ConfigurationError` with everything that is wrong with it."""
@@ -61,12 +60,10 @@ def resolve(
         raise ConfigurationError(faults)
 
     running = {each.name for enabled in plugins.values() for each in enabled}
-    own_percentage = profile.percentage_of_nodes_to_score
     return ProfileSpec(
         scheduler_name=profile.scheduler_name or "",
         points=MappingProxyType(plugins),
         args=MappingProxyType({name: value for name, value in args.items() if name in running}),
-        percentage_of_nodes_to_score=percentage_of_nodes_to_score if own_percentage is None else own_percentage,
     )
 
 

@@ -54,8 +54,7 @@ def resolve(settings: KubeSchedulerConfiguration, specs: PluginSpecs) -> Configu
     resolved: list[ProfileSpec] = []
     for path, profile in documents.indexed("profiles", settings.profiles):
         try:
-            share = settings.percentage_of_nodes_to_score
-            resolved.append(profiles.resolve(profile, specs, path=path, percentage_of_nodes_to_score=share))
+            resolved.append(profiles.resolve(profile, specs, path=path))
         except ConfigurationError as error:
             faults += error.faults
     faults += _queue_sort_faults(resolved) if not faults else []

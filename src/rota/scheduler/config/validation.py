@@ -5,6 +5,7 @@ ours.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 from urllib.parse import urlsplit
 
 from rota.api import names
@@ -12,6 +13,9 @@ from rota.scheduler.config import documents
 from rota.scheduler.config.durations import Duration
 from rota.scheduler.config.faults import Fault
 from rota.scheduler.config.wire import Extender, KubeSchedulerConfiguration, LeaderElectionConfiguration
+
+#: The stock scheduler samples nodes to save time; here all nodes are scored at once, which costs less than sampling.
+_SCORE_ALL: Final = (0, 100)
 
 
 def faults(config: KubeSchedulerConfiguration) -> Iterator[Fault]:
@@ -34,6 +38,8 @@ def faults(config: KubeSchedulerConfiguration) -> Iterator[Fault]:
 def _percentage_faults(value: int, *, path: str) -> Iterator[Fault]:
     if not 0 <= value <= 100:
         yield Fault(path, f"{value} is not in 0..100")
+    elif value not in _SCORE_ALL:
+        yield Fault(path, f"{value} is not supported: all nodes are scored in one pass; remove it, or write 100")
 
 
 def _profile_faults(config: KubeSchedulerConfiguration) -> Iterator[Fault]:

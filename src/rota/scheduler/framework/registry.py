@@ -178,4 +178,3 @@ class ProfileSpec:
     points: Mapping[ExtensionPoint, tuple[Enabled, ...]]
     #: Typed arguments by plugin name; a plugin that is absent here gets its `Args()` defaults.
     args: Mapping[str, msgspec.Struct] = field(default_factory=dict)
-    percentage_of_nodes_to_score: int = 0

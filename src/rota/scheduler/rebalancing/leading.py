@@ -7,6 +7,7 @@ moved less. Every write names the leader's term, and is refused once that is ove
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from typing import Final
 
 from rota.api import errors
@@ -21,7 +22,7 @@ from rota.kit import logs, tasks
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
-from rota.scheduler.loading import Loaded
+from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.rebalancing import policies
 from rota.scheduler.rebalancing.policies import NAME, POLICIES
 from rota.scheduler.rebalancing.service import Aside, NobodyMeasuresError, Rebalancer
@@ -38,7 +39,7 @@ class RebalancingController:
     def __init__(
         self,
         client: Client,
-        loaded: Loaded,
+        frameworks: Mapping[str, Framework],
         *,
         clock: Clock,
         chance: Chance,
@@ -51,7 +52,7 @@ class RebalancingController:
         self.metrics: Final = metrics or Metrics("rebalancer")
         self._runs: Final = self.metrics.counter("runs_total", "Plans, by what they came to.", ("outcome",))
         self._rebalancer: Final = Rebalancer(
-            client, loaded, clock=clock, chance=chance, metrics=self.metrics, aside=aside
+            client, frameworks, clock=clock, chance=chance, metrics=self.metrics, aside=aside
         )
         self._changed: Final = asyncio.Event()
         self._policies: Final = Informer[Object](

@@ -7,7 +7,7 @@ due, is up to the caller: a command (`run`), or the leader by the cluster's poli
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -23,7 +23,6 @@ from rota.kit.clock import Clock
 from rota.kit.errors import UserError
 from rota.kit.metrics import Metrics
 from rota.scheduler.framework.runtime import Framework
-from rota.scheduler.loading import Loaded
 from rota.scheduler.rebalancing import observing, planning
 from rota.scheduler.rebalancing.contract import Figures, Move, Plan, Settings
 
@@ -51,12 +50,12 @@ class NobodyMeasuresError(UserError):
 
 
 class Rebalancer:
-    """Rebalances one cluster, by the profiles of a scheduler's configuration."""
+    """Rebalances one cluster, by the frameworks of a scheduler's profiles."""
 
     def __init__(
         self,
         client: Client,
-        loaded: Loaded,
+        frameworks: Mapping[str, Framework],
         *,
         clock: Clock,
         chance: Chance,
@@ -67,9 +66,7 @@ class Rebalancer:
         self._clock: Final = clock
         self._chance: Final = chance
         self._aside: Final = aside
-        self._frameworks: Final = {
-            name: Framework(profile, loaded.registry) for name, profile in loaded.configuration.profiles.items()
-        }
+        self._frameworks: Final = frameworks
         self.metrics: Final = metrics or Metrics("rebalancer")
         self._moves: Final = self.metrics.counter("moves_total", "Pods evicted, by drift.", ("strategy",))
         self._refusals: Final = self.metrics.counter("refusals_total", "Pods that stayed after all.", ("reason",))
@@ -102,7 +99,7 @@ class Rebalancer:
         found = await self._aside(
             planning.plan,
             picture.cluster,
-            self._frameworks,
+            dict(self._frameworks),
             facts,
             settings=replace(settings, most_at_once=allowed),
             usage=usage,

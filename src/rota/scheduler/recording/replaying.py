@@ -100,7 +100,7 @@ class Replay:
             except ConfigurationError as error:
                 raise NotARecording(
                     f"{self._reader.path}: its configuration cannot be used here: {error}",
-                    "install the plugins that it names, or give another --config",
+                    "install the plugins that it names or give them with --plugin, or give another --scheduler-config",
                 ) from error
         return {
             name: Cycle(Framework(profile, loaded.registry), rebuilt.cluster)

@@ -1,0 +1,56 @@
+"""The options of every command that decides: which scheduler configuration, and which plugin files."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rota.scheduler.configuration_source import ConfigurationSource
+
+_config = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+_plugin = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerFiles:
+    """The files that were named; false if none was."""
+
+    config: Path | None = None
+    plugins: tuple[Path, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.config is not None or bool(self.plugins)
+
+    def source(self) -> "ConfigurationSource":
+        """The configuration that these files make."""
+        from rota.scheduler.configuration_source import ConfigurationSource  # noqa: PLC0415 - NumPy loads slowly
+
+        return ConfigurationSource(self.config, self.plugins)
+
+
+def scheduler_options(purpose: str = "Decide by this KubeSchedulerConfiguration.") -> Callable[..., Any]:
+    """The options; the command gets them as `scheduler_files`."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @click.option(
+            "--scheduler-config", type=_config, metavar="FILE", help=purpose, show_default="the stock configuration"
+        )
+        @click.option(
+            "--plugin",
+            "plugins",
+            type=_plugin,
+            multiple=True,
+            metavar="FILE.py",
+            help="A Python file with scheduler plugins that the configuration enables; repeatable.",
+        )
+        @wraps(command)
+        def with_files(*args: Any, scheduler_config: Path | None, plugins: tuple[Path, ...], **more: Any) -> Any:
+            return command(*args, scheduler_files=SchedulerFiles(scheduler_config, plugins), **more)
+
+        return with_files
+
+    return decorate
