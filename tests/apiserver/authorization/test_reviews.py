@@ -133,3 +133,24 @@ async def test_a_review_is_kept_nowhere(api: ApiServer) -> None:
     assert (await api.post(_SELF, {"spec": _resource("get", "pods")})).code == 201
     assert (await api.get(_SELF)).code == 405
     assert (await api.store.extent()).revision == before
+
+
+async def test_a_list_of_rights_repeats_nothing(api: ApiServer) -> None:
+    await access.grant(api, "x", rule("get,list", "pods"), namespace="default")
+    await access.bind(api, "x", "view", namespace="default")
+    await access.bind(api, "x", "edit", namespace="default")
+    status = (
+        await api.acting_as("x").post(f"{_PATH}/selfsubjectrulesreviews", {"spec": {"namespace": "default"}})
+    ).json["status"]
+    paths = [path for one in status["nonResourceRules"] for path in one["nonResourceURLs"]]
+    assert paths
+    assert len(paths) == len(set(paths))
+    rows = [
+        (group, resource, tuple(one.get("resourceNames") or ()), tuple(sorted(one["verbs"])))
+        for one in status["resourceRules"]
+        for group in one["apiGroups"]
+        for resource in one["resources"]
+    ]
+    assert len(rows) == len(set(rows))
+    verbs = {verb for _, resource, _, given in rows for verb in given if resource == "pods"}
+    assert {"get", "list", "create", "delete"} <= verbs

@@ -4,8 +4,10 @@
 `pkg/apis/authorization/validation`, 1.36).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from rota.api import errors, fields, fieldselectors
 from rota.api.identifiers import GroupKind, GroupResource
@@ -131,15 +133,51 @@ class _SelfRules:
         if is_node:
             problems = ["node authorizer does not support user rule resolution", *problems]
         status: Object = {
-            "resourceRules": [_resource_rule(rule) for rule in found if rule.resources],
+            "resourceRules": [_resource_rule(rule) for rule in _distinct(found) if rule.resources],
             "nonResourceRules": [
-                {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.paths)} for rule in found if rule.paths
+                {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.paths)}
+                for rule in _distinct(found)
+                if rule.paths
             ],
             "incomplete": is_node,
         }
         if problems:
             status["evaluationError"] = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
         return Reply(object={**request.body, "spec": {}, "status": status}, code=201)
+
+
+def _distinct(rules: Sequence[Rule]) -> list[Rule]:
+    """The same rules without what an earlier one grants in the same words: several roles grant the same paths.
+
+    Clients show a row for each resource and path, so a repeated one is a repeated row.
+    """
+    granted: dict[tuple[str, str, tuple[str, ...]], set[str]] = {}
+    found = []
+    for rule in rules:
+        names = tuple(sorted(rule.names))
+        new_paths = tuple(one for one in rule.paths if not _covered(granted, ("/", one, ()), rule.verbs))
+        new_resources = rule.resources
+        if rule.resources:
+            new_resources = tuple(
+                one
+                for one in rule.resources
+                if not all([_covered(granted, (group, one, names), rule.verbs) for group in rule.groups])
+            )
+        if new_paths or new_resources:
+            found.append(msgspec.structs.replace(rule, paths=new_paths, resources=new_resources))
+    return found
+
+
+def _covered(
+    granted: dict[tuple[str, str, tuple[str, ...]], set[str]],
+    what: tuple[str, str, tuple[str, ...]],
+    verbs: Sequence[str],
+) -> bool:
+    """Whether all verbs are granted already; from now on they are."""
+    known = granted.setdefault(what, set())
+    covered = bool(known) and ("*" in known or known.issuperset(verbs))
+    known.update(verbs)
+    return covered
 
 
 def _resource_rule(rule: Rule) -> Object:
