@@ -452,7 +452,12 @@ async def _start_clients(
     # Entered last, so that it ends before the clients of what it runs are closed.
     supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, chance=chance))
     registration = Registration(
-        await client("masters"), identity=identity, address=address, version=rota.__version__, clock=clock
+        await client("masters"),
+        identity=identity,
+        address=address,
+        version=rota.__version__,
+        clock=clock,
+        controllers=controllers,
     )
     supervisor.start("registration", registration.run)
     if controllers:

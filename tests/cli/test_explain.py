@@ -191,3 +191,13 @@ def test_a_terminal_gets_colour(live: LiveServer) -> None:
     os.close(ours)
     assert child.wait(30) == 0
     assert b"\x1b[31m" in shown
+
+
+def test_a_pod_of_another_scheduler_is_not_promised_a_node(
+    live: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    live.create(PODS, _pod("foreign", cpu="100m", schedulerName="volcano"))
+    code, out, err = rota(live, capsys, "pod", "foreign")
+    assert (code, err) == (0, "")
+    assert out.startswith('default/foreign waits for a scheduler named "volcano" (spec.schedulerName)')
+    assert "would go to" not in out

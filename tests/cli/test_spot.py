@@ -3,8 +3,10 @@
 import json
 
 import pytest
-from tests.cli.conftest import Rota
+from tests.cli.conftest import Cluster, Rota
 
+from rota.api import times
+from rota.kit import system
 from rota.spot import reservations
 from rota.spot_control.leading import LEASE
 from rota.testing import manifests
@@ -41,7 +43,9 @@ def test_a_notice_that_nobody_acts_on_is_told_to_be_one(
 ) -> None:
     assert "no spot controller runs" in rota("spot", "notice", node).err
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"  # any: it is an option of the controller
-    lease = {"metadata": {"name": LEASE}, "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15}}
+    renewed = times.format_micro_time(system.SystemClock().now())
+    spec = {"holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": renewed}
+    lease = {"metadata": {"name": LEASE}, "spec": spec}
     try:
         server.request("POST", leases, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease})
         assert rota("spot", "notice", node).err == ""
@@ -79,3 +83,9 @@ def test_a_dry_run_writes_nothing(rota: Rota, node: str) -> None:
 def test_a_node_that_is_not_there_is_one_line(rota: Rota) -> None:
     said = rota("spot", "notice", "nowhere")
     assert (said.code, said.err) == (2, "rota: nodes \"nowhere\" not found; see 'rota get nodes'\n")
+
+
+@pytest.mark.slow
+def test_the_controller_of_the_master_that_leads_acts_on_notices(cluster: Cluster) -> None:
+    said = cluster.rota("spot", "notice", "worker-1", "--dry-run")
+    assert (said.returncode, said.stderr) == (0, "")

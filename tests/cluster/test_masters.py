@@ -98,3 +98,22 @@ def _renewals(config: Path, node: str) -> Iterator[str]:
     while True:
         found = json.loads(rota(config, "get", "leases", node, "-n", "kube-node-lease", "-o", "json"))
         yield found["spec"]["renewTime"]
+
+
+def test_a_task_says_that_its_node_is_not_ready(fleet: Fleet) -> None:
+    worker = fleet.worker("w1", "--lease", "4")
+    config = fleet.masters[0].folder / "kubeconfig"
+    worker.pause()
+    command = [sys.executable, "-m", "rota", "run", "--", "echo", "at last"]
+    environment = {**os.environ, "KUBECONFIG": str(config)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        try:
+            assert run.stderr is not None
+            said = next(line for line in run.stderr if "NotReady" in line)
+            assert "waits: node w1 has been NotReady" in said
+            assert "is its worker running?" in said
+            worker.resume()
+            assert run.stdout is not None
+            assert run.stdout.read() == "at last\n"
+        finally:
+            run.kill()

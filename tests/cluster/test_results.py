@@ -6,6 +6,7 @@ Each task ends at one of three moments: before its worker goes away, while it is
 import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,24 @@ def test_results_that_no_master_was_there_to_hear_of_are_told_later(fleet: Fleet
     fleet.workers[0].start()
     with rota.Client(config) as client:
         assert client.future(future.name).result(PATIENCE_S) == f"away is {['away']}"
+
+
+def test_a_run_is_waited_for_while_the_api_is_away(fleet: Fleet, tmp_path: Path) -> None:
+    @rota.pipeline
+    def one() -> str:
+        return wait_for(str(tmp_path), "after")
+
+    master = fleet.masters[0]
+    with rota.Client(master.folder / "kubeconfig") as client, ThreadPoolExecutor(1) as pool:
+        run = one.run(client)
+        until(lambda: [step.status for step in run.steps] == ["Running"], "the step runs")
+        master.kill()
+        waiting = pool.submit(run.result, PATIENCE_S)
+        (tmp_path / "after").touch()
+        until(lambda: has_ended(tmp_path, "after"), "the step has ended")
+        assert not waiting.done()
+        master.start()
+        assert waiting.result(PATIENCE_S) == f"after is {['after']}"
 
 
 def _restart_worker(fleet: Fleet, folder: Path, how: str) -> None:

@@ -6,7 +6,7 @@ gone for an hour. Clients that find no such Lease, as on a stock cluster, go by 
 """
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -25,6 +25,7 @@ NAMESPACE: Final = "kube-system"
 LABEL: Final = "rota.dev/master"
 ADDRESS: Final = "rota.dev/address"
 VERSION: Final = "rota.dev/version"
+CONTROLLERS: Final = "rota.dev/controllers"
 SELECTION: Final = Selection(labels=f"{LABEL}=true")
 _PREFIX: Final = "rota-master-"
 #: How long a master counts as running after its last renewal, and how often it renews.
@@ -46,6 +47,8 @@ class Master:
     version: str
     renewed_at: float
     duration_s: float = _DURATION_S
+    #: The controllers that it runs while it leads.
+    controllers: frozenset[str] = frozenset()
 
     def is_current(self, now: float) -> bool:
         """Whether it renewed its Lease in time."""
@@ -66,6 +69,7 @@ def read(lease: Object) -> Master | None:
         version=notes.get(VERSION) or "",
         renewed_at=times.parse(renewed),
         duration_s=float(spec.get("leaseDurationSeconds") or _DURATION_S),
+        controllers=frozenset(filter(None, (notes.get(CONTROLLERS) or "").split(","))),
     )
 
 
@@ -100,13 +104,23 @@ def is_loopback(url: str) -> bool:
 class Registration:
     """Keeps the Lease of one master."""
 
-    def __init__(self, client: Client, *, identity: str, address: str, version: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        identity: str,
+        address: str,
+        version: str,
+        clock: Clock,
+        controllers: Iterable[str] = (),
+    ) -> None:
         """`identity` ends in a part that no other master has, after an underscore."""
         self._client: Final = client
         self._identity: Final = identity
         self._address: Final = address
         self._version: Final = version
         self._clock: Final = clock
+        self._controllers: Final = ",".join(sorted(controllers))
         self._name: Final = _PREFIX + identity.rpartition("_")[2].lower()
 
     async def run(self) -> None:
@@ -148,7 +162,11 @@ class Registration:
                 "name": self._name,
                 "namespace": NAMESPACE,
                 "labels": {LABEL: "true"},
-                "annotations": {ADDRESS: self._address, VERSION: self._version},
+                "annotations": {
+                    ADDRESS: self._address,
+                    VERSION: self._version,
+                    CONTROLLERS: self._controllers,
+                },
             },
             "spec": {
                 "holderIdentity": self._identity,

@@ -105,12 +105,23 @@ class Client:
             return known
         return self._loop.call(self._session.adopt(name, lambda function: self._future(name, function)))
 
-    def ask(self, work: Callable[[ApiClient], Coroutine[Any, Any, T]], *, timeout: float | None = None) -> T:
-        """Have something done at the API; `TimeoutError` if it takes longer than that."""
+    def ask(
+        self,
+        work: Callable[[ApiClient], Coroutine[Any, Any, T]],
+        *,
+        timeout: float | None = None,
+        patient: bool = False,
+    ) -> T:
+        """Have something done at the API; `TimeoutError` if it takes longer than that.
+
+        If `patient`, a server that is away or busy is asked again until then. `work` must only read in that case.
+        """
 
         async def asked() -> T:
             async with asyncio.timeout(timeout):
                 with self._session.telling():
+                    if patient:
+                        return await self._session.patiently(work)
                     return await work(self._session.client)
 
         return self._loop.call(asked())

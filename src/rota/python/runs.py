@@ -82,22 +82,24 @@ class Run(Generic[R]):
 
     def wait(self, timeout: float | None = None) -> str:
         """Wait until it is over; how it ended. `TimeoutError` if that takes too long."""
-        return _phase(self._client.ask(self._over, timeout=timeout))
+        return _phase(self._client.ask(self._over, timeout=timeout, patient=True))
 
     def result(self, timeout: float | None = None) -> R:
         """What the pipeline's function returned; what a step raised is a `StepFailed`, with its traceback."""
-        run = self._client.ask(self._over, timeout=timeout)
+        run = self._client.ask(self._over, timeout=timeout, patient=True)
         if _phase(run) == "Cancelled":
             raise RunCancelled(f"{self.name} was cancelled", task=self.name)
         if _phase(run) == "Failed":
             raise self._failure(run)
-        shape = meta.annotations(run).get(RESULT_ANNOTATION) or self._client.ask(lambda api: self._shape(api, run))
+        shape = meta.annotations(run).get(RESULT_ANNOTATION) or self._client.ask(
+            lambda api: self._shape(api, run), patient=True
+        )
         if not shape:
             raise NoResult(
                 f"{self.name} was not begun from Python, and so has no result; see its steps", task=self.name
             )
         wanted = json.loads(shape)
-        texts = self._client.ask(lambda api: self._texts(api, _mentioned(wanted)))
+        texts = self._client.ask(lambda api: self._texts(api, _mentioned(wanted)), patient=True)
         found: R = _put_together(wanted, texts)
         return found
 

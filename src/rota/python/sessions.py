@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rota.api import errors as api_errors
 from rota.api import meta
@@ -26,7 +26,7 @@ from rota.client.informers.reflector import Source
 from rota.client.pods import PODS
 from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client, Propagation, Selection, Settings
-from rota.kit import logs
+from rota.kit import backoff, logs
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.python import bootstrap, fetching, manifests, outcomes
@@ -52,7 +52,10 @@ _LAST_S: Final = 10.0
 #: How long all tasks of a client may wait for a node before that is said.
 _PATIENCE_S: Final = 10.0
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
+#: Between questions to a server that is away.
+_AGAIN: Final = backoff.Policy(initial_s=0.2, cap_s=5.0)
 _log: Final = logs.get("rota")
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,6 +145,16 @@ class Session:
             ) from problem
         except api_errors.ApiError as problem:
             raise Refused(" ".join(problem.message.split())) from problem
+
+    async def patiently(self, work: Callable[[Client], Coroutine[Any, Any, _T]]) -> _T:
+        """Do something that only reads, again and again while the server does not answer or cannot serve."""
+        pauses = backoff.Backoff(_AGAIN, self._chance)
+        while True:
+            try:
+                return await work(self.client)
+            except (TransportError, api_errors.ServiceUnavailable, api_errors.TooManyRequests) as problem:
+                _log.debug("the server is asked again", error=problem)
+                await self._clock.sleep(pauses.next())
 
     # --- making -------------------------------------------------------------------------------------------------------
 

@@ -175,6 +175,11 @@ class Scheduler:
         """The extenders of the configuration that is in force."""
         return self._using.panel
 
+    @property
+    def scheduler_names(self) -> tuple[str, ...]:
+        """The scheduler names that it serves."""
+        return tuple(self._using.cycles)
+
     def framework(self, scheduler_name: str) -> Framework | None:
         """The plugins for pods of this scheduler name, if there are any."""
         cycle = self._using.cycles.get(scheduler_name)

@@ -156,13 +156,10 @@ def _distinct(rules: Sequence[Rule]) -> list[Rule]:
     for rule in rules:
         names = tuple(sorted(rule.names))
         new_paths = tuple(one for one in rule.paths if not _covered(granted, ("/", one, ()), rule.verbs))
-        new_resources = rule.resources
-        if rule.resources:
-            new_resources = tuple(
-                one
-                for one in rule.resources
-                if not all([_covered(granted, (group, one, names), rule.verbs) for group in rule.groups])
-            )
+        covered = {
+            one: [_covered(granted, (group, one, names), rule.verbs) for group in rule.groups] for one in rule.resources
+        }
+        new_resources = tuple(one for one in dict.fromkeys(rule.resources) if not all(covered[one]))
         if new_paths or new_resources:
             found.append(msgspec.structs.replace(rule, paths=new_paths, resources=new_resources))
     return found

@@ -103,7 +103,8 @@ class _Question:
 
     def _asker(self) -> asking.Asker:
         loaded = self._loaded or loading.default(builtin.registry())
-        return asking.Asker(loaded, clock=system.SystemClock(), chance=system.chance())
+        asked = self._loaded is not None  # what would this configuration do, whatever its profile is called?
+        return asking.Asker(loaded, clock=system.SystemClock(), chance=system.chance(), any_name=asked)
 
 
 # --- showing ----------------------------------------------------------------------------------------------------------

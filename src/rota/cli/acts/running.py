@@ -13,7 +13,8 @@ import click
 from rota.api import errors as api_errors
 from rota.api import meta
 from rota.cli import endpoints, output
-from rota.cli.acts import asking, conversing, placements, reading, tasks
+from rota.cli.acts import asking, conversing, delays, placements, reading, tasks
+from rota.cli.acts.cordoning import NODES
 from rota.cli.acts.reading import Wish
 from rota.client import conversations
 from rota.client import pods as podding
@@ -22,10 +23,13 @@ from rota.client.pods import PODS
 from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client, Object, Selection
 from rota.client.wire import EventType
+from rota.kit import system
 
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 #: Signals that follow the first one within this time are the same one.
 _ECHO_S: Final = 0.5
+#: How often is looked whether the task's node is well.
+_LOOK_S: Final = 3.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -110,6 +114,8 @@ class _Attendance:
     ) -> None:
         self._client: Final = client
         self._made: Final = made
+        #: The pod as it was last seen.
+        self._latest = made
         self._name: Final = meta.name(made)
         self._follow: Final = follow
         self._remove: Final = remove
@@ -187,7 +193,7 @@ class _Attendance:
 
     async def _stay(self) -> Object:
         """Show what the task says, and wait until it is done; the pod as it then is."""
-        async with contextlib.aclosing(self._states()) as states:
+        async with contextlib.aclosing(self._states()) as states, self._watching_node():
             with output.waiting() as say:
                 pod = await self._begun(states, say)
             if (pod.get("spec") or {}).get("nodeName"):
@@ -207,13 +213,14 @@ class _Attendance:
         pod = self._made
         yield pod
         while True:
+            self._latest = pod
             version = meta.metadata(pod)["resourceVersion"]
             with contextlib.suppress(api_errors.Expired, api_errors.Gone, TransportError):
                 watching = self._client.watch(PODS, namespace=namespace, selection=selection, resource_version=version)
                 async with watching as events:
                     async for event in events:
                         if event.type in {EventType.ADDED, EventType.MODIFIED}:
-                            pod = event.object
+                            pod = self._latest = event.object
                             yield pod
                         elif event.type is EventType.DELETED:
                             if _is_done(event.object):
@@ -224,6 +231,43 @@ class _Attendance:
             except api_errors.NotFound:
                 raise _Lost(_fate(pod)) from None
             yield pod
+
+    @contextlib.asynccontextmanager
+    async def _watching_node(self) -> AsyncIterator[None]:
+        """Say what keeps the task from starting on its node, and that its node is not ready, as long as that lasts."""
+        looking = asyncio.create_task(self._look_at_node())
+        try:
+            yield
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+    async def _look_at_node(self) -> None:
+        clock, said = system.SystemClock(), ""
+        while True:
+            await clock.sleep(_LOOK_S)
+            with contextlib.suppress(api_errors.ApiError, TransportError):
+                found = await self._delay(self._latest, now=clock.now())
+                # the times in it change, the trouble does not
+                if (words := found.partition(" for ")[0]) != said:
+                    said = words
+                    if found:
+                        output.note(f"{self._name} {found}; Ctrl-C takes the task back")
+
+    async def _delay(self, pod: Object, *, now: float) -> str:
+        """What is wrong with a task that has a node; empty if nothing is."""
+        node = (pod.get("spec") or {}).get("nodeName") or ""
+        if not node or _is_done(pod):
+            return ""
+        try:
+            found: Object | None = await self._client.get(NODES, node)
+        except api_errors.NotFound:
+            found = None
+        runs = "running" in _state(pod)
+        if problem := delays.node_problem(found, node, now=now):
+            return f"{'may still run, but' if runs else 'waits:'} {problem}"
+        problem = "" if runs else delays.start_problem(pod)
+        return f"waits on {node}: {problem}" if problem else ""
 
     async def _begun(self, states: AsyncIterator[Object], say: Callable[[str], None]) -> Object:
         """Wait until there is output to be had, and say meanwhile what is waited for."""

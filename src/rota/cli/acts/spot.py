@@ -6,9 +6,10 @@ from typing import Any, Final
 
 import click
 
-from rota.api import errors, times
+from rota.api import errors, meta, times
 from rota.cli import endpoints, output
 from rota.cli.acts import asking
+from rota.client import masters
 from rota.client.pods import PODS
 from rota.client.verbs import Client, Object, Selection
 from rota.kit import system
@@ -21,6 +22,8 @@ from rota.spot_control import marking
 from rota.spot_control.leading import LEASE
 
 NODES: Final = ("", "v1", "nodes")
+#: The Lease of the controllers that masters run.
+_CONTROLLERS: Final = "rota-controllers"
 _LEASES: Final = ("coordination.k8s.io", "v1", "leases")
 
 
@@ -99,15 +102,37 @@ def notice(*, node: str, lead: float, withdraw: bool, dry_run: bool, **server: A
         said = "stays after all" if withdraw else f"goes in {lead:.0f} s"
         click.echo(f"node/{node} {said}{' (dry run)' if dry_run else ''}")
         if not withdraw and not await _is_acted_on(client):
-            output.note("no spot controller runs that would move its pods; 'rota spot-controller' is one")
+            output.note(
+                "no spot controller runs that would move its pods: start 'rota spot-controller', or a master with it"
+            )
 
     asking.at(endpoints.own_cluster(**server), work)
 
 
 async def _is_acted_on(client: Client) -> bool:
-    """Whether somebody leads the spot controllers, wherever their Lease is; who may not look is told nothing."""
+    """Whether a spot controller runs: one by itself, or the one of the master that leads.
+
+    A user who may not read Leases is told nothing.
+    """
     try:
-        found = await client.list(_LEASES, selection=Selection(fields=f"metadata.name={LEASE}"))
+        found = (await client.list(_LEASES)).items
     except errors.Forbidden:
         return True
-    return any((lease.get("spec") or {}).get("holderIdentity") for lease in found.items)
+    now = system.SystemClock().now()
+    if any(meta.name(lease) == LEASE and _is_held(lease, now) for lease in found):
+        return True
+    leaders = {
+        (lease.get("spec") or {}).get("holderIdentity")
+        for lease in found
+        if meta.name(lease) == _CONTROLLERS and _is_held(lease, now)
+    }
+    listed = [master for lease in found if (master := masters.read(lease)) is not None]
+    return any(one.identity in leaders and "spot" in one.controllers for one in listed)
+
+
+def _is_held(lease: Object, now: float) -> bool:
+    spec = lease.get("spec") or {}
+    renewed = spec.get("renewTime") or ""
+    return bool(spec.get("holderIdentity") and renewed) and now - times.parse(renewed) <= spec.get(
+        "leaseDurationSeconds", 15
+    )

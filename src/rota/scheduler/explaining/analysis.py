@@ -68,6 +68,26 @@ def explain(
         return _Told(decision, pod, opinions).explanation(node_name, most)
 
 
+def unserved(pod: PodInfo, served: Sequence[str]) -> Explanation:
+    """Explain a pod whose schedulerName no scheduler here serves: it waits for another one, whatever room there is."""
+    wanted = pod.shape.scheduler_name
+    if pod.node_name:
+        summary = f'was placed by another scheduler, "{wanted}"; this one serves {_listed(served)} and cannot say why'
+    else:
+        summary = (
+            f'waits for a scheduler named "{wanted}" (spec.schedulerName), and no scheduler of this cluster is: known '
+            f"{'is' if len(served) == 1 else 'are'} {_listed(served)}; run one with that profile, or create the pod "
+            "with another schedulerName"
+        )
+    return Explanation(
+        metadata=Meta(namespace=pod.namespace, name=pod.name, uid=pod.uid),
+        scheduler_name=wanted,
+        outcome="Held",
+        summary=summary,
+        current_node=pod.node_name,
+    )
+
+
 @contextlib.contextmanager
 def without(cluster: Cluster, pod: PodInfo) -> Iterator[None]:
     """Have a pod off its node for a while."""

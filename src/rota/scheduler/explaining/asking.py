@@ -20,14 +20,12 @@ from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.errors import UserError
 from rota.scheduler import scenarios
-from rota.scheduler.config.resolution import Configuration
 from rota.scheduler.explaining import analysis, pictures, report
 from rota.scheduler.explaining.analysis import NO_OPINIONS, Opinions
 from rota.scheduler.explaining.pictures import Picture
 from rota.scheduler.explaining.report import Explanation
 from rota.scheduler.extenders import building
 from rota.scheduler.extenders.panel import Panel
-from rota.scheduler.framework.registry import ProfileSpec
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.loading import Loaded
 
@@ -55,8 +53,10 @@ async def of_server(client: Client, name: str, *, namespace: str, node: str = ""
 class Asker:
     """Works explanations out by one configuration, on pictures of clusters."""
 
-    def __init__(self, loaded: Loaded, *, clock: Clock, chance: Chance) -> None:
+    def __init__(self, loaded: Loaded, *, clock: Clock, chance: Chance, any_name: bool = False) -> None:
+        """With `any_name`, the only profile of a configuration decides for pods of any schedulerName."""
         self._loaded: Final = loaded
+        self._any_name: Final = any_name
         self._clock: Final = clock
         self._chance: Final = chance
 
@@ -86,7 +86,13 @@ class Asker:
     ) -> Explanation:
         if node and node not in picture.cluster.by_name:
             raise NotExplained(f"the cluster has no node {node}", "see kubectl get nodes")
-        framework = Framework(_profile_of(pod, self._loaded.configuration), self._loaded.registry)
+        profiles = self._loaded.configuration.profiles
+        profile = profiles.get(pod.shape.scheduler_name)
+        if profile is None and self._any_name and len(profiles) == 1:
+            profile = self._loaded.configuration.first
+        if profile is None:
+            return analysis.unserved(pod, tuple(profiles))
+        framework = Framework(profile, self._loaded.registry)
         opinions = await self._opinions(framework, picture, pod, document)
         return analysis.explain(
             framework,
@@ -127,16 +133,3 @@ async def opinions(panel: Panel, document: Mapping[str, Any], feasible: list[str
         return Opinions(refusals=dict.fromkeys(feasible, narrowed.failure))
     ratings = await panel.prioritize(document, narrowed.feasible)
     return Opinions(refusals=narrowed.refusals, ratings=ratings)
-
-
-def _profile_of(pod: PodInfo, configuration: Configuration) -> ProfileSpec:
-    """Choose as the scheduler would; with one profile only, there is no choice."""
-    wanted = pod.shape.scheduler_name
-    if wanted in configuration.profiles:
-        return configuration.profiles[wanted]
-    if len(configuration.profiles) == 1:
-        return configuration.first
-    known = ", ".join(configuration.profiles)
-    raise NotExplained(
-        f'no profile is for schedulerName "{wanted}" of {pod.key}', f"give a configuration that has it; known: {known}"
-    )

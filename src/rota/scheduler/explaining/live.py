@@ -37,6 +37,10 @@ class Knowing(Protocol):
     def panel(self) -> Panel:
         """Its extenders."""
 
+    @property
+    def scheduler_names(self) -> tuple[str, ...]:
+        """The scheduler names that it serves."""
+
     def framework(self, scheduler_name: str, /) -> Framework | None:
         """Its plugins for pods of this scheduler name."""
 
@@ -60,7 +64,7 @@ class LiveExplainer:
             raise errors.bad_request(f'the cluster has no node "{node}"')
         framework = scheduler.framework(pod.shape.scheduler_name)
         if framework is None:
-            raise errors.ServiceUnavailable(f'no profile here is for schedulerName "{pod.shape.scheduler_name}"')
+            return report.to_wire(analysis.unserved(pod, scheduler.scheduler_names))
         opinions = await self._opinions(framework, pod, document)
         explanation = analysis.explain(
             framework,
