@@ -461,7 +461,7 @@ async def _start_clients(
     )
     supervisor.start("registration", registration.run)
     if controllers:
-        supervisor.start("controllers", lambda: elector.run(lambda term: incumbent.serve(term, lead)))
+        supervisor.start("controllers", lambda: incumbent.run(elector, lead))
     if scheduler is not None:
         supervisor.start("scheduler", scheduler.run)
     supervisor.start("scheduler configuration", configuration.run)

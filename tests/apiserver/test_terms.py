@@ -165,7 +165,7 @@ async def test_a_leader_that_falls_asleep_before_its_write_wakes_up_too_late(api
         led.set()
         await asyncio.Event().wait()
 
-    leading = asyncio.create_task(first.run(lambda term: incumbent.serve(term, lead)))
+    leading = asyncio.create_task(incumbent.run(first, lead))
     await asyncio.wait_for(led.wait(), 10)
     await writer.create(MAPS, note("in-time"))
     way.awake.clear()
@@ -204,7 +204,7 @@ async def test_who_comes_back_under_the_same_name_leads_in_a_term_of_its_own(api
             await asyncio.Event().wait()
 
         elector = LeaderElector(client, election, clock=clock, chance=chance)
-        await elector.run(lambda term: incumbent.serve(term, work))
+        await incumbent.run(elector, work)
 
     former, latter = (Incumbent(), asyncio.Event()), (Incumbent(), asyncio.Event())
     first = asyncio.create_task(lead(*former))

@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rota.api import errors
 from rota.client.elections import claims
 from rota.client.elections.claims import Term
 from rota.client.elections.elector import LEASES, PROMPT, STEADY, Election, LeaderElector, LeadershipLost, Pace
+from rota.client.elections.incumbents import Incumbent
 from rota.client.transports.in_process import InProcessTransport
 from rota.client.verbs import Client
 from rota.testing.api import ApiServer
@@ -226,7 +227,7 @@ async def test_short_troubles_do_not_cost_the_leadership(server: ApiServer, cloc
     candidate = Candidate(transport, clock, "only")
     await clock.advance(5)
     down = True
-    await clock.advance(8)
+    await clock.advance(6.5)
     down = False
     await clock.advance(30)
     assert candidate.leading
@@ -254,10 +255,13 @@ async def test_what_the_leader_raises_comes_out_and_the_lease_is_given_back(conn
 class Line:
     """A candidate's way to the server, which can be dead in two ways."""
 
-    def __init__(self, server: ApiServer) -> None:
+    def __init__(self, server: ApiServer, clock: FakeClock) -> None:
         self._server = server
+        self._clock = clock
         self.state = "up"
         self.back = asyncio.Event()
+        #: When the last request went through that can have written the Lease.
+        self.written_at = 0.0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if self.state == "hangs":
@@ -266,7 +270,74 @@ class Line:
             await send({"type": "http.response.start", "status": 503, "headers": []})
             await send({"type": "http.response.body", "body": b""})
         else:
+            if scope["method"] != "GET":
+                self.written_at = self._clock.monotonic()
             await self._server.app(scope, receive, send)
+
+
+PACES = [UPSTREAM, STEADY, PROMPT, Pace(lease_duration_s=2, renew_deadline_s=1.9, retry_period_s=1.5)]
+
+
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("state", ["hangs", "refuses"])
+@pytest.mark.parametrize("after", [0.1, 0.5, 0.9])
+async def test_no_leader_acts_past_its_lease(
+    server: ApiServer, clock: FakeClock, pace: Pace, state: str, after: float
+) -> None:
+    """Whatever the pace and whenever its server is lost, counted from the last write that renewed the Lease."""
+    line = Line(server, clock)
+    transport = InProcessTransport(line, clock=clock)
+    leader = Candidate(transport, clock, "leader", pace)
+    await clock.advance(10 * pace.lease_duration_s)
+    before = line.written_at
+    while line.written_at == before:
+        await clock.advance(0.05)
+    await clock.advance(after * pace.retry_period_s)
+    line.state = state
+    renewed = line.written_at
+    left = renewed + pace.lease_duration_s - clock.monotonic()
+    await clock.advance(left / 2)
+    await clock.advance(left / 2 - 0.001)
+    assert line.written_at == renewed
+    assert not leader.leading
+    await clock.advance(pace.renew_deadline_s)
+    with pytest.raises(LeadershipLost):
+        await leader.task
+    line.back.set()
+    closing = asyncio.create_task(transport.close())
+    await clock.advance(10)
+    await closing
+
+
+async def test_a_write_after_the_lease_ran_out_is_not_sent(connect: Connect, clock: FakeClock) -> None:
+    """A leader that was asleep past the end of its Lease wakes up in its work, before its renewal is looked at."""
+    incumbent, asleep, awake = Incumbent(), asyncio.Event(), asyncio.Event()
+    writer = Client(connect()).with_settings(term=incumbent.header)
+    note = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "note", "namespace": "default"}}
+    refused: list[errors.Conflict] = []
+
+    async def lead() -> None:
+        asleep.set()
+        await awake.wait()
+        try:
+            await writer.create(("", "v1", "configmaps"), note)
+        except errors.Conflict as error:
+            refused.append(error)
+
+    transport = connect()
+    election = Election(name="test", namespace="default", identity="first", pace=PROMPT)
+    elector = LeaderElector(Client(transport), election, clock=clock, chance=random.Random(0))
+    task = asyncio.create_task(incumbent.run(elector, lead))
+    await clock.advance(0.1)
+    assert asleep.is_set()
+    # The whole process sleeps: time passes and no task runs.
+    clock.oversleep(3)
+    awake.set()
+    await clock.settle()
+    assert "is over" in str(refused[0])
+    assert task.done()
+    with pytest.raises(errors.NotFound):
+        await Client(connect()).get(("", "v1", "configmaps"), "note", namespace="default")
 
 
 _STEPS = st.lists(
@@ -279,7 +350,10 @@ _STEPS = st.lists(
 
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None)
-@given(_STEPS, st.sampled_from([UPSTREAM, STEADY, PROMPT]))
+@given(_STEPS, st.sampled_from(PACES))
+# A leader whose server refuses just after it renewed went on for the retry period and the renew deadline.
+@example([(0, "refuses", 3)], PROMPT)
+@example([(0, "refuses", 1.4), (0, "refuses", 3)], PROMPT)
 def test_never_do_two_lead_and_in_the_end_one_does(steps: list[tuple[int, str, float]], pace: Pace) -> None:
     async def run() -> None:
         clock = FakeClock()
@@ -301,7 +375,7 @@ def test_never_do_two_lead_and_in_the_end_one_does(steps: list[tuple[int, str, f
                     await elector.run(lead)
 
         async with ApiServer(clock=clock) as server:
-            lines = [Line(server) for _ in range(3)]
+            lines = [Line(server, clock) for _ in range(3)]
             transports = [InProcessTransport(line, clock=clock) for line in lines]
             campaigns = [
                 asyncio.ensure_future(

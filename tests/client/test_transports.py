@@ -231,11 +231,12 @@ async def test_a_slow_reader_holds_the_application_back(clock: FakeClock) -> Non
         while True:
             await send({"type": "http.response.body", "body": b"x", "more_body": True})
             produced += 1
+            if produced == 1000:
+                await asyncio.Event().wait()
 
     transport = InProcessTransport(app, clock=clock)
     async with transport.open(Call(method="GET", path="/x", timeout_s=None)) as answer:
-        for _ in range(500):
-            await asyncio.sleep(0)
+        await clock.settle()
         assert produced < 100
         chunks = answer.chunks()
         for _ in range(200):
@@ -243,8 +244,8 @@ async def test_a_slow_reader_holds_the_application_back(clock: FakeClock) -> Non
         assert produced >= 200
     # This application never looks whether anyone is left; only closing stops it.
     closing = asyncio.create_task(transport.close())
-    await asyncio.sleep(0)
     await clock.advance(10)
+    assert produced == 1000
     await closing
 
 

@@ -71,6 +71,41 @@ async def test_a_cancelled_sleeper_is_forgotten() -> None:
     assert sleeper.cancelled()
 
 
+@pytest.mark.parametrize("links", [1, 60, 5000])
+async def test_time_moves_on_only_when_all_that_woke_have_run(links: int) -> None:
+    """Each task of a chain wakes the next; the last one sleeps, and is due within the same span of time."""
+    clock = FakeClock()
+    seen: list[float] = []
+
+    async def chain() -> None:
+        await clock.sleep(1)
+        for _ in range(links):
+            await asyncio.sleep(0)
+        seen.append(clock.monotonic())
+        await clock.sleep(1)
+        seen.append(clock.monotonic())
+
+    task = asyncio.create_task(chain())
+    await clock.advance(3)
+    assert seen == [1, 2]
+    await task
+
+
+async def test_tasks_that_never_rest_are_reported() -> None:
+    clock = FakeClock()
+
+    loop, resting = asyncio.get_running_loop(), False
+
+    def spin() -> None:
+        if not resting:
+            loop.call_soon(spin)
+
+    spin()
+    with pytest.raises(RuntimeError, match="still wake each other"):
+        await clock.settle()
+    resting = True
+
+
 @pytest.fixture(params=["system", "fake"])
 def either(request: pytest.FixtureRequest) -> Clock:
     return SystemClock() if request.param == "system" else FakeClock()

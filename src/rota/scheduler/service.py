@@ -231,7 +231,7 @@ class Scheduler:
         elector = LeaderElector(self._campaigning, election, clock=self._clock, chance=self._chance)
         while True:
             try:
-                await elector.run(lambda term: self._incumbent.serve(term, self._lead))
+                await self._incumbent.run(elector, self._lead)
             except LeadershipLost as lost:
                 log.warning("another scheduler leads", error=lost)
 

@@ -60,7 +60,7 @@ class SpotControl:
         elector = LeaderElector(self._client, self._election, clock=self._clock, chance=self._chance)
         while True:
             try:
-                await elector.run(lambda term: self._incumbent.serve(term, self._lead))
+                await self._incumbent.run(elector, self._lead)
             except LeadershipLost as lost:
                 log.warning("another spot controller leads", error=lost)
 

@@ -7,13 +7,13 @@
 import asyncio
 import heapq
 import itertools
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sized
 from typing import Final, TypeVar
 
 _T = TypeVar("_T")
 
-#: Loop iterations granted to woken tasks. A chain of tasks that wake each other costs one per link.
-_ROUNDS: Final = 50
+#: After so many iterations without an idle one, tasks keep each other awake for ever.
+_ENDLESS: Final = 100_000
 
 
 class FakeClock:
@@ -71,7 +71,7 @@ class FakeClock:
             deadline, _, future = heapq.heappop(self._sleepers)
             if future.done():
                 continue
-            self._elapsed = deadline
+            self._elapsed = max(self._elapsed, deadline)
             future.set_result(None)
             await self.settle()
         self._elapsed = until
@@ -81,7 +81,20 @@ class FakeClock:
         """Jump the wall clock alone, as a time server does; durations are not affected."""
         self._wall_offset += seconds
 
+    def oversleep(self, seconds: float) -> None:
+        """Let time pass while no task runs, as for a process that was stopped: sleepers wake at the next advance."""
+        self._elapsed += seconds
+
     async def settle(self) -> None:
-        """Let every task that can run do so, without any time passing."""
-        for _ in range(_ROUNDS):
+        """Let every task that can run do so, without any time passing: until the event loop has nothing to run.
+
+        Of calls in threads and of answers on sockets only what has arrived counts.
+        """
+        # The loop's own queue: nothing public tells whether it is idle. What is left in it while we run is what others
+        # have to do in this iteration or in the next.
+        ready: Sized = vars(asyncio.get_running_loop())["_ready"]
+        for _ in range(_ENDLESS):
             await asyncio.sleep(0)
+            if not ready:
+                return
+        raise RuntimeError(f"after {_ENDLESS} iterations of the event loop tasks still wake each other")

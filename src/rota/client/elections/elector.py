@@ -3,12 +3,14 @@
     elector = LeaderElector(client, Election(name="scheduler", identity=host), clock=clock, chance=chance)
     supervisor.start("leader", lambda: elector.run(lead))
 
-`lead(term)` runs only while we lead. It is cancelled when a renewal has not succeeded for `renew_deadline_s`, which is
-before anyone else may take over after `lease_duration_s`; the time between is for it to stop. What must not be done by
-two leaders at any price carries the term as a fencing token, since no clock can promise that a process is not asleep.
+`lead(term)` runs only while we lead. It is cancelled `renew_deadline_s` after the start of the last write that renewed
+the Lease. Other candidates wait for `lease_duration_s` after they have seen that write, which is later; the time
+between is for `lead` to stop. What must not be done by two leaders at any price carries the term as a fencing token,
+since no clock can promise that a process is not asleep.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -103,8 +105,8 @@ class LeaderElector:
         self._lease: Object | None = None
         self._seen: Observation | None = None
         self._term: Term | None = None
-        #: Our own time: we lead at most until then, whatever others see.
-        self._leads_until = 0.0
+        #: The start of the last write that acquired or renewed the Lease: other candidates can have seen it that early.
+        self._renewed_at = -math.inf
         self._log: Final = log.bind(lease=f"{election.namespace}/{election.name}", identity=election.identity)
 
     @property
@@ -115,7 +117,7 @@ class LeaderElector:
     @property
     def term(self) -> Term | None:
         """Our term, if nobody else can have taken over by now."""
-        return self._term if self._clock.monotonic() < self._leads_until else None
+        return self._term if self._clock.monotonic() < self._renewed_at + self._election.pace.lease_duration_s else None
 
     async def run(self, lead: Callable[[Term], Awaitable[None]]) -> None:
         """Wait for our turn and lead until `lead` returns; `LeadershipLost` if it had to be stopped."""
@@ -131,7 +133,7 @@ class LeaderElector:
             # The work ends before the Lease does.
             await _ended(leading, renewing)
             still_ours = self.term is not None and not self._succeeded()
-            self._term, self._leads_until = None, 0.0
+            self._term, self._renewed_at = None, -math.inf
             if still_ours and self._election.release_on_cancel:
                 await self._release()
         if lost:
@@ -141,11 +143,17 @@ class LeaderElector:
 
     async def _acquire(self) -> Term:
         while True:
-            if await self._attempt():
+            # A Lease whose answer came too late to lead by it is claimed again.
+            if await self._attempt() and self._clock.monotonic() < self._renew_by:
                 assert self._lease is not None
                 self._term = claims.term_of(self._lease)
                 return self._term
             await self._clock.sleep(self._pause())
+
+    @property
+    def _renew_by(self) -> float:
+        """When the work stops if the Lease is not renewed before."""
+        return self._renewed_at + self._election.pace.renew_deadline_s
 
     def _pause(self) -> float:
         """Until the next look at the Lease: a period at most, and not past the moment at which it runs out."""
@@ -157,22 +165,22 @@ class LeaderElector:
         """Return when the Lease could not be renewed in time."""
         identity, pace = self._election.identity, self._election.pace
         while True:
-            deadline = self._clock.monotonic() + pace.renew_deadline_s
-            while not await self._attempt_by(deadline):
-                if self.leader not in {"", identity} or self._succeeded() or self._clock.monotonic() >= deadline:
-                    return
-                await self._clock.sleep(min(pace.retry_period_s, deadline - self._clock.monotonic()))
-            await self._clock.sleep(pace.retry_period_s)
+            left = self._renew_by - self._clock.monotonic()
+            if left <= 0:
+                return
+            if not await self._attempt_within(left) and (self.leader not in {"", identity} or self._succeeded()):
+                return
+            left = self._renew_by - self._clock.monotonic()
+            await self._clock.sleep(min(pace.retry_period_s, left))
 
-    async def _attempt_by(self, deadline: float) -> bool:
+    async def _attempt_within(self, seconds: float) -> bool:
         try:
-            return await self._clock.wait_for(self._attempt(), max(deadline - self._clock.monotonic(), 0.0))
+            return await self._clock.wait_for(self._attempt(), seconds)
         except TimeoutError:
             return False
 
     async def _attempt(self) -> bool:
         """Acquire or renew once; whether we hold the Lease now."""
-        began = self._clock.monotonic()
         try:
             held = await self._claim()
         except (errors.ApiError, TransportError) as error:
@@ -180,9 +188,6 @@ class LeaderElector:
             self._lease = None
             self._log.info("lease not acquired", error=error)
             return False
-        if held:
-            # Counted from before the write: others may have seen it that early.
-            self._leads_until = began + self._election.pace.lease_duration_s
         if self.leader and self.leader != self._told:
             self._told = self.leader
             self._on_new_leader(self.leader)
@@ -198,7 +203,9 @@ class LeaderElector:
                 spec = claims.first_claim(election.identity, duration_s=duration_s, now=self._clock.now())
                 metadata = {"name": election.name, "namespace": election.namespace}
                 made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+                began = self._clock.monotonic()
                 self._remember(await self._client.create(LEASES, made))
+                self._renewed_at = began
                 return True
         self._remember(lease)
         assert self._seen is not None
@@ -212,7 +219,9 @@ class LeaderElector:
             renewing=self._term is not None,
         )
         # The resourceVersion that was read goes with it: if anyone was faster, this is a conflict.
+        began = self._clock.monotonic()
         self._remember(await self._client.update(LEASES, {**lease, "spec": spec}))
+        self._renewed_at = began
         return True
 
     def _renewing(self) -> bool:

@@ -1,26 +1,44 @@
-"""Who writes as a leader says so, and goes on saying so when he is one no longer: then he is refused.
+"""The writes of a leader: each carries the term in which it is made, and none is sent after the term.
 
 incumbent = Incumbent()
 working = client.with_settings(term=incumbent.header)
-await elector.run(lambda term: incumbent.serve(term, work))
+await incumbent.run(elector, work)
+
+A server of ours refuses the write of a term that is over. A stock server does not know terms: there the own clock,
+which is read before each write, is what stops a leader that has overslept the end of its Lease.
 """
 
 from collections.abc import Awaitable, Callable
 
+from rota.api import errors
 from rota.client.elections.claims import Term
+from rota.client.elections.elector import LeaderElector
 
 
 class Incumbent:
     """The last term for which this process was elected."""
 
     def __init__(self) -> None:
-        self._header = ""
+        self._term: Term | None = None
+        self._current: Callable[[], Term | None] = lambda: None
 
     def header(self) -> str:
-        """What writes carry; empty before the first term."""
-        return self._header
+        """The header of the current term, empty before the first one; Conflict if it is over by the own clock."""
+        term = self._term
+        if term is None:
+            return ""
+        if self._current() is not term:
+            raise errors.Conflict(
+                f"the term of {term.identity} as the holder of the lease {term.namespace}/{term.name} is over: "
+                "it was not renewed in time"
+            )
+        return term.header
 
-    async def serve(self, term: Term, work: Callable[[], Awaitable[None]]) -> None:
-        """Do the work of a term, in its name."""
-        self._header = term.header
-        await work()
+    async def run(self, elector: LeaderElector, work: Callable[[], Awaitable[None]]) -> None:
+        """Like `LeaderElector.run`, with work that writes by `header`."""
+
+        async def serve(term: Term) -> None:
+            self._term, self._current = term, lambda: elector.term
+            await work()
+
+        await elector.run(serve)
