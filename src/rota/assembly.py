@@ -12,6 +12,7 @@ import signal
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -55,8 +56,9 @@ from rota.spot import returning
 from rota.spot.marks import Marks
 from rota.spot_control import rights as spot_rights
 from rota.spot_control.leading import SpotControl
-from rota.store import archive, opening
+from rota.store import archive, logstore, opening
 from rota.store.contract import Store
+from rota.store.metrics import StoreMetrics
 from rota.store.upkeep import Compactor
 from rota.worker import machines, standalone
 from rota.worker.endpoint import serving
@@ -86,9 +88,12 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
     return uvloop.run(work)
 
 
-async def open_store(url: str, *, create: bool = True) -> Store:
+async def open_store(url: str, *, create: bool = True, metrics: StoreMetrics | None = None) -> Store:
     """The store at `url`; without `create`, one that is not there is an error and nothing is written."""
-    return await opening.open_store(url, time=system.SystemClock(), chance=system.chance(), create=create)
+    settings = logstore.Settings(metrics=metrics)
+    return await opening.open_store(
+        url, time=system.SystemClock(), chance=system.chance(), create=create, settings=settings
+    )
 
 
 async def backup(url: str, path: Path, *, progress: Callable[[int], None]) -> dict[str, int]:
@@ -154,14 +159,16 @@ async def run_local(
     loop = asyncio.get_running_loop()
     clock, chance = system.SystemClock(), system.chance()
     async with contextlib.AsyncExitStack() as parts:
-        store = await open_store(url)
+        metrics = Metrics("process", process=True)
+        figures = StoreMetrics(metrics.beside("store"))
+        store = await open_store(url, metrics=figures)
         parts.push_async_callback(store.close)
         # Not before: who waits for a database that does not answer may give up at once.
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         supervisor = await parts.enter_async_context(tasks.Supervisor("rota", clock=clock, chance=chance))
-        supervisor.start("compactor", Compactor(store, time=clock).run)
-        facts = await parts.enter_async_context(control_plane.running(store, settings))
+        supervisor.start("compactor", Compactor(store, time=clock, metrics=figures).run)
+        facts = await parts.enter_async_context(control_plane.running(store, replace(settings, metrics=metrics)))
         # What a start has made stays: whoever looks for garbage among all of it stops everybody for a moment.
         gc.freeze()
         ready({"store": logs.redact_url(url), **facts})

@@ -117,13 +117,15 @@ class Settings:
     #: Whether no other master shares the store: then nobody waits to take over, and a master that got no processor for
     #: some seconds need not give up its lead.
     alone: bool = False
+    #: The registry of this process, for what was started before the control plane.
+    metrics: Metrics | None = None
 
 
 @contextlib.asynccontextmanager
 async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str, str]]:
     """All parts on a store; what runs where, for people."""
     clock, chance = system.SystemClock(), system.chance()
-    metrics, explainer = Metrics("apiserver", process=True), Door()
+    metrics, explainer = (settings.metrics or Metrics("process", process=True)).beside("apiserver"), Door()
     configuration = LiveConfiguration(settings.scheduler_config, clock=clock)
     controllers = roster.chosen(settings.controllers, beside=_deciding_as_the_scheduler(configuration, metrics))
     async with contextlib.AsyncExitStack() as parts:
@@ -182,6 +184,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
             push,
             controllers,
             configuration,
+            metrics,
             address=url,
             decide=settings.scheduler,
             apart=apart,
@@ -404,6 +407,7 @@ async def _start_clients(
     push: Push,
     controllers: Mapping[str, roster.Make],
     configuration: LiveConfiguration,
+    metrics: Metrics,
     *,
     address: str,
     decide: bool,
@@ -421,14 +425,19 @@ async def _start_clients(
         return await parts.enter_async_context(connecting.to_application(app, clock=clock, chance=chance, user=user))
 
     incumbent = Incumbent()
-    clients = {name: (await client(f"controller:{name}")).with_settings(term=incumbent.header) for name in controllers}
+    clients = {
+        name: (await client(f"controller:{name}")).with_settings(
+            term=incumbent.header, metrics=metrics.beside(name.replace("-", "_"))
+        )
+        for name in controllers
+    }
 
     async def lead() -> None:
         # Pods wait for the scheduler, nobody for controllers: where there is very much to read, it goes first.
         if scheduler is not None:
             with contextlib.suppress(TimeoutError):
                 await clock.wait_for(scheduler.wait_synced(), _SCHEDULER_FIRST_S)
-        await _run_controllers(controllers, clients, reader, shared.authority, reserved)
+        await _run_controllers(controllers, clients, reader, shared.authority, reserved, metrics)
 
     # Several processes on one store run the same controllers: one of them at a time.
     election = Election(name="rota-controllers", identity=identity, pace=UNHURRIED if alone else STEADY)
@@ -436,7 +445,8 @@ async def _start_clients(
     elector = LeaderElector(reader, election, clock=clock, chance=chance)
     scheduler: Scheduler | SchedulerProcess | None = None
     if decide and apart is not None:
-        scheduler = explainer.explainer = SchedulerProcess(apart, identity=identity, clock=clock)
+        scheduler = explainer.explainer = process = SchedulerProcess(apart, identity=identity, clock=clock)
+        metrics.include(process.metrics)
     elif decide:
         scheduler = Scheduler(
             await client("scheduler"),
@@ -446,6 +456,7 @@ async def _start_clients(
             identity=identity,
             pace=UNHURRIED if alone else PROMPT,
             dispatcher=push,
+            metrics=metrics.beside("scheduler", prefix="scheduler_"),
         )
         scheduler.follow(configuration)
         explainer.explainer = LiveExplainer(scheduler)
@@ -473,11 +484,14 @@ async def _run_controllers(
     reader: Client,
     authority: Authority,
     reserved: tuple[IpAddress, ...],
+    metrics: Metrics,
 ) -> None:
     """Run controllers until cancelled; what many of them follow is followed once, by `reader`."""
     clock, chance = system.SystemClock(), system.chance()
     around = roster.Surroundings(clock=clock, chance=chance, authority=authority, reserved=reserved)
-    informers = SharedInformers(reader, roster.SHARED, clock=clock, chance=chance)
+    informers = SharedInformers(
+        reader, roster.SHARED, clock=clock, chance=chance, metrics=metrics.beside("controllers")
+    )
     made = {name: make(clients[name].with_settings(informers=informers), around) for name, make in controllers.items()}
     async with tasks.Supervisor("controllers", clock=clock, chance=chance) as supervisor:
         supervisor.start("informers", informers.run)

@@ -14,7 +14,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import uvloop
@@ -40,6 +40,8 @@ _LONGEST_LINE: Final = 64 * 1024 * 1024
 #: How long a scheduler may take to end its bindings and give up its lead.
 _FAREWELL_S: Final = 10.0
 _EXPLANATION_S: Final = 30.0
+#: Scrapers give up after ten seconds as a rule.
+_SCRAPE_S: Final = 5.0
 #: As for servers, see `assembly.run`.
 _GARBAGE_AFTER: Final = 20_000
 _GONE: Final = "the scheduler's process has ended; ask again in a moment"
@@ -66,7 +68,7 @@ class _Greeting(msgspec.Struct, frozen=True, kw_only=True):
     start: Start
 
 
-class _Question(msgspec.Struct, frozen=True, kw_only=True):
+class _Explain(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A further line: a pod to be explained."""
 
     number: int
@@ -75,11 +77,22 @@ class _Question(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None
 
 
+class _Scrape(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A further line: metrics are wanted, in the format of this `Accept` header."""
+
+    number: int
+    accept: str
+
+
+_Question: TypeAlias = _Explain | _Scrape
+
+
 class _Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A line back: number 0 says that the scheduler knows the cluster."""
 
     number: int
     explanation: dict[str, Any] | None = None
+    metrics: bytes | None = None
     refusal: msgspec.Raw = msgspec.Raw()
 
 
@@ -138,13 +151,29 @@ class SchedulerProcess:
 
     async def explain(self, document: Mapping[str, Any], /, *, node: str, limit: int | None) -> dict[str, Any]:
         """Explain a pod; an ApiError if that cannot be done."""
+        number = next(self._numbers)
+        answer = await self._ask(_Explain(number=number, pod=dict(document), node=node, limit=limit), _EXPLANATION_S)
+        if answer.explanation is None:
+            raise errors.from_wire(bytes(answer.refusal))
+        return answer.explanation
+
+    async def metrics(self, accept: str) -> bytes:
+        """The figures of the process; nothing while it does not run or does not answer."""
+        try:
+            answer = await self._ask(_Scrape(number=next(self._numbers), accept=accept), _SCRAPE_S)
+        except errors.ServiceUnavailable as error:
+            log.warning("scheduler metrics not read", error=error)
+            return b""
+        return answer.metrics or b""
+
+    async def _ask(self, question: _Question, patience_s: float) -> _Answer:
         if self._process is None:
             raise errors.ServiceUnavailable(_GONE)
-        number = next(self._numbers)
+        number = question.number
         asked = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
-            self._write(_Question(number=number, pod=dict(document), node=node, limit=limit))
-            answer: _Answer = await self._clock.wait_for(asked, _EXPLANATION_S)
+            self._write(question)
+            return await self._clock.wait_for(asked, patience_s)
         except TimeoutError:
             raise errors.ServiceUnavailable("the scheduler does not answer; ask again in a moment") from None
         except asyncio.CancelledError:
@@ -153,9 +182,6 @@ class SchedulerProcess:
             raise errors.ServiceUnavailable(_GONE) from None
         finally:
             del self._asked[number]
-        if answer.explanation is None:
-            raise errors.from_wire(bytes(answer.refusal))
-        return answer.explanation
 
     def _take(self, answer: _Answer) -> None:
         asked = self._asked.get(answer.number)
@@ -206,7 +232,12 @@ async def _run() -> None:
         supervisor.start("synced", lambda: _say_when_synced(scheduler))
         explainer = LiveExplainer(scheduler)
         async for line in lines:
-            await _say(await _explained(explainer, _question(line)))
+            question = _question(line)
+            if isinstance(question, _Scrape):
+                body = scheduler.metrics.exposition(question.accept)[1]
+                await _say(_Answer(number=question.number, metrics=body))
+            else:
+                await _say(await _explained(explainer, question))
 
 
 async def _say_when_synced(scheduler: Scheduler) -> None:
@@ -214,7 +245,7 @@ async def _say_when_synced(scheduler: Scheduler) -> None:
     await _say(_Answer(number=0))
 
 
-async def _explained(explainer: LiveExplainer, question: _Question) -> _Answer:
+async def _explained(explainer: LiveExplainer, question: _Explain) -> _Answer:
     try:
         found = await explainer.explain(question.pod, node=question.node, limit=question.limit)
     except errors.ApiError as refusal:
@@ -225,7 +256,7 @@ async def _explained(explainer: LiveExplainer, question: _Question) -> _Answer:
     return _Answer(number=question.number, explanation=found)
 
 
-def _refused(question: _Question, why: errors.ApiError) -> _Answer:
+def _refused(question: _Explain, why: errors.ApiError) -> _Answer:
     return _Answer(number=question.number, refusal=msgspec.Raw(why.encode()))
 
 

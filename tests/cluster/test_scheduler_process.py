@@ -15,8 +15,12 @@ from rota.api import errors
 from rota.apiserver import serving
 from rota.client import connecting, kubeconfig, paths, pods
 from rota.kit import system
+from rota.kit.metrics import Metrics
 from rota.scheduler_process import ProcessEndedError, SchedulerProcess, Start
 from rota.store import opening
+from rota.store.logstore import Settings as StoreSettings
+from rota.store.metrics import StoreMetrics
+from rota.store.upkeep import Compactor
 from rota.testing import manifests
 from rota.testing.api import ApiServer
 
@@ -95,5 +99,47 @@ async def test_a_master_may_have_its_scheduler_apart(tmp_path: Path) -> None:
                         break
                 path = paths.item(pods.PODS, "p", namespace="default", subresource="explain")
                 assert json.loads(await client.request("GET", path))["kind"] == "Explanation"
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["in the master", "apart"])
+async def test_a_masters_metrics_tell_of_its_scheduler_controllers_and_store(tmp_path: Path, apart: bool) -> None:
+    clock, chance = system.SystemClock(), system.chance()
+    metrics = Metrics("process", process=True)
+    figures = StoreMetrics(metrics.beside("store"))
+    store = await opening.open_store("memory://", time=clock, chance=chance, settings=StoreSettings(metrics=figures))
+    await Compactor(store, time=clock, metrics=figures).step()
+    settings = control_plane.Settings(data=tmp_path / "data", port=0, scheduler_apart=apart, metrics=metrics)
+    try:
+        async with control_plane.running(store, settings) as facts:
+            endpoint = kubeconfig.load(Path(facts["config"]), clock=clock)
+            async with (
+                asyncio.timeout(PATIENCE_S),
+                connecting.to_server(endpoint, clock=clock, chance=chance) as client,
+                client.watch(pods.PODS, namespace="default") as events,
+            ):
+                await client.create(("", "v1", "nodes"), manifests.node("n", zone="a"))
+                await client.create(pods.PODS, manifests.pod("p"), namespace="default")
+                async for event in events:
+                    if event.object["spec"].get("nodeName") == "n":
+                        break
+                told = (await client.request("GET", "/metrics")).decode()
+        for name in (
+            'scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1.0',
+            'workqueue_adds_total{name="namespaces"}',
+            "rota_controllers_informer_lag_seconds",
+            "rota_store_commit_duration_seconds_bucket",
+            "rota_store_commit_batch_size_count",
+            "rota_store_watch_lag_seconds_bucket",
+            "rota_store_slow_watches_total 0.0",
+            "rota_store_history_seconds",
+            "rota_store_size_bytes",
+            "rota_apiserver_requests_total",
+            "process_resident_memory_bytes",
+        ):
+            assert name in told
+        families = [line.split()[2] for line in told.splitlines() if line.startswith("# TYPE")]
+        assert len(families) == len(set(families))
     finally:
         await store.close()

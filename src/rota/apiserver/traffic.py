@@ -108,5 +108,5 @@ class Traffic:
         """All figures for a scraper."""
         if request.path != PATH:
             return None
-        content_type, body = self._metrics.exposition(request.header(b"accept"))
+        content_type, body = await self._metrics.scrape(request.header(b"accept"))
         return responses.Response(200, body, content_type)

@@ -18,6 +18,7 @@ from rota.client import paths, wire
 from rota.client.paths import Target
 from rota.client.transports.contract import DEFAULT_TIMEOUT_S, Answer, Call, Transport
 from rota.kit import logs
+from rota.kit.metrics import Metrics
 
 log = logs.get(__name__)
 
@@ -91,6 +92,8 @@ class Settings:
     term: Callable[[], str] | None = None
     #: Who follows collections for several parts of this process (`informers.sharing.SharedInformers`), if anybody does.
     informers: object | None = None
+    #: Where a part that has this client counts and measures.
+    metrics: Metrics | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

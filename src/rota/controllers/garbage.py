@@ -18,6 +18,7 @@ from rota.client import discovery
 from rota.client.informers.cache import Key
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
+from rota.client.queues.metrics import QueueMetrics
 from rota.client.queues.work import WorkQueue
 from rota.client.verbs import Client, Object
 from rota.controllers import ownership
@@ -50,10 +51,15 @@ class GarbageCollector:
         self._client: Final = client.with_settings(metadata_only=True)
         self._clock: Final = clock
         self._chance: Final = chance
-        self._metrics: Final = metrics or Metrics("garbage")
+        self._metrics: Final = metrics or client.settings.metrics or Metrics("garbage")
         self._deleted: Final = self._metrics.counter("deleted_total", "Objects deleted, by resource.", ("resource",))
         self._graph = Graph()
-        self._queue: Final = WorkQueue[str](clock=clock, chance=chance, name="garbage")
+        self._queue: Final = WorkQueue[str](
+            clock=clock,
+            chance=chance,
+            name="garbage",
+            metrics=QueueMetrics(self._metrics, "garbage", clock=clock),
+        )
         self._followed: Final[dict[ResourceType, _Followed]] = {}
         #: Every kind in every version served, for references name versions.
         self._kinds: dict[GroupVersionKind, ResourceType] = {}

@@ -21,6 +21,7 @@ from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
 from rota.client.informers.sharing import SharedInformers
 from rota.client.paths import Target
+from rota.client.queues.metrics import QueueMetrics
 from rota.client.queues.work import Process, WorkQueue
 from rota.client.verbs import EVERYTHING, Client, Object, Selection
 from rota.kit import tasks
@@ -54,13 +55,15 @@ class Reconciler(Generic[K]):
         self._clock: Final = clock
         self._chance: Final = chance
         self._workers: Final = workers
-        self._metrics: Final = metrics or Metrics(name)
+        self._metrics: Final = metrics or client.settings.metrics or Metrics(name)
         #: Its own, and those that it shares with others as well.
         self._informers: Final[list[Informer[Object]]] = []
         self._awaited: Final[list[Informer[Object]]] = []
         self._recorders: Final[list[EventRecorder]] = []
         #: Keys that need work.
-        self.queue: Final = WorkQueue[K](clock=clock, chance=chance, name=name)
+        self.queue: Final = WorkQueue[K](
+            clock=clock, chance=chance, name=name, metrics=QueueMetrics(self._metrics, name, clock=clock)
+        )
 
     def follow(
         self,

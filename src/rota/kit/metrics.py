@@ -6,7 +6,7 @@ again; asking for it with another shape is a bug and raises.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, TypeVar
 
@@ -21,6 +21,8 @@ _M = TypeVar("_M", bound=MetricWrapperBase | Collector)
 #: Seconds, from a cache hit to something that a person waits for.
 DURATIONS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
+_END: Final = b"# EOF\n"
+
 
 class Metrics:
     """The metrics of one part; their names begin with `rota_` and the part's name."""
@@ -33,15 +35,17 @@ class Metrics:
         self._prefix = f"rota_{part}_" if prefix is None else prefix
         self._registry = CollectorRegistry()
         self._known: dict[str, tuple[MetricWrapperBase | Collector, object]] = {}
-        #: What is known of parts beside this one.
+        #: What is known of every part in the registry.
         self._parts: dict[str, dict[str, tuple[MetricWrapperBase | Collector, object]]] = {}
+        #: Other processes whose figures are told with these: they give a body for an `Accept` header.
+        self._processes: list[Callable[[str], Awaitable[bytes]]] = []
         if process:
             ProcessCollector(registry=self._registry)
 
-    def beside(self, part: str) -> "Metrics":
-        """The metrics of another part, told to the same scraper."""
-        other = Metrics(part)
-        other._registry = self._registry
+    def beside(self, part: str, *, prefix: str | None = None) -> "Metrics":
+        """The metrics of another part in the same registry; `prefix` is as in the constructor."""
+        other = Metrics(part, prefix=prefix)
+        other._registry, other._parts, other._processes = self._registry, self._parts, self._processes
         other._known = self._parts.setdefault(part, {})
         return other
 
@@ -88,7 +92,25 @@ class Metrics:
 
         They are counters if the name ends in `_total`, otherwise gauges.
         """
-        self._registry.register(_Follower(self._prefix + name, meaning, tuple(labels), read))
+        follower = self._declare(
+            name,
+            (_Follower, tuple(labels)),
+            lambda full: _Follower(full, meaning, tuple(labels), self._registry),
+        )
+        # A part that starts again keeps its figures in another place.
+        follower.read = read
+
+    def include(self, read: Callable[[str], Awaitable[bytes]]) -> None:
+        """Tell the figures of another process as well; its metrics must have other names."""
+        self._processes.append(read)
+
+    async def scrape(self, accept: str = "") -> tuple[str, bytes]:
+        """Content type and body of this registry and of the processes that are included."""
+        content_type, body = self.exposition(accept)
+        # OpenMetrics ends with a mark that must not stand in the middle.
+        end = _END if body.endswith(_END) else b""
+        bodies = [body, *[await read(accept) for read in self._processes]]
+        return content_type, b"".join(one.removesuffix(end) for one in bodies) + end
 
     def exposition(self, accept: str = "") -> tuple[str, bytes]:
         """Content type and body for a scraper that sent this `Accept` header."""
@@ -169,18 +191,17 @@ class Distributions(Collector):
 class _Follower(Collector):
     """Figures that are kept by somebody else."""
 
-    def __init__(
-        self, name: str, meaning: str, labels: tuple[str, ...], read: Callable[[], Mapping[tuple[str, ...], float]]
-    ) -> None:
+    def __init__(self, name: str, meaning: str, labels: tuple[str, ...], registry: CollectorRegistry) -> None:
         self._name = name
         self._meaning = meaning
         self._labels = labels
-        self._read = read
+        self.read: Callable[[], Mapping[tuple[str, ...], float]] = dict
+        registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
         """See `Collector.collect`."""
         kind = CounterMetricFamily if self._name.endswith("_total") else GaugeMetricFamily
         family = kind(self._name, self._meaning, labels=self._labels)
-        for values, figure in self._read().items():
+        for values, figure in self.read().items():
             family.add_metric(values, figure)
         yield family

@@ -9,10 +9,12 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
+from rota.kit.clock import Clock
 from rota.store import errors
 from rota.store.contract import Put
 from rota.store.engine import Applied
 from rota.store.ledger import EndLease, Verdict, Work
+from rota.store.metrics import StoreMetrics
 
 #: A batch ends at so many pieces of work, or so many bytes of values, so that one commit stays short.
 MOST_WORK = 512
@@ -25,10 +27,17 @@ class Committer:
     """Hands batches to `apply`, one at a time; `committed` hears of each before its writers do."""
 
     def __init__(
-        self, apply: Callable[[Sequence[Work]], Awaitable[Applied]], committed: Callable[[Applied], None]
+        self,
+        apply: Callable[[Sequence[Work]], Awaitable[Applied]],
+        committed: Callable[[Applied], None],
+        *,
+        time: Clock,
+        metrics: StoreMetrics,
     ) -> None:
         self._apply = apply
         self._committed = committed
+        self._time = time
+        self._metrics = metrics
         self._queue: deque[_Waiting] = deque()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -64,7 +73,10 @@ class Committer:
 
     async def _commit(self, batch: list[_Waiting]) -> None:
         try:
+            began = self._time.monotonic()
             applied = await self._apply([work for work, _ in batch])
+            self._metrics.commit_s.observe(self._time.monotonic() - began)
+            self._metrics.batch.observe(len(batch))
             self._committed(applied)
         except BaseException as problem:
             # Every writer of the batch hears what became of it, whatever that is; nothing is swallowed.

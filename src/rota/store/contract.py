@@ -181,6 +181,10 @@ class Store(Protocol):
         """The newest revision and how far back history reaches."""
         ...
 
+    async def size_bytes(self) -> int:
+        """How large the database is, with its history; of a server that others use too, all of it."""
+        ...
+
     async def get(self, key: str) -> Entry | None:
         """The key as of the newest revision, or None."""
         ...

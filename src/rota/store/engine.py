@@ -33,6 +33,10 @@ class Engine(Protocol):
         """The newest revision and the floor."""
         ...
 
+    async def size_bytes(self) -> int:
+        """See `contract.Store.size_bytes`."""
+        ...
+
     async def get(self, key: str) -> Entry | None:
         """The key as it stands."""
         ...

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from rota.store.contract import Batch, Event
+from rota.store.metrics import StoreMetrics
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -86,8 +87,12 @@ class Channel:
 class Hub:
     """The ring of recent changes and the channels fed from it."""
 
-    def __init__(self, revision: int, limits: Limits | None = None) -> None:
+    def __init__(self, revision: int, limits: Limits | None = None, *, metrics: StoreMetrics | None = None) -> None:
         self._limits = limits or Limits()
+        self.metrics = metrics or StoreMetrics()
+        self.metrics.watches.set_function(lambda: self.watchers)
+        #: When the oldest change that is not delivered yet came in, by the event loop's clock.
+        self._pending_since = 0.0
         self._ring: deque[Event] = deque()
         self._ring_bytes = 0
         self._channels: dict[str, Channel] = {}
@@ -116,6 +121,7 @@ class Hub:
         self.revision = revision
         if self._flush_handle is None:
             loop = asyncio.get_running_loop()
+            self._pending_since = loop.time()
             delay = min(self.watchers * self._limits.gather_s_per_watcher, self._limits.gather_s_most)
             self._flush_handle = loop.call_later(delay, self._flush) if delay > 0.001 else loop.call_soon(self._flush)
 
@@ -158,6 +164,7 @@ class Hub:
     def _flush(self) -> None:
         """Sort what is pending into channels and wake their readers."""
         self._flush_handle = None
+        self.metrics.delivery_s.observe(asyncio.get_running_loop().time() - self._pending_since)
         pending, self._pending = self._pending, []
         self.flushed = self.revision
         self._evict()

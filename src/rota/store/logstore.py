@@ -18,6 +18,7 @@ from rota.store.committer import Committer
 from rota.store.contract import Entry, Extent, Outcome, Page, Transaction
 from rota.store.engine import Applied, Engine
 from rota.store.ledger import EndLease, LeaseLost
+from rota.store.metrics import StoreMetrics
 
 log = logs.get(__name__)
 
@@ -28,6 +29,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """How a store behaves; the defaults suit a cluster of some thousand nodes."""
 
     limits: hub.Limits = hub.Limits()
+    #: Where the store's figures go; without it they are kept for this store alone.
+    metrics: StoreMetrics | None = None
     #: A look at the log without a hint, in case a hint got lost.
     look_every_s: float = 5.0
     #: A look for leases that others granted and did not renew.
@@ -48,8 +51,13 @@ class LogStore(contract.Verbs):
         self._engine = engine
         self._time = time
         self._settings = settings
-        self._hub = hub.Hub(revision, settings.limits)
-        self._committer = Committer(lambda work: self._patiently(lambda: engine.apply(work)), self._on_commit)
+        self._hub = hub.Hub(revision, settings.limits, metrics=settings.metrics)
+        self._committer = Committer(
+            lambda work: self._patiently(lambda: engine.apply(work)),
+            self._on_commit,
+            time=time,
+            metrics=self._hub.metrics,
+        )
         self._look = asyncio.Event()
         self._lease_look = asyncio.Event()
         self._chance = chance
@@ -83,6 +91,10 @@ class LogStore(contract.Verbs):
     async def extent(self) -> Extent:
         """The newest revision and how far back history reaches."""
         return await self._patiently(self._engine.extent)
+
+    async def size_bytes(self) -> int:
+        """The size of the database."""
+        return await self._patiently(self._engine.size_bytes)
 
     async def get(self, key: str) -> Entry | None:
         """The key as of the newest revision, or None."""

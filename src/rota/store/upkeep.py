@@ -9,6 +9,7 @@ from collections import deque
 from rota.kit import clock, logs
 from rota.store import errors
 from rota.store.contract import Store
+from rota.store.metrics import StoreMetrics
 
 log = logs.get(__name__)
 
@@ -16,11 +17,20 @@ log = logs.get(__name__)
 class Compactor:
     """Gives up history older than `keep_s`, looking every `every_s`."""
 
-    def __init__(self, store: Store, *, time: clock.Clock, keep_s: float = 300.0, every_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        time: clock.Clock,
+        keep_s: float = 300.0,
+        every_s: float = 30.0,
+        metrics: StoreMetrics | None = None,
+    ) -> None:
         self._store = store
         self._time = time
         self._keep_s = keep_s
         self._every_s = every_s
+        self._metrics = metrics or StoreMetrics()
         #: (moment, newest revision at that moment), oldest first.
         self._noted: deque[tuple[float, int]] = deque()
 
@@ -44,3 +54,7 @@ class Compactor:
         if target > extent.floor:
             await self._store.compact(target)
             log.debug("history compacted", floor=target)
+        self._metrics.revision.set(extent.revision)
+        self._metrics.compact_revision.set(max(target, extent.floor))
+        self._metrics.history_s.set(now - self._noted[0][0] if self._noted else 0.0)
+        self._metrics.size_bytes.set(await self._store.size_bytes())

@@ -126,6 +126,7 @@ class HubWatch:
         channel = self._channel
         assert channel is not None
         if self._cursor < channel.base:
+            self._hub.metrics.slow_watches.inc()
             raise errors.SlowWatcher(channel.dropped)
         batches = channel.read(self._cursor)
         self._cursor = channel.end

@@ -14,6 +14,7 @@ from typing import Protocol
 import pytest
 
 from rota.kit import system
+from rota.kit.metrics import Metrics
 from rota.store import errors, hub, opening, watching
 from rota.store.contract import (
     RESTORE_GAP,
@@ -30,6 +31,7 @@ from rota.store.contract import (
     Watch,
 )
 from rota.store.logstore import Settings
+from rota.store.metrics import StoreMetrics
 
 #: Nothing here should take this long; a test that hangs says where.
 PATIENCE_S = 20.0
@@ -104,6 +106,15 @@ class StoreContract:
         revision = revision_of(await store.create("/a/x", value))
         assert await store.get("/a/x") == Entry("/a/x", value, revision, revision)
         assert await store.get("/a/y") is None
+
+    async def test_a_store_measures_its_commits_and_knows_its_size(self, database: Database) -> None:
+        metrics = Metrics("store")
+        async with opened(database.url, Settings(metrics=StoreMetrics(metrics))) as store:
+            await store.create("/a/1", b"x" * 100)
+            await store.create("/a/2", b"y")
+            assert await store.size_bytes() >= 101
+        assert metrics.value("commit_duration_seconds_count") == 2
+        assert metrics.value("commit_batch_size_sum") == 2
 
     async def test_several_keys_read_back_in_the_order_in_which_they_were_asked_for(self, store: Store) -> None:
         keys = [f"/a/{number:03}" for number in range(300)]

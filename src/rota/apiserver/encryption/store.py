@@ -54,6 +54,10 @@ class EncryptedStore(Verbs):
         """See `Store.extent`."""
         return await self._inner.extent()
 
+    async def size_bytes(self) -> int:
+        """See `Store.size_bytes`."""
+        return await self._inner.size_bytes()
+
     async def get(self, key: str) -> Entry | None:
         """See `Store.get`; also raises what `sealing` raises."""
         entry = await self._inner.get(key)

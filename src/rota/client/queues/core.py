@@ -41,23 +41,23 @@ class QueueCore(Generic[K]):
         """Keys whose time has not come."""
         return len(self._delayed)
 
-    def add(self, key: K) -> None:
-        """The key needs work now."""
+    def add(self, key: K) -> bool:
+        """The key needs work now; False if it waits already."""
         if key in self._dirty:
-            return
+            return False
         self._dirty.add(key)
         if key not in self._in_work:
             self._ready.append(key)
+        return True
 
     def add_at(self, key: K, due: float) -> None:
         """The key needs work at that time; of several times the earliest counts."""
         if key not in self._delayed or due < self._delayed.priority(key):
             self._delayed.push(key, due)
 
-    def advance(self, now: float) -> None:
-        """Let time pass: add what is due."""
-        for key, _ in self._delayed.pop_through(now):
-            self.add(key)
+    def advance(self, now: float) -> list[K]:
+        """Let time pass: add what is due; the keys that did not wait already."""
+        return [key for key, _ in self._delayed.pop_through(now) if self.add(key)]
 
     def next_due(self) -> float:
         """When the next delayed key is to be added; infinity if there is none."""

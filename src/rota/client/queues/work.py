@@ -15,10 +15,12 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from rota.client.queues.core import QueueCore
+from rota.client.queues.metrics import QueueMetrics
 from rota.kit import backoff, logs
 from rota.kit.backoff import Chance
 from rota.kit.buckets import TokenBucket
 from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
 
 log = logs.get(__name__)
 
@@ -36,7 +38,16 @@ _BURST: Final = 100
 class WorkQueue(Generic[K]):
     """Used by tasks of one event loop. Adding never waits."""
 
-    def __init__(self, *, clock: Clock, chance: Chance, policy: backoff.Policy = _BACKOFF, name: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        chance: Chance,
+        policy: backoff.Policy = _BACKOFF,
+        name: str = "",
+        metrics: QueueMetrics | None = None,
+    ) -> None:
+        self._metrics: Final = metrics or QueueMetrics(Metrics("client"), name, clock=clock)
         self._clock: Final = clock
         self._chance: Final = chance
         self._policy: Final = policy
@@ -57,7 +68,8 @@ class WorkQueue(Generic[K]):
         if self._closed:
             return
         before = len(self._core)
-        self._core.add(key)
+        if self._core.add(key):
+            self._metrics.added(key)
         self._wake(len(self._core) - before)
 
     def add_after(self, key: K, delay_s: float) -> None:
@@ -72,6 +84,7 @@ class WorkQueue(Generic[K]):
 
     def retry(self, key: K) -> float:
         """The work on a key has failed: add it again later, the later the more often it failed; the delay."""
+        self._metrics.retried()
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         own = self._policy.delay(failures, self._chance)
         delay = max(own, self._bucket.reserve(self._clock.monotonic()))
@@ -89,9 +102,11 @@ class WorkQueue(Generic[K]):
     async def get(self) -> K | None:
         """The next key, to be given back with `done`; None when the queue is shut down and empty."""
         while True:
-            self._core.advance(self._clock.monotonic())
+            for due in self._core.advance(self._clock.monotonic()):
+                self._metrics.added(due)
             key = self._core.take()
             if key is not None:
+                self._metrics.taken(key)
                 # One wake-up may have stood for several keys that became due together.
                 self._wake(len(self._core))
                 return key
@@ -103,6 +118,7 @@ class WorkQueue(Generic[K]):
         """The work on a key has ended, well or not; whoever got it must say so."""
         before = len(self._core)
         self._core.done(key)
+        self._metrics.done(key)
         self._wake(len(self._core) - before)
         self._settle()
 

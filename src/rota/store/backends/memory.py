@@ -61,6 +61,10 @@ class MemoryEngine:
         """The newest revision and the floor."""
         return self._db.extent
 
+    async def size_bytes(self) -> int:
+        """What the values take, without history."""
+        return sum(len(row.entry.value) for row in self._db.rows.values())
+
     async def get(self, key: str) -> Entry | None:
         """The key as it stands."""
         row = self._db.rows.get(key)

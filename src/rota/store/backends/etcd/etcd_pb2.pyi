@@ -273,6 +273,18 @@ class LeaseTimeToLiveResponse(_message.Message):
     TTL: int
     def __init__(self, TTL: _Optional[int] = ...) -> None: ...
 
+class StatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StatusResponse(_message.Message):
+    __slots__ = ("header", "dbSize")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    DBSIZE_FIELD_NUMBER: _ClassVar[int]
+    header: ResponseHeader
+    dbSize: int
+    def __init__(self, header: _Optional[_Union[ResponseHeader, _Mapping]] = ..., dbSize: _Optional[int] = ...) -> None: ...
+
 class AuthenticateRequest(_message.Message):
     __slots__ = ("name", "password")
     NAME_FIELD_NUMBER: _ClassVar[int]

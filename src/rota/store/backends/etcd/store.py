@@ -87,7 +87,7 @@ class EtcdStore(contract.Verbs):
         self._time = time
         self._settings = settings
         self._survey = survey
-        self._hub = hub.Hub(revision, settings.limits)
+        self._hub = hub.Hub(revision, settings.limits, metrics=settings.metrics)
         self._feed = Feed(etcd, space, self._hub, survey, time=time, chance=chance, settings=settings)
         self._past = Past(etcd, space, self._hub, survey, self._feed)
         self._supervisor = tasks.Supervisor("store", clock=time, chance=chance)
@@ -126,6 +126,10 @@ class EtcdStore(contract.Verbs):
         extent = await self._survey.extent()
         await self._must_be_whole()
         return extent
+
+    async def size_bytes(self) -> int:
+        """What etcd's database file holds, of all its users."""
+        return int((await self._etcd.call(methods.STATUS, pb.StatusRequest())).dbSize)
 
     async def get(self, key: str) -> Entry | None:
         """The key as of the newest revision, or None."""
@@ -198,8 +202,11 @@ class EtcdStore(contract.Verbs):
         """Carry out a guarded transaction; when this returns `Committed` the change is durable."""
         contract.check_transaction(transaction)
         await self._must_be_whole()
+        began = self._time.monotonic()
         try:
             answer = await self._etcd.call(methods.TXN, transactions.request(transaction, self._space))
+            self._hub.metrics.commit_s.observe(self._time.monotonic() - began)
+            self._hub.metrics.batch.observe(1)
         except faults.LeaseGone:
             raise errors.LeaseNotFound(await self._gone(transactions.leases(transaction))) from None
         except errors.NoSpace as problem:

@@ -118,6 +118,11 @@ class PostgresEngine:
         """The newest revision and the floor."""
         return self._extent(await self._run(_EXTENT))
 
+    async def size_bytes(self) -> int:
+        """The database with its indexes."""
+        rows = await self._run("SELECT pg_database_size(current_database())")
+        return int(rows[0][0])
+
     async def get(self, key: str) -> Entry | None:
         """The key as it stands."""
         rows = await self._run(f"SELECT {ENTRY} FROM rota_entries WHERE key = %s", [key])

@@ -174,6 +174,13 @@ class SqliteEngine:
         with translated(self._path):
             return _extent(self._connection())
 
+    async def size_bytes(self) -> int:
+        """The pages of the file; the write-ahead log is bounded and not counted."""
+        with translated(self._path):
+            connection = self._connection()
+            pages, page = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+        return int(pages) * int(page)
+
     async def get(self, key: str) -> Entry | None:
         """The key as it stands."""
         entry, generation = self._recent.get(key)
