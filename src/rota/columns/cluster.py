@@ -3,13 +3,14 @@
 `Cluster` takes deltas (a node came, changed or went; a pod was placed or removed) at a cost that does not depend on how
 many nodes and pods there are, and shows the result in two forms that are always equal: columns for the vector form of
 plugins, `NodeInfo` for the scalar form. `trial` asks what-if questions on the cluster itself and takes everything back;
-`snapshots.Snapshot` follows a cluster at its own pace. Nothing here knows what a plugin is.
+a `savepoint` may also keep what was done since. Nothing here knows what a plugin is.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 from weakref import WeakSet
 
 import msgspec
@@ -32,6 +33,9 @@ from rota.columns.pods import PodInfo
 from rota.columns.terms import HeldTerms
 
 FIRST_CAPACITY = 64
+
+#: A pod that was placed (None) or displaced (the order of its node's pods before), or a change elsewhere.
+_Undo: TypeAlias = tuple[PodInfo, tuple[str, ...] | None] | Callable[[], object]
 _COLUMNS = (
     "allocatable",
     "requested",
@@ -52,8 +56,11 @@ class Cluster:
         #: Pods whose node is not known (yet, or any more), by node name and uid.
         self._stray: dict[str, dict[str, PodInfo]] = {}
         self._followers: WeakSet[DeltaLog] = WeakSet()
-        #: While a trial runs: each pod that was placed (None) or displaced (the order of its node's pods before).
-        self._undo: list[tuple[PodInfo, tuple[str, ...] | None]] | None = None
+        #: While there is a savepoint: how to undo each change since the first one, in order.
+        self._undo: list[_Undo] | None = None
+        #: Deltas since the first savepoint; followers hear of them when it is kept.
+        self._deferred: list[tuple[str, tuple[Any, ...]]] = []
+        self._savepoints = 0
         #: The number N of rows in use, freed ones included.
         self.size = 0
         #: Nodes by row; None in freed rows.
@@ -174,6 +181,7 @@ class Cluster:
         info = self.by_name.get(name)
         if info is None:
             self._stray.setdefault(name, {})[pod.uid] = placed
+            self.undo_with(partial(self._take_off, pod.uid))
         else:
             self._place(placed, info)
 
@@ -193,6 +201,10 @@ class Cluster:
     def restate_pod(self, pod: PodInfo) -> None:
         """Take over another account of a pod that has the same node and an equal shape, so that no figure changes."""
         self._tell("restate_pod", pod)
+        self.undo_with(partial(self._restate, self.pods[pod.uid]))
+        self._restate(pod)
+
+    def _restate(self, pod: PodInfo) -> None:
         self.pods[pod.uid] = pod
         info = self.by_name.get(pod.node_name)
         there = self._stray[pod.node_name] if info is None else info.pods
@@ -211,31 +223,68 @@ class Cluster:
         if info is not None:
             self._displace(pod, info)
         else:
+            self.undo_with(partial(self._restore_stray, pod, dict(self._stray[pod.node_name])))
             waiting = self._stray[pod.node_name]
             del waiting[uid]
             if not waiting:
                 del self._stray[pod.node_name]
         return pod
 
+    def _restore_stray(self, pod: PodInfo, waiting: dict[str, PodInfo]) -> None:
+        self.pods[pod.uid] = pod
+        self._stray[pod.node_name] = waiting
+
     @contextmanager
     def trial(self) -> Iterator["Cluster"]:
         """Ask what would happen: pods added and removed inside the block are taken back at its end, in order.
 
-        Trials nest. Nodes must not change inside one. The cost is that of the changes, twice.
+        Trials nest, also with savepoints. Nodes must not change inside one. The cost is that of the changes, twice.
         """
-        outer, self._undo = self._undo, []
+        mark = self.savepoint()
         try:
             yield self
         finally:
-            log, self._undo = self._undo, None
-            for pod, order in reversed(log):
-                if order is None:
-                    self._take_off(pod.uid)
-                else:
-                    self.pods[pod.uid] = pod
-                    self._place(pod, self.by_name[pod.node_name])
-                    self._restore_order(pod, order)
-            self._undo = outer
+            mark.roll_back()
+
+    def savepoint(self) -> "Savepoint":
+        """Mark this moment: what follows can be rolled back or kept. Nodes must not change in between."""
+        if self._undo is None:
+            self._undo = []
+        self._savepoints += 1
+        return Savepoint(self, self._savepoints, len(self._undo), len(self._deferred))
+
+    def undo_with(self, undo: Callable[[], object]) -> None:
+        """Have a change that somebody made beside the cluster undone when the savepoint it belongs to is rolled back.
+
+        So the books of queues and jobs go back together with the pods. Without a savepoint there is nothing to do.
+        """
+        if self._undo is not None:
+            self._undo.append(undo)
+
+    def _roll_back(self, to: int, told: int) -> None:
+        assert self._undo is not None
+        log, self._undo = self._undo, None
+        for entry in reversed(log[to:]):
+            if callable(entry):
+                entry()
+                continue
+            pod, order = entry
+            if order is None:
+                self._take_off(pod.uid)
+            else:
+                self.pods[pod.uid] = pod
+                self._place(pod, self.by_name[pod.node_name])
+                self._restore_order(pod, order)
+        del log[to:], self._deferred[told:]
+        self._undo = log
+
+    def _end_savepoint(self) -> None:
+        self._savepoints -= 1
+        if self._savepoints:
+            return
+        self._undo, deferred, self._deferred = None, self._deferred, []
+        for method, args in deferred:
+            self._tell(method, *args)
 
     # --- copies -----------------------------------------------------------------------------------------------------
 
@@ -269,10 +318,14 @@ class Cluster:
         return log
 
     def _tell(self, method: str, *args: Any) -> None:
-        # What happens inside a trial is taken back, so followers need not hear of it.
-        if self._followers and self._undo is None:
-            for log in self._followers:
-                log.entries.append((method, args))
+        if not self._followers:
+            return
+        if self._undo is not None:
+            # It may be rolled back, and then followers need not hear of it.
+            self._deferred.append((method, args))
+            return
+        for log in self._followers:
+            log.entries.append((method, args))
 
     # --- keeping columns and NodeInfo equal -------------------------------------------------------------------------
 
@@ -374,6 +427,33 @@ class Cluster:
         self.taints.grow(capacity)
         self.pod_counts.grow(capacity)
         self.terms.grow(capacity)
+
+
+class Savepoint:
+    """A moment that a cluster can go back to. The latest one ends first, by `roll_back` or by `keep`."""
+
+    __slots__ = ("_cluster", "_depth", "_told", "_undone")
+
+    def __init__(self, cluster: Cluster, depth: int, undone: int, told: int) -> None:
+        self._cluster = cluster
+        self._depth = depth
+        self._undone = undone
+        self._told = told
+
+    def roll_back(self) -> None:
+        """Undo everything since, and end."""
+        self._require_latest()
+        self._cluster._roll_back(self._undone, self._told)
+        self._cluster._end_savepoint()
+
+    def keep(self) -> None:
+        """End, and leave everything as it is; a savepoint around this one can still undo it."""
+        self._require_latest()
+        self._cluster._end_savepoint()
+
+    def _require_latest(self) -> None:
+        if self._cluster._savepoints != self._depth:
+            raise RuntimeError("a later savepoint is open, or this one has ended")
 
 
 def of(nodes: Iterable[objects.Node], pods: Iterable[PodInfo] = ()) -> Cluster:
