@@ -18,6 +18,7 @@ from rota import embedded, worker_process
 from rota.api import users
 from rota.api.users import User
 from rota.apiserver import assembling, securing, serving, trust
+from rota.apiserver.admission.unenforced import Mode
 from rota.apiserver.app import App
 from rota.apiserver.auditing import policy
 from rota.apiserver.auditing.auditor import Auditor
@@ -90,6 +91,8 @@ class Settings:
     #: Also serve without TLS on this loopback port, where everybody is the administrator.
     http_port: int | None = None
     conflict_check: bool = True
+    #: What becomes of objects that promise protection and are not enforced.
+    unenforced: Mode = Mode.REFUSE
     encryption_keys: Path | None = None
     #: A folder with an authority of the operator's own: `ca.crt` and `ca.key`, perhaps `sa.key` for tokens.
     authority: Path | None = None
@@ -152,6 +155,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                 limits=settings.limits,
                 auditor=await _auditor(parts, settings, keys, metrics),
                 explainer=explainer,
+                unenforced=settings.unenforced,
                 logs=workers,
                 wires=workers,
                 usage=workers,

@@ -20,7 +20,7 @@ def test_the_page_works_as_written(tmp_path: Path) -> None:
     (policy,) = re.findall(r"```yaml policy.yaml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "policy.yaml").write_text(policy)
     commands = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-    assert len(commands) == 5
+    assert len(commands) == 6
     up, *rest = commands
     script = "\n".join(
         [

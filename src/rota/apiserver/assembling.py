@@ -19,6 +19,7 @@ from rota.apiserver.admission.escalation import Escalation
 from rota.apiserver.admission.node_restriction import NodeRestriction
 from rota.apiserver.admission.signers import SignerRights
 from rota.apiserver.admission.standings import Standings
+from rota.apiserver.admission.unenforced import Mode, Unenforced
 from rota.apiserver.app import App
 from rota.apiserver.auditing.auditor import Auditor
 from rota.apiserver.authentication import sign_in
@@ -74,6 +75,7 @@ async def server(
     limits: Limits | None = None,
     auditor: Auditor | None = None,
     explainer: Door | None = None,
+    unenforced: Mode = Mode.WARN,
 ) -> AsyncIterator[App]:
     """A server on `store`, which stays its owner's to close.
 
@@ -82,7 +84,8 @@ async def server(
     says how users prove who they are; without it, and without an `authenticator` of one's own, everybody is the
     administrator. `encryption` holds the keys of what is encrypted at rest; without it nothing is. `limits` bound what
     is taken on at once, `auditor` takes down who asked for what.
-    Behind `explainer` stands, sooner or later, a scheduler that explains pods.
+    Behind `explainer` stands, sooner or later, a scheduler that explains pods. `unenforced` says what becomes of
+    objects that promise protection and are not enforced.
     """
     if encryption is not None:
         store = EncryptedStore(store, encryption)
@@ -99,7 +102,7 @@ async def server(
     entrance = sign_in.SignIn(signing_in or sign_in.Settings(), Directory(store, known), clock=clock)
     authorization = Authorization(store, known, clock)
     actions = {**entrance.handlers, **table.handlers(ledger, logs, explainer, wires), **measured}
-    kinds = _kinds(catalog, copies, ledger, actions, authorization)
+    kinds = _kinds(catalog, copies, ledger, actions, authorization, unenforced)
     registry = ObjectRegistry(store, scheme=known, kinds=kinds, clock=clock, chance=chance)
     metrics = metrics or Metrics("apiserver", process=True)
     traffic = Traffic(metrics, clock)
@@ -150,6 +153,7 @@ def _kinds(
     ledger: Ledger | None,
     actions: Mapping[tuple[GroupResource, str], SubresourceHandler],
     authorization: Authorization,
+    unenforced: Mode,
 ) -> Callable[[Registry], Kinds]:
     def make(registry: Registry) -> Kinds:
         restriction = NodeRestriction(registry, authorization)
@@ -157,7 +161,7 @@ def _kinds(
             strategy=lookup.strategy,
             custom_schema=catalog.version,
             mutating=(restriction, *chain.mutating(registry, copies, ledger), Escalation(authorization), TermRecords()),
-            validating=(CreationByUpdate(authorization), SignerRights(authorization)),
+            validating=(CreationByUpdate(authorization), SignerRights(authorization), Unenforced(unenforced)),
             handlers={
                 **reviews.handlers(authorization),
                 **{which: restriction.handler(action) for which, action in actions.items()},

@@ -19,6 +19,14 @@ _COLLECTION_VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create", "DE
 _SUBRESOURCE_VERBS: Final = {**_OBJECT_VERBS, "POST": "create"}
 #: Subresources of a namespace; other words behind one are resources in it.
 _OF_NAMESPACES: Final = frozenset({"status", "finalize"})
+#: Subresources of stock pods that there are none of, and what to do instead. A 404 would not say so: kubectl takes it
+#: for a feature that the administrator switched off.
+_ABSENT: Final = {
+    "ephemeralcontainers": "ephemeral containers are not supported, so that kubectl debug cannot add one to a running "
+    "pod: run a command in it with kubectl exec, or work on a copy of it with kubectl debug POD --copy-to=NAME",
+    "resize": "containers of running pods are not resized: change the resources of the workload's template, or delete "
+    "the pod and create it anew",
+}
 _NO_DETAILS: Final = errors.Details()
 
 
@@ -112,6 +120,8 @@ def _place(scheme: Scheme, at: GroupVersion, rest: list[str]) -> _Place | None:
     if resource.namespaced and name and not namespace:
         return None
     if subresource and subresource not in resource.subresources:
+        if (at.group, plural) == ("", "pods") and subresource in _ABSENT:
+            raise errors.MethodNotAllowed(_ABSENT[subresource], details=_NO_DETAILS)
         return None
     return _Place(resource, namespace, name, subresource)
 

@@ -60,6 +60,14 @@ def master_options(command: _F) -> _F:
             "a task's annotation rota.dev/dispatch goes before this.",
         ),
         click.option(
+            "--unenforced",
+            type=click.Choice(["refuse", "warn"]),
+            default="refuse",
+            show_default=True,
+            help="What becomes of webhook configurations, admission policies and pod security labels that promise "
+            "to refuse requests, which this server does not do.",
+        ),
+        click.option(
             "--conflict-check",
             type=click.Choice(["on", "off"]),
             default="on",
@@ -73,12 +81,14 @@ def master_options(command: _F) -> _F:
 
 def settings(options: dict[str, Any], **more: Any) -> "Settings":
     """A master's settings from these options, and whatever else a command decides."""
-    from rota.control_plane import Settings  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+    from rota.apiserver.admission.unenforced import Mode  # noqa: PLC0415 - servers are not needed to refuse an option
+    from rota.control_plane import Settings  # noqa: PLC0415
 
     if options["audit_policy"] is not None and options["audit_log"] is None:
         raise click.UsageError("--audit-policy goes with --audit-log")
     return Settings(
         conflict_check=options["conflict_check"] == "on",
+        unenforced=Mode(options["unenforced"]),
         scheduler=options["scheduler"] == "on",
         scheduler_config=options["scheduler_files"].source(),
         limits=protection_options.limits(**{name: options[name] for name in _LIMITS}),

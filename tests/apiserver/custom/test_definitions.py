@@ -218,4 +218,5 @@ def test_rules_in_cel_and_unknown_formats_are_accepted_with_a_warning(definition
     spec["x-kubernetes-validations"] = [{"rule": "self.size > 1"}]
     spec["properties"]["phone"] = {"type": "string", "format": "phone"}
     assert _errors(definition) == []
-    assert definitions.warnings(definition) == [definitions.NOT_ENFORCED, 'unrecognized format "phone"']
+    assert definitions.warnings(definition) == ['unrecognized format "phone"']
+    assert definitions.has_rules(definition)

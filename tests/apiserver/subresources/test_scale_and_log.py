@@ -114,11 +114,17 @@ async def test_log_options_that_make_no_sense_are_refused(api: ApiServer) -> Non
     assert (await api.get(f"{_PODS}/a/log", sinceTime="soon")).code == 400
 
 
-@pytest.mark.parametrize("name", ["resize", "ephemeralcontainers"])
-async def test_what_pods_cannot_do_here_is_neither_announced_nor_there(api: ApiServer, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("resize", "change the resources of the workload's template"), ("ephemeralcontainers", "kubectl exec")],
+)
+async def test_what_pods_cannot_do_here_is_not_announced_and_says_what_to_do_instead(
+    api: ApiServer, name: str, instead: str
+) -> None:
     await api.post(_PODS, make_pod("a"))
     answer = await api.patch(f"{_PODS}/a/{name}", {})
-    assert (answer.code, answer.json["message"]) == (404, "the server could not find the requested resource")
+    assert (answer.code, answer.json["reason"]) == (405, "MethodNotAllowed")
+    assert instead in answer.json["message"]
     listed = [one["name"] for one in (await api.get("/api/v1")).json["resources"]]
     assert "pods/eviction" in listed
     assert f"pods/{name}" not in listed

@@ -1,8 +1,9 @@
 """What a CustomResourceDefinition must look like, and what is filled in where it says nothing.
 
 The rules and their words are upstream's, with two exceptions that are said by name: conversion by webhook is refused,
-and rules in CEL are accepted with a warning that they are not enforced. What all versions of a definition say alike
-is named in errors as if it stood above them (`spec.validation`, not `spec.versions[0].schema`), as upstream does.
+and rules in CEL are accepted and not enforced (`admission.unenforced` warns of them). What all versions of a
+definition say alike is named in errors as if it stood above them (`spec.validation`, not `spec.versions[0].schema`), as
+upstream does.
 """
 
 from collections.abc import Iterator, Mapping
@@ -106,12 +107,18 @@ def warnings(definition: Definition) -> list[str]:
     for version in _versions(definition):
         root = (version.get("schema") or {}).get("openAPIV3Schema") or {}
         for schema in _all_schemas(root) if _is_shallow(root) else ():
-            if schema.get("x-kubernetes-validations"):
-                found[NOT_ENFORCED] = None
             name = schema.get("format")
             if name and not _is_known_format(name, schema.get("type")):
                 found[f'unrecognized format "{name}"'] = None
     return list(found)
+
+
+def has_rules(definition: Definition) -> bool:
+    """Whether a schema has rules in CEL, which are not enforced."""
+    roots = [(version.get("schema") or {}).get("openAPIV3Schema") or {} for version in _versions(definition)]
+    return any(
+        schema.get("x-kubernetes-validations") for root in roots if _is_shallow(root) for schema in _all_schemas(root)
+    )
 
 
 def schema_errors(schema: JsonSchema, path: Path, *, has_status: bool) -> Iterator[FieldError]:

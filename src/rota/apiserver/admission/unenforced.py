@@ -1,0 +1,228 @@
+"""What the server stores and nothing acts on: it is answered with a warning, or refused. The table is `ROWS`.
+
+A warning goes into the `Warning` header of the answer, which kubectl and `rota` print. Some objects are nothing but a
+promise that requests will be refused or changed: webhook configurations and admission policies that fail closed, and
+levels of pod security that are to be enforced. A cluster that stores them looks protected and is not, so they are
+refused, with a message that names the option by which an administrator has them stored all the same
+(`--unenforced warn`). An object that was stored before may still be changed, with a warning.
+
+Conversion webhooks of CustomResourceDefinitions are refused in any case (`rota.apiserver.custom.definitions`): objects
+would be served in the wrong shape. What pods ask for and their runtime does not honour is the workers' to tell.
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from rota.api import errors
+from rota.api.identifiers import GroupResource
+from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.custom import definitions
+
+_ADMISSION: Final = "admissionregistration.k8s.io"
+_FLOW: Final = "flowcontrol.apiserver.k8s.io"
+_NETWORKING: Final = "networking.k8s.io"
+ENFORCE: Final = "pod-security.kubernetes.io/enforce"
+#: Workers run pods in these ways; see `rota.worker.material.chosen`.
+_RUNTIMES: Final = frozenset({"process", "container"})
+
+#: Whether a row applies to an object.
+Applies: TypeAlias = Callable[[Mapping[str, Any]], bool]
+
+
+class Mode(enum.Enum):
+    """What becomes of promises that would not be kept."""
+
+    REFUSE = "refuse"
+    WARN = "warn"
+
+
+class Row(NamedTuple):
+    """Objects of a kind, or some of them, that nothing acts on."""
+
+    resource: GroupResource
+    text: str
+    applies: Applies = lambda _: True
+    #: Whether it is a promise of protection.
+    promise: bool = False
+
+
+def _fails_closed(obj: Mapping[str, Any]) -> bool:
+    return any(one.get("failurePolicy") != "Ignore" for one in obj.get("webhooks") or ())
+
+
+def _fails_open(obj: Mapping[str, Any]) -> bool:
+    return bool(obj.get("webhooks")) and not _fails_closed(obj)
+
+
+def _policy_fails_closed(obj: Mapping[str, Any]) -> bool:
+    return _spec(obj).get("failurePolicy") != "Ignore"
+
+
+def _denies(obj: Mapping[str, Any]) -> bool:
+    return "Deny" in (_spec(obj).get("validationActions") or ())
+
+
+def _not(applies: Applies) -> Applies:
+    return lambda obj: not applies(obj)
+
+
+def _spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    return obj.get("spec") or {}
+
+
+def _labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
+    return (obj.get("metadata") or {}).get("labels") or {}
+
+
+def _enforces_pod_security(obj: Mapping[str, Any]) -> bool:
+    return _labels(obj).get(ENFORCE, "privileged") != "privileged"
+
+
+def _reports_pod_security(obj: Mapping[str, Any]) -> bool:
+    levels = (_labels(obj).get(f"pod-security.kubernetes.io/{one}", "privileged") for one in ("audit", "warn"))
+    return any(level != "privileged" for level in levels)
+
+
+def _is_of_type(*types: str) -> Applies:
+    return lambda obj: _spec(obj).get("type") in types
+
+
+def _has_other_protocols(obj: Mapping[str, Any]) -> bool:
+    return any(one.get("protocol", "TCP") != "TCP" for one in _spec(obj).get("ports") or ())
+
+
+_WEBHOOKS: Final = "this server calls no webhooks: requests are neither refused nor changed by this configuration"
+_POLICIES: Final = "this server evaluates no admission policies: requests are neither refused nor changed by this one"
+_BINDINGS: Final = (
+    "this server evaluates no admission policies: requests are neither refused nor changed by this binding"
+)
+_NO_CONTROLLER: Final = "no controller of Rota acts on it"
+
+ROWS: Final = (
+    Row(GroupResource(_ADMISSION, "validatingwebhookconfigurations"), _WEBHOOKS, _fails_closed, promise=True),
+    Row(GroupResource(_ADMISSION, "validatingwebhookconfigurations"), _WEBHOOKS, _fails_open),
+    Row(GroupResource(_ADMISSION, "mutatingwebhookconfigurations"), _WEBHOOKS, _fails_closed, promise=True),
+    Row(GroupResource(_ADMISSION, "mutatingwebhookconfigurations"), _WEBHOOKS, _fails_open),
+    Row(GroupResource(_ADMISSION, "validatingadmissionpolicies"), _POLICIES, _policy_fails_closed, promise=True),
+    Row(GroupResource(_ADMISSION, "validatingadmissionpolicies"), _POLICIES, _not(_policy_fails_closed)),
+    Row(GroupResource(_ADMISSION, "validatingadmissionpolicybindings"), _BINDINGS, _denies, promise=True),
+    Row(GroupResource(_ADMISSION, "validatingadmissionpolicybindings"), _BINDINGS, _not(_denies)),
+    Row(GroupResource(_ADMISSION, "mutatingadmissionpolicies"), _POLICIES, _policy_fails_closed, promise=True),
+    Row(GroupResource(_ADMISSION, "mutatingadmissionpolicies"), _POLICIES, _not(_policy_fails_closed)),
+    Row(GroupResource(_ADMISSION, "mutatingadmissionpolicybindings"), _BINDINGS),
+    Row(
+        GroupResource("", "namespaces"),
+        f"this server has no Pod Security admission: the label {ENFORCE} refuses no pod",
+        _enforces_pod_security,
+        promise=True,
+    ),
+    Row(
+        GroupResource("", "namespaces"),
+        "this server has no Pod Security admission: the labels pod-security.kubernetes.io/audit and /warn do nothing",
+        _reports_pod_security,
+    ),
+    Row(
+        GroupResource(_NETWORKING, "networkpolicies"),
+        "network policies are not enforced: pods share the network of their machine",
+    ),
+    Row(
+        GroupResource("apiextensions.k8s.io", "customresourcedefinitions"),
+        definitions.NOT_ENFORCED,
+        definitions.has_rules,
+    ),
+    Row(
+        GroupResource("apiregistration.k8s.io", "apiservices"),
+        "this server passes no API groups on to other servers",
+        lambda obj: bool(_spec(obj).get("service")),
+    ),
+    Row(
+        GroupResource(_NETWORKING, "ingresses"),
+        "nothing in Rota serves Ingresses: it takes an ingress controller of your own",
+    ),
+    Row(
+        GroupResource(_FLOW, "flowschemas"),
+        "requests are limited by the server's options (--max-requests, --requests-per-second), not by FlowSchemas",
+    ),
+    Row(
+        GroupResource(_FLOW, "prioritylevelconfigurations"),
+        "requests are limited by the server's options (--max-requests, --requests-per-second), "
+        "not by PriorityLevelConfigurations",
+    ),
+    Row(
+        GroupResource("node.k8s.io", "runtimeclasses"),
+        "Rota's workers know the runtime classes process and container: pods of this one do not start there",
+        lambda obj: (obj.get("metadata") or {}).get("name") not in _RUNTIMES,
+    ),
+    Row(
+        GroupResource("", "services"),
+        "nothing in Rota provides load balancers or opens node ports: the service is reached inside the cluster only",
+        _is_of_type("NodePort", "LoadBalancer"),
+    ),
+    Row(
+        GroupResource("", "services"),
+        "services that stand for an external name do not resolve for tasks: use that name itself",
+        _is_of_type("ExternalName"),
+    ),
+    Row(
+        GroupResource("", "services"),
+        "Rota's workers forward TCP only: ports of other protocols are not reached by the service's address",
+        _has_other_protocols,
+    ),
+    Row(
+        GroupResource("", "services"),
+        "sessionAffinity is not honoured by Rota's workers: connections go to any ready pod",
+        lambda obj: _spec(obj).get("sessionAffinity") == "ClientIP",
+    ),
+    Row(
+        GroupResource("", "services"),
+        "externalIPs are not served by Rota's workers",
+        lambda obj: bool(_spec(obj).get("externalIPs")),
+    ),
+    Row(
+        GroupResource("", "persistentvolumeclaims"),
+        "Rota's workers mount no claims: a pod that uses it does not start there",
+    ),
+    Row(
+        GroupResource("", "replicationcontrollers"),
+        f"{_NO_CONTROLLER}, so it has no pods: use a Deployment",
+    ),
+    Row(
+        GroupResource(_NETWORKING, "servicecidrs"),
+        "addresses of services come from the server's own network, not from ServiceCIDRs",
+    ),
+    Row(
+        GroupResource(_NETWORKING, "ipaddresses"),
+        "addresses of services come from the server's own network, not from IPAddresses",
+    ),
+    Row(GroupResource("certificates.k8s.io", "podcertificaterequests"), f"{_NO_CONTROLLER}: no certificate is issued"),
+    Row(GroupResource("storagemigration.k8s.io", "storageversionmigrations"), f"{_NO_CONTROLLER}: nothing is migrated"),
+    Row(GroupResource("lifecycle.k8s.io", "evictionrequests"), f"{_NO_CONTROLLER}: use the eviction of the pod itself"),
+    Row(GroupResource("coordination.k8s.io", "leasecandidates"), f"{_NO_CONTROLLER}: no leader is chosen by it"),
+    Row(GroupResource("resource.k8s.io", "resourcepoolstatusrequests"), f"{_NO_CONTROLLER}: it gets no answer"),
+)  # fmt: skip
+
+
+class Unenforced:
+    """Warns of what nothing acts on. Comes after validation: what is wrong anyway is refused for that."""
+
+    def __init__(self, mode: Mode) -> None:
+        self._mode: Final = mode
+        self._rows: Final[dict[GroupResource, list[Row]]] = {}
+        for row in ROWS:
+            self._rows.setdefault(row.resource, []).append(row)
+
+    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
+        """Let the request pass, perhaps with a warning; Forbidden for a new promise that would not be kept."""
+        if new is None or at.subresource:
+            return
+        for row in self._rows.get(at.resource.group_resource, ()):
+            if not row.applies(new):
+                continue
+            is_new = old is None or not row.applies(old)
+            if row.promise and is_new and self._mode is Mode.REFUSE:
+                remedy = "to store it all the same, start the server with --unenforced warn"
+                raise errors.forbidden(
+                    at.resource.group_resource, new["metadata"].get("name", ""), f"{row.text}; {remedy}"
+                )
+            at.warn(row.text)
