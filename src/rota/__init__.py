@@ -14,6 +14,7 @@ _HOMES = {
         "Deleted",
         "Evicted",
         "NoResult",
+        "NotDone",
         "NotPicklable",
         "NotReachable",
         "OutOfMemory",

@@ -6,6 +6,7 @@ from rota.python.executors import Executor as Executor
 from rota.python.failures import Deleted as Deleted
 from rota.python.failures import Evicted as Evicted
 from rota.python.failures import NoResult as NoResult
+from rota.python.failures import NotDone as NotDone
 from rota.python.failures import NotPicklable as NotPicklable
 from rota.python.failures import NotReachable as NotReachable
 from rota.python.failures import OutOfMemory as OutOfMemory

@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import json
 import logging
 import os
 import signal
@@ -418,3 +419,73 @@ def _until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+class TwoArguments(Exception):
+    """Its constructor takes what `args` does not hold."""
+
+    def __init__(self, where: str, code: int) -> None:
+        super().__init__(f"{where} failed with {code}")
+        self.where, self.code = where, code
+        self.lock = threading.Lock()  # cannot be sent
+
+
+class FileGone(OSError):
+    def __init__(self, path: str, *, hint: str) -> None:
+        super().__init__(2, "gone", path)
+        self.hint = hint
+
+
+def test_exceptions_arrive_as_what_they_were_whatever_their_constructors_take(client: rota.Client) -> None:
+    def fail(kind: str) -> None:
+        raise TwoArguments("disk", 7) if kind == "two" else FileGone("/x", hint="look elsewhere")
+
+    with pytest.raises(TwoArguments, match="disk failed with 7") as two:
+        client.submit(fail, "two").result(PATIENCE_S)
+    assert (two.value.where, two.value.code) == ("disk", 7)
+    assert isinstance(two.value.__cause__, rota.RemoteTraceback)
+    with pytest.raises(FileGone) as gone:
+        client.submit(fail, "gone").result(PATIENCE_S)
+    assert (gone.value.errno, gone.value.filename, gone.value.hint) == (2, "/x", "look elsewhere")
+
+
+def test_a_wait_that_is_too_short_is_not_a_task_that_took_too_long(client: rota.Client) -> None:
+    @rota.task(timeout=1)
+    def slow() -> None:
+        time.sleep(60)
+
+    future = client.submit(slow)
+    with pytest.raises(rota.NotDone, match="is still"):
+        future.result(timeout=0.01)
+    with pytest.raises(rota.TimedOut) as ended:
+        future.result(PATIENCE_S)
+    assert not isinstance(ended.value, TimeoutError)
+
+
+def test_the_first_retry_comes_soon_and_can_be_delayed(client: rota.Client, tmp_path: Path) -> None:
+    @rota.task(retries=3)
+    def third_time(folder: str) -> list[float]:
+        Path(folder, str(time.time())).touch()
+        tries = sorted(float(one.name) for one in Path(folder).iterdir())
+        if len(tries) < 3:
+            raise RuntimeError("again")
+        return tries
+
+    (tmp_path / "tries").mkdir()
+    first, second, third = client.submit(third_time, str(tmp_path / "tries")).result(PATIENCE_S)
+    assert second - first < 6.0
+    assert third - second > 1.5, "the delay grows"
+
+
+def test_a_call_whose_result_was_fetched_is_removed_soon(client: rota.Client, cluster: Cluster) -> None:
+    def ttl(name: str) -> int:
+        return int(json.loads(cluster.rota("get", "job", name, "-o", "json"))["spec"]["ttlSecondsAfterFinished"])
+
+    fetched, kept = client.submit(add, 1), client.submit(rota.task(keep=600)(add), 1)
+    assert (fetched.result(PATIENCE_S), kept.result(PATIENCE_S)) == (add(1), add(1))
+    deadline = time.monotonic() + PATIENCE_S
+    while ttl(fetched.name) > 60:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert ttl(kept.name) == 600
+    assert fetched.logs() == "adding 1 and 1\n", "there is still time for its logs"

@@ -73,13 +73,13 @@ def test_a_pipeline_is_what_a_person_would_have_written() -> None:
         - name: visit
           outputs: [{name: result}]
           forEach: {from: "{{ steps.cities.outputs.items }}"}
-          retries: {limit: 2}
+          retries: {limit: 2, initialSeconds: 1}
           timeoutSeconds: 60
         - name: extra
           outputs: [{name: result}]
           dependsOn: [cities]
           when: parameters.mode == "full"
-          retries: {limit: 2}
+          retries: {limit: 2, initialSeconds: 1}
           timeoutSeconds: 60
         - {name: gather, outputs: [{name: result}]}
     """)

@@ -241,11 +241,7 @@ class _Left:
             self._leave_text(_brief(problem))
             return
         record = {"type": type(problem).__name__, "message": str(problem)[:2000], "traceback": written[-20_000:]}
-        try:
-            record["exception"] = write(problem)
-            read(record["exception"])
-        except Exception:  # noqa: BLE001 - whatever its pickling does, the rest of the record is sent
-            record.pop("exception", None)
+        record.update(_exception(problem))
         try:
             text = self._fit(json.dumps(record), "error")
         except (Problem, OSError):
@@ -255,6 +251,7 @@ class _Left:
     def _cut(self, record: dict[str, str]) -> str:
         """As much of an error as fits where there is no folder for more."""
         record.pop("exception", None)
+        record.pop("exception_state", None)
         most = 2000
         while len(json.dumps(json.dumps(record))) > MOST_BYTES - 2 * _AROUND:
             record.update(message=record["message"][: most // 4], traceback=record["traceback"][-most:])
@@ -295,6 +292,51 @@ class _Left:
         if self._given.outputs:
             with open(self._given.outputs, "w", encoding="utf-8") as file:
                 file.write(text)
+
+
+def _exception(problem: Exception) -> dict[str, str]:
+    """An exception as text: pickled where that gives it back as it was, else by its state; empty if neither can be.
+
+    Pickle calls the class with `args`, which are what the constructor handed on and need not be what it takes.
+    """
+    try:
+        text = write(problem)
+        back = read(text)
+        if type(back).__name__ == type(problem).__name__ and repr(back.args) == repr(problem.args):
+            return {"exception": text}
+    except Exception:  # noqa: BLE001, S110 - whatever its pickling does, there is another way
+        pass
+    try:
+        state = {}
+        for name, value in vars(problem).items():
+            try:
+                write(value)
+                state[name] = value
+            except Exception:  # noqa: BLE001, S112 - what cannot be sent of it stays here
+                continue
+        # of an OSError this holds the file's name as well, which is none of its `args`
+        args = _built_in(type(problem)).__reduce__(problem)[1]
+        text = write((type(problem), args, problem.args, state))
+        rebuilt(read(text))
+    except Exception:  # noqa: BLE001 - its type and its message are sent all the same
+        return {}
+    return {"exception_state": text}
+
+
+def _built_in(kind: Any) -> Any:
+    """The nearest class of Python's own that a class of exceptions comes from."""
+    return next(one for one in kind.__mro__ if one.__module__ == "builtins")
+
+
+def rebuilt(state: tuple[Any, tuple[Any, ...], tuple[Any, ...], dict[str, Any]]) -> BaseException:
+    """An exception from its class and its state, without a call of the class' own constructor."""
+    kind, constructed_from, args, attributes = state
+    made: BaseException = kind.__new__(kind, *constructed_from)
+    # what Python's own classes keep beside `args`, as `errno` of an OSError, is set by their constructor
+    _built_in(kind).__init__(made, *constructed_from)
+    made.args = args
+    made.__dict__.update(attributes)
+    return made
 
 
 def own_path(pattern: str) -> str:

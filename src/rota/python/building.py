@@ -231,7 +231,8 @@ class Plan:
             made["forEach"] = step.each
         made |= self._from_wishes(step.wishes)
         if step.options.retries:
-            made["retries"] = {"limit": step.options.retries}
+            delay = max(1, round(step.options.retry_delay))
+            made["retries"] = {"limit": step.options.retries, "initialSeconds": delay}
         if step.options.timeout is not None:
             made["timeoutSeconds"] = max(1, round(step.options.timeout))
         made["template"] = self._template(step, outputs)

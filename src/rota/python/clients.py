@@ -25,7 +25,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 from rota.client.verbs import Client as ApiClient
 from rota.kit import system
 from rota.python import bootstrap, finding, manifests, packing, pages
-from rota.python.failures import TooLarge
+from rota.python.failures import NotDone, TooLarge
 from rota.python.futures import Future
 from rota.python.loops import LoopThread
 from rota.python.options import Options
@@ -112,17 +112,20 @@ class Client:
         timeout: float | None = None,
         patient: bool = False,
     ) -> T:
-        """Have something done at the API; `TimeoutError` if it takes longer than that.
+        """Have something done at the API; `NotDone` if it takes longer than that.
 
         If `patient`, a server that is away or busy is asked again until then. `work` must only read in that case.
         """
 
         async def asked() -> T:
-            async with asyncio.timeout(timeout):
-                with self._session.telling():
-                    if patient:
-                        return await self._session.patiently(work)
-                    return await work(self._session.client)
+            try:
+                async with asyncio.timeout(timeout):
+                    with self._session.telling():
+                        if patient:
+                            return await self._session.patiently(work)
+                        return await work(self._session.client)
+            except TimeoutError:
+                raise NotDone(f"not done within {timeout:g} s; it goes on") from None
 
         return self._loop.call(asked())
 

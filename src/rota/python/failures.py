@@ -52,8 +52,12 @@ class Evicted(TaskLost):
     """It was taken from its node, and was not tried again."""
 
 
-class TimedOut(TaskLost, TimeoutError):
-    """It ran for longer than its `timeout`."""
+class TimedOut(TaskLost):
+    """It ran for longer than its `timeout`, and was ended. A wait that was too short is a `NotDone`."""
+
+
+class NotDone(TimeoutError):
+    """It was not over within the `timeout` of a wait, as of `result(timeout=...)`; it goes on."""
 
 
 class Deleted(TaskLost):

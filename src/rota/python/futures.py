@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 from rota.python import pages
-from rota.python.failures import RemoteTraceback
+from rota.python.failures import NotDone, RemoteTraceback
 
 R = TypeVar("R")
 
@@ -94,20 +94,20 @@ class Future(concurrent.futures.Future[R], Generic[R]):
         return self._owner.task_logs(self.name)
 
     def result(self, timeout: float | None = None) -> R:
-        """What the function returned, or what it raised; `TimeoutError` says what is waited for."""
+        """What the function returned, or what it raised; `NotDone` says what is waited for after the timeout."""
         try:
             return super().result(timeout)
         except TimeoutError:
             if self.done():  # it is the task's own
                 return super().result()
-            raise TimeoutError(self._still()) from None
+            raise NotDone(self._still()) from None
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What the function raised, or None; `TimeoutError` says what is waited for."""
+        """What the function raised, or None; `NotDone` says what is waited for after the timeout."""
         try:
             return super().exception(timeout)
         except TimeoutError:
-            raise TimeoutError(self._still()) from None
+            raise NotDone(self._still()) from None
 
     def _still(self) -> str:
         return f"{self.name} is still {self.status}{f': {self.why}' if self.why else ''}"
@@ -144,9 +144,16 @@ class Future(concurrent.futures.Future[R], Generic[R]):
 
 
 def as_completed(futures: Iterable[Future[R]], *, timeout: float | None = None) -> Iterator[Future[R]]:
-    """Futures as they are done; `TimeoutError` when not all of them are in time."""
+    """Futures as they are done; `NotDone` when not all of them are in time."""
     done: Iterator[Any] = concurrent.futures.as_completed(futures, timeout)
-    yield from done
+    while True:
+        try:
+            future = next(done)
+        except StopIteration:
+            return
+        except TimeoutError as problem:
+            raise NotDone(str(problem)) from None
+        yield future
 
 
 def wait(

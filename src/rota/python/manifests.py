@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from rota.api import meta
+from rota.api import jobs, meta
 from rota.api.meta import Object
 from rota.python import bootstrap, packing
 from rota.python.options import Options
@@ -26,6 +26,12 @@ JOB_LABEL: Final = "batch.kubernetes.io/job-name"
 MOST_STORED: Final = 512 * 1024
 #: Where results go that are too large for a pod's status, on the machine that the task ran on: a folder of its user.
 RESULTS: Final = "/var/tmp/rota-results-{uid}"  # noqa: S108 - the far side checks whose it is, and we the digest
+#: On Jobs whose result need not be kept once a client has it.
+KEPT_ANNOTATION: Final = "rota.dev/kept"
+UNTIL_FETCHED: Final = "until-fetched"
+#: For how long a result is kept that no client has fetched, and one that a client has.
+_KEPT_S: Final = 3600.0
+FETCHED_S: Final = 60
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _LAST_WORDS: Final = "/dev/termination-log"
 
@@ -102,11 +108,15 @@ def job(
             "name": name,
             "namespace": namespace,
             "labels": labels,
-            "annotations": {FUNCTION_ANNOTATION: packed.name},
+            "annotations": {
+                FUNCTION_ANNOTATION: packed.name,
+                **({jobs.RETRY_DELAY_ANNOTATION: f"{options.retry_delay:g}"} if options.retries else {}),
+                **({KEPT_ANNOTATION: UNTIL_FETCHED} if options.keep is None else {}),
+            },
         },
         "spec": {
             "backoffLimit": options.retries,
-            "ttlSecondsAfterFinished": max(1, round(options.keep)),
+            "ttlSecondsAfterFinished": max(1, round(_KEPT_S if options.keep is None else options.keep)),
             "podFailurePolicy": {
                 "rules": [
                     {

@@ -72,6 +72,8 @@ class Wishes(TypedDict, total=False):
     env: Mapping[str, Variable]
     #: How often to try again what raised something or died. What was lost to a disruption is always tried again.
     retries: int
+    #: Seconds before the first of them; each further one waits twice as long, at most ten minutes.
+    retry_delay: float
     #: Seconds that a try may take, from its start on.
     timeout: float
     #: The name of a PriorityClass.
@@ -90,7 +92,8 @@ class Wishes(TypedDict, total=False):
     image: str
     #: The folder that the function finds itself in.
     workdir: str
-    #: Seconds for which a result can be had after the task has ended.
+    #: Seconds for which a result can be had after the task has ended. Without it: an hour, or a minute once a client
+    #: has it.
     keep: float
 
 
@@ -103,6 +106,7 @@ class Options:
     gpu: int = 0
     env: Mapping[str, Variable] = field(default_factory=dict)
     retries: int = 0
+    retry_delay: float = 1.0
     timeout: float | None = None
     priority: str = ""
     queue: str = ""
@@ -112,7 +116,7 @@ class Options:
     python: str = ""
     image: str = ""
     workdir: str = ""
-    keep: float = 3600.0
+    keep: float | None = None
 
     def __post_init__(self) -> None:
         for option, amount in (("cpu", self.cpu), ("memory", self.memory)):
@@ -120,7 +124,7 @@ class Options:
         for option, number, least in (("gpu", self.gpu, 0), ("retries", self.retries, 0)):
             if type(number) is not int or number < least:
                 raise OptionError(f"{option}={number!r} is no number of {option}", "write 0, 1, 2, ...")
-        for option, seconds in (("timeout", self.timeout), ("keep", self.keep)):
+        for option, seconds in (("timeout", self.timeout), ("keep", self.keep), ("retry_delay", self.retry_delay)):
             if seconds is not None and not seconds > 0:
                 raise OptionError(f"{option}={seconds!r} is no time", "write seconds, more than 0")
         for variable, value in self.env.items():

@@ -81,7 +81,7 @@ class Run(Generic[R]):
         return sorted(found, key=lambda one: (one.step, one.index or 0))
 
     def wait(self, timeout: float | None = None) -> str:
-        """Wait until it is over; how it ended. `TimeoutError` if that takes too long."""
+        """Wait until it is over; how it ended. `NotDone` if that takes too long."""
         return _phase(self._client.ask(self._over, timeout=timeout, patient=True))
 
     def result(self, timeout: float | None = None) -> R:

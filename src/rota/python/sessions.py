@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rota.api import errors as api_errors
-from rota.api import meta
+from rota.api import meta, times
 from rota.api.meta import Object
 from rota.client import connecting, wire
 from rota.client import pods as podding
@@ -40,7 +40,15 @@ from rota.python.failures import (
     TaskLost,
 )
 from rota.python.futures import Future
-from rota.python.manifests import JOB_LABEL, JOBS, SECRETS, SESSION_LABEL
+from rota.python.manifests import (
+    FETCHED_S,
+    JOB_LABEL,
+    JOBS,
+    KEPT_ANNOTATION,
+    SECRETS,
+    SESSION_LABEL,
+    UNTIL_FETCHED,
+)
 from rota.python.options import CONTAINER, Options
 from rota.python.outcomes import Outcome, Raised, Returned
 from rota.python.packing import Packed
@@ -66,6 +74,9 @@ class _Entry:
     key: str
     #: Of a call that was too large for the store: goes when it is over.
     file: str = ""
+    #: Whether its Job need not be kept once the result is here, and how old the Job was when it was found again.
+    until_fetched: bool = False
+    age_s: float = 0.0
     settling: bool = False
 
 
@@ -97,6 +108,8 @@ class Session:
         self._entries: Final[dict[str, _Entry]] = {}
         self._followed: Final[dict[str, asyncio.Task[None]]] = {}
         self._places: Final = asyncio.Semaphore(_AT_ONCE)
+        #: Jobs that are no longer needed wait for each other, so that they do not crowd out what is.
+        self._expiring: Final = asyncio.Semaphore(2)
         self._tasks: Final[set[asyncio.Task[None]]] = set()
         self._sending: Final[set[asyncio.Task[Any]]] = set()
         self._impatient: asyncio.Task[None] | None = None
@@ -165,7 +178,8 @@ class Session:
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
         name = call.future.name
-        self._entries[name] = _Entry(future=call.future, key=call.key, file=call.file)
+        kept = call.options.keep is None
+        self._entries[name] = _Entry(future=call.future, key=call.key, file=call.file, until_fetched=kept)
         try:
             async with self._places:
                 if call.future.cancelled():
@@ -256,7 +270,12 @@ class Session:
             if not session:
                 raise Deleted(f"{name} is no task of Python's", task=name)
             future = make(meta.annotations(job).get(manifests.FUNCTION_ANNOTATION) or name)
-            self._entries[name] = _Entry(future=future, key=fetching.decoded(secret, "key"))
+            self._entries[name] = _Entry(
+                future=future,
+                key=fetching.decoded(secret, "key"),
+                until_fetched=meta.annotations(job).get(KEPT_ANNOTATION) == UNTIL_FETCHED,
+                age_s=max(0.0, self._clock.now() - times.parse(meta.metadata(job)["creationTimestamp"])),
+            )
             await self._follow(session)
             self._job_changed(Key(self.namespace, name), None, job)
             for pod in await self._pods_of(name):
@@ -359,6 +378,7 @@ class Session:
         future = entry.future
         value: Any = None
         problem: BaseException | None = None
+        outcome: Outcome | None = None
         try:
             outcome = await find()
             if isinstance(outcome, TaskLost):
@@ -372,6 +392,18 @@ class Session:
             problem = error
         self._forget(future.name)
         await asyncio.to_thread(future.settle, value, problem)
+        if entry.until_fetched and isinstance(outcome, Returned | Raised) and not isinstance(problem, NoResult):
+            await self._expire(future.name, after_s=entry.age_s + FETCHED_S)
+
+    async def _expire(self, name: str, *, after_s: float) -> None:
+        """Have the Job of a call whose result is here removed soon, and not only when it is an hour old.
+
+        There is still time for its logs. Where this does not succeed, the Job is removed later.
+        """
+        change = {"spec": {"ttlSecondsAfterFinished": round(after_s)}}
+        async with self._expiring:
+            with contextlib.suppress(api_errors.ApiError, TransportError):
+                await self.client.with_settings(retry=False).patch(JOBS, name, change, namespace=self.namespace)
 
     async def _outcome(self, entry: _Entry, pod: Object) -> Outcome:
         return outcomes.of_pod(pod, task=entry.future.name, key=entry.key)
@@ -435,7 +467,10 @@ def _raised(record: Mapping[str, str]) -> BaseException:
     """What a task raised, with the far side's traceback as its cause."""
     problem: BaseException
     try:
-        problem = bootstrap.read(record["exception"])
+        if "exception_state" in record:
+            problem = bootstrap.rebuilt(bootstrap.read(record["exception_state"]))
+        else:
+            problem = bootstrap.read(record["exception"])
     except Exception:  # noqa: BLE001 - it was not sent, or its type is not here
         problem = RemoteError(f"{record['type']}: {record['message']}", type_name=record["type"])
     problem.__cause__ = RemoteTraceback(record["traceback"])

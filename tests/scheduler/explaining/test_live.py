@@ -75,7 +75,10 @@ async def test_the_client_asks_the_server_and_makes_do_without(cluster: Scheduli
         assert told is not None
         assert told.metadata.name == "web"
         await cluster.add_pod("other", schedulerName="somebody-else")
-        assert await asking.of_server(cluster.client, "other", namespace="default", most=100) is None
+        told = await asking.of_server(cluster.client, "other", namespace="default", most=100)
+        assert told is not None
+        assert (told.outcome, told.node, told.nodes) == ("Held", "", ())
+        assert 'waits for a scheduler named "somebody-else"' in told.summary
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rota.api import meta, times
+from rota.api import jobs, meta, times
 from rota.api.meta import Object
 from rota.controllers import pod_states
 from rota.controllers.jobs import verdicts
@@ -32,8 +32,6 @@ FAILURE: Final = "FailureTarget"
 SUCCESS: Final = "SuccessCriteriaMet"
 #: Pods made or deleted before the next look.
 BURST: Final = 500
-_FIRST_DELAY_S: Final = 10.0
-_LONGEST_DELAY_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +64,9 @@ class Backoff:
         since = [at for at in failures if at > last_success]
         return Backoff(failures=len(since), last_at=since[-1]) if since else Backoff()
 
-    def remaining_s(self, now: float) -> float:
+    def remaining_s(self, job: Object, now: float) -> float:
         """How long from now."""
-        return _remaining_s(self.failures, self.last_at, now)
+        return _remaining_s(job, self.failures, self.last_at, now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +147,7 @@ def changes(view: Tally, backoff: Backoff, *, now: float) -> Changes:
     missing = min(wanted - len(view.active) - leaving, BURST)
     if missing <= 0:
         return Changes()
-    if not has_limit_per_index(job) and (wait := backoff.remaining_s(now)) > 0:
+    if not has_limit_per_index(job) and (wait := backoff.remaining_s(job, now)) > 0:
         return Changes(again_in_s=wait)
     if not is_indexed(job):
         return Changes(made=(None,) * missing)
@@ -186,7 +184,7 @@ def _index_wait_s(view: Tally, index: int, *, now: float) -> float:
     if before is None or not verdicts.judge(view.job, before).delays:
         return 0.0
     failures = failures_of(before) + failures_of(before, IGNORED_FAILURES) + 1
-    return _remaining_s(failures, ended_at(before), now)
+    return _remaining_s(view.job, failures, ended_at(before), now)
 
 
 def _surplus(view: Tally, least: int, *, now: float) -> list[Object]:
@@ -229,9 +227,9 @@ def _indexes(pods: Sequence[Object]) -> Indexes:
     return Indexes.of(index for one in pods if (index := index_of(one)) is not None)
 
 
-def _remaining_s(failures: int, last_at: float, now: float) -> float:
+def _remaining_s(job: Object, failures: int, last_at: float, now: float) -> float:
     if failures == 0:
         return 0.0
-    # 2**10 times the first delay is past the longest.
-    delay = min(_FIRST_DELAY_S * (1 << min(failures - 1, 10)), _LONGEST_DELAY_S)
+    # The exponent is bounded: a number of thousands of digits is of no use.
+    delay = min(jobs.first_retry_delay_s(job) * (1 << min(failures - 1, 30)), jobs.LONGEST_RETRY_DELAY_S)
     return max(last_at + delay - now, 0.0)
