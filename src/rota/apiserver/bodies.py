@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from rota.api import errors, fields, gotext, schemas, scheme
 from rota.api.identifiers import GroupVersionKind, parse_api_version
 from rota.api.kinds import ResourceType
+from rota.apiserver import yaml_values
 from rota.apiserver.contract import CustomSchema, Object
 from rota.apiserver.protobuf import decoding
 
@@ -27,8 +27,6 @@ YAML: Final = "application/yaml"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 READ: Final = (JSON, YAML, PROTOBUF)
 
-#: A YAML document may repeat parts by reference; this is how large it may get when written out.
-_MOST_YAML_NODES: Final = 500_000
 #: Go writes these only when there is something in them.
 _DROPPED_IF_EMPTY: Final = ("annotations", "finalizers", "labels", "ownerReferences")
 META_MODEL: Final = "meta_v1.ObjectMeta"
@@ -109,17 +107,11 @@ def parse_yaml(body: bytes) -> Parsed:
         except Unreadable:
             pass  # a YAML flow mapping looks alike
     try:
-        loader = _YamlLoader(body)
-        value = loader.get_single_data()
-        _check_size(value)
-        return Parsed(_stringly(value), loader.duplicates)
-    except yaml.reader.ReaderError as error:
-        raise NotText("yaml: control characters are not allowed") from error
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
-        words = " ".join(str(error).split())
-        raise Unreadable(f"error converting YAML to JSON: yaml: {words}") from None
-    except RecursionError:
-        raise Unreadable("error converting YAML to JSON: yaml: exceeded max depth") from None
+        return Parsed(*yaml_values.load(body))
+    except yaml_values.NotText as error:
+        raise NotText(f"yaml: {error}") from error
+    except yaml_values.YamlError as error:
+        raise Unreadable(f"error converting YAML to JSON: yaml: {error}") from None
 
 
 def as_object(
@@ -283,68 +275,3 @@ def _find_repeated(value: Any, path: str, found: list[str]) -> None:
     elif isinstance(value, list):
         for position, item in enumerate(value):
             _find_repeated(item, f"{path}[{position}]", found)
-
-
-class _YamlLoader(yaml.SafeLoader):
-    """YAML without dates (they are strings in JSON), and with an eye on repeated keys."""
-
-    def __init__(self, stream: bytes) -> None:
-        super().__init__(stream)
-        self.duplicates: list[str] = []
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """As the parent does, noting keys that occur twice."""
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.tag != "tag:yaml.org,2002:merge" and isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    self.duplicates.append(key.value)
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-_YamlLoader.yaml_implicit_resolvers = {
-    first: [(tag, expression) for tag, expression in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _check_size(value: Any) -> None:
-    """Refuse a document that explodes when its references are written out."""
-    sizes: dict[int, int] = {}
-
-    def size(node: Any) -> int:
-        if not isinstance(node, dict | list):
-            return 1
-        known = sizes.get(id(node))
-        if known is None:
-            sizes[id(node)] = _MOST_YAML_NODES  # a node that contains itself is too large
-            known = 1 + sum(map(size, node.values() if isinstance(node, dict) else node))
-            sizes[id(node)] = known
-        return known
-
-    if size(value) > _MOST_YAML_NODES:
-        raise ValueError("document contains excessive aliasing")
-
-
-def _stringly(value: Any) -> Any:
-    """The value with strings as keys everywhere, and bytes and other inventions of YAML refused."""
-    if isinstance(value, dict):
-        return {_key(key): _stringly(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_stringly(item) for item in value]
-    if isinstance(value, str):
-        value.encode()  # an escaped half of a character is no text
-        return value
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    raise ValueError(f"cannot express {type(value).__name__} in JSON")
-
-
-def _key(key: Any) -> str:
-    if isinstance(key, str):
-        key.encode()
-        return key
-    if isinstance(key, bool | int | float):
-        return gotext.plain(key)
-    raise ValueError("a key must be a string")
