@@ -17,6 +17,8 @@ OBJECT_MODIFIED: Final = "the object has been modified; please apply your change
 FIELD_MANAGER_CONFLICT: Final = "FieldManagerConflict"
 RESOURCE_VERSION_TOO_LARGE: Final = "ResourceVersionTooLarge"
 UNEXPECTED_SERVER_RESPONSE: Final = "UnexpectedServerResponse"
+#: A long list with the same mistake in every item is told by its first ones.
+_MOST_CAUSES: Final = 500
 
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -316,11 +318,14 @@ def expired(message: str, *, continue_: str = "") -> Expired:
 
 def invalid(kind: GroupKind, name: str, errors: Iterable[fields.FieldError]) -> Invalid:
     """`Pod "x" is invalid: spec.containers: Required value`, with one cause for each field error."""
-    listed = tuple(errors)
+    found = tuple(errors)
+    listed, more = found[:_MOST_CAUSES], len(found) - _MOST_CAUSES
     message = f"{kind} {gotext.quote(name)} is invalid"
     causes = tuple(Cause(type=error.type.value, message=error.body(), field=error.field) for error in listed)
     details = Details(name=name, group=kind.group, kind=kind.kind, causes=causes)
-    return Invalid(f"{message}: {fields.aggregate(listed)}" if listed else message, details=details)
+    if listed:
+        message = f"{message}: {fields.aggregate(listed)}"
+    return Invalid(f"{message} and {more} more" if more > 0 else message, details=details)
 
 
 def bad_request(why: str) -> BadRequest:

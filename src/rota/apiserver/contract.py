@@ -28,6 +28,8 @@ from rota.kit.clock import Clock
 from rota.store.contract import Guard, Outcome, Put, Store, Transaction
 
 Object: TypeAlias = dict[str, Any]
+#: Clients refuse answers with a hundred headers and more.
+_MOST_WARNINGS: Final = 50
 #: Who asks, as far as authentication found out.
 User: TypeAlias = users.User
 
@@ -68,7 +70,7 @@ class Attributes:
 
     def warn(self, text: str) -> None:
         """Tell the client's user something without refusing the request."""
-        if text not in self.warnings:
+        if len(self.warnings) < _MOST_WARNINGS and text not in self.warnings:
             self.warnings.append(text)
 
 
@@ -151,6 +153,8 @@ class Stored:
     revision: int
     #: The revision that created it, which tells incarnations apart (see `store.contract.Guard.created`).
     created: int
+    #: The size of its stored form.
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,9 @@ from rota.apiserver.verbs import (
     watch,
 )
 from rota.apiserver.verbs.calls import DEPRECATED, Call
+from rota.kit import offload
 
-_Verb: TypeAlias = Callable[[Call], Awaitable[responses.Answer]]
+_Verb: TypeAlias = Callable[[Call], Awaitable[responses.Answer | responses.Deferred]]
 
 _VERBS: Final[Mapping[str, _Verb]] = {
     "get": get.get,
@@ -36,6 +37,13 @@ _VERBS: Final[Mapping[str, _Verb]] = {
 
 async def answer(call: Call) -> responses.Answer:
     """The answer to a request for a resource."""
+    found = await _answer(call)
+    if isinstance(found, responses.Deferred):
+        return await offload.run(found.make, offload.ALWAYS)
+    return found
+
+
+async def _answer(call: Call) -> responses.Answer | responses.Deferred:
     route, kinds = call.route, call.registry.kinds
     deprecated = DEPRECATED.get(route.resource.group_resource)
     if deprecated is not None:

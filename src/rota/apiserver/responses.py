@@ -6,7 +6,7 @@ the chunks' iterator is closed. Large bodies are compressed for clients that can
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncIterable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -60,6 +60,14 @@ class Tunnelled:
     code: ClassVar[int] = 101
 
 
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A whole answer that takes a while to put together: the server does that off its event loop."""
+
+    make: Callable[[], Response]
+
+
+Whole: TypeAlias = Response | Deferred
 Answer: TypeAlias = Response | Streamed | Tunnelled
 
 

@@ -11,13 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
-from rota.api import keys
+from rota.api import errors, keys
 from rota.api.identifiers import GroupVersion
 from rota.api.kinds import ResourceType
 from rota.apiserver import conversions
 from rota.apiserver.contract import Object
 
 _METADATA: Final = b'"metadata":{'
+#: What etcd takes by default, and so what a stock server can store.
+MAX_BYTES: Final = 1536 * 1024
 _NOT_STORED: Final = frozenset({"resourceVersion", "selfLink"})
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder(dict[str, Any])
@@ -46,13 +48,17 @@ def prefix(resource: ResourceType, namespace: str | None) -> str:
     return keys.prefix(conversions.home(resource), namespace)
 
 
-def encode(obj: Object, resource: ResourceType) -> bytes:
-    """The stored form of an object."""
+def encode(obj: Object, resource: ResourceType, *, limited: bool = True) -> bytes:
+    """The stored form of an object; RequestEntityTooLarge if it is too large, unless it is not `limited`."""
     if conversions.is_rewritten(resource):
         obj = conversions.convert(dict(obj), conversions.stored_version(resource))
     metadata = {name: item for name, item in obj["metadata"].items() if name not in _NOT_STORED}
     ordered = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
-    return _encoder.encode(ordered | {name: item for name, item in obj.items() if name not in ordered})
+    value = _encoder.encode(ordered | {name: item for name, item in obj.items() if name not in ordered})
+    if limited and len(value) > MAX_BYTES:
+        why = f"the object has {len(value)} bytes with its defaults and managed fields, the limit is {MAX_BYTES}"
+        raise errors.request_entity_too_large(why)
+    return value
 
 
 def pack(obj: Object) -> bytes:

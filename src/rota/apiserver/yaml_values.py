@@ -28,9 +28,12 @@ _INTEGER: Final = re.compile(r"[-+]?(?:0x[0-9a-fA-F]+|0b[01]+|0o?[0-7]+|[1-9][0-
 _MAX_INTEGER_LENGTH: Final = 70
 _INTEGERS: Final = range(-(1 << 63), 1 << 64)
 
-_WORDS: Final[dict[str, Any]] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
-_WORDS |= dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True)
-_WORDS |= dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False)
+_NULL: Final = ("", "~", "null", "Null", "NULL")
+_TRUE: Final = ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON")
+_FALSE: Final = ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF")
+_WORDS: Final = dict[str, bool | None](
+    [*dict.fromkeys(_NULL).items(), *dict.fromkeys(_TRUE, True).items(), *dict.fromkeys(_FALSE, False).items()]
+)
 _NOT_FINITE: Final = frozenset(
     sign + word for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF", ".nan", ".NaN", ".NAN")
 )

@@ -5,9 +5,15 @@ a default is known becomes that default. `apiVersion`, `kind` and `metadata` of 
 """
 
 import copy
-from typing import Any
+from typing import Any, Final
 
+import msgspec
+
+from rota.api import errors
 from rota.apiserver.custom.structure import META_FIELDS, NO_DEFAULT, Structure
+
+#: How much defaults may add to one object: what a decoded body may have.
+MAX_DEFAULTS_BYTES: Final = 3 * 1024 * 1024
 
 
 def shape(obj: dict[str, Any], structure: Structure) -> list[str]:
@@ -79,23 +85,48 @@ def drop_nulls(value: Any, at: Structure | None) -> None:
 
 
 def fill_defaults(value: Any, at: Structure | None) -> None:
-    """Set what is absent, or null without being allowed to, to its default."""
-    if at is None:
-        return
-    if isinstance(value, dict):
-        for name, below in at.properties.items():
-            if below.default is not NO_DEFAULT and (name not in value or _is_wrong_null(value[name], below)):
-                value[name] = copy.deepcopy(below.default)
-        for name in list(value):
-            declared = at.properties.get(name)
-            if declared is None and at.additional is not None and _is_wrong_null(value[name], at.additional):
-                value[name] = copy.deepcopy(at.additional.default)
-            fill_defaults(value[name], declared or at.additional)
-    elif isinstance(value, list) and at.items is not None:
-        for position, item in enumerate(value):
-            if _is_wrong_null(item, at.items):
-                value[position] = copy.deepcopy(at.items.default)
-            fill_defaults(value[position], at.items)
+    """Set what is absent, or null without being allowed to, to its default; RequestEntityTooLarge if that is too much.
+
+    A small default in a long list is a large object, so defaults are counted before they are copied.
+    """
+    _Defaults().fill(value, at)
+
+
+class _Defaults:
+    """Defaults on their way into one object."""
+
+    def __init__(self) -> None:
+        self._left_bytes = MAX_DEFAULTS_BYTES
+        self._sizes: dict[int, int] = {}
+
+    def fill(self, value: Any, at: Structure | None) -> None:
+        """See `fill_defaults`."""
+        if at is None:
+            return
+        if isinstance(value, dict):
+            for name, below in at.properties.items():
+                if below.default is not NO_DEFAULT and (name not in value or _is_wrong_null(value[name], below)):
+                    value[name] = self._copy(below, name)
+            for name in list(value):
+                declared = at.properties.get(name)
+                if declared is None and at.additional is not None and _is_wrong_null(value[name], at.additional):
+                    value[name] = self._copy(at.additional, "")
+                self.fill(value[name], declared or at.additional)
+        elif isinstance(value, list) and at.items is not None:
+            for position, item in enumerate(value):
+                if _is_wrong_null(item, at.items):
+                    value[position] = self._copy(at.items, "")
+                self.fill(value[position], at.items)
+
+    def _copy(self, at: Structure, name: str) -> Any:
+        size = self._sizes.get(id(at))
+        if size is None:
+            size = self._sizes[id(at)] = len(msgspec.json.encode(at.default)) + len(name)
+        self._left_bytes -= size
+        if self._left_bytes < 0:
+            why = f"the defaults of its kind would add more than {MAX_DEFAULTS_BYTES} bytes"
+            raise errors.request_entity_too_large(why)
+        return copy.deepcopy(at.default)
 
 
 def _is_wrong_null(value: Any, at: Structure) -> bool:

@@ -21,6 +21,7 @@ from rota.apiserver.registry import deletion, ownership, system_fields, writes
 from rota.apiserver.registry.castings import Castings, Mould
 from rota.apiserver.registry.reprints import Reprints
 from rota.apiserver.registry.terms import Terms
+from rota.kit import offload
 from rota.kit.clock import Clock
 from rota.store.contract import Committed, Conflict, Delete, Entry, Guard, Outcome, Put, Refused, Store, Transaction
 
@@ -58,6 +59,8 @@ class Edit:
     keeps_managed_fields: bool = False
     #: Whether an object that does not exist is created.
     creates: bool = False
+    #: How large what `make` works on is, besides the live object.
+    size_bytes: int = 0
 
 
 class ObjectRegistry:
@@ -142,8 +145,13 @@ class ObjectRegistry:
             return await self.store.commit(transaction)
         return await self._terms.commit(at.fence, transaction)
 
-    async def create(self, at: Attributes, obj: Object, *, keeps_managed_fields: bool = False) -> Written:
-        """Store a new object in the shape of its kind; `obj` is the registry's to change."""
+    async def create(
+        self, at: Attributes, obj: Object, *, keeps_managed_fields: bool = False, size_bytes: int = 0
+    ) -> Written:
+        """Store a new object in the shape of its kind; `obj` is the registry's to change.
+
+        `size_bytes` is the size of what it was read from.
+        """
         metadata = obj["metadata"]
         if metadata.get("resourceVersion"):
             raise errors.bad_request("resourceVersion should not be set on objects to be created")
@@ -156,7 +164,9 @@ class ObjectRegistry:
             if prefix:
                 name = new["metadata"]["name"] = names.generate(prefix, self._chance)
             system_fields.fill_new(new, at, uid=self._uid())
-            written = await self._create_once(at, new, keeps_managed_fields=keeps_managed_fields)
+            written = await self._create_once(
+                at, new, keeps_managed_fields=keeps_managed_fields, size_bytes=max(size_bytes, len(spare))
+            )
             if isinstance(written, Written):
                 return written
             if writes.lost(written, self._key(at, name)):
@@ -233,7 +243,8 @@ class ObjectRegistry:
             deletion.check_preconditions(stored.object, options, at)
             riders = await self._admit(at, None, stored.object)
             plan = deletion.plan(json_values.copy(stored.object), options, at)
-            value = stored_form.encode(plan.object, at.resource)
+            # an object that was stored when there was no limit must be deletable
+            value = stored_form.encode(plan.object, at.resource, limited=False)
             removed = plan.step is deletion.Step.REMOVE
             if plan.step is deletion.Step.NOTHING or (plan.object == stored.object and not removed):
                 return Written(stored.object, value, stored.revision)
@@ -246,15 +257,25 @@ class ObjectRegistry:
                 return Written(plan.object, value, revision, removed=removed)
         raise errors.conflict(at.resource.group_resource, at.name)
 
-    async def _create_once(self, at: Attributes, new: Object, *, keeps_managed_fields: bool) -> Written | Refused:
-        strategy = self.kinds.strategy(at.resource)
-        strategy.default(new)
-        # what the server adds from here on is nobody's: an apply that leaves it out must not take it away
-        if not keeps_managed_fields:
-            new = ownership.record(None, new, at, self.versions(at.resource))
+    async def _create_once(
+        self, at: Attributes, new: Object, *, keeps_managed_fields: bool, size_bytes: int
+    ) -> Written | Refused:
+        strategy, large = self.kinds.strategy(at.resource), size_bytes > offload.INLINE_BYTES
+
+        def complete() -> Object:
+            strategy.default(new)
+            if large:  # before more work is done on what cannot be stored
+                stored_form.encode(new, at.resource)
+            # what the server adds from here on is nobody's: an apply that leaves it out must not take it away
+            return new if keeps_managed_fields else ownership.record(None, new, at, self.versions(at.resource))
+
+        def check() -> None:
+            strategy.prepare_create(new, at)
+            _refuse_invalid(at, new, strategy.validate_create(new, at))
+
+        new = await offload.run(complete, size_bytes)
         riders = await self._admit(at, new, None)
-        strategy.prepare_create(new, at)
-        _refuse_invalid(at, new, strategy.validate_create(new, at))
+        await offload.run(check, size_bytes)
         await self._vet(at, new, None)
         value = stored_form.encode(new, at.resource)
         key = self._key(at, new["metadata"]["name"])
@@ -266,32 +287,42 @@ class ObjectRegistry:
         return Written(new, value, 0 if at.dry_run else outcome.revision, created=True)
 
     async def _create_by_update(self, at: Attributes, edit: Edit) -> Written:
-        new = edit.make(None)
+        new = await offload.run(lambda: edit.make(None), edit.size_bytes)
         uid = new["metadata"].get("uid")
         if uid:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
             raise errors.conflict(at.resource.group_resource, at.name, why)
         if new["metadata"].pop("resourceVersion", "") not in {"", "0"}:
             raise errors.not_found(at.resource.group_resource, at.name)
-        return await self.create(at, new, keeps_managed_fields=edit.keeps_managed_fields)
+        return await self.create(at, new, keeps_managed_fields=edit.keeps_managed_fields, size_bytes=edit.size_bytes)
 
     async def _update_once(self, at: Attributes, edit: Edit, stored: Stored) -> Written | None:
         """One attempt; None if somebody else was faster."""
         live, strategy = stored.object, self.kinds.strategy(at.resource)
-        new = edit.make(live)
-        system_fields.check_update(new, live, at)
-        system_fields.carry_over(new, live)
-        if not at.subresource:
-            strategy.default(new)
-        elif at.subresource == "status":
-            strategy.default_status(new)
-        if not edit.keeps_managed_fields:
-            new = ownership.record(live, new, at, self.versions(at.resource))
+        size_bytes = max(edit.size_bytes, stored.size_bytes)
+
+        def change() -> Object:
+            new = edit.make(live)
+            system_fields.check_update(new, live, at)
+            system_fields.carry_over(new, live)
+            if not at.subresource:
+                strategy.default(new)
+            elif at.subresource == "status":
+                strategy.default_status(new)
+            if size_bytes > offload.INLINE_BYTES:  # before more work is done on what cannot be stored
+                stored_form.encode(new, at.resource)
+            return new if edit.keeps_managed_fields else ownership.record(live, new, at, self.versions(at.resource))
+
+        new = await offload.run(change, size_bytes)
         riders = await self._admit(at, new, live)
         # a projection shows part of the object, which changes by the rules of the whole
         inside = replace(at, subresource="") if at.subresource in self.kinds.projections else at
-        strategy.prepare_update(new, live, inside)
-        _refuse_invalid(at, new, strategy.validate_update(new, live, inside))
+
+        def check() -> None:
+            strategy.prepare_update(new, live, inside)
+            _refuse_invalid(at, new, strategy.validate_update(new, live, inside))
+
+        await offload.run(check, size_bytes)
         await self._vet(at, new, live)
         new["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
         ownership.keep_times(new, live)
@@ -333,7 +364,9 @@ class ObjectRegistry:
 
 def _stored(entry: Entry, resource: ResourceType) -> Stored:
     obj = stored_form.decode(entry.value, entry.revision, resource)
-    return Stored(key=entry.key, object=obj, revision=entry.revision, created=entry.created)
+    return Stored(
+        key=entry.key, object=obj, revision=entry.revision, created=entry.created, size_bytes=len(entry.value)
+    )
 
 
 def _taken(resource: ResourceType, name: str, refused: Refused) -> errors.AlreadyExists:

@@ -43,6 +43,8 @@ _MOST_INDEXED: Final = 100_000
 #: Of Jobs with more completions, each with retries of its own, fewer run and fail at a time.
 _MANY_COMPLETIONS: Final = 100_000
 _FEW_OF_MANY: Final = 10_000
+#: A schedule is parsed on every pass of its controller; one that lists every minute has 170 characters.
+_LONGEST_SCHEDULE: Final = 1024
 _LONGEST_MANAGER: Final = 63
 #: A CronJob's name leaves room for the suffix of its Jobs' names.
 _LONGEST_CRON_NAME: Final = 52
@@ -299,6 +301,8 @@ def _validate_cron(spec: Mapping[str, Any]) -> Found:
 
 
 def _validate_schedule(schedule: str, path: fields.Path, *, zone: str | None) -> Found:
+    if len(schedule) > _LONGEST_SCHEDULE:
+        return [fields.too_long(path, _LONGEST_SCHEDULE)]
     if schedule.startswith(("TZ=", "CRON_TZ=")):
         why = (
             "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"

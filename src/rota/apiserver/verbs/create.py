@@ -8,7 +8,7 @@ from rota.apiserver.verbs import rendering
 from rota.apiserver.verbs.calls import Call
 
 
-async def create(call: Call) -> responses.Response:
+async def create(call: Call) -> responses.Whole:
     """The new object as it was stored."""
     at, registry = call.at, call.registry
     standing = registry.kinds.standing(at)
@@ -24,16 +24,16 @@ async def create(call: Call) -> responses.Response:
 
 async def work_out(call: Call, body: bytes, mould: Mould | None = None, standing: Standing | None = None) -> Written:
     """Store an object by all the rules; what is learned of it helps those that equal it but for their names."""
-    obj = call.object_in(body)
+    obj = await call.object_from(body)
     call.place(obj)
     at, registry = call.at, call.registry
-    written = await registry.create(at, obj)
+    written = await registry.create(at, obj, size_bytes=len(body))
     if not at.dry_run and mould is not None and standing is not None and _is_exemplary(call, standing):
         registry.castings.learn(mould, standing, written.value)
     return written
 
 
-def _answer(call: Call, made: Written | Cast) -> responses.Response:
+def _answer(call: Call, made: Written | Cast) -> responses.Whole:
     if call.at.dry_run and isinstance(made, Written):
         return rendering.plain(call, made.object, code=201)
     return rendering.stored(call, made.value, made.revision, code=201)

@@ -62,7 +62,7 @@ class _Item:
     mould: Mould | None
 
 
-async def create_many(call: Call) -> responses.Response:
+async def create_many(call: Call) -> responses.Whole:
     """The verdicts."""
     content_type = call.request.header(b"content-type")
     if bodies.media_type(content_type) != bodies.JSON:

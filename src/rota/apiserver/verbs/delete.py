@@ -1,6 +1,7 @@
 """DELETE of an object or of a collection."""
 
 import asyncio
+import functools
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from rota.apiserver.contract import DeleteOptions, Object
 from rota.apiserver.registry.objects import Written
 from rota.apiserver.verbs import list_options, rendering
 from rota.apiserver.verbs.calls import Call, wrong_dry_run
+from rota.kit import offload
 from rota.store.contract import Entry
 
 _OPTIONS: Final = GroupKind("meta.k8s.io", "DeleteOptions")
@@ -53,7 +55,7 @@ class _Wire(msgspec.Struct, kw_only=True):
     dry_run: list[str] | None = msgspec.field(name="dryRun", default=None)
 
 
-async def delete(call: Call) -> responses.Response:
+async def delete(call: Call) -> responses.Whole:
     """What was deleted, or the object that is marked for deletion."""
     options, wire = await _read_options(call)
     call = _with_dry_run(call, wire)
@@ -64,7 +66,7 @@ async def delete(call: Call) -> responses.Response:
     return rendering.plain(call, written.object, code=code)
 
 
-async def delete_collection(call: Call) -> responses.Response:
+async def delete_collection(call: Call) -> responses.Whole:
     """Every object that is selected, as it was before."""
     options, wire = await _read_options(call)
     call = _with_dry_run(call, wire)
@@ -112,7 +114,9 @@ async def _read_options(call: Call) -> tuple[DeleteOptions, _Wire]:
     value: Any = _from_query(call)
     if body.strip():
         try:
-            value = bodies.parse(body, call.request.header(b"content-type"), find_duplicates=False).value
+            content_type = call.request.header(b"content-type")
+            parse = functools.partial(bodies.parse, body, content_type, find_duplicates=False)
+            value = (await offload.run(parse, call.weight(body))).value
         except bodies.Unreadable as error:
             raise errors.bad_request(f"couldn't get version/kind; {error}") from None
     if not isinstance(value, dict):

@@ -32,7 +32,7 @@ async def express(request: Request, route: Route, registry: ObjectRegistry) -> r
     return None if entry is None else responses.Response(200, stored_form.wire(entry.value, entry.revision, resource))
 
 
-async def get(call: Call) -> responses.Response:
+async def get(call: Call) -> responses.Whole:
     """The object as it stands; a resourceVersion says how old the answer may be, and ours is always the newest."""
     wanted = revisions.parse(call.request.query.get("resourceVersion", ""))
     if wanted:

@@ -1,5 +1,6 @@
 """GET of a collection: all of it, or page by page from one revision."""
 
+import asyncio
 from typing import Any, Final
 
 from rota.api import errors
@@ -14,9 +15,10 @@ from rota.store.contract import Entry, Page, Store
 
 #: How many entries are looked at in one go while a selector leaves most of them out.
 _STRETCH: Final = 1000
+_PORTION: Final = 200
 
 
-async def list_objects(call: Call) -> responses.Response:
+async def list_objects(call: Call) -> responses.Whole:
     """The collection in the negotiated shape."""
     options = list_options.read(call, watching=False)
     prefix = stored_form.prefix(call.resource, call.at.namespace or None)
@@ -61,6 +63,8 @@ async def _selected(store: Store, prefix: str, options: ListOptions, *, after: s
         page = await store.list(prefix, limit=stretch, after=after, revision=revision)
         revision = page.revision
         for position, entry in enumerate(page.entries):
+            if position % _PORTION == _PORTION - 1:
+                await asyncio.sleep(0)  # others are served in between
             if not options.selection.matches(entry.key, entry.value):
                 continue
             found.append(entry)

@@ -5,6 +5,7 @@ there whenever somebody else was faster, so it only fails for a resourceVersion 
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -21,6 +22,7 @@ from rota.apiserver.registry import ownership
 from rota.apiserver.registry.objects import Edit
 from rota.apiserver.verbs import update
 from rota.apiserver.verbs.calls import Call, wrong_options
+from rota.kit import offload
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -47,6 +49,8 @@ class _Patch:
     parsed: bodies.Parsed
     strictness: bodies.Strictness
     force: bool
+    #: How much work the body is; see `Call.weight`.
+    weight: int
 
     def merged(self, live: Object) -> Object:
         """The patched object, in the shape of its kind."""
@@ -112,7 +116,7 @@ class _Patch:
         return obj
 
 
-async def patch(call: Call) -> responses.Response:
+async def patch(call: Call) -> responses.Whole:
     """The patched object as it was stored."""
     request = call.request
     media_type = bodies.media_type(request.header(b"content-type"))
@@ -121,15 +125,16 @@ async def patch(call: Call) -> responses.Response:
     strictness = bodies.strictness(request.query.get("fieldValidation", ""))
     body = await request.body()
     try:
-        parsed = bodies.parse_yaml(body) if media_type == APPLY_PATCH else bodies.parse_json(body)
+        parse = bodies.parse_yaml if media_type == APPLY_PATCH else bodies.parse_json
+        parsed = await offload.run(functools.partial(parse, body), call.weight(body))
     except bodies.Unreadable as error:
         if media_type != APPLY_PATCH:  # whether there is something to patch comes first
             await call.registry.read(call.resource, call.at.namespace, call.at.name)
         raise errors.bad_request(f"error decoding patch: {error}") from None
-    what = _Patch(call, media_type, parsed, strictness, request.flag("force"))
+    what = _Patch(call, media_type, parsed, strictness, request.flag("force"), call.weight(body))
     with refusals(call):
         if projection is not None:
-            return await update.update_projection(call, projection, what.merged)
+            return await update.update_projection(call, projection, what.merged, size_bytes=what.weight)
         return update.answer(call, await call.registry.update(call.at, _edit(what)))
 
 
@@ -140,7 +145,7 @@ def merging(call: Call, body: bytes) -> Edit:
         parsed = bodies.parse_json(body)
     except bodies.Unreadable as error:
         raise errors.bad_request(f"error decoding patch: {error}") from None
-    return _edit(_Patch(call, STRATEGIC_PATCH, parsed, strictness, force=False))
+    return _edit(_Patch(call, STRATEGIC_PATCH, parsed, strictness, force=False, weight=len(body)))
 
 
 @contextlib.contextmanager
@@ -154,13 +159,14 @@ def refusals(call: Call) -> Iterator[None]:
 
 def _edit(what: _Patch) -> Edit:
     if what.media_type == APPLY_PATCH:
-        return Edit(make=what.applied, keeps_managed_fields=True, creates=not what.call.route.subresource)
+        creates = not what.call.route.subresource
+        return Edit(make=what.applied, keeps_managed_fields=True, creates=creates, size_bytes=what.weight)
 
     def make(live: Object | None) -> Object:
         assert live is not None, "only an apply patch creates"
         return what.merged(live)
 
-    return Edit(make=make)
+    return Edit(make=make, size_bytes=what.weight)
 
 
 def _check_options(call: Call, media_type: str) -> None:

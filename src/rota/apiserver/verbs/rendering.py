@@ -3,7 +3,7 @@
 Plain JSON is spliced together from stored bytes; only tables, metadata and YAML decode what they show.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,9 +14,13 @@ from rota.apiserver.contract import Object
 from rota.apiserver.negotiation import Shape
 from rota.apiserver.printing import metadata, tables
 from rota.apiserver.verbs.calls import Call
+from rota.kit import offload
 from rota.store.contract import Entry
 
 _YAML: Final = "application/yaml"
+#: Lists of up to so many objects are put together at once where that decodes them, and where it does not.
+_AT_ONCE: Final = 100
+_SPLICED_AT_ONCE: Final = 5000
 
 
 class _Metadata(msgspec.Struct, gc=False):
@@ -26,18 +30,17 @@ class _Metadata(msgspec.Struct, gc=False):
 _metadata: Final = msgspec.json.Decoder(_Metadata)
 
 
-def stored(call: Call, value: bytes, revision: int, *, code: int = 200) -> responses.Response:
+def stored(call: Call, value: bytes, revision: int, *, code: int = 200) -> responses.Whole:
     """A stored object."""
-    headers = responses.warning_headers(call.at.warnings)
     if call.accepted.plain:
         body = stored_form.wire(value, revision, call.resource)
-        return responses.Response(code, body, headers=headers)
+        return responses.Response(code, body, headers=responses.warning_headers(call.at.warnings))
     return plain(call, stored_form.decode(value, revision, call.resource), code=code)
 
 
-def plain(call: Call, obj: Object, *, code: int = 200) -> responses.Response:
+def plain(call: Call, obj: Object, *, code: int = 200) -> responses.Whole:
     """An object that code made or changed."""
-    return _encoded(call, shaped(call, obj), code=code)
+    return _maybe_later(lambda: _encoded(call, shaped(call, obj), code=code), later=call.accepted.yaml)
 
 
 def shaped(call: Call, obj: Object, *, with_columns: bool = True) -> Any:
@@ -66,13 +69,20 @@ def table(call: Call, objects: Sequence[Object], about: Object, *, with_columns:
     )
 
 
-def tabled(call: Call, objects: Sequence[Object], about: Object) -> responses.Response:
+def tabled(call: Call, objects: Sequence[Object], about: Object) -> responses.Whole:
     """A list of objects that are not stored, as a table."""
-    return _encoded(call, table(call, objects, about))
+    later = call.accepted.yaml or len(objects) > _AT_ONCE
+    return _maybe_later(lambda: _encoded(call, table(call, objects, about)), later=later)
 
 
-def listed(call: Call, entries: Sequence[Entry], about: Object) -> responses.Response:
+def listed(call: Call, entries: Sequence[Entry], about: Object) -> responses.Whole:
     """A list of stored objects."""
+    quick = call.accepted.plain and len(entries) <= _SPLICED_AT_ONCE
+    later = not quick and (len(entries) > _AT_ONCE or sum(len(entry.value) for entry in entries) > offload.INLINE_BYTES)
+    return _maybe_later(lambda: _listed(call, entries, about), later=later)
+
+
+def _listed(call: Call, entries: Sequence[Entry], about: Object) -> responses.Response:
     accepted, resource = call.accepted, call.resource
     if accepted.shape is Shape.TABLE:
         objects = [stored_form.decode(entry.value, entry.revision, resource) for entry in entries]
@@ -87,6 +97,10 @@ def listed(call: Call, entries: Sequence[Entry], about: Object) -> responses.Res
     if accepted.yaml or accepted.pretty:
         return _encoded(call, msgspec.json.decode(body))
     return responses.Response(200, body, headers=responses.warning_headers(call.at.warnings))
+
+
+def _maybe_later(make: Callable[[], responses.Response], *, later: bool) -> responses.Whole:
+    return responses.Deferred(make) if later else make()
 
 
 def _list_body(kind: str, version: str, about: Object, items: list[bytes]) -> bytes:

@@ -74,7 +74,7 @@ class _Write:
     uid: str
 
 
-async def create(call: Call) -> responses.Response:
+async def create(call: Call) -> responses.Whole:
     """The verdicts."""
     body = await call.request.body()
     if bodies.media_type(call.request.header(b"content-type")) != bodies.JSON:

@@ -14,7 +14,7 @@ from rota.apiserver.verbs.calls import Call
 CONVERSATIONS: Final = frozenset({"attach", "exec", "portforward"})
 
 
-async def handle(call: Call, handler: SubresourceHandler) -> responses.Answer:
+async def handle(call: Call, handler: SubresourceHandler) -> responses.Answer | responses.Deferred:
     """Let a kind's own handler answer."""
     request = call.request
     has_body = request.method in {"POST", "PUT"} and call.route.subresource not in CONVERSATIONS
@@ -44,7 +44,7 @@ def _unable(headers: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
     return {name: value for name, value in headers.items() if name != b"upgrade"}
 
 
-async def get_projection(call: Call) -> responses.Response:
+async def get_projection(call: Call) -> responses.Whole:
     """What a subresource shows of its parent."""
     projection = call.registry.kinds.projections[call.route.subresource]
     parent = await call.registry.read(call.resource, call.at.namespace, call.at.name)

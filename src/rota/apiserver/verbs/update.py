@@ -12,24 +12,25 @@ from rota.apiserver.verbs import rendering
 from rota.apiserver.verbs.calls import Call
 
 
-async def update(call: Call) -> responses.Response:
+async def update(call: Call) -> responses.Whole:
     """The object as it was stored; 201 if it is new."""
-    obj = await call.object_body()
+    body = await call.request.body()
+    obj = await call.object_from(body)
     call.place(obj)
     projection = call.registry.kinds.projections.get(call.route.subresource)
     if projection is not None:
-        return await update_projection(call, projection, lambda _: obj)
+        return await update_projection(call, projection, lambda _: obj, size_bytes=len(body))
 
     def make(_: Object | None) -> Object:
         return json_values.copy(obj)  # type: ignore[no-any-return]  # a copy of a dict is one
 
-    edit = Edit(make=make, creates=system_fields.created_by_update(call.at))
+    edit = Edit(make=make, creates=system_fields.created_by_update(call.at), size_bytes=len(body))
     return answer(call, await call.registry.update(call.at, edit))
 
 
 async def update_projection(
-    call: Call, projection: Projection, change: Callable[[Object], Object]
-) -> responses.Response:
+    call: Call, projection: Projection, change: Callable[[Object], Object], *, size_bytes: int
+) -> responses.Whole:
     """Change what a subresource shows of its parent."""
 
     def make(live: Object | None) -> Object:
@@ -44,11 +45,11 @@ async def update_projection(
                 parent["metadata"][name] = value["metadata"][name]
         return parent
 
-    written = await call.registry.update(call.at, Edit(make=make))
+    written = await call.registry.update(call.at, Edit(make=make, size_bytes=size_bytes))
     return rendering.plain(call, projection.project(written.object, call.resource))
 
 
-def answer(call: Call, written: Written) -> responses.Response:
+def answer(call: Call, written: Written) -> responses.Whole:
     """What was written, as the answer."""
     code = 201 if written.created else 200
     if call.at.dry_run:

@@ -1,0 +1,33 @@
+"""Computations that grow with what a client sent, kept off the event loop when the input is large.
+
+Python threads share one interpreter, so a thread does not make such work faster: it makes it interruptible. The
+interpreter switches threads every few milliseconds, and the event loop answers others in between. Small inputs are
+worked on at once, because handing them over would cost more than the work.
+"""
+
+import asyncio
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+_T = TypeVar("_T")
+
+#: Inputs up to this size are worked on at once: some ten milliseconds of work at most.
+INLINE_BYTES: Final = 16 * 1024
+#: The size of an input whose size is not known and that is not small.
+ALWAYS: Final = INLINE_BYTES + 1
+#: The event loop competes with these for the interpreter; more of them make it slower and nothing faster.
+_THREADS: Final = 2
+
+
+async def run(work: Callable[[], _T], size_bytes: int) -> _T:
+    """The result of `work`, whose input has this size; cancelling the wait does not stop the work."""
+    if size_bytes <= INLINE_BYTES:
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(_threads(), work)
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="offload")
