@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -113,3 +114,10 @@ _VALUES = some.recursive(
 @given(_VALUES)
 def test_json_is_yaml(value: Any) -> None:
     assert yaml_values.load(json.dumps(value, ensure_ascii=False).encode()) == (value, [])
+
+
+@given(_VALUES)
+def test_what_is_written_is_read_again(value: Any) -> None:
+    text = yaml_values.dump(value)
+    assert yaml.safe_load(text) == value
+    assert text == yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True, encoding="utf-8")

@@ -5,9 +5,10 @@ keys repeat are counted while the document is read, and not after it has filled 
 to go-yaml v2, by which Kubernetes reads YAML: dates and base-60 numbers are strings, `yes` and `on` are booleans.
 """
 
+import io
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
 import yaml
@@ -22,6 +23,8 @@ _MAX_DIRECTIVES: Final = 16
 _DIRECTIVE: Final = re.compile(rb"^%", re.MULTILINE)
 _TAG: Final = "tag:yaml.org,2002:"
 _MERGE: Final = "<<"
+#: Whether a scalar needs no tag when it is written plainly, and when it is quoted.
+_IMPLICIT_WAYS: Final = ((True, False), (False, True))
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _INTEGER: Final = re.compile(r"[-+]?(?:0x[0-9a-fA-F]+|0b[01]+|0o?[0-7]+|[1-9][0-9]*|0)")
 #: Longer ones do not fit into 64 bits in any base.
@@ -67,6 +70,42 @@ def load(text: bytes) -> tuple[Any, list[str]]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise YamlError(" ".join(str(error).split())) from None
     return builder.value, builder.duplicates
+
+
+def dump(value: Any) -> bytes:
+    """A value as a document, with sorted keys.
+
+    libyaml would serialize it in one call, during which no other thread runs; here it is given event after event.
+    """
+    stream = io.BytesIO()
+    dumper = yaml.CSafeDumper(stream, encoding="utf-8", allow_unicode=True, sort_keys=True)
+    try:
+        dumper.open()
+        dumper.emit(yaml.DocumentStartEvent(explicit=False))
+        for event in _events(dumper, dumper.represent_data(value)):
+            dumper.emit(event)
+        dumper.emit(yaml.DocumentEndEvent(explicit=False))
+        dumper.close()
+    finally:
+        dumper.dispose()
+    return stream.getvalue()
+
+
+def _events(dumper: Any, node: yaml.Node) -> Iterator[_Event]:
+    if isinstance(node, yaml.ScalarNode):
+        implicit = tuple(dumper.resolve(yaml.ScalarNode, node.value, way) == node.tag for way in _IMPLICIT_WAYS)
+        yield yaml.ScalarEvent(None, node.tag, implicit, node.value, style=node.style)
+    elif isinstance(node, yaml.SequenceNode):
+        yield yaml.SequenceStartEvent(None, node.tag, implicit=True, flow_style=node.flow_style)
+        for item in node.value:
+            yield from _events(dumper, item)
+        yield yaml.SequenceEndEvent()
+    else:
+        yield yaml.MappingStartEvent(None, node.tag, implicit=True, flow_style=node.flow_style)
+        for key, item in node.value:
+            yield from _events(dumper, key)
+            yield from _events(dumper, item)
+        yield yaml.MappingEndEvent()
 
 
 class _Level:

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
-import yaml
 
-from rota.apiserver import responses, stored_form
+from rota.apiserver import responses, stored_form, yaml_values
 from rota.apiserver.contract import Object
 from rota.apiserver.negotiation import Shape
 from rota.apiserver.printing import metadata, tables
@@ -121,8 +120,7 @@ def _partial(entry: Entry, version: str) -> bytes:
 def _encoded(call: Call, value: Any, *, code: int = 200) -> responses.Response:
     headers = responses.warning_headers(call.at.warnings)
     if call.accepted.yaml:
-        text = yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True)
-        return responses.Response(code, text.encode(), _YAML, headers)
+        return responses.Response(code, yaml_values.dump(value), _YAML, headers)
     body = msgspec.json.encode(value)
     if call.accepted.pretty:
         body = msgspec.json.format(body, indent=2) + b"\n"
