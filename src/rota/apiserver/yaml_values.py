@@ -91,7 +91,7 @@ def dump(value: Any) -> bytes:
     return stream.getvalue()
 
 
-def _events(dumper: Any, node: yaml.Node) -> Iterator[_Event]:
+def _events(dumper: Any, node: Any) -> Iterator[_Event]:
     if isinstance(node, yaml.ScalarNode):
         implicit = tuple(dumper.resolve(yaml.ScalarNode, node.value, way) == node.tag for way in _IMPLICIT_WAYS)
         yield yaml.ScalarEvent(None, node.tag, implicit, node.value, style=node.style)
