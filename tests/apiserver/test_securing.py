@@ -14,7 +14,9 @@ from rota.apiserver import securing, serving
 from rota.apiserver.authentication import sign_in
 from rota.apiserver.serving import Served
 from rota.kit import system, tasks
-from rota.pki.authorities import DAY_S, Authority
+from rota.pki import contexts
+from rota.pki.authorities import DAY_S, Authority, Purpose
+from rota.pki.certificates import Subject
 from rota.testing.api import ApiServer
 from rota.testing.clocks import FakeClock
 
@@ -122,3 +124,27 @@ async def test_plain_http_is_for_those_who_name_this_machine(host: str, code: in
         assert answer.status == code
         if code == 201:
             assert (await answer.json())["status"]["userInfo"]["username"] == "system:admin"
+
+
+@pytest.mark.parametrize(
+    ("begins_s", "lasts_s", "said"), [(-7200.0, 3600.0, "expired at "), (7200.0, 3600.0, "is not valid before ")]
+)
+async def test_a_certificate_that_is_not_valid_now_is_answered_in_words_and_logged(
+    secured: Secured, caplog: pytest.LogCaptureFixture, begins_s: float, lasts_s: float, said: str
+) -> None:
+    now = secured.clock.now() + begins_s
+    shown = secured.authority.issue(
+        Subject(common_name="ann", organizations=("system:masters",)),
+        purpose=Purpose.CLIENT,
+        now=now,
+        lifetime_s=lasts_s,
+    )
+    context = contexts.client(shown, server_authorities=secured.authority.certificate_pem)
+    url = f"https://localhost:{secured.served.port}/api/v1/nodes"
+    async with aiohttp.ClientSession() as session, session.get(url, ssl=context) as answer:
+        assert answer.status == 401
+        message = (await answer.json())["message"]
+    assert message.startswith("Unauthorized: the client certificate of ann ")
+    assert said in message
+    (line,) = [one for one in caplog.records if "credentials refused" in one.getMessage()]
+    assert "ann" in str(line.__dict__) or "ann" in line.getMessage()

@@ -119,7 +119,7 @@ def test_missing_rights_are_named_with_who_lacks_them_and_where_they_are(
 def test_a_token_that_nobody_knows_is_told_in_one_line(kubeconfig: Callable[[str], str], part: str) -> None:
     with pytest.raises(UserError) as told:
         PARTS[part](["--kubeconfig", kubeconfig("expired-or-wrong")])
-    assert "does not know you" in str(told.value)
+    assert "does not accept your credentials" in str(told.value)
     assert "\n" not in str(told.value)
 
 

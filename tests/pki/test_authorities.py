@@ -150,6 +150,16 @@ def test_a_client_certificate_that_is_not_good_ends_the_handshake(flaw: str, tod
         Handshake(server, trusting(today, tmp_path, wrong)).run()
 
 
+def test_a_listener_that_checks_times_itself_sees_an_expired_certificate_and_no_foreign_one(
+    today: Authority, tmp_path: Path
+) -> None:
+    server = contexts.server(serving(today), client_authorities=today.certificate_pem, check_times=False)
+    assert Handshake(server, trusting(today, tmp_path, issued(today, lifetime_s=-60))).run() is not None
+    foreign = issued(Authority.create(now=today.not_after - authorities.AUTHORITY_LIFETIME_S))
+    with pytest.raises(ssl.SSLError):
+        Handshake(server, trusting(today, tmp_path, foreign)).run()
+
+
 def test_a_server_is_only_believed_under_its_names(today: Authority, tmp_path: Path) -> None:
     server = contexts.server(serving(today, "api.example"), client_authorities=today.certificate_pem)
     with pytest.raises(ssl.SSLCertVerificationError, match="localhost"):

@@ -50,7 +50,8 @@ async def serve(
         return replace(made, certificate=made.certificate + authority.signing_pem)
 
     first = issue()
-    context = contexts.server(first, client_authorities=authority.certificate_pem)
+    # `authentication.certificates` checks the times with every request, and answers 401 with the reason
+    context = contexts.server(first, client_authorities=authority.certificate_pem, check_times=False)
     renewal = Renewal("API server", first, issue=issue, install=lambda fresh: contexts.use(context, fresh), clock=clock)
     async with serving.serve(app, host=host, port=port, ssl=context) as served:
         beside.start("server certificate", renewal.run)

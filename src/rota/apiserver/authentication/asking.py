@@ -9,7 +9,7 @@ from typing import Final
 
 from rota.api import errors, users
 from rota.apiserver.authentication.certificates import CertificateHolders
-from rota.apiserver.authentication.tokens import Rejected, Tokens
+from rota.apiserver.authentication.tokens import Outdated, Rejected, Tokens
 from rota.apiserver.contract import Credentials, User
 from rota.kit import logs
 from rota.kit.clock import Clock
@@ -41,7 +41,8 @@ class RequestAuthenticator:
             user = await self._identified(credentials)
         except Rejected as reason:
             self._tell(reason, credentials.address)
-            raise errors.unauthorized() from None
+            why = f"Unauthorized: {reason}" if isinstance(reason, Outdated) else "Unauthorized"
+            raise errors.unauthorized(why) from None
         return users.ANONYMOUS if user is None else _authenticated(user)
 
     def _tell(self, reason: Rejected, address: str) -> None:

@@ -6,8 +6,8 @@ certificate, so its times are looked at with every request.
 
 from typing import Final
 
-from rota.api import users
-from rota.apiserver.authentication.tokens import Rejected
+from rota.api import times, users
+from rota.apiserver.authentication.tokens import Outdated, Rejected
 from rota.apiserver.contract import User
 from rota.kit.clock import Clock
 from rota.pki import certificates
@@ -27,8 +27,9 @@ class CertificateHolders:
     def user(self, der: bytes) -> User | None:
         """Who holds a certificate; None if it names nobody; Rejected if it is not valid now."""
         facts, user = self._known.get(der) or self._learn(der)
-        if not facts.holds_at(self._clock.now()):
-            raise Rejected(f"the certificate of {facts.subject.common_name!r} has expired or is not valid yet")
+        now = self._clock.now()
+        if not facts.holds_at(now):
+            raise Outdated(_validity(facts, now))
         return user
 
     def _learn(self, der: bytes) -> tuple[Facts, User | None]:
@@ -40,6 +41,14 @@ class CertificateHolders:
             del self._known[next(iter(self._known))]
         found = self._known[der] = facts, _user(facts)
         return found
+
+
+def _validity(facts: Facts, now: float) -> str:
+    """Why a certificate is not valid now, for its holder."""
+    whose = f"the client certificate of {facts.subject.common_name}"
+    if now < facts.not_before:
+        return f"{whose} is not valid before {times.format_time(facts.not_before)}; are the clocks right?"
+    return f"{whose} expired at {times.format_time(facts.not_after)}; get a new kubeconfig"
 
 
 def _user(facts: Facts) -> User | None:

@@ -17,6 +17,10 @@ class Rejected(Exception):
     """The token is of this origin and no good; the text is for the log, not for the client."""
 
 
+class Outdated(Rejected):
+    """What was shown was good once, or will be; the text is for the client as well, who has to renew it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
     """A good token."""

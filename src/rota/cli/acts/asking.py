@@ -108,9 +108,9 @@ def telling(endpoint: Endpoint) -> Iterator[None]:
     except TransportError as error:
         raise errors.UserError(f"{endpoint.server}: {error}", "try again") from error
     except api_errors.Unauthorized as error:
-        raise errors.UserError(
-            f"{endpoint.server} does not know you: {error}", "is this the kubeconfig that it wrote, or an older one?"
-        ) from error
+        said = str(error).removeprefix("Unauthorized: ")
+        remedy = "" if "expired" in said else "is this the kubeconfig that it wrote, or an older one?"
+        raise errors.UserError(f"{endpoint.server} does not accept your credentials: {said}", remedy) from error
     except api_errors.NotFound as error:
         known = error.details is not None and error.details.kind and error.details.name
         remedy = f"see 'rota get {error.details.kind}'" if error.details is not None and known else ""
