@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rota.cli import protection_options, sign_in_options
-from rota.cli.scheduler_options import scheduler_options
+from rota.cli.scheduler_options import SchedulerFiles, file_options
 
 if TYPE_CHECKING:
     from rota.control_plane import Settings
@@ -22,7 +22,7 @@ _LIMITS = ("max_requests", "request_timeout", "requests_per_second")
 def master_options(command: _F) -> _F:
     """The options; give what comes of them to `settings`."""
     # Options stand in the help in the order in which they are put on, from the last.
-    command = scheduler_options("Schedule by this KubeSchedulerConfiguration; changes take effect.")(command)
+    command = file_options("Schedule by this KubeSchedulerConfiguration; changes take effect.")(command)
     command = sign_in_options.sign_in_options(protection_options.protection_options(command))
     for option in (
         click.option(
@@ -90,7 +90,7 @@ def settings(options: dict[str, Any], **more: Any) -> "Settings":
         conflict_check=options["conflict_check"] == "on",
         unenforced=Mode(options["unenforced"]),
         scheduler=options["scheduler"] == "on",
-        scheduler_config=options["scheduler_files"].source(),
+        scheduler_config=SchedulerFiles(options["scheduler_config"], options["plugins"]).source(),
         limits=protection_options.limits(**{name: options[name] for name in _LIMITS}),
         providers=sign_in_options.providers(options),
         **{name: options[name] for name in _AS_IT_IS},

@@ -4,12 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from rota.scheduler.configuration_source import ConfigurationSource
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 _config = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 _plugin = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -32,21 +34,30 @@ class SchedulerFiles:
         return ConfigurationSource(self.config, self.plugins)
 
 
-def scheduler_options(purpose: str = "Decide by this KubeSchedulerConfiguration.") -> Callable[..., Any]:
-    """The options; the command gets them as `scheduler_files`."""
+def file_options(purpose: str) -> Callable[[_F], _F]:
+    """The options alone; the command gets them as `scheduler_config` and `plugins`."""
 
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        @click.option(
-            "--scheduler-config", type=_config, metavar="FILE", help=purpose, show_default="the stock configuration"
-        )
-        @click.option(
+    def decorate(command: _F) -> _F:
+        command = click.option(
             "--plugin",
             "plugins",
             type=_plugin,
             multiple=True,
             metavar="FILE.py",
             help="A Python file with scheduler plugins that the configuration enables; repeatable.",
-        )
+        )(command)
+        return click.option(
+            "--scheduler-config", type=_config, metavar="FILE", help=purpose, show_default="the stock configuration"
+        )(command)
+
+    return decorate
+
+
+def scheduler_options(purpose: str = "Decide by this KubeSchedulerConfiguration.") -> Callable[..., Any]:
+    """The options; the command gets them as `scheduler_files`."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @file_options(purpose)
         @wraps(command)
         def with_files(*args: Any, scheduler_config: Path | None, plugins: tuple[Path, ...], **more: Any) -> Any:
             return command(*args, scheduler_files=SchedulerFiles(scheduler_config, plugins), **more)
