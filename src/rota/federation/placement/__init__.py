@@ -1,0 +1,1 @@
+"""Which clusters a resource goes to, and how its replicas are divided over them. Pure."""
