@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from rota.federation.scenarios import estimating, placing
+from rota.federation.scenarios import claiming, estimating, interpreting, placing, sending
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -12,6 +12,14 @@ CATEGORIES: Final[Mapping[str, Callable[[Object], dict[str, Any]]]] = {
     "trigger": placing.trigger,
     "divide": placing.divide,
     "estimate": estimating.estimate,
+    "interpret": interpreting.interpret,
+    "names": interpreting.names,
+    "match": claiming.match,
+    "bind": claiming.match,
+    "usage": claiming.usage,
+    "override": sending.override,
+    "work": sending.work,
+    "collect": sending.collect,
 }
 
 

@@ -1,6 +1,7 @@
 """Amounts of resources as integers, and how often one fits into another.
 
-CPU is counted in thousandths, everything else in whole units. Resources that are neither native nor scalar are left out.
+CPU is counted in thousandths, everything else in whole units. Resources that are neither native nor scalar are left
+out.
 """
 
 from collections.abc import Mapping

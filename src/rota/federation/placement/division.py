@@ -3,16 +3,7 @@
 import heapq
 from collections.abc import Mapping
 
-_FNV_PRIME = 16777619
-_FNV_BASIS = 2166136261
-
-
-def fnv32a(text: str) -> int:
-    """The 32-bit FNV-1a hash of a text."""
-    value = _FNV_BASIS
-    for byte in text.encode():
-        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
-    return value
+from rota.federation.hashing import fnv32a
 
 
 def divide(

@@ -1,0 +1,42 @@
+"""Reading and changing nested members of wire objects."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+Object: TypeAlias = Mapping[str, Any]
+
+
+def get(obj: Object, *path: str) -> Any:
+    """The member at a path, or None."""
+    value: Any = obj
+    for step in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(step)
+    return value
+
+
+def changed(obj: Object) -> dict[str, Any]:
+    """A copy that may be changed at every depth."""
+    return copy.deepcopy(dict(obj))
+
+
+def put(obj: dict[str, Any], value: Any, *path: str) -> None:
+    """Set the member at a path, with the maps above it."""
+    for step in path[:-1]:
+        below = obj.get(step)
+        if not isinstance(below, dict):
+            below = obj[step] = {}
+        obj = below
+    obj[path[-1]] = value
+
+
+def drop(obj: dict[str, Any], *path: str) -> None:
+    """Remove the member at a path, if it is there."""
+    for step in path[:-1]:
+        below = obj.get(step)
+        if not isinstance(below, dict):
+            return
+        obj = below
+    obj.pop(path[-1], None)

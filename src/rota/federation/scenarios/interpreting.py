@@ -1,0 +1,101 @@
+"""The categories `interpret` and `names`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from rota.federation import naming
+from rota.federation.interpreters import native, pruning, replicas, statuses
+
+Object: TypeAlias = Mapping[str, Any]
+
+_TIMES: Final = ("lastProbeTime", "lastTransitionTime")
+
+
+def interpret(scenario: Object) -> dict[str, Any]:
+    """One question about one object."""
+    operation = _OPERATIONS.get(scenario["operation"])
+    if operation is None:
+        raise ValueError(f"operation {scenario['operation']!r} is not known; use one of {', '.join(_OPERATIONS)}")
+    return operation(scenario, scenario["object"])
+
+
+def _replica(scenario: Object, obj: Object) -> dict[str, Any]:
+    read = native.REPLICAS.get(native.kind_of(obj))
+    if read is None:
+        return {"supported": False}
+    count, needed = read(obj)
+    return {"supported": True, "replicas": count, "requirements": needed}
+
+
+def _revise(scenario: Object, obj: Object) -> dict[str, Any]:
+    member = native.REVISED.get(native.kind_of(obj))
+    if member is None:
+        return {"supported": False}
+    return {"supported": True, "object": replicas.revised(obj, int(scenario.get("replicas") or 0), member)}
+
+
+def _retain(scenario: Object, obj: Object) -> dict[str, Any]:
+    retain = native.RETAINED.get(native.kind_of(obj))
+    return {"supported": False} if retain is None else {"supported": True, "object": retain(obj, scenario["observed"])}
+
+
+def _aggregate(scenario: Object, obj: Object) -> dict[str, Any]:
+    aggregate = native.AGGREGATED.get(native.kind_of(obj))
+    if aggregate is None:
+        return {"supported": False}
+    status = aggregate(obj, scenario.get("items") or (), "")
+    if status and native.kind_of(obj)[1] == "Job" and status is not obj.get("status") and status.get("conditions"):
+        conditions = [{name: one[name] for name in one if name not in _TIMES} for one in status["conditions"]]
+        status = {**status, "conditions": conditions}
+    return {"supported": True, "status": status}
+
+
+def _depend(scenario: Object, obj: Object) -> dict[str, Any]:
+    find = native.DEPENDENCIES.get(native.kind_of(obj))
+    return {"supported": False} if find is None else {"supported": True, "dependencies": find(obj)}
+
+
+def _status(scenario: Object, obj: Object) -> dict[str, Any]:
+    try:
+        return {"supported": True, "status": native.collected_status(obj)}
+    except statuses.NotReadable:
+        return {"supported": True, "error": True}
+
+
+def _health(scenario: Object, obj: Object) -> dict[str, Any]:
+    judge = native.HEALTH.get(native.kind_of(obj))
+    return {"supported": False} if judge is None else {"supported": True, "healthy": judge(obj)}
+
+
+def _prune(scenario: Object, obj: Object) -> dict[str, Any]:
+    found = pruning.pruned(obj)
+    pruning.without_ttl(found)
+    return {"object": found}
+
+
+_OPERATIONS: Final[Mapping[str, Callable[[Object, Object], dict[str, Any]]]] = {
+    "InterpretReplica": _replica,
+    "ReviseReplica": _revise,
+    "Retain": _retain,
+    "AggregateStatus": _aggregate,
+    "InterpretDependency": _depend,
+    "InterpretStatus": _status,
+    "InterpretHealth": _health,
+    "Prune": _prune,
+}
+
+
+def names(scenario: Object) -> dict[str, Any]:
+    """Every generated name."""
+    kind, name, namespace = scenario["objectKind"], scenario["name"], scenario.get("namespace") or ""
+    cluster = scenario["cluster"]
+    return {
+        "binding": naming.binding(kind, name),
+        "bindingKey": naming.binding_key(namespace, naming.binding(kind, name)),
+        "work": naming.work(kind, name, namespace),
+        "workNamespace": naming.execution_space(cluster),
+        "policy": naming.policy(namespace, name, scenario["gvk"]),
+        "endpointSlice": naming.endpoint_slice(name, cluster),
+        "derivedService": naming.derived_service(name),
+        "reserved": naming.is_reserved(namespace),
+    }

@@ -1,0 +1,1 @@
+"""Works: what is sent to each cluster, and what comes back about it. Pure."""
