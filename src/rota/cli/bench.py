@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from rota.bench import report
 
 #: What can be measured, in the order of `all`; each is a module of `rota.bench` with a `measure`.
-BENCHES = ("store", "apiserver", "decide", "queue", "schedule", "tasks", "pipeline", "extender", "kubernetes")
+BENCHES = (
+    "store",
+    "apiserver",
+    "decide",
+    "queue",
+    "schedule",
+    "tasks",
+    "pipeline",
+    "extender",
+    "federation",
+    "kubernetes",
+)
 
 
 @click.command(

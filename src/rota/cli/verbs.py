@@ -58,6 +58,7 @@ SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
         Verb("extender", "Give the stock kube-scheduler a policy for spot machines"),
         Verb("spot-controller", "Leave spot machines in time when they are taken away"),
     ),
+    "Federation": (Verb("federation", "Decide about many clusters as one, by Karmada's policies"),),
     "Data": (
         Verb("backup", "Write a consistent backup of a store to a file"),
         Verb("restore", "Fill an empty store from a backup"),

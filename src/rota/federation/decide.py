@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from rota.federation.scenarios import claiming, estimating, interpreting, placing, sending
+from rota.federation.scenarios import checking, claiming, estimating, evicting, interpreting, placing, sending
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -20,6 +20,10 @@ CATEGORIES: Final[Mapping[str, Callable[[Object], dict[str, Any]]]] = {
     "override": sending.override,
     "work": sending.work,
     "collect": sending.collect,
+    "evict": evicting.evict,
+    "validate": checking.validate,
+    "hpa": checking.hpa,
+    "depend": checking.depend,
 }
 
 

@@ -1,4 +1,4 @@
-"""What a binding uses of a federated quota: its requests times its replicas, or times its clusters for component sets."""
+"""What a binding uses of a federated quota: requests times replicas, or times clusters for sets of components."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias

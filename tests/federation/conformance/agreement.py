@@ -24,7 +24,7 @@ def differences(got: Any, expected: Any, path: str = "") -> list[str]:
         found = []
         for key in sorted({*got, *expected}):
             below = f"{path}.{key}"
-            if key == "error" and _is_error_text(got.get(key)) and _is_error_text(expected.get(key)):
+            if key in ("error", "syncError") and _is_error_text(got.get(key)) and _is_error_text(expected.get(key)):
                 continue
             if _is_status(path) and (got.get(key) or 0) == (expected.get(key) or 0):
                 continue

@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from rota.api import gotext, times
-from rota.apiserver.printing import durations, jsonpaths
+from rota.api import gotext, jsonpaths, times
+from rota.apiserver.printing import durations
 from rota.apiserver.printing.columns import Cells, Column, Object, Printer, name
 
 _NAME: Final = Column(name="Name", format="name", description="The name of the object.")

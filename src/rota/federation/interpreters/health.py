@@ -50,18 +50,18 @@ def of_service(obj: Object) -> bool:
 def of_ingress(obj: Object) -> bool:
     """There is an address."""
     addresses = trees.get(obj, "status", "loadBalancer", "ingress") or ()
-    return any(one.get("hostname") or one.get("ip") for one in addresses)
+    return any(bool(one.get("hostname") or one.get("ip")) for one in addresses)
 
 
 def of_claim(obj: Object) -> bool:
     """The claim is bound."""
-    return trees.get(obj, "status", "phase") == "Bound"
+    return bool(trees.get(obj, "status", "phase") == "Bound")
 
 
 def of_pod(obj: Object) -> bool:
     """The pod has succeeded, or runs and is ready."""
     phase = trees.get(obj, "status", "phase")
-    return phase == "Succeeded" or (phase == "Running" and meta.is_condition_true(obj, "Ready"))
+    return bool(phase == "Succeeded" or (phase == "Running" and meta.is_condition_true(obj, "Ready")))
 
 
 def of_disruption_budget(obj: Object) -> bool:

@@ -71,11 +71,8 @@ def _static_weights(context: Context, chosen: Sequence[Candidate]) -> dict[str, 
     rules, fleet = context.request.placement.weights, context.fleet
     found: dict[str, int] = {}
     if rules:
-        for candidate in chosen:
-            meant = (weight for affinity, weight in rules if fleet.matching(affinity) >> candidate.place & 1)
-            weight = max(meant, default=0)
-            if weight > 0:
-                found[candidate.name] = weight
+        weights = fleet.weights(rules)
+        found = {candidate.name: weights[candidate.place] for candidate in chosen if weights[candidate.place] > 0}
     return found or {candidate.name: 1 for candidate in chosen}
 
 

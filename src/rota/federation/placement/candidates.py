@@ -37,14 +37,21 @@ class Candidate(NamedTuple):
 
 def rank(context: Context, feasible: int) -> list[Candidate]:
     """All feasible clusters, the most preferred first."""
-    request, clusters = context.request, context.fleet.clusters
+    request, fleet = context.request, context.fleet
+    shared = _is_shared(context)
+    capacity = _by_summary(context)
+    if shared:
+        # Bindings that are placed for the first time and ask for the same have the same ranking.
+        known: list[Candidate] | None = fleet.kept.get((capacity, feasible))
+        if known is not None:
+            return known
     chosen = list(places(feasible))
-    allocatable = allocatable_by_place(context, chosen)
+    allocatable = _granted(context, chosen, capacity)
     tiers = _tiers(context)
     assigned = request.assigned
     found = []
     for place, grant in zip(chosen, allocatable, strict=True):
-        cluster = clusters[place]
+        cluster = fleet.clusters[place]
         held = assigned.get(cluster.name)
         found.append(
             Candidate(
@@ -58,25 +65,40 @@ def rank(context: Context, feasible: int) -> list[Candidate]:
             )
         )
     found.sort()
+    if shared and INT32_MAX not in capacity:
+        fleet.keep((capacity, feasible), found)
     return found
 
 
-def allocatable_by_place(context: Context, chosen: Sequence[int]) -> list[int]:
-    """What estimators grant each cluster; the least of their answers counts."""
+def _is_shared(context: Context) -> bool:
+    """Whether the ranking depends on nothing but the request for resources."""
+    request = context.request
+    is_counted = bool(request.replicas or request.components)
+    return is_counted and not request.assigned and not context.estimates and not request.placement.terms
+
+
+def _by_summary(context: Context) -> Sequence[int]:
+    """What clusters grant by their own summaries, by place; for what runs no pods there is no bound."""
     request, fleet = context.request, context.fleet
     if request.replicas == 0 and not request.components:
-        return [INT32_MAX] * len(chosen)
+        return ()
     if request.in_one_piece:
-        by_summary = fleet.sets(request.components, request.gates)
-    else:
-        by_summary = fleet.replicas(request.requirements, request.gates)
-    found = [by_summary[place] for place in chosen]
+        return fleet.sets(request.components, request.gates)
+    return fleet.replicas(request.requirements, request.gates)
+
+
+def _granted(context: Context, chosen: Sequence[int], capacity: Sequence[int]) -> list[int]:
+    """What estimators grant each cluster; the least of their answers counts."""
+    if not capacity:
+        return [INT32_MAX] * len(chosen)
+    found = [capacity[place] for place in chosen]
     if context.estimates:
         for position, place in enumerate(chosen):
-            answer = context.estimates.get(fleet.names[place], -1)
+            answer = context.estimates.get(context.fleet.names[place], -1)
             if answer >= 0:
                 found[position] = min(found[position], answer)
-    return [request.replicas if grant == INT32_MAX else grant for grant in found]
+    wanted = context.request.replicas
+    return [wanted if grant == INT32_MAX else grant for grant in found]
 
 
 class _Tiers:

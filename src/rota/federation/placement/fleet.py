@@ -33,6 +33,9 @@ class Fleet:
         self.staying = self.mask(lambda cluster: not cluster.deleting)
         self._masks: dict[object, int] = {}
         self._capacities: dict[object, tuple[int, ...]] = {}
+        self._weights: dict[object, tuple[int, ...]] = {}
+        #: Whatever else is worked out once for this snapshot; keys and values are those of who keeps it.
+        self.kept: dict[object, Any] = {}
 
     def mask(self, accepts: Callable[[Cluster], bool]) -> int:
         """The clusters that something is true of."""
@@ -70,6 +73,25 @@ class Fleet:
             ("tolerations", msgspec.json.encode(given) if given else b""),
             lambda cluster: tolerations.first_untolerated(cluster.taints, given, tolerations.keeps_out) is None,
         )
+
+    def weights(self, rules: tuple[tuple[Affinity, int], ...]) -> Sequence[int]:
+        """The highest weight of the rules that mean a cluster, 0 where none does."""
+        found = self._weights.get(rules)
+        if found is None:
+            if len(self._weights) >= _KEPT:
+                self._weights.clear()
+            masks = [(self.matching(affinity), weight) for affinity, weight in rules]
+            found = self._weights[rules] = tuple(
+                max((weight for mask, weight in masks if mask >> place & 1), default=0)
+                for place in range(len(self.clusters))
+            )
+        return found
+
+    def keep(self, key: object, value: Any) -> None:
+        """Keep what was worked out."""
+        if len(self.kept) >= _KEPT:
+            self.kept.clear()
+        self.kept[key] = value
 
     def replicas(self, requirements: Object | None, gates: Gates) -> Sequence[int]:
         """How many replicas each cluster can take by its own summary."""

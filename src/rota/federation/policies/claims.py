@@ -97,8 +97,8 @@ def preempted(
 ) -> Marks:
     """The marks after a policy has tried to take a resource over from the policy that has it.
 
-    It must be allowed to (`preemption: Always`, and the gate), and needs a higher explicit priority; a namespaced policy
-    takes from a cluster-wide one in any case. `KeyError` if the policy that has the resource is gone.
+    It must be allowed to (`preemption: Always`, and the gate), and needs a higher explicit priority; a namespaced
+    policy takes from a cluster-wide one in any case. `KeyError` if the policy that has the resource is gone.
     """
     spec: Object = challenger.get("spec") or {}
     if not gates.propagation_policy_preemption or spec.get("preemption") != "Always":

@@ -102,7 +102,8 @@ def applied(resource: Resource, overriders: Object) -> Resource:
             resource = _marks(resource, one, member)
     for one in overriders.get("fieldOverrider") or ():
         resource = _field(resource, one)
-    return _patched(resource, [_operation(one, "path") for one in overriders.get("plaintext") or ()])
+    plain: Resource = _patched(resource, [_operation(one, "path") for one in overriders.get("plaintext") or ()])
+    return plain
 
 
 def _operation(one: Object, path: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The JSONPath that printer columns of custom kinds are written in, as client-go (1.37) reads it.
+"""JSONPath as client-go (1.37) reads it: printer columns of custom kinds and rules of policies are written in it.
 
 Fields (`.spec.size`, `['a.b']`, `.a\\.b`), indexes and slices (`[0]`, `[-1]`, `[1:3]`), wildcards, unions (`[0,2]`),
 descent (`..name`) and filters (`[?(@.type=="Ready")]`). A missing field finds nothing; what cannot be compared or
@@ -6,6 +6,7 @@ indexed is a `PathError`, and so is a path that cannot be read.
 """
 
 import functools
+import json
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -254,3 +255,8 @@ def _integer(text: str) -> int | None:
         return int(text) if text else None
     except ValueError:  # a lone sign, or more digits than Python converts
         raise PathError(f"{text[:20]!r} is no number") from None
+
+
+def text(value: Any) -> str:
+    """A value that was found, as client-go prints it: texts as they are, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.apiserver.printing import jsonpaths
+from rota.api import jsonpaths
 
 OBJECT: dict[str, Any] = {
     "spec": {"size": 3, "names": ["a", "b", "c"], "a.b": "dotted", "none": None},
