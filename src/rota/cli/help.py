@@ -12,7 +12,10 @@ EXIT_CODES: Final = (
     ("0", "done"),
     ("1", "a bug in Rota, with a traceback: please report it; rota pipeline, with --watch: the run did not succeed"),
     ("2", "something that you can put right, in one line on standard error"),
-    ("3", "rota decide, rota federation decide: a scenario could not be decided; rota replay: a decision came out otherwise"),
+    (
+        "3",
+        "rota decide, rota federation decide: a scenario was not decided; rota replay: a decision came out otherwise",
+    ),
     ("125", "rota run: Rota could not start the command, or lost it"),
     ("128 + N", "signal N ended the command, or Rota itself: 130 is Ctrl-C, 137 KILL, 143 TERM"),
     ("141", "the reader of our output went away"),
