@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Rota
 
-from rota.api import times
-from rota.cli import amounts
+from rota.api import amounts, times
 from rota.cli.acts import pages
 from rota.cli.acts.pages import Gathered, Page
 from rota.testing import manifests

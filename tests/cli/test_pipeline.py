@@ -210,3 +210,16 @@ def test_a_pipeline_runs_to_its_end_and_its_code_says_how(cluster: Cluster, tmp_
     failed = cluster.rota("pipeline", "run", path, "-p", "code=3", "--watch", "--name", "bad")
     assert failed.returncode == 1
     assert "container main ended with code 3" in failed.stdout
+
+
+def test_without_a_name_all_runs_are_listed(rota: Rota, server: LiveServer, namespace: str) -> None:
+    said = rota("pipeline", "get", "-n", namespace)
+    assert (said.code, said.out) == (0, ""), said.err
+    run = {
+        "apiVersion": "rota.dev/v1alpha1",
+        "kind": "PipelineRun",
+        "metadata": {"name": "nightly"},
+        "spec": {"pipeline": "none"},
+    }
+    server.create(f"/apis/rota.dev/v1alpha1/namespaces/{namespace}/pipelineruns", run)
+    assert "nightly" in rota("pipeline", "get", "-n", namespace).out

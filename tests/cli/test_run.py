@@ -129,7 +129,7 @@ def test_more_than_any_node_has_is_said_with_a_way_out_and_ctrl_c_takes_it_back(
     with cluster.start("run", "--cpu", "999", "--name", "huge", "--", "true") as process:
         assert process.stderr is not None
         assert "huge waits: 0/1 nodes are available" in process.stderr.readline()
-        assert "it asks for 999 cpu" in process.stderr.readline()
+        assert "it requests 999 cpu" in process.stderr.readline()
         assert "rota explain pod huge tells more" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130

@@ -104,7 +104,7 @@ def test_contexts_and_files_that_are_not_there_are_named(tmp_path: Path, clock: 
     path = _write(tmp_path, {"server": "https://h"})
     with pytest.raises(UserError, match="contexts has no entry named 'other'; there is: main"):
         kubeconfig.load(path, clock=clock, context="other")
-    with pytest.raises(UserError, match=r"cannot read .*/nothing: No such file"):
+    with pytest.raises(UserError, match=r"there is no kubeconfig at .*/nothing; 'rota up' starts"):
         kubeconfig.load(tmp_path / "nothing", clock=clock)
     path.write_text("a: [")
     with pytest.raises(UserError, match="is not YAML"):

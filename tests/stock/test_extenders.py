@@ -196,5 +196,5 @@ async def test_a_stock_cluster_is_explained_in_the_words_of_its_scheduler(server
     assert said.endswith(told.no_room)
     assert [change.text for change in told.changes] == [
         "1 node excluded by taint dedicated=gpu:NoSchedule",
-        "asks for 9 cpu; 3 nodes with 4 at most, even empty",
+        "requests 9 cpu; 3 nodes have 4 at most, even when empty: request less, or add a larger node",
     ]

@@ -62,17 +62,18 @@ def list_(**given: Any) -> None:
     "get",
     cls=Command,
     examples=[
+        ("rota pipeline get", "all runs of the namespace"),
         ("rota pipeline get train-x7k2p", "its steps, their states and times, and why what waits waits"),
         ("rota pipeline get train-x7k2p --watch", "the same, as it changes"),
     ],
 )
-@click.argument("name", metavar="RUN")
+@click.argument("name", metavar="[RUN]", default="")
 @click.option("--watch", is_flag=True, help="Follow the run to its end.")
 @options.namespace_option
 @output.json_option
 @endpoints.nearest_options
 def get(**given: Any) -> None:
-    """Show a run with its steps."""
+    """Show a run with its steps, or list all runs."""
     from rota.cli.acts import pipelines  # noqa: PLC0415 - as above
 
     pipelines.get(**given)

@@ -35,7 +35,7 @@ from rota.cli.commands import Command
 def command(*, what: str, **given: Any) -> None:
     """Show what nodes or pods use, as their workers last measured it.
 
-    What a pod uses may be less or more than what it asked for; rota describe node tells what is sold.
+    What a pod uses may be less or more than what it asked for; rota describe node tells what pods request.
     """
     from rota.cli.acts import usage  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 

@@ -96,7 +96,10 @@ class _File:
         try:
             content = yaml.safe_load(path.read_text())
         except OSError as error:
-            raise KubeconfigError(f"cannot read {path}: {error.strerror}", "name another kubeconfig file") from None
+            missing = isinstance(error, FileNotFoundError)
+            said = f"there is no kubeconfig at {path}" if missing else f"cannot read {path}: {error.strerror}"
+            remedy = "'rota up' starts a cluster on this machine; or set KUBECONFIG to the file of another one"
+            raise KubeconfigError(said, remedy if missing else "name another kubeconfig file") from None
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise KubeconfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
         if not isinstance(content, dict):

@@ -111,8 +111,43 @@ def test_several_shortages_of_one_node_are_one_change() -> None:
 def test_more_than_the_whole_node_has_is_told_as_such() -> None:
     world = World([make_node("n1"), make_node("n2", cpu="6")], [])
     told = world.explain(make_pod("web", cpu="8"))
-    assert texts(told) == ["asks for 8 cpu; 2 nodes with 6 at most, even empty"]
+    assert texts(told) == [
+        "requests 8 cpu; 2 nodes have 6 at most, even when empty: request less, or add a larger node"
+    ]
     assert by_name(told)["n1"].eviction == report.Eviction(reason="evicting pods would not help")
+
+
+def test_amounts_are_told_as_people_read_them_and_what_no_node_has_with_the_remedy() -> None:
+    world = World([make_node("n1", memory="24011054285")], [])
+    requests = {"memory": "64Gi", "nvidia.com/gpu": "1"}
+    told = texts(world.explain(make_pod("web", containers=[{"name": "c", "resources": {"requests": requests}}])))
+    assert told == [
+        "requests 1 nvidia.com/gpu; 1 node has none: add a worker that has it, or declare it there with --resources "
+        "nvidia.com/gpu=AMOUNT",
+        "requests 64Gi memory; 1 node has 22.4Gi at most, even when empty: request less, or add a larger node",
+    ]
+
+
+def test_pods_in_the_way_are_named() -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    nodes = [make_node("n1")]
+    placed = make_pod("db-0", on="n1", labels={"app": "db"})
+    own = World(nodes, [placed]).explain(make_pod("web", affinity=apart))
+    assert texts(own) == [
+        "1 node in the same kubernetes.io/hostname as a pod which the pod avoids by its required anti-affinity: "
+        "default/db-0"
+    ]
+    others = World(nodes, [make_pod("lonely", on="n1", affinity=apart)]).explain(make_pod("db-1", labels={"app": "db"}))
+    assert texts(others) == [
+        "1 node in the same kubernetes.io/hostname as a pod which is in conflict by its own required anti-affinity: "
+        "default/lonely"
+    ]
+    port = {"ports": [{"containerPort": 80, "hostPort": 8080}]}
+    taken = World(nodes, [make_pod("first", on="n1", containers=[{"name": "c", **port}])]).explain(
+        make_pod("second", containers=[{"name": "c", **port}])
+    )
+    assert texts(taken) == ["host port 8080/TCP taken on 1 node: default/first"]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +197,7 @@ def test_more_than_the_whole_node_has_is_told_as_such() -> None:
                     }
                 }
             },
-            "1 node refused by InterPodAffinity: node(s) didn't match pod affinity rules",
+            "1 node with no pod that the required affinity asks for in the same kubernetes.io/hostname",
         ),
     ],
 )
@@ -173,7 +208,7 @@ def test_every_usual_obstacle_has_words_of_its_own(node: Document, spec: dict[st
 def test_taken_host_ports_and_broken_spreads_are_named() -> None:
     ports = [{"name": "c", "image": "app", "ports": [{"containerPort": 80, "hostPort": 80}]}]
     world = World([make_node("n1")], [make_pod("a", on="n1", containers=ports)])
-    assert texts(world.explain(make_pod("web", containers=ports))) == ["host port 80/TCP taken on 1 node"]
+    assert texts(world.explain(make_pod("web", containers=ports))) == ["host port 80/TCP taken on 1 node: default/a"]
     spread = {
         "maxSkew": 1,
         "topologyKey": clusters.ZONE,

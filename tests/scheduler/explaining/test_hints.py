@@ -72,7 +72,7 @@ def test_a_hint_says_nothing_else_than_the_whole_story(
     decider = Decider(framework, made)
     obstacles = Obstacles(decider.evaluate(vocabulary.pod(wanted)))
     refused = [(node, found) for node in made.node_infos() if (found := obstacles.of(node.row))]
-    whole = {change.text for change in changes.needed(vocabulary.pod(wanted), refused)}
+    whole = {change.text for change in changes.needed(vocabulary.pod(wanted), refused, made)}
     for part in hint.removesuffix(".").split("; "):
         assert f"{part[0].lower()}{part[1:]}" in whole
 

@@ -51,7 +51,9 @@ async def test_a_waiting_pod_is_explained_by_the_scheduler_itself(cluster: Sched
         await cluster.refused("big")
         told = await explain(cluster, "big")
         assert told.outcome == "Unschedulable"
-        assert [change.text for change in told.changes] == ["asks for 5 cpu; 2 nodes with 4 at most, even empty"]
+        assert [change.text for change in told.changes] == [
+            "requests 5 cpu; 2 nodes have 4 at most, even when empty: request less, or add a larger node"
+        ]
         one = await explain(cluster, "big", node="n2")
         assert [node.name for node in one.nodes] == ["n2"]
         assert (await explain(cluster, "big", limit="1")).omitted == 1

@@ -200,7 +200,7 @@ def test_a_pod_whose_node_is_gone_stays_and_harms_no_plan(strategy: Strategy) ->
         (PodFacts(mirror=True), {}, "belongs to its machine"),
         (PodFacts(local_storage=True), {}, "would lose what is in its local volumes"),
         (PodFacts(owner_kind="Job", ends=True), {}, "would begin its work anew"),
-        (PodFacts(age_s=10), {}, "has just begun"),
+        (PodFacts(age_s=10), {}, "started 10s ago; pods stay for the first 300s (youngestSeconds)"),
         (PodFacts(running=False), {}, "does not run"),
         (PodFacts(objection="its annotation says no"), {}, "its annotation says no"),
         (PodFacts(), {"priority": 2_000_001_000}, "is too important to be interrupted"),

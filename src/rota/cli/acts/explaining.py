@@ -166,7 +166,7 @@ def _victim(pod: Victim) -> str:
 
 def _change(change: Change) -> str:
     if not change.opens:
-        return f"{change.text} (and more stands in the way there)"
+        return f"{change.text} (not enough by itself: there is another obstacle on the same nodes)"
     return change.text
 
 

@@ -1,4 +1,4 @@
-"""What of a node is sold, and to whom, by the scheduler's own account."""
+"""What of a node is requested, and by which pods, by the scheduler's own account."""
 
 import contextlib
 from typing import Any

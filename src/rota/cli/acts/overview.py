@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import click
 
+from rota.api import amounts, meta, resources, times
 from rota.api import errors as api_errors
-from rota.api import meta, resources, times
 from rota.apiserver.printing import durations
-from rota.cli import amounts, endpoints, output
+from rota.cli import endpoints, output
 from rota.cli.acts import asking, pages
 from rota.cli.acts.cordoning import NODES
 from rota.client import connecting, masters, wire

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rota.api import meta, resources
+from rota.api import amounts, meta, resources
 from rota.apiserver.printing import durations
-from rota.cli import amounts
 from rota.cli.acts import getting
 from rota.client.verbs import Object
 
@@ -57,7 +56,7 @@ def of(gathered: Gathered) -> Page:
 
 
 def node(gathered: Gathered, account: Mapping[str, Any]) -> Page:
-    """The page of a node, with what of it is sold."""
+    """The page of a node, with what pods request of it."""
     obj = gathered.obj
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     ready = meta.condition(obj, "Ready") or {}
@@ -72,8 +71,8 @@ def node(gathered: Gathered, account: Mapping[str, Any]) -> Page:
         ("System", " ".join(filter(None, (info.get("osImage"), info.get("kernelVersion"), info.get("architecture"))))),
         ("Worker", " ".join(filter(None, (info.get("kubeletVersion"), info.get("containerRuntimeVersion"))))),
     ]
-    sold = Section(
-        columns=["RESOURCE", "ALLOCATABLE", "REQUESTED", "FREE", "SOLD"],
+    requested = Section(
+        columns=["RESOURCE", "ALLOCATABLE", "REQUESTED", "FREE", "REQUESTED%"],
         rows=[
             [
                 each["resource"],
@@ -82,7 +81,7 @@ def node(gathered: Gathered, account: Mapping[str, Any]) -> Page:
             ]
             for each in account["resources"]
         ],
-        right=["ALLOCATABLE", "REQUESTED", "FREE", "SOLD"],
+        right=["ALLOCATABLE", "REQUESTED", "FREE", "REQUESTED%"],
     )
     pods = Section(
         columns=["NAMESPACE", "POD", "CPU", "MEMORY", "PHASE"],
@@ -94,7 +93,7 @@ def node(gathered: Gathered, account: Mapping[str, Any]) -> Page:
     )
     unusual = [one for one in meta.conditions(obj) if (one.get("status") == "True") != (one.get("type") == "Ready")]
     title = f"Node {meta.name(obj)}{' (cordoned)' if spec.get('unschedulable') else ''}"
-    sections = [sold, *([pods] if pods.rows else []), *_conditions(gathered, unusual), *_events(gathered)]
+    sections = [requested, *([pods] if pods.rows else []), *_conditions(gathered, unusual), *_events(gathered)]
     return Page(title=title, facts=facts, sections=sections)
 
 

@@ -11,7 +11,7 @@ from rota.api import errors as api_errors
 from rota.api import fields, meta
 from rota.api.pipelines import checking, drawing, graphs, naming
 from rota.cli import endpoints, output
-from rota.cli.acts import asking, documents, run_following
+from rota.cli.acts import asking, documents, getting, run_following
 from rota.cli.acts.run_following import PIPELINES, RUNS, STEP_RUNS
 from rota.client.verbs import Client, Object
 from rota.kit import errors
@@ -106,7 +106,14 @@ def list_(*, pipeline: str, namespace: str, everywhere: bool, as_json: bool, **s
 
 
 def get(*, name: str, watch: bool, namespace: str, as_json: bool, **server: Any) -> None:
-    """Show a run with its steps."""
+    """Show a run with its steps, or without a name all runs."""
+    if not name:
+        form = "json" if as_json else "table"
+        getting.get(
+            words=("pipelineruns",), namespace=namespace, everywhere=False, labels="", fields="", form=form,
+            show_labels=False, watch=watch, **server,
+        )  # fmt: skip
+        return
     endpoint = endpoints.nearest(**server)
     where = namespace or endpoint.namespace
     if watch and not as_json:

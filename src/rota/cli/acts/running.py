@@ -288,7 +288,7 @@ class _Attendance:
 
     async def _tell_hints(self, pod: Object) -> None:
         for hint in placements.hints(await placements.ask(self._client, pod)):
-            output.note(f"  it {hint}" if hint.startswith(("needs ", "asks ")) else f"  {hint}")
+            output.note(f"  it {hint}" if hint.startswith(("needs ", "requests ")) else f"  {hint}")
         output.note(f"  rota explain pod {self._name} tells more; Ctrl-C takes it back")
 
     async def _talk(self) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from rota.api import amounts, meta, resources
 from rota.api import errors as api_errors
-from rota.api import meta, resources
-from rota.cli import amounts, endpoints, output
+from rota.cli import endpoints, output
 from rota.cli.acts import asking
 from rota.cli.acts.cordoning import NODES
 from rota.client.verbs import Client, Object, Selection

@@ -182,7 +182,8 @@ class _Told:
     def _changes(self, asked: Sequence[NodeInfo], refused: Mapping[str, list[Status]]) -> tuple[Change, ...]:
         if self._evaluation.failure is not None or not self._evaluation.pre_filter_status.ok:
             return ()
-        return changes.needed(self._pod, ((info, refused[info.name]) for info in asked if info.name in refused))
+        found = ((info, refused[info.name]) for info in asked if info.name in refused)
+        return changes.needed(self._pod, found, self._evaluation.cluster)
 
     def _evictions(self) -> Evictions | None:
         """What could be done by evictions, if the profile knows of any."""

@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from rota.api import resources
-from rota.columns import objects, requirements, taints
+from rota.api import amounts, resources
+from rota.columns import affinities, objects, requirements, taints
+from rota.columns.affinities import clause_of
+from rota.columns.cluster import Cluster
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.explaining.report import Change
 from rota.scheduler.framework.status import Status
+from rota.scheduler.plugins import inter_pod_affinity
 
 #: How many nodes are named per change.
 EXAMPLES: Final = 3
@@ -41,12 +44,16 @@ class _Tally:
     opened: list[str] = field(default_factory=list)
     #: By node, how much is lacking of each resource, or (beyond) how much there is in all.
     amounts: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    #: The pods that are in the way there, in the order in which they were found.
+    pods: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     matter: _Matter
     amounts: tuple[int, ...] = ()
+    #: The pods that are in the way, if it is pods.
+    pods: tuple[str, ...] = ()
 
 
 class Shortage(NamedTuple):
@@ -61,18 +68,56 @@ class Shortage(NamedTuple):
     nodes: int
 
 
-Describer = Callable[[PodInfo, NodeInfo, Status], Iterable[_Found]]
+class Conflicts:
+    """The placed pods that required anti-affinity keeps a pod apart from, by topology domain; looked up when asked."""
+
+    def __init__(self, pod: PodInfo, cluster: Cluster) -> None:
+        self._pod = pod
+        self._cluster = cluster
+        self._by_domain: dict[tuple[str, str], dict[str, None]] | None = None
+        self._by_others: dict[tuple[str, str], dict[str, None]] = {}
+
+    def at(self, node: NodeInfo, *, of_others: bool) -> dict[str, list[str]]:
+        """The conflicting pods around a node, by topology key: by the pod's own terms, or by those of the others."""
+        if self._by_domain is None:
+            self._by_domain = {}
+            self._look()
+        known = self._by_others if of_others else self._by_domain
+        found: dict[str, list[str]] = {}
+        for (key, value), pods in known.items():
+            if node.labels.get(key) == value:
+                found.setdefault(key, []).extend(pods)
+        return found
+
+    def _look(self) -> None:
+        assert self._by_domain is not None
+        catalog, shape = self._cluster.catalog, self._pod.shape
+        own = [(term.topology_key, clause_of(term, catalog)) for term in shape.required_anti_affinity]
+        for info in self._cluster.node_infos():
+            for other in info.pods.values():
+                for key, clause in own:
+                    if key in info.labels and clause.matches(other.shape.group):
+                        self._by_domain.setdefault((key, info.labels[key]), {})[other.key] = None
+                for term in other.shape.required_anti_affinity:
+                    key = term.topology_key
+                    if key in info.labels and clause_of(term, catalog).matches(shape.group):
+                        self._by_others.setdefault((key, info.labels[key]), {})[other.key] = None
 
 
-def needed(pod: PodInfo, refused: Iterable[tuple[NodeInfo, Sequence[Status]]]) -> tuple[Change, ...]:
+Describer = Callable[[PodInfo, NodeInfo, Status, Conflicts], Iterable[_Found]]
+
+
+def needed(pod: PodInfo, refused: Iterable[tuple[NodeInfo, Sequence[Status]]], cluster: Cluster) -> tuple[Change, ...]:
     """Add up what is in the way on all nodes that refuse the pod, the most promising first."""
     tallies: dict[tuple[str, _Matter], _Tally] = {}
+    conflicts = Conflicts(pod, cluster)
     for node, refusals in refused:
-        found = [(refusal.plugin, each) for refusal in refusals for each in _described(pod, node, refusal)]
+        found = [(refusal.plugin, each) for refusal in refusals for each in _described(pod, node, refusal, conflicts)]
         for plugin, each in found:
             tally = tallies.setdefault((plugin, each.matter), _Tally())
             tally.names.append(node.name)
             tally.amounts[node.name] = each.amounts
+            tally.pods.update(dict.fromkeys(each.pods))
             if len(found) == 1:
                 tally.opened.append(node.name)
     told = [(matter.beyond, _change(plugin, matter, tally)) for (plugin, matter), tally in tallies.items()]
@@ -89,9 +134,9 @@ def sentence(changes: Sequence[Change], *, most: int = 3) -> str:
     return "; ".join(told)
 
 
-def _described(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
+def _described(pod: PodInfo, node: NodeInfo, refusal: Status, conflicts: Conflicts) -> Iterable[_Found]:
     describe = _DESCRIBERS.get(refusal.plugin)
-    found = list(describe(pod, node, refusal)) if describe is not None else []
+    found = list(describe(pod, node, refusal, conflicts)) if describe is not None else []
     return found or [_Found(_Matter(f"{{nodes}} refused by {refusal.plugin}: {_reasons(refusal)}"))]
 
 
@@ -104,16 +149,32 @@ def _change(plugin: str, matter: _Matter, tally: _Tally) -> Change:
         text = matter.text.format(nodes=counted(len(tally.names)))
     if matter.beyond:
         most = max(amount for (amount,) in tally.amounts.values())
-        text += f" {resources.shown(matter.beyond, most)} at most, even empty"
+        text += _beyond(matter.beyond, most, len(tally.names))
+    if tally.pods:
+        text += f": {_some(list(tally.pods))}"
     return Change(
         plugin=plugin, text=text, nodes=len(tally.names), opens=len(tally.opened), examples=examples[:EXAMPLES]
     )
 
 
-def _shortage(names: tuple[str, ...], amounts: dict[str, tuple[int, ...]]) -> str:
-    nearest = min(amounts, key=lambda node: (amounts[node], node))
-    most = tuple(max(column) for column in zip(*amounts.values(), strict=True))
-    return shortage(Shortage(names, nearest, amounts[nearest], most, len(amounts)))
+def _beyond(name: str, most: int, nodes: int) -> str:
+    """How much there is where it is not enough, even on an empty node; and what to do where there is none at all."""
+    have = f"{counted(nodes)} {'has' if nodes == 1 else 'have'}"
+    if most:
+        return f"; {have} {amounts.human(name, most)} at most, even when empty: request less, or add a larger node"
+    return f"; {have} none: add a worker that has it, or declare it there with --resources {name}=AMOUNT"
+
+
+def _some(names: Sequence[str]) -> str:
+    if len(names) <= EXAMPLES:
+        return ", ".join(names)
+    return f"{', '.join(names[:EXAMPLES])} and {len(names) - EXAMPLES} more"
+
+
+def _shortage(names: tuple[str, ...], lacks: dict[str, tuple[int, ...]]) -> str:
+    nearest = min(lacks, key=lambda node: (lacks[node], node))
+    most = tuple(max(column) for column in zip(*lacks.values(), strict=True))
+    return shortage(Shortage(names, nearest, lacks[nearest], most, len(lacks)))
 
 
 def shortage(found: Shortage) -> str:
@@ -125,10 +186,10 @@ def shortage(found: Shortage) -> str:
     return f"needs {least} on {found.nearest}, or up to {_more(found.names, found.most)} on {anywhere}"
 
 
-def _more(names: tuple[str, ...], amounts: tuple[int, ...]) -> str:
+def _more(names: tuple[str, ...], lacking: tuple[int, ...]) -> str:
     told = [
-        "room for one more pod" if name == resources.PODS else f"{resources.shown(name, amount)} more {name}"
-        for name, amount in zip(names, amounts, strict=True)
+        "room for one more pod" if name == resources.PODS else f"{amounts.human(name, amount)} more {name}"
+        for name, amount in zip(names, lacking, strict=True)
     ]
     return " and ".join(told)
 
@@ -145,7 +206,7 @@ def _reasons(refusal: Status) -> str:
 # --- what each plugin's refusal is about ------------------------------------------------------------------------------
 
 
-def _fit(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
+def _fit(pod: PodInfo, node: NodeInfo, refusal: Status, conflicts: Conflicts) -> Iterable[_Found]:
     lacking: dict[str, int] = {}
     for reason in refusal.reasons:
         if reason == _TOO_MANY_PODS:
@@ -154,7 +215,7 @@ def _fit(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
             name = reason.removeprefix(_INSUFFICIENT)
             wanted, whole = pod.shape.requests.get(name, 0), node.allocatable.get(name, 0)
             if wanted > whole:
-                text = f"asks for {resources.shown(name, wanted)} {name}; {{nodes}} with"
+                text = f"requests {amounts.human(name, wanted)} {name}"
                 yield _Found(_Matter(text, beyond=name), (whole,))
             else:
                 lacking[name] = wanted - whole + node.requested.get(name, 0)
@@ -162,7 +223,7 @@ def _fit(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
         yield _Found(_Matter("", short_of=tuple(lacking)), tuple(lacking.values()))
 
 
-def _taints(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
+def _taints(pod: PodInfo, node: NodeInfo, refusal: Status, conflicts: Conflicts) -> Iterable[_Found]:
     for taint in node.taints:
         if taint.effect != taints.PREFER_NO_SCHEDULE and not taints.tolerated(pod.shape.tolerations, taint):
             yield _Found(_Matter(f"{{nodes}} excluded by taint {taint_name(taint)}"))
@@ -173,11 +234,11 @@ def taint_name(taint: objects.Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
-def _cordoned(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
+def _cordoned(pod: PodInfo, node: NodeInfo, refusal: Status, conflicts: Conflicts) -> Iterable[_Found]:
     yield _Found(_Matter("{nodes} cordoned"))
 
 
-def _affinity(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
+def _affinity(pod: PodInfo, node: NodeInfo, refusal: Status, conflicts: Conflicts) -> Iterable[_Found]:
     demands = requirements.of(pod.shape)
     for key, value in pod.shape.node_selector.items():
         if node.labels.get(key) != value:
@@ -186,16 +247,36 @@ def _affinity(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]
         yield _Found(_Matter("{nodes} outside of the pod's required node affinity"))
 
 
-def _named(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
+def _named(pod: PodInfo, node: NodeInfo, refusal: Status, conflicts: Conflicts) -> Iterable[_Found]:
     yield _Found(_Matter(f"{{nodes}} other than {pod.node_name}, which the pod names"))
 
 
-def _ports(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
+def _ports(pod: PodInfo, node: NodeInfo, refusal: Status, conflicts: Conflicts) -> Iterable[_Found]:
     for port in resources.conflicting_ports(pod.shape.host_ports, node.ports):
-        yield _Found(_Matter(f"host port {port.port}/{port.protocol} taken on {{nodes}}"))
+        holders = [
+            other.key for other in node.pods.values() if resources.conflicting_ports([port], other.shape.host_ports)
+        ]
+        matter = _Matter(f"host port {port.port}/{port.protocol} taken on {{nodes}}")
+        yield _Found(matter, pods=tuple(holders))
 
 
-def _spread(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
+def _other_pods(pod: PodInfo, node: NodeInfo, refusal: Status, conflicts: Conflicts) -> Iterable[_Found]:
+    """Which pods required affinity and anti-affinity are about."""
+    for code, reason in inter_pod_affinity.REASONS.items():
+        if not set(reason.reasons) & set(refusal.reasons):
+            continue
+        if code == affinities.NO_AFFINITY:
+            keys = " and ".join(dict.fromkeys(term.topology_key for term in pod.shape.required_affinity))
+            yield _Found(_Matter(f"{{nodes}} with no pod that the required affinity asks for in the same {keys}"))
+            continue
+        of_others = code == affinities.REFUSED_BY_OTHERS
+        whose = "which is in conflict by its own" if of_others else "which the pod avoids by its"
+        for key, others in conflicts.at(node, of_others=of_others).items():
+            matter = _Matter(f"{{nodes}} in the same {key} as a pod {whose} required anti-affinity")
+            yield _Found(matter, pods=tuple(others))
+
+
+def _spread(pod: PodInfo, node: NodeInfo, refusal: Status, conflicts: Conflicts) -> Iterable[_Found]:
     hard = [each for each in pod.shape.spread_constraints if each.whenUnsatisfiable == "DoNotSchedule"]
     missing = [each.topologyKey for each in hard if each.topologyKey not in node.labels]
     for key in missing:
@@ -208,6 +289,7 @@ def _spread(pod: PodInfo, node: NodeInfo, refusal: Status) -> Iterable[_Found]:
 
 
 _DESCRIBERS: Final[dict[str, Describer]] = {
+    "InterPodAffinity": _other_pods,
     "NodeAffinity": _affinity,
     "NodeName": _named,
     "NodePorts": _ports,

@@ -57,7 +57,10 @@ class Protection:
             (facts.ends and not settings.jobs, "would begin its work anew"),
             (facts.local_storage and not settings.local_storage, "would lose what is in its local volumes"),
             (not facts.running and not facts.crashing, "does not run"),
-            (facts.age_s < settings.youngest_s and strategy is not Strategy.CRASHES, "has just begun"),
+            (
+                facts.age_s < settings.youngest_s and strategy is not Strategy.CRASHES,
+                f"started {facts.age_s:.0f}s ago; pods stay for the first {settings.youngest_s:.0f}s (youngestSeconds)",
+            ),
         )
         return facts.objection or next((why for holds, why in reasons if holds), "")
 
