@@ -45,7 +45,7 @@ from rota.notices.machines import Machines
 from rota.notices.node_events import NodeEvents
 from rota.notices.survivors import Survivors
 from rota.notices.webhook import Hook, Webhook
-from rota.scheduler import debugging, tracing
+from rota.scheduler import configuration_source, debugging, tracing, watched_kinds
 from rota.scheduler import rights as scheduler_rights
 from rota.scheduler.configuration_source import ConfigurationSource, LiveConfiguration, LiveFrameworks
 from rota.scheduler.loading import Loaded
@@ -230,7 +230,8 @@ async def run_scheduler(
     async with _beside(endpoint, "scheduler") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
         election = loaded.configuration.settings.leader_election
         lease = (election.resource_namespace, election.resource_name) if elect and election.leader_elect else None
-        await _checked(client, "scheduler", scheduler_rights.needed(lease))
+        kinds = watched_kinds.declared(configuration_source.frameworks(loaded).values())
+        await _checked(client, "scheduler", scheduler_rights.needed(lease, kinds.values()))
         loop = asyncio.get_running_loop()
         scheduler = _scheduler(client, loaded, elect=elect, tracer=tracing.installed() if trace else None)
         scheduler.follow(configuration)

@@ -16,7 +16,7 @@ from rota.client.verbs import Client, Selection
 from rota.kit import pages
 from rota.kit.clock import Clock
 from rota.kit.pages import Address, Page
-from rota.scheduler import handlers
+from rota.scheduler import watched_kinds
 from rota.scheduler.cache import comparing
 from rota.scheduler.cache import dumping as cache_dumping
 from rota.scheduler.cache.comparing import Difference, Truth
@@ -62,7 +62,7 @@ class Pages:
         truth = Truth(
             nodes=(await self._client.list(NODES)).items,
             pods=(await self._client.list(PODS, selection=_LIVING)).items,
-            others={kind: (await self._client.list(target)).items for kind, (target, _) in handlers.KINDS.items()},
+            others={each.kind: (await self._client.list(each.target)).items for each in watched_kinds.BUILTIN.values()},
         )
         scheduler = self._scheduler
         waiting = {queued.pod.uid for queued in scheduler.queue.entries()}

@@ -4,7 +4,7 @@ Handlers run on the event loop, right after an informer's own cache has changed,
 object that could not be read is treated as absent, and reported by whoever is asked to.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from rota.client.informers.cache import Key
@@ -16,25 +16,10 @@ from rota.scheduler.framework.events import Action, ClusterEvent, Resource
 from rota.scheduler.queue import changes
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue
 from rota.scheduler.reading import Document, Ended, NodeRecord, Unreadable
+from rota.scheduler.watched_kinds import WatchedKind
 
 log = logs.get(__name__)
 
-#: Kinds besides pods and nodes: where they are found, and under which name plugins hear of their changes, if they do.
-KINDS: Final[Mapping[str, tuple[tuple[str, str, str], Resource | None]]] = {
-    "Namespace": (("", "v1", "namespaces"), None),
-    "Service": (("", "v1", "services"), None),
-    "ReplicationController": (("", "v1", "replicationcontrollers"), None),
-    "ReplicaSet": (("apps", "v1", "replicasets"), None),
-    "StatefulSet": (("apps", "v1", "statefulsets"), None),
-    "PodDisruptionBudget": (("policy", "v1", "poddisruptionbudgets"), None),
-    "PersistentVolume": (("", "v1", "persistentvolumes"), Resource.PERSISTENT_VOLUME),
-    "PersistentVolumeClaim": (("", "v1", "persistentvolumeclaims"), Resource.PERSISTENT_VOLUME_CLAIM),
-    "StorageClass": (("storage.k8s.io", "v1", "storageclasses"), Resource.STORAGE_CLASS),
-    "CSINode": (("storage.k8s.io", "v1", "csinodes"), Resource.CSI_NODE),
-    "CSIDriver": (("storage.k8s.io", "v1", "csidrivers"), Resource.CSI_DRIVER),
-    "CSIStorageCapacity": (("storage.k8s.io", "v1", "csistoragecapacities"), Resource.CSI_STORAGE_CAPACITY),
-    "VolumeAttachment": (("storage.k8s.io", "v1", "volumeattachments"), Resource.VOLUME_ATTACHMENT),
-}
 #: Kinds whose changes those wait for who bind volumes.
 STORAGE: Final = frozenset({"PersistentVolume", "PersistentVolumeClaim"})
 
@@ -159,9 +144,11 @@ class Handlers:
         if change is not None and (actions := _actions(change)):
             self._move(ClusterEvent(Resource.NODE, actions), change.old, change.new)
 
-    def other(self, kind: str) -> Callable[[Key, Document | Unreadable | None, Document | Unreadable | None], None]:
+    def other(
+        self, watched: WatchedKind
+    ) -> Callable[[Key, Document | Unreadable | None, Document | Unreadable | None], None]:
         """Give the handler of a kind."""
-        _, resource = KINDS[kind]
+        kind, resource = watched.kind, watched.event_resource
 
         def handle(key: Key, old: Document | Unreadable | None, new: Document | Unreadable | None) -> None:
             if isinstance(new, Unreadable):

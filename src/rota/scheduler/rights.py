@@ -1,14 +1,22 @@
 """What the scheduler does at an API server, as rights."""
 
+from collections.abc import Iterable
+
 from rota.client.rights import Right, leased, table
-from rota.scheduler import handlers
+from rota.scheduler import watched_kinds
+from rota.scheduler.watched_kinds import WatchedKind
 
 
-def needed(lease: tuple[str, str] | None) -> tuple[Right, ...]:
-    """All rights that a scheduler uses; `lease`: the namespace and the name of that by which schedulers take turns."""
+def needed(lease: tuple[str, str] | None, kinds: Iterable[WatchedKind] = ()) -> tuple[Right, ...]:
+    """All rights that a scheduler uses.
+
+    `lease` is the namespace and the name of the Lease by which schedulers take turns, `kinds` are those that plugins
+    declare.
+    """
+    watched = (each.target for each in (*watched_kinds.BUILTIN.values(), *kinds))
     read = tuple(
         right
-        for group, _, resource in (("", "v1", "nodes"), ("", "v1", "pods"), *(of for of, _ in handlers.KINDS.values()))
+        for group, _, resource in (("", "v1", "nodes"), ("", "v1", "pods"), *watched)
         for right in table("list,watch", resource, group)
     )
     written = (

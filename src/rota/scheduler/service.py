@@ -31,7 +31,7 @@ from rota.kit.buckets import TokenBucket
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 from rota.kit.tasks import Supervisor
-from rota.scheduler import failures, handlers, reading, references, tracing
+from rota.scheduler import failures, reading, references, tracing, watched_kinds
 from rota.scheduler.attempts import Attempts, Collaborators
 from rota.scheduler.binding_cycles import BindingCycles
 from rota.scheduler.bindings import BindingQueue
@@ -57,6 +57,7 @@ from rota.scheduler.tracing import Tracer
 from rota.scheduler.volume_binding import ApiVolumeBinder
 from rota.scheduler.waiting import WaitingPods
 from rota.scheduler.watchdog import LIMIT_S, Watchdog
+from rota.scheduler.watched_kinds import WatchedKind
 
 log = logs.get(__name__)
 
@@ -159,6 +160,10 @@ class Scheduler:
         )
         #: By what they follow; made when it is known what kind of server it is.
         self._informers: Final[dict[str, Informer[Any]]] = {}
+        #: Kinds that plugins declare and that are watched.
+        self._declared: Final[dict[str, WatchedKind]] = {}
+        #: While the scheduler runs.
+        self._supervisor: Supervisor | None = None
         self._synced: Final = asyncio.Event()
         self._retiring: Final[set[asyncio.Task[None]]] = set()
         self.leading = False
@@ -198,11 +203,14 @@ class Scheduler:
                 for name, informer in self._informers.items():
                     supervisor.start(name, informer.run)
                 supervisor.start("events", self._recorder.run)
+                self._supervisor = supervisor
+                self._watch_declared()
                 await self._sync()
                 election = self._election()
                 supervisor.start("work", self._lead if election is None else partial(self._campaign, election))
                 await supervisor.wait()
             finally:
+                self._supervisor = None
                 await self._using.panel.close()
                 await asyncio.gather(*self._retiring)
 
@@ -219,8 +227,9 @@ class Scheduler:
 
     async def _sync(self) -> None:
         began = self._clock.monotonic()
-        for informer in self._informers.values():
-            await informer.wait_synced()
+        for name, informer in list(self._informers.items()):
+            if name not in self._declared or await self._served(self._declared[name]):
+                await informer.wait_synced()
         cluster = self.cache.cluster
         took = round(self._clock.monotonic() - began, 3)
         known = {"nodes": len(cluster.by_name), "pods": len(cluster.pods), "waiting": len(self.queue)}
@@ -285,6 +294,7 @@ class Scheduler:
         self.queue = self._using.queue = self._handlers.queue = queue
         self._retire(self._using.panel)
         self._using.cycles, self._using.panel = cycles, panel
+        self._watch_declared()
         self.attempts.binding.panel = panel
         self.attempts.wake()
         log.info("configuration loaded", profiles=list(cycles))
@@ -357,17 +367,36 @@ class Scheduler:
         nodes = self._informer(NODES, reading.nodes)
         nodes.add_handler(self._handlers.node)
         self._informers.update(pods=pods, nodes=nodes)
-        self._informers.update({kind: self._other(kind) for kind in handlers.KINDS})
+        self._informers.update({each.kind: self._other(each) for each in watched_kinds.BUILTIN.values()})
 
     def _informer(self, target: tuple[str, str, str], decode: Any, selection: Selection | None = None) -> Informer[Any]:
         chosen = Source(client=self._client, target=target, selection=selection or Selection(), page_size=_PAGE)
         return Informer(chosen, decode=decode, clock=self._clock, chance=self._chance)
 
-    def _other(self, kind: str) -> Informer[Any]:
-        target, _ = handlers.KINDS[kind]
-        informer = self._informer(target, reading.others(kind))
-        informer.add_handler(self._handlers.other(kind))
+    def _other(self, watched: WatchedKind) -> Informer[Any]:
+        informer = self._informer(watched.target, reading.others(watched.kind))
+        informer.add_handler(self._handlers.other(watched))
         return informer
+
+    def _watch_declared(self) -> None:
+        """Watch the kinds that plugins of the configuration in force declare, and that are not watched yet."""
+        if self._supervisor is None:
+            return
+        frameworks = (cycle.framework for cycle in self._using.cycles.values())
+        for kind, watched in watched_kinds.declared(frameworks).items():
+            if kind not in self._informers:
+                self._declared[kind] = watched
+                self._informers[kind] = self._other(watched)
+                self._supervisor.start(kind, self._informers[kind].run)
+
+    async def _served(self, watched: WatchedKind) -> bool:
+        """Whether a kind that a plugin declares can be listed; if not, decisions do not wait for it."""
+        try:
+            await self._client.list(watched.target)
+        except (errors.NotFound, errors.Forbidden) as error:
+            log.warning("kind that a plugin declares cannot be watched", kind=watched.kind, error=error)
+            return False
+        return True
 
     def _report_unreadable(self, pod: Unreadable) -> None:
         """A pod that cannot be understood is told so, and otherwise left alone."""

@@ -153,7 +153,9 @@ class Returning:
         }
         moves: list[Move] = []
         if good and candidates:
-            moves = await self._tried(await pictures.take(self._client), candidates, good, readings, now)
+            moves = await self._tried(
+                await pictures.take(self._client, self._frameworks.values()), candidates, good, readings, now
+            )
         else:
             why = "no pool of spot machines has been quiet for long enough"
             self._stays |= dict.fromkeys((_key(pod) for pod, _ in candidates), why)

@@ -1,7 +1,7 @@
 """What the spot controller does at an API server, as rights."""
 
 from rota.client.rights import Right, leased, table
-from rota.scheduler import handlers
+from rota.scheduler import watched_kinds
 from rota.spot_control.leading import LEASE
 
 
@@ -10,7 +10,7 @@ def needed(*, namespace: str, dry_run: bool) -> tuple[Right, ...]:
     looked_at = tuple(
         right
         for group, _, resource in (
-            *(of for of, _ in handlers.KINDS.values()),
+            *(each.target for each in watched_kinds.BUILTIN.values()),
             ("scheduling.k8s.io", "v1", "priorityclasses"),
         )
         for right in table("list", resource, group, loses="plans that heed them")

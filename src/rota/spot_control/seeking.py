@@ -93,7 +93,7 @@ class Seeking:
         return self._looked_at + _LOOK_AGAIN_S if missing else math.inf
 
     async def _look(self, urgent: list[Seeker], leavers: list[tuple[Guest, Seeker]]) -> None:
-        picture = await pictures.take(self._client)
+        picture = await pictures.take(self._client, self._frameworks.values())
         seekers = [*urgent, *_by_importance([*self._waiting(), *leavers])]
         leaving = {meta.uid(one.document) for one in (*urgent, *(seeker for _, seeker in leavers))}
         search = placing.places(

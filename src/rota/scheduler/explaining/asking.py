@@ -19,7 +19,7 @@ from rota.columns.pods import PodInfo
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.errors import UserError
-from rota.scheduler import scenarios
+from rota.scheduler import configuration_source, scenarios
 from rota.scheduler.explaining import analysis, pictures, report
 from rota.scheduler.explaining.analysis import NO_OPINIONS, Opinions
 from rota.scheduler.explaining.pictures import Picture
@@ -63,7 +63,7 @@ class Asker:
     async def pod(self, client: Client, name: str, *, namespace: str, node: str = "", most: int) -> Explanation:
         """Explain a pod of the cluster."""
         document = await client.get(PODS, name, namespace=namespace)
-        picture = await pictures.take(client)
+        picture = await pictures.take(client, configuration_source.frameworks(self._loaded).values())
         try:
             pod = picture.vocabulary.pod(document)
         except MalformedObjectError as error:
@@ -74,7 +74,7 @@ class Asker:
         self, client: Client, document: Mapping[str, Any], *, path: str, node: str = "", most: int
     ) -> Explanation:
         """Explain a pod that was not submitted; its priority comes from its class."""
-        picture = await pictures.take(client)
+        picture = await pictures.take(client, configuration_source.frameworks(self._loaded).values())
         try:
             pod = scenarios.read_incoming(document, picture.cluster, picture.vocabulary, path=path)
         except MalformedObjectError as error:

@@ -5,7 +5,7 @@ out and named; without nodes and pods there is no picture.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -18,8 +18,9 @@ from rota.client.verbs import Client, Selection
 from rota.columns.cluster import Cluster
 from rota.columns.pods import PodInfo
 from rota.columns.vocabulary import Vocabulary
-from rota.scheduler import handlers, reading, references
+from rota.scheduler import reading, references, watched_kinds
 from rota.scheduler.framework.nominations import Nominations
+from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.reading import Document, NodeRecord, Unreadable
 
 _T = TypeVar("_T")
@@ -77,8 +78,8 @@ class Picture:
             self.nominations.setdefault(pod.nominated_node, []).append(pod)
 
 
-async def take(client: Client) -> Picture:
-    """List everything and put it together."""
+async def take(client: Client, frameworks: Iterable[Framework] = ()) -> Picture:
+    """List everything and put it together, with the kinds that plugins of these profiles declare."""
     picture = Picture()
     nodes, pods = await asyncio.gather(
         _listed(client, _NODES, reading.nodes), _listed(client, PODS, reading.pods(picture.vocabulary), _LIVING)
@@ -88,8 +89,8 @@ async def take(client: Client) -> Picture:
     for pod in pods:
         if isinstance(pod, PodInfo):
             picture._add_pod(pod)
-    kinds = {kind: target for kind, (target, _) in handlers.KINDS.items()} | {"PriorityClass": _PRIORITY_CLASSES}
-    for kind, target in kinds.items():
+    watched = (*watched_kinds.BUILTIN.values(), *watched_kinds.declared(frameworks).values())
+    for kind, target in (*((each.kind, each.target) for each in watched), ("PriorityClass", _PRIORITY_CLASSES)):
         try:
             for document in await _listed(client, target, reading.others(kind)):
                 picture.cluster.catalog.put(kind, document)

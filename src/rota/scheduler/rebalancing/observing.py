@@ -1,6 +1,6 @@
 """The cluster as a rebalancer sees it: a picture to try moves on, and what moving a pod depends on besides."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -10,6 +10,7 @@ from rota.client.pods import PODS
 from rota.client.verbs import Client, Selection
 from rota.scheduler.explaining import pictures
 from rota.scheduler.explaining.pictures import Picture
+from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.rebalancing.contract import PodFacts, Usage
 
 #: A workload's wish to be left alone; the other two are those that users of the descheduler know.
@@ -29,9 +30,11 @@ _PAGE: Final = 500
 _BOUND: Final = Selection(fields="status.phase!=Succeeded,status.phase!=Failed")
 
 
-async def take(client: Client, *, now: float) -> tuple[Picture, dict[str, PodFacts]]:
+async def take(
+    client: Client, frameworks: Iterable[Framework] = (), *, now: float
+) -> tuple[Picture, dict[str, PodFacts]]:
     """List the cluster."""
-    picture = await pictures.take(client)
+    picture = await pictures.take(client, frameworks)
     known: dict[str, PodFacts] = {}
     # page by page: whoever runs this beside a server lets others have their turn
     async for page in client.pages(PODS, selection=_BOUND, limit=_PAGE):

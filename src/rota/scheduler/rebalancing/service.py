@@ -85,7 +85,7 @@ class Rebalancer:
 
     async def plan(self, settings: Settings, *, moved: int = 0) -> Plan:
         """What would be moved now, where so many pods have moved within the hour; nothing is."""
-        picture, facts = await observing.take(self._client, now=self._clock.now())
+        picture, facts = await observing.take(self._client, self._frameworks.values(), now=self._clock.now())
         usage = None
         if settings.by_usage:
             uids = {(pod.namespace, pod.name): pod.uid for pod in picture.cluster.pods.values()}
