@@ -65,6 +65,4 @@ BUILTIN: Final = _table(
 def declared(frameworks: Iterable[Framework]) -> dict[str, WatchedKind]:
     """The kinds that plugins of these profiles declare and the built-in ones do not read anyway."""
     plugins = (plugin for framework in frameworks for point in ExtensionPoint for plugin in framework.at(point))
-    return {
-        each.kind: each for plugin in plugins for each in getattr(plugin, "kinds", ()) if each.kind not in BUILTIN
-    }
+    return {each.kind: each for plugin in plugins for each in getattr(plugin, "kinds", ()) if each.kind not in BUILTIN}
