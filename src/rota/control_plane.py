@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 import rota
 from rota import embedded, worker_process
 from rota.api import users
@@ -58,7 +60,7 @@ from rota.scheduler.service import Scheduler
 from rota.scheduler_process import SchedulerProcess, Start
 from rota.spot_control.waking import SpotWaking
 from rota.store.contract import Store
-from rota.worker import machines
+from rota.worker import identities, machines
 from rota.worker.running import Settings as WorkerSettings
 from rota.worker_process import Member, WorkerProcess
 
@@ -107,6 +109,10 @@ class Settings:
     #: How bound pods reach their workers where they do not say so themselves: by `push` or by `pull`.
     dispatch: str = dispatching.PUSH
     worker_prefix: str | None = None
+    #: Whom their tasks run as, `USER[:GROUP]`; empty for what `identities.chosen` makes of it.
+    run_as: str = ""
+    #: Whether their pods may have any user of the machine, root included.
+    allow_root: bool = False
     #: Which controllers to run, as `roster.chosen` reads it.
     controllers: str = "*"
     #: Whether this master has a scheduler; others may decide in its place.
@@ -210,13 +216,17 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
 def _shares(url: str, settings: Settings, listening: Listening) -> list[WorkerSettings]:
     """The settings of the workers of this machine."""
     host, port = url.removeprefix("https://").rsplit(":", 1)
-    return embedded.shares(
+    elsewhere = (settings.encryption_keys, settings.authority, settings.token_file)
+    own = tuple(one.absolute() for one in (settings.data, *elsewhere) if one is not None)
+    found = embedded.shares(
         settings.workers,
         folder=settings.data / "workers",
         prefix=settings.worker_prefix,
         api_server=(host, port),
         address=listening.address,
     )
+    user = identities.tasks(settings.run_as, allow_root=settings.allow_root, own=own)
+    return [msgspec.structs.replace(one, **user) for one in found]
 
 
 async def _begun_workers(parts: contextlib.AsyncExitStack, settings: Settings) -> WorkerProcess | None:

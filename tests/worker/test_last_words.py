@@ -19,7 +19,9 @@ def _launch(said: Path, *, runtime: str, user: int | None = None) -> Launch:
 def test_a_variable_of_a_pod_that_has_its_own_path_makes_no_files(tmp_path: Path, runtime: str) -> None:
     said = tmp_path / "elsewhere" / ".last-words.x"
     container = {"name": "c", "terminationMessagePath": "/tmp/words"}
-    launch = last_words.given(_launch(said, runtime=runtime), container, tmp_path / "pod", home=str(tmp_path / "home"))
+    launch = last_words.given(
+        _launch(said, runtime=runtime), container, tmp_path / "pod", home=str(tmp_path / "home"), may_mount=True
+    )
     last_words.prepare(tmp_path / "pod", launch)
     assert not said.parent.exists()
 
@@ -27,7 +29,7 @@ def test_a_variable_of_a_pod_that_has_its_own_path_makes_no_files(tmp_path: Path
 def test_another_user_writes_the_same_file_by_a_name_in_its_home(tmp_path: Path) -> None:
     said, home = tmp_path / "elsewhere" / ".last-words.x", tmp_path / "home"
     launch = _launch(said, runtime=PROCESS, user=1000)
-    launch = last_words.given(launch, {"name": "c"}, tmp_path / "pod", home=str(home))
+    launch = last_words.given(launch, {"name": "c"}, tmp_path / "pod", home=str(home), may_mount=False)
     last_words.prepare(tmp_path / "pod", launch)
     told = Path(launch.env[last_words.VARIABLE])
     assert told.parent == home

@@ -71,6 +71,7 @@ from rota.kit import logs
     metavar="N",
     help="How many workers share this machine with the master.",
 )
+@options.task_user_options
 @master_options.master_options
 def command(
     *,

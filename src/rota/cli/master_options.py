@@ -15,7 +15,17 @@ if TYPE_CHECKING:
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 PORT = click.IntRange(0, 65535)
-_AS_IT_IS = ("dispatch", "encryption_keys", "authority", "token_file", "audit_log", "audit_policy", "controllers")
+_AS_IT_IS = (
+    "dispatch",
+    "encryption_keys",
+    "authority",
+    "token_file",
+    "audit_log",
+    "audit_policy",
+    "controllers",
+    "run_as",
+    "allow_root",
+)
 _LIMITS = ("max_requests", "request_timeout", "requests_per_second")
 
 

@@ -31,6 +31,23 @@ container_option = click.option(
 dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 
 
+def task_user_options(command: _F) -> _F:
+    """`--run-as` and `--allow-root`, of everything that has workers."""
+    command = click.option(
+        "--allow-root",
+        is_flag=True,
+        help="Let pods run as any user of this machine, root included, and let containers reach all of its files.",
+    )(command)
+    return click.option(
+        "--run-as",
+        default="",
+        metavar="USER[:GROUP]",
+        envvar="ROTA_RUN_AS",
+        show_envvar=True,
+        help="Whom tasks run as that are processes.  [default: this user; if that is root, a user that owns nothing]",
+    )(command)
+
+
 class Duration(click.ParamType[float]):
     """`30s`, `5m`, `24h`, `7d`, and 0."""
 

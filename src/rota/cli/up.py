@@ -65,6 +65,7 @@ def _default_workers() -> int:
     metavar="PORT",
     help="Serve it on this loopback port too, without TLS: any user of this machine may do everything.",
 )
+@options.task_user_options
 @master_options.master_options
 def command(
     *,

@@ -179,6 +179,7 @@ def _host_name() -> str:
     metavar="PORT",
     help="Where masters reach the worker for logs and commands; 0 for a free one.",
 )
+@options.task_user_options
 def command(
     *,
     masters: tuple[str, ...],
@@ -190,6 +191,8 @@ def command(
     data: Path | None,
     port: int,
     amounts: dict[str, int],
+    run_as: str,
+    allow_root: bool,
     **node: Any,
 ) -> None:
     """Let this machine work for a cluster until interrupted.
@@ -202,6 +205,7 @@ def command(
     from rota import assembly  # noqa: PLC0415
     from rota.client import kubeconfig  # noqa: PLC0415
     from rota.kit import system  # noqa: PLC0415
+    from rota.worker import identities  # noqa: PLC0415
     from rota.worker.joining.entry import Invitation  # noqa: PLC0415
     from rota.worker.running import Settings  # noqa: PLC0415
 
@@ -216,7 +220,8 @@ def command(
         authority=None if authority is None else _read(authority),
         endpoint=None if kubeconfig_file is None else kubeconfig.load(kubeconfig_file, clock=system.SystemClock()),
     )
-    settings = Settings(node=name, folder=options.made_folder(folder), resources=amounts, **node)
+    user = identities.tasks(run_as, allow_root=allow_root, own=(folder,))
+    settings = Settings(node=name, folder=options.made_folder(folder), resources=amounts, **user, **node)
 
     def say_ready(server: str) -> None:
         click.echo(f"     node  {name}")

@@ -443,7 +443,9 @@ class Agent:
             home=home,
         )
         launch = self._devices.given(launch, pod)
-        return last_words.given(launch, _container(pod, container), folder, home=home)
+        return last_words.given(
+            launch, _container(pod, container), folder, home=home, may_mount=self._runtime.may_mount
+        )
 
     async def _clean_up(self, uid: str, *, logs: bool) -> None:
         for run in self._runs.get(uid, ()):

@@ -1,9 +1,9 @@
 """What a container leaves behind for people when it ends: `terminationMessagePath` and its policy.
 
 A small file is mounted where the container may write it, and is read when the run is over; where the policy says so and
-nothing was written, the end of the log of a run that failed takes its place. A process of the machine gets such a file
-only under a path that its pod chose, for the usual one is in /dev, which is the machine's; or it asks by ROTA_OUTPUTS,
-and is told where the file is, which takes no mount and therefore no root.
+nothing was written, the end of the log of a run that failed takes its place. A mount takes root. Without it a process
+of the machine has the file by a plain name, which is meant in its home, or asks by ROTA_OUTPUTS, and is told where the
+file is.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rota.worker.runtimes.contract import CONTAINER, Launch, LogOptions, Mount
+from rota.worker.runtimes.contract import CONTAINER, Launch, LaunchError, LogOptions, Mount
 
 #: Where containers write them if nobody says otherwise.
 USUAL: Final = "/dev/termination-log"
@@ -28,17 +28,28 @@ _MOST_LOG_BYTES: Final = 2048
 LOG_END: Final = LogOptions(tail_lines=80)
 
 
-def given(launch: Launch, container: Mapping[str, Any], folder: Path, *, home: str) -> Launch:
-    """A run that finds its file, which is in its pod's folder of volumes; or as it was, if it has none."""
+def given(launch: Launch, container: Mapping[str, Any], folder: Path, *, home: str, may_mount: bool) -> Launch:
+    """A run that finds its file, which is in its pod's folder of volumes; or as it was, if it has none.
+
+    A process finds it in its place if files can be mounted, else only by the variable; both are names of one file.
+    """
     target, file = container.get("terminationMessagePath") or USUAL, str(_file(folder, container["name"], launch.run))
-    if launch.runtime == CONTAINER or target != USUAL:
-        mount = Mount(source=file, target=target)
+    if launch.runtime == CONTAINER:
+        mount = Mount(source=file, target=str(Path("/", target)), own=True)
         return msgspec.structs.replace(launch, mounts=[*launch.mounts, mount], last_words=True)
-    if VARIABLE not in launch.env:
-        return launch
-    if launch.user:  # another user may not pass through our folders, but through its pod's own
-        file = str(Path(home, f"{FOLDER}.{container['name']}.{launch.run}"))
-    return msgspec.structs.replace(launch, env={**launch.env, VARIABLE: file}, last_words=True)
+    fields: dict[str, Any] = {}
+    if target.startswith("/") and (may_mount or target != USUAL):
+        mount = Mount(source=file, target=target, own=True, as_user=target != USUAL)
+        fields = {"mounts": [*launch.mounts, mount], "last_words": True}
+    elif not target.startswith("/"):
+        if "/" in target or target in {".", ".."}:
+            # Folders in its home are its own: a link in place of one would lead us anywhere.
+            raise LaunchError("CreateContainerConfigError", f"terminationMessagePath: {target} is not absolute")
+        fields = {"words": str(Path(home, target)), "last_words": True}
+    if VARIABLE in launch.env and target == USUAL:
+        words = str(Path(home, f"{FOLDER}.{container['name']}.{launch.run}"))
+        fields |= {"env": {**launch.env, VARIABLE: words}, "words": words, "last_words": True}
+    return msgspec.structs.replace(launch, **fields)
 
 
 def prepare(folder: Path, launch: Launch) -> None:
@@ -47,13 +58,10 @@ def prepare(folder: Path, launch: Launch) -> None:
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     path.touch()
     path.chmod(0o666)
-    if launch.runtime == CONTAINER or any(mount.source == str(path) for mount in launch.mounts):
-        return  # the variable, if there is one, is the pod's own, and so is what it says
-    told = Path(launch.env[VARIABLE])
-    if not told.exists():
+    if launch.words and not os.path.lexists(launch.words):
         # a second name of the same file: what its user puts in that place instead, nobody reads
-        told.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        told.hardlink_to(path)
+        Path(launch.words).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        Path(launch.words).hardlink_to(path)
 
 
 def read(folder: Path, container: str, run: int) -> str:

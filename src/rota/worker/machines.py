@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from rota.api import resources
+from rota.worker.identities import Account
 from rota.worker.runtimes.contract import PROCESS
 
 PODS: Final = 110
@@ -35,6 +36,10 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     runtime: str = PROCESS
     #: How many processes a container may have; None for as many as there is room for.
     pids: int | None = None
+    #: Whom processes run as whose pods do not say; None for the worker's own user.
+    run_as: Account | None = None
+    #: Whether pods may have any user of the machine, root included.
+    allow_root: bool = False
 
 
 def measure(

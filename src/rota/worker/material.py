@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from rota.api import meta, quantities
+from rota.api.pipelines import naming
 from rota.client.verbs import Object
-from rota.worker import expansion
+from rota.worker import expansion, identities
+from rota.worker.identities import Account
 from rota.worker.references import References
 from rota.worker.runtimes.contract import CONTAINER, PROCESS, Launch, LaunchError, Limits, Mount, Security
 
@@ -54,6 +56,16 @@ class Settings(Protocol):
         ...
 
     @property
+    def run_as(self) -> Account | None:
+        """Whom processes run as whose pods do not say; None for the worker's own user."""
+        ...
+
+    @property
+    def allow_root(self) -> bool:
+        """Whether pods may have any user of the machine, root included."""
+        ...
+
+    @property
     def api_server(self) -> tuple[str, str]:
         """Where software in pods finds the API: host and port."""
         ...
@@ -71,11 +83,15 @@ async def launch(
     environment = await variables(pod, container, references=references, settings=settings)
     runtime = chosen(spec, settings)
     security = {**(spec.get("securityContext") or {}), **(container.get("securityContext") or {})}
-    user = security.get("runAsUser")
+    user, group = security.get("runAsUser"), security.get("runAsGroup")
+    machine: dict[str, str] = {}
+    if runtime == PROCESS:
+        machine = {**_inherited(), "HOME": home}
+        user, group = _process_user(pod, container, user, group, settings)
+        if user is not None and settings.run_as is not None and user == settings.run_as.uid:
+            machine |= {"USER": settings.run_as.name, "LOGNAME": settings.run_as.name}
     if security.get("runAsNonRoot") and (user == 0 or (user is None and runtime == PROCESS and os.geteuid() == 0)):
         raise LaunchError(_MISSING, "container has runAsNonRoot and image will run as root")
-    group = security.get("runAsGroup")
-    machine = {**_inherited(), "HOME": home} if runtime == PROCESS else {}
     return Launch(
         uid=meta.uid(pod),
         namespace=meta.namespace(pod),
@@ -88,7 +104,7 @@ async def launch(
         env={**machine, "HOSTNAME": meta.name(pod), **environment},
         working_dir=container.get("workingDir") or "",
         user=user,
-        group=user if group is None and runtime == PROCESS else group,
+        group=group,
         groups=_groups(spec),
         limits=_limits(container, settings),
         mounts=mounts(environment),
@@ -100,7 +116,38 @@ async def launch(
         security=_security(security),
         host_pid=bool(spec.get("hostPID")),
         host_ipc=bool(spec.get("hostIPC")),
+        host_access=_host_access(spec, container),
+        no_new_privileges=runtime == PROCESS and _gains_nothing(security, user, settings),
     )
+
+
+def _process_user(
+    pod: Object, container: Mapping[str, Any], user: int | None, group: int | None, settings: Settings
+) -> tuple[int | None, int | None]:
+    """Whom a process of the machine runs as; LaunchError if its pod may not have that user."""
+    if os.geteuid() == 0 and not settings.allow_root and (why := identities.refusal(pod, container, settings.run_as)):
+        raise LaunchError(_MISSING, why)
+    account = settings.run_as
+    if user is None and account is not None:
+        return account.uid, account.gid if group is None else group
+    return user, user if group is None else group
+
+
+def _gains_nothing(security: Mapping[str, Any], user: int | None, settings: Settings) -> bool:
+    """Whether programs with the set-user-id bit run without it: for all but root where a worker of root has a say."""
+    if security.get("allowPrivilegeEscalation") is False:
+        return True
+    return bool(user) and settings.run_as is not None
+
+
+def _host_access(spec: Mapping[str, Any], container: Mapping[str, Any]) -> str:
+    """By what of its spec a container reaches the machine behind its image; empty if by nothing."""
+    mounted = {one["name"] for one in container.get("volumeMounts") or ()}
+    for volume in spec.get("volumes") or ():
+        path = (volume.get("hostPath") or {}).get("path")
+        if path and volume["name"] in mounted and not naming.workspace_of(path):
+            return f'hostPath volume "{volume["name"]}"'
+    return next((name for name in ("hostPID", "hostIPC") if spec.get(name)), "")
 
 
 def chosen(spec: Mapping[str, Any], settings: Settings) -> str:

@@ -28,6 +28,7 @@ from rota.kit.tasks import Supervisor
 from rota.worker import folders, machines, pressure
 from rota.worker.agent import Agent
 from rota.worker.folders import Incarnation
+from rota.worker.identities import Account
 from rota.worker.machines import Machine
 from rota.worker.node import LEASE_S, NodeKeeper
 from rota.worker.references import ApiReferences
@@ -69,6 +70,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     runtime: str = PROCESS
     #: Where people put images for this worker; its folder's `images` if nothing is said.
     images: Path | None = None
+    #: Whom processes run as whose pods do not say; None for the worker's own user.
+    run_as: Account | None = None
+    #: Whether pods may have any user of the machine, root included, and root in containers the machine's files.
+    allow_root: bool = False
+    #: Files and folders of Rota itself, which tasks may not see where that can be.
+    own: tuple[Path, ...] = ()
     #: Where its endpoint listens, if it has one.
     port: int | None = None
     #: For how long the masters believe in the worker after they last heard of it.
@@ -161,6 +168,8 @@ class Worker:
             node=settings.node,
             clock=self._clock,
             images=settings.images or settings.folder / "images",
+            own=settings.own,
+            trusted=settings.allow_root,
         )
         self.agent = Agent(
             self._client,
@@ -228,6 +237,8 @@ def _measured(settings: Settings) -> Machine:
         api_server=settings.api_server,
         runtime=settings.runtime,
         pids=settings.pids,
+        run_as=settings.run_as,
+        allow_root=settings.allow_root,
     )
 
 

@@ -6,12 +6,14 @@ is tried again: a claim may be bound, a ConfigMap made later.
 """
 
 import asyncio
+import contextlib
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rota.api import quantities
 from rota.client.verbs import Object
@@ -19,6 +21,8 @@ from rota.worker import expansion, projections
 from rota.worker.material import Settings
 from rota.worker.references import References
 from rota.worker.runtimes.contract import LaunchError, Mount
+
+_CONFIG: Final = "CreateContainerConfigError"
 
 
 class VolumeError(Exception):
@@ -96,8 +100,9 @@ def mounts(pod: Object, container: str, folder: Path, environment: Mapping[str, 
         source = Path(host) if host else folder / mount["name"]
         inside = mount.get("subPath") or expansion.expand(mount.get("subPathExpr") or "", environment)
         if inside:
-            source = _inside(source, inside, makes=not any(kind in volume for kind in projections.KINDS))
-        found.append(Mount(source=str(source), target=mount["mountPath"], read_only=_is_read_only(mount, volume)))
+            inside = _inside(source, inside, makes=not any(kind in volume for kind in projections.KINDS))
+        target, read_only = mount["mountPath"], _is_read_only(mount, volume)
+        found.append(Mount(source=str(source), inside=inside, target=target, read_only=read_only, own=not host))
     return found
 
 
@@ -177,19 +182,50 @@ def _host_path(wanted: Mapping[str, Any]) -> None:
         raise LaunchError("", f"hostPath type check failed: {path} is not a {kind.lower()}")
 
 
-def _inside(folder: Path, name: str, *, makes: bool) -> Path:
-    """A path within a volume, made if it is missing; LaunchError for one that would leave it.
+def _inside(folder: Path, name: str, *, makes: bool) -> str:
+    """A path within a volume and without links, made if it is missing; LaunchError for one that would leave it.
 
-    Containers may have put links into it: what they lead to is looked at, not what they are called.
+    Containers may have put links into it, and may do so at any time. What they lead to is looked at here; each folder
+    is opened from the one above it without following links, and whatever mounts the path later does that again.
     """
     if name.startswith("/") or ".." in Path(name).parts:
-        raise LaunchError("CreateContainerConfigError", f"the path {name} leaves its volume")
+        raise LaunchError(_CONFIG, f"the path {name} leaves its volume")
     root, found = folder.resolve(), (folder / name).resolve()
     if found != root and root not in found.parents:
-        raise LaunchError("CreateContainerConfigError", f"the path {name} leaves its volume through a link")
-    if not found.exists():
-        if not makes:
-            raise LaunchError("CreateContainerConfigError", f"there is no {name} in the volume")
-        found.mkdir(mode=0o755, parents=True)
-        found.chmod(folder.stat().st_mode & 0o7777)
-    return found
+        raise LaunchError(_CONFIG, f"the path {name} leaves its volume through a link")
+    with contextlib.ExitStack() as opened:
+        at = _opened(root, opened)
+        mode = os.fstat(at).st_mode & 0o7777
+        parts = found.relative_to(root).parts
+        for part in parts:
+            try:
+                is_folder = stat.S_ISDIR(os.stat(part, dir_fd=at, follow_symlinks=False).st_mode)
+            except FileNotFoundError:
+                if not makes:
+                    raise LaunchError(_CONFIG, f"there is no {name} in the volume") from None
+                os.mkdir(part, 0o755, dir_fd=at)
+                is_folder = True
+                _set_mode(part, mode, at)
+            if not is_folder:
+                break  # a file, or a link that was put there just now: whatever mounts it finds out
+            at = _opened(part, opened, at=at)
+    return "/".join(parts)
+
+
+def _opened(path: str | Path, opened: contextlib.ExitStack, *, at: int | None = None) -> int:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if at is None else os.O_NOFOLLOW)
+    try:
+        file = os.open(path, flags, dir_fd=at)
+    except OSError as problem:
+        raise LaunchError(_CONFIG, f"the path {path} cannot be opened: {problem.strerror}") from problem
+    opened.callback(os.close, file)
+    return file
+
+
+def _set_mode(name: str, mode: int, at: int) -> None:
+    """Of a folder that was just made; not of what a link in its place leads to."""
+    file = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    try:
+        os.fchmod(file, mode)
+    finally:
+        os.close(file)

@@ -101,7 +101,7 @@ class Bench:
 
     def _new(self) -> ContainerRuntime:
         return ContainerRuntime(
-            self.folder, node="test", clock=system.SystemClock(), images=self.folder.parent / "images"
+            self.folder, node="test", clock=system.SystemClock(), images=self.folder.parent / "images", trusted=True
         )
 
     async def open(self) -> None:

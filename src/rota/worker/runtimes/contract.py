@@ -27,6 +27,12 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     target: str
     read_only: bool = False
+    #: What of the source is mounted: a path below it without links, which must still be without them at that time.
+    inside: str = ""
+    #: Whether the worker made the source for this pod: then it may lie among the worker's own files.
+    own: bool = False
+    #: Whether a missing target is made as the container's user, and so only where that one could have made it.
+    as_user: bool = False
 
 
 #: Where containers run: as processes of the machine, or in root file systems of their own.
@@ -78,8 +84,14 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     #: Whether it sees the machine's processes, and whether it shares messages and memory with them.
     host_pid: bool = False
     host_ipc: bool = False
+    #: By what it reaches the machine behind its image, as its spec calls it; empty if by nothing.
+    host_access: str = ""
+    #: Whether programs with the set-user-id bit or capabilities of their own run without them.
+    no_new_privileges: bool = False
     #: Whether one of its mounts is a file for what it wants people to know when it ends.
     last_words: bool = False
+    #: A second name of that file, in the pod's home; empty if there is none.
+    words: str = ""
 
     @property
     def id(self) -> str:
@@ -172,6 +184,11 @@ class Runtime(Protocol):
     @property
     def conditions(self) -> Sequence[Mapping[str, Any]]:
         """What a node that uses it should tell about itself, such as limits that it cannot enforce."""
+        ...
+
+    @property
+    def may_mount(self) -> bool:
+        """Whether processes of the machine can have files in places of their own."""
         ...
 
     async def open(self, on_exit: OnExit) -> Sequence[Known]:

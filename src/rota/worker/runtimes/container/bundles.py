@@ -82,6 +82,11 @@ def config(
     }
 
 
+def unusual(capabilities: Sequence[str]) -> list[str]:
+    """Those of some capabilities that root in a container does not have anyway."""
+    return sorted(_plain(capabilities) - set(_CAPABILITIES))
+
+
 def signal_number(name: str) -> int:
     """The signal that an image names: `SIGQUIT`, `QUIT` or `3`; the usual one for none, and for what is none here."""
     if name.isdecimal():

@@ -58,8 +58,12 @@ class Store(Protocol):
 class Images:
     """Finds images."""
 
-    def __init__(self, *, folder: Path, unpacked: Path, store: Store, clock: Clock) -> None:
-        """`folder` is where people put images, `unpacked` where their root file systems are kept."""
+    def __init__(self, *, folder: Path, unpacked: Path, store: Store, clock: Clock, anywhere: bool = False) -> None:
+        """`folder` is where people put images, `unpacked` where their root file systems are kept.
+
+        `anywhere` on the machine images may be, not only in that folder: they are read as root.
+        """
+        self._anywhere: Final = anywhere
         self._clock: Final = clock
         self._folder: Final = folder
         self._unpacked: Final = unpacked
@@ -74,12 +78,12 @@ class Images:
         scheme, _, rest = reference.partition(":")
         try:
             if scheme == "file":
-                return await self._at(_absolute(Path(rest.removeprefix("//")), reference), reference)
+                return await self._at(self._allowed(Path(rest.removeprefix("//")), reference), reference)
             if scheme in _SCHEMES and rest:
                 path, tag = _split(rest)
-                return await self._unpack(_absolute(path, reference), tag)
+                return await self._unpack(self._allowed(path, reference), tag)
             if reference.startswith("/"):
-                return await self._at(Path(reference), reference)
+                return await self._at(self._allowed(Path(reference), reference), reference)
             for path in self._candidates(reference):
                 if path.exists():
                     return await self._at(path, reference)
@@ -90,6 +94,17 @@ class Images:
     async def collect(self, used: Iterable[Path]) -> list[str]:
         """Take away what was unpacked and nobody has used for long; the names of what is gone."""
         return await asyncio.to_thread(keeping.collect, self._unpacked, used=list(used), now=self._clock.now())
+
+    def _allowed(self, path: Path, reference: str) -> Path:
+        """A path that a pod may name, without links; LaunchError for any other."""
+        found = _absolute(path, reference).resolve()
+        if not self._anywhere and self._folder.resolve() not in found.parents:
+            raise LaunchError(
+                "InvalidImageName",
+                f'image "{reference}" is not in {self._folder}, the folder for images, and is not read from elsewhere: '
+                "put it there, or have an administrator start the worker with --allow-root",
+            )
+        return found
 
     async def _at(self, path: Path, reference: str) -> Image:
         kind = await asyncio.to_thread(_kind, path)

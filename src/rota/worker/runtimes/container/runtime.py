@@ -21,6 +21,7 @@ import msgspec
 
 from rota.kit import logs
 from rota.kit.clock import Clock
+from rota.worker import identities
 from rota.worker.runtimes.container import bundles, engines, namespaces, programs, users
 from rota.worker.runtimes.container.engines import Engine
 from rota.worker.runtimes.container.images import Image, Images
@@ -51,20 +52,37 @@ _COLLECT_S: Final = 3600.0
 _SHARED: Final = ("/etc/hosts", "/etc/resolv.conf")
 #: Processes that the engine itself needs within a container's limit: it sets up, hands on, and runs commands inside.
 _ENGINE_PIDS: Final = 3
+#: Mount points in a bundle.
+_SOURCES: Final = "sources"
 _OUTER_ENVIRONMENT: Final = {"PATH": os.environ.get("PATH", os.defpath)}
 
 
 class ContainerRuntime(ProcessRuntime):
     """A `Runtime`: containers whose launch asks for it get a root file system, others are processes."""
 
-    def __init__(self, folder: Path, *, node: str, clock: Clock, images: Path) -> None:
-        """`images` is the folder in which people put images for this node."""
-        super().__init__(folder, node=node, clock=clock)
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        node: str,
+        clock: Clock,
+        images: Path,
+        own: Sequence[Path] = (),
+        trusted: bool = False,
+    ) -> None:
+        """`images` is the folder in which people put images for this node.
+
+        `trusted` are pods that may do what root may: have images anywhere, and reach the machine as root.
+        """
+        super().__init__(folder, node=node, clock=clock, own=own)
+        self._trusted: Final = trusted
         self._looking: Final = clock
         self._bundles: Final = folder / "bundles"
         self._namespaces: Final = folder / "namespaces"
         self._engine: Final = Engine(folder / "engine")
-        self._images: Final = Images(folder=images, unpacked=images / ".unpacked", store=Podman(), clock=clock)
+        self._images: Final = Images(
+            folder=images, unpacked=images / ".unpacked", store=Podman(), clock=clock, anywhere=trusted
+        )
         #: Containers of a pod start together, and the first makes what they share.
         self._sharing: Final = asyncio.Lock()
         #: Runs whose engine is setting them up: how these end is for whoever starts them to hear first.
@@ -217,9 +235,21 @@ class ContainerRuntime(ProcessRuntime):
         user = users.find(image.root, image.config.user, user=launch.user, group=launch.group)
         if launch.security.not_root and user.uid == 0:
             raise LaunchError("CreateContainerConfigError", "container has runAsNonRoot and image will run as root")
+        if not self._trusted and (why := _reach(launch, user)):
+            raise LaunchError(
+                "CreateContainerConfigError",
+                f"{why} is refused: it reaches the machine as {'root' if user.uid == 0 else f'its user {user.uid}'}; "
+                "leave it out, run as another user (securityContext.runAsUser), or have an administrator start the "
+                "worker with --allow-root",
+            )
         shm = namespaces.shared_memory(None if launch.host_ipc else self._namespaces / launch.uid)
         files = [shm, *(Mount(source=one, target=one, read_only=True) for one in _SHARED if Path(one).exists())]
-        config = bundles.config(launch, image.config, user, namespaces=shared, files=files)
+        sources = [
+            Mount(source=one.target, target=own.target, read_only=own.read_only)
+            for one, own in zip(_sources(launch, bundle), launch.mounts, strict=True)
+        ]
+        bound = msgspec.structs.replace(launch, mounts=sources)
+        config = bundles.config(bound, image.config, user, namespaces=shared, files=files)
         programs.check(
             image.root,
             config["process"]["args"][0],
@@ -248,7 +278,7 @@ class ContainerRuntime(ProcessRuntime):
             user=None,
             group=None,
             groups=(),
-            mounts=(),
+            mounts=_sources(launch, bundle),
             limits=limits,
         )
 
@@ -280,6 +310,23 @@ class ContainerRuntime(ProcessRuntime):
         if bundle.exists():
             await asyncio.to_thread(shutil.rmtree, bundle, ignore_errors=True)
             self._engine.forget(run)
+
+
+def _sources(launch: Launch, bundle: Path) -> list[Mount]:
+    """Where the nursery mounts what a container's volumes show, once and for the engine alone."""
+    return [
+        msgspec.structs.replace(one, target=str(bundle / _SOURCES / str(number)), read_only=False, as_user=False)
+        for number, one in enumerate(launch.mounts)
+    ]
+
+
+def _reach(launch: Launch, user: users.User) -> str:
+    """By what a container acts on the machine as one of its users; empty if by nothing."""
+    if launch.security.privileged:
+        return "privileged"
+    if more := bundles.unusual(launch.security.add):
+        return f"capabilities.add: {', '.join(more)}"
+    return launch.host_access if identities.is_somebody(user.uid) else ""
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -10,26 +10,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rota.worker.runtimes.contract import Inside, Launch, LaunchError, Place
-from rota.worker.runtimes.process import mounting, shielding
+from rota.worker.runtimes.process import sandbox, shielding
+from rota.worker.runtimes.process.sandbox import Sandbox
 
 
-def inside(launch: Launch, command: Sequence[str], place: Place | None, *, home: Path) -> Inside:
+def inside(launch: Launch, command: Sequence[str], place: Place | None, *, home: Path, restrictions: Sandbox) -> Inside:
     """How to run a command in a container; LaunchError if it does not run."""
     if place is None:
         raise LaunchError("ContainerNotRunning", f'container "{launch.container}" does not run')
     steps = ["set -e", *(f"echo $$ > {shlex.quote(one)}/cgroup.procs" for one in place.cgroups), 'exec "$@"']
     cwd = launch.working_dir or str(home)
-    entered: list[str] = []
-    if mounting.is_needed(launch, home):
-        entered = [
-            "nsenter",
-            f"--mount=/proc/{place.pid}/ns/mnt",
-            "sh",
-            "-c",
-            f'cd {shlex.quote(cwd)}; exec "$@"',
-            "sh",
-        ]
+    entered = restrictions.entry(launch, home, place.pid)
+    if entered:
+        if missing := sandbox.missing_programs():
+            raise LaunchError("CreateContainerError", f"{', '.join(missing)} not found; install util-linux")
+        entered = [*entered, "sh", "-c", f'cd {shlex.quote(cwd)}; exec "$@"', "sh"]
         cwd = "/"
-    becoming = mounting.become(launch) if os.geteuid() == 0 else []
+    becoming = sandbox.become(launch) if os.geteuid() == 0 or launch.no_new_privileges else []
     argv = ["sh", "-c", "; ".join(steps), "sh", *entered, *becoming, *shielding.restored(launch.env), *command]
     return Inside(argv=argv, env=shielding.environment(launch.env), cwd=cwd)

@@ -32,7 +32,7 @@ from typing import Any, Final
 
 from rota.worker.ledger import Ledger
 from rota.worker.runtimes import terminals
-from rota.worker.runtimes.process import spawning
+from rota.worker.runtimes.process import isolation, spawning
 from rota.worker.runtimes.process.spawning import Started
 
 _LENGTH: Final = struct.Struct("!I")
@@ -47,6 +47,8 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 _IDLE_S: Final = 30.0
 _LOG_BYTES: Final = 10 * 1024 * 1024
 _LOG_FILES: Final = 5
+#: By which what a run leaves behind is known where there are no control groups.
+_RUN_VARIABLE: Final = "ROTA_RUN"
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -153,8 +155,6 @@ class Nursery:
         self._agents: Final[dict[socket.socket, bytearray]] = {}
         #: What is to be sent at the end of this round.
         self._unsent: Final[dict[socket.socket, list[bytes]]] = {}
-        #: This program's own control groups, by hierarchy.
-        self._own: Final[dict[str, str]] = {}
         self._done = False
         # By a name relative to the folder: the whole path may be longer than an address of a socket can be.
         os.chdir(folder)
@@ -240,6 +240,7 @@ class Nursery:
             "end_input": self._end_input,
             "remove": _remove,
             "end": self._end,
+            "try_isolation": lambda asked: {"problem": isolation.problem(asked["plan"])},
         }
         try:
             answer = verbs[request["do"]](request)
@@ -293,8 +294,7 @@ class Nursery:
             ends = terminals.Ends(**talks, user=request.get("user"))
             if request.get("home"):
                 _make_folder(request["home"])
-            with self._inside(request.get("cgroups") or []):
-                started = spawning.start(request, ends)
+            started = spawning.start(_marked(request), ends)
         except (OSError, ValueError, subprocess.SubprocessError) as problem:
             log.close()
             if ends is not None:
@@ -305,7 +305,6 @@ class Nursery:
         ends.let_go()
         child = Child(request, started, log, into=ends.into)
         self._children[child.id] = self._by_pid[child.pid] = child
-        _STARTED.add(child.pid)
         for number, (stream, _) in child.pipes.items():
             os.set_blocking(number, False)
             self._selector.register(number, selectors.EVENT_READ, lambda fd, c=child, s=stream: self._pump(fd, c, s))
@@ -328,7 +327,7 @@ class Nursery:
         if child.status is not None:
             return {"signalled": False}
         if number == signal.SIGKILL:
-            _kill_all(child.pid, child.cgroups)
+            self._kill_all(child.id, child.pid, child.cgroups)
         else:
             # To the first process alone, as in containers: what it started is its own to end.
             with contextlib.suppress(ProcessLookupError):
@@ -341,7 +340,7 @@ class Nursery:
         if record is None or "code" in record or not record["pid"] or _born(record["pid"]) != record["born"]:
             return False
         if number == signal.SIGKILL:
-            _kill_all(record["pid"], record.get("cgroups") or [])
+            self._kill_all(run, record["pid"], record.get("cgroups") or [])
         else:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(record["pid"], number)
@@ -453,12 +452,11 @@ class Nursery:
                 return
             if not pid:
                 return
-            _STARTED.discard(pid)
             child = self._by_pid.pop(pid, None)
             if child is not None:
                 child.status, child.finished_at = status, time.time()  # noqa: TID251
                 # Nothing of it may stay behind and run on unseen.
-                _kill_all(child.pid, child.cgroups)
+                self._kill_all(child.id, child.pid, child.cgroups)
                 for fd in list(child.pipes):
                     self._drain(fd, child)
                 self._settle(child)
@@ -491,27 +489,38 @@ class Nursery:
         for connection in list(self._agents):
             self._send(connection, {"exit": record})
 
-    @contextlib.contextmanager
-    def _inside(self, cgroups: list[str]) -> Any:
-        """Be in some control groups, so that what is started now is in them from its first moment."""
-        entered: list[str] = []
-        try:
-            for folder in cgroups:
-                own = self._own_cgroup(folder)
-                _enter(folder)
-                entered.append(own)
-            yield
-        finally:
-            for own in entered:
-                _enter(own)
+    def _kill_all(self, run: str, pid: int, cgroups: list[str]) -> None:
+        """End a run with everything that it started: its process group, all in its control groups, what it left."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        for folder in cgroups:
+            for _ in range(10):
+                members = _members(folder)
+                if not members:
+                    break
+                for member in members:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(member, signal.SIGKILL)
+        if not cgroups:
+            self._kill_left_behind(run)
 
-    def _own_cgroup(self, folder: str) -> str:
-        """The group of this program in the hierarchy that a folder belongs to."""
-        hierarchy = "/".join(folder.split("/")[:5])
-        found = self._own.get(hierarchy)
-        if found is None:
-            found = self._own[hierarchy] = _cgroup_of_self(folder)
-        return found
+    def _kill_left_behind(self, run: str) -> None:
+        """Without control groups: end what a run has left behind, which became our child and may lead its own session.
+
+        Whose it is stands in the variables that it was started with. One without them is ended with the last run.
+        """
+        try:
+            found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        except OSError:
+            return
+        others = {child.id for child in self._by_pid.values()} - {run}
+        for pid in map(int, found):
+            if pid in self._by_pid:
+                continue
+            origin = _origin(pid)
+            if (origin and origin not in others) or not others:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def _record(self, run: str) -> dict[str, Any] | None:
         text = self._runs.get(run)
@@ -595,37 +604,21 @@ def _born(pid: int) -> int:
     return int(text.rpartition(b")")[2].split()[19])
 
 
-def _kill_all(pid: int, cgroups: list[str]) -> None:
-    """End a run with everything that it started: its process group, all of its session, all in its control groups."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-    for folder in cgroups:
-        for _ in range(10):
-            # This program may be there itself if it could not go back to its own group.
-            members = [one for one in _members(folder) if one != os.getpid()]
-            if not members:
-                break
-            for member in members:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(member, signal.SIGKILL)
-    if not cgroups:
-        _kill_adopted()
+def _marked(request: dict[str, Any]) -> dict[str, Any]:
+    """A request whose process can be told from those of other runs; those with control groups can in any case."""
+    if request.get("cgroups"):
+        return request
+    return {**request, "env": {**request["env"], _RUN_VARIABLE: request["id"]}}
 
 
-def _kill_adopted() -> None:
-    """Without control groups: end what has lost its parent and so became our child, and leads a session of its own."""
+def _origin(pid: int) -> str:
+    """The run that a process was started in, by its variables; empty if they do not say."""
     try:
-        found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
-        return
-    for text in found:
-        if int(text) not in _STARTED:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(text), signal.SIGKILL)
-
-
-#: The processes that this program has started itself and not seen to end.
-_STARTED: Final[set[int]] = set()
+        return ""
+    mark = f"{_RUN_VARIABLE}=".encode()
+    return next((one[len(mark) :].decode("utf-8", "replace") for one in variables if one.startswith(mark)), "")
 
 
 def _members(folder: str) -> list[int]:
@@ -633,28 +626,6 @@ def _members(folder: str) -> list[int]:
         return [int(line) for line in Path(folder, "cgroup.procs").read_bytes().split()]
     except OSError:
         return []
-
-
-def _enter(folder: str) -> None:
-    opened = os.open(f"{folder}/cgroup.procs", os.O_WRONLY)
-    try:
-        os.write(opened, b"%d" % os.getpid())
-    finally:
-        os.close(opened)
-
-
-def _cgroup_of_self(folder: str) -> str:
-    """Where this program is in the hierarchy of `folder`, as a folder."""
-    mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        _, controllers, inside = line.split(":", 2)
-        for parts in mounts:
-            point, kind = parts[4], parts[parts.index("-") + 1]
-            options = parts[parts.index("-") + 3].split(",")
-            ours = kind == "cgroup2" if not controllers else kind == "cgroup" and controllers.split(",")[0] in options
-            if ours and (folder == point or folder.startswith(point + "/")):
-                return point + inside.rstrip("/")
-    raise FileNotFoundError(f"no control group hierarchy holds {folder}")
 
 
 def _ran_out_of_memory(folder: str) -> bool:

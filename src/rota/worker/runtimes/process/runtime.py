@@ -8,12 +8,14 @@ import contextlib
 import os
 import shutil
 import signal
+import stat
 import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from rota.kit.clock import Clock
+from rota.kit.errors import UserError
 from rota.worker.runtimes.contract import (
     Attached,
     Exit,
@@ -27,9 +29,10 @@ from rota.worker.runtimes.contract import (
     parse_run_id,
     run_id,
 )
-from rota.worker.runtimes.process import asking, commands, entering, log_files, mounting, shielding
+from rota.worker.runtimes.process import asking, commands, entering, log_files
 from rota.worker.runtimes.process.cgroups import NO_GROUP, ControlGroups
 from rota.worker.runtimes.process.nursing import Nurse, NurseryGone
+from rota.worker.runtimes.process.sandbox import Sandbox
 
 #: What a run whose end nobody could see is said to have ended with.
 _UNSEEN: Final = 137
@@ -42,12 +45,15 @@ class ProcessRuntime:
 
     name: Final = "rota"
 
-    def __init__(self, folder: Path, *, node: str, clock: Clock) -> None:
+    def __init__(self, folder: Path, *, node: str, clock: Clock, own: Sequence[Path] = ()) -> None:
+        """`own` are files and folders of Rota itself, which tasks may not see."""
         self._folder: Final = folder
+        self._sandbox: Final = Sandbox(own)
         self._clock: Final = clock
         # By the folder as well: workers of several clusters on one machine may have the same name.
         mark = zlib.crc32(str(folder.absolute()).encode())
         self._groups: Final = ControlGroups(f"rota-{node}-{mark:08x}")
+        self._homes: Final = _reachable(mark) if self._sandbox.homes_are_out_of_reach else folder / "homes"
         self._on_exit: OnExit | None = None
         self._nurse: Final = Nurse(folder / "nursery", clock=clock, on_exit=self._ended)
         self._running: Final[dict[str, asyncio.Event]] = {}
@@ -63,12 +69,23 @@ class ProcessRuntime:
         status = {"status": "True", "reason": "NoControlGroups", "message": problem} if problem else {
             "status": "False", "reason": "ControlGroupsWork", "message": "limits of containers are enforced",
         }  # fmt: skip
-        return [{"type": "LimitsNotEnforced", **status}]
+        found = [{"type": "LimitsNotEnforced", **status}]
+        if exposure := self._sandbox.exposure:
+            message = f"tasks can read the files of Rota, keys included: user namespaces cannot be made ({exposure})"
+            found.append({"type": "KeysExposed", "status": "True", "reason": "NoUserNamespaces", "message": message})
+        return found
+
+    @property
+    def may_mount(self) -> bool:
+        """See `Runtime.may_mount`."""
+        return self._sandbox.may_mount
 
     async def open(self, on_exit: OnExit) -> Sequence[Known]:
         """See `Runtime.open`."""
         self._on_exit = on_exit
         await self._nurse.open()
+        if (trial := self._sandbox.trial) is not None:
+            self._sandbox.tried((await self._nurse.ask("try_isolation", plan=trial))["problem"])
         found = (await self._nurse.ask("list"))["runs"]
         known = []
         for record in found:
@@ -87,15 +104,11 @@ class ProcessRuntime:
     async def start(self, launch: Launch) -> None:
         """See `Runtime.start`."""
         argv = commands.command(launch)
-        user, primary, groups = launch.user, launch.group, list(launch.groups)
+        user, groups = launch.user, list(launch.groups)
         home = self.home(launch.uid)
-        if user:
-            home.mkdir(mode=0o755, parents=True, exist_ok=True)
-            home.chmod(_ANYBODYS)
-        cwd, variables = launch.working_dir or str(home), dict(launch.env)
-        if mounting.is_needed(launch, home):
-            argv, cwd = mounting.inside(argv, launch, home), "/"
-            user, primary, variables = None, None, shielding.environment(launch.env)
+        if user and os.geteuid() == 0:
+            _give(home, user)
+        plan = self._sandbox.plan(launch, home)
         name = _group_name(launch.id)
         group = NO_GROUP
         if self._groups.available:
@@ -110,15 +123,17 @@ class ProcessRuntime:
             "spawn",
             id=launch.id,
             argv=argv,
-            env=variables,
-            cwd=cwd,
+            env=dict(launch.env),
+            cwd=launch.working_dir or str(home),
             home=str(home),
             log=str(self._log(launch.uid, launch.container, launch.run)),
             cgroups=list(group.folders),
             memory=group.memory,
             user=user,
-            group=primary,
+            group=launch.group,
             groups=groups if user is not None or (groups and os.geteuid() == 0) else None,
+            isolation=plan,
+            no_new_privileges=launch.no_new_privileges,
             **({"stdin": launch.stdin, "tty": launch.tty} if launch.stdin or launch.tty else {}),
         )
         if "failed" in answer:
@@ -202,7 +217,9 @@ class ProcessRuntime:
 
     def inside(self, launch: Launch, command: Sequence[str], *, tty: bool = False) -> Inside:
         """See `Runtime.inside`."""
-        return entering.inside(launch, command, self._places.get(launch.id), home=self.home(launch.uid))
+        return entering.inside(
+            launch, command, self._places.get(launch.id), home=self.home(launch.uid), restrictions=self._sandbox
+        )
 
     async def attach(self, run: str) -> Attached:
         """See `Runtime.attach`."""
@@ -226,7 +243,7 @@ class ProcessRuntime:
 
     def home(self, uid: str) -> Path:
         """See `Runtime.home`."""
-        return self._folder / "homes" / uid
+        return self._homes / uid
 
     def folders(self, uid: str) -> Sequence[Path]:
         """See `Runtime.folders`."""
@@ -267,6 +284,27 @@ class ProcessRuntime:
 
     def _log(self, uid: str, container: str, run: int) -> Path:
         return self._folder / "logs" / uid / f"{container}.{run}.log"
+
+
+def _give(home: Path, user: int) -> None:
+    """Let a user have a pod's home; it is everybody's of the pod if its containers have different users."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    owner = home.stat().st_uid
+    if owner == os.geteuid():
+        os.chown(home, user, -1)
+        home.chmod(0o700)
+    elif owner != user:
+        home.chmod(_ANYBODYS)
+
+
+def _reachable(mark: int) -> Path:
+    """A folder for homes that other users can pass through, where they cannot be brought to a closed one."""
+    folder = Path("/var/tmp") / f"rota-{os.geteuid()}-{mark:08x}"  # noqa: S108 - checked to be ours
+    folder.mkdir(mode=0o711, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise UserError(f"{folder}, where tasks would have their homes, belongs to another user", "remove it")
+    return folder
 
 
 def _exit(record: Mapping[str, Any]) -> Exit:

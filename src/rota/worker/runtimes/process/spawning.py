@@ -1,25 +1,33 @@
 """Starts a process for the nursery. Only the standard library, as in all of the nursery.
 
-Most of what a short task costs its worker is its start, so there are two ways: the library's `Popen`, which can do
-everything, and `posix_spawn`, which costs half of it and can do what most tasks need. This program has one thread, so
-the folder and the mask of modes that a child is to have are simply the nursery's own at that moment.
+Most of what a short task costs its worker is its start, so there are two ways: `posix_spawn`, which is the cheapest and
+can do what a plain task of the nursery's own user needs, and a fork of this program, which can do everything: the new
+process enters its control groups and namespaces and takes on its user by itself, before it becomes the program. So the
+nursery is never in a container's control group, and is not charged for what a container may use.
 """
 
 import contextlib
 import errno
+import fcntl
+import json
 import os
 import signal
 import subprocess
+import termios
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple, NoReturn
 
 from rota.worker.runtimes import terminals
+from rota.worker.runtimes.process import isolation
 
 #: What files that tasks make may not be.
 UMASK: Final = 0o022
 _LAST_STREAM: Final = 2
 #: Python ignores these, and what is ignored is inherited.
 _AS_USUAL: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+#: What it takes more than `posix_spawn` to do.
+_MORE: Final = ("user", "group", "groups", "tty", "stdin", "cgroups", "isolation", "no_new_privileges")
+_REPORT_BYTES: Final = 8192
 
 
 class Started(NamedTuple):
@@ -38,33 +46,95 @@ def keep_to_ourselves() -> None:
 
 
 def start(request: dict[str, Any], ends: terminals.Ends) -> Started:
-    """Start what a request asks for, in the control groups in which this program is; OSError if that fails."""
-    talks = request.get("tty") or request.get("stdin")
-    as_another = any(request.get(name) is not None for name in ("user", "group", "groups"))
-    if talks or as_another:
-        return _with_library(request, ends)
+    """Start what a request asks for; OSError if that fails."""
+    if any(request.get(name) not in (None, False, []) for name in _MORE) or request.get("groups") is not None:
+        return _forked(request, ends)
     return _directly(request["argv"], request["env"], request.get("cwd") or "")
 
 
-def _with_library(request: dict[str, Any], ends: terminals.Ends) -> Started:
-    process = subprocess.Popen(
-        [*terminals.OWN, *request["argv"]] if request.get("tty") else request["argv"],
-        env=request["env"],
-        cwd=request.get("cwd") or None,
-        stdin=ends.stdin,
-        stdout=ends.output,
-        stderr=ends.output,
-        start_new_session=True,
-        user=request.get("user"),
-        group=request.get("group"),
-        extra_groups=request.get("groups"),
-        umask=UMASK,
-        bufsize=0,
-    )
-    # From now on it is reaped by the nursery and not by the library.
-    process.returncode = 0
-    outputs = {"stdout": process.stdout, "stderr": process.stderr}
-    return Started(process.pid, {name: pipe for name, pipe in outputs.items() if pipe is not None})
+def _forked(request: dict[str, Any], ends: terminals.Ends) -> Started:
+    ours: dict[str, int] = {}
+    its: list[int] = []
+    try:
+        its.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) if ends.stdin == subprocess.DEVNULL else ends.stdin)
+        for name in ("stdout", "stderr"):
+            if ends.output == subprocess.PIPE:
+                ours[name], said = os.pipe()
+                its.append(said)
+            else:
+                its.append(ends.output)
+        report = _fork(request, its)
+    except BaseException:
+        for one in ours.values():
+            os.close(one)
+        raise
+    finally:
+        for one in its:
+            if one not in {ends.stdin, ends.output}:
+                os.close(one)
+    return Started(report, {name: os.fdopen(one, "rb", 0) for name, one in ours.items()})
+
+
+def _fork(request: dict[str, Any], streams: list[int]) -> int:
+    """A process that has become the program; OSError tells why it has not."""
+    heard, said = os.pipe()
+    try:
+        pid = os.fork()
+        if not pid:
+            _become(request, streams, said)
+    except BaseException:
+        os.close(heard)
+        raise
+    finally:
+        os.close(said)
+    with os.fdopen(heard, "rb") as report:
+        trouble = report.read(_REPORT_BYTES)  # nothing comes when the program takes the place of ours
+    if trouble:
+        os.waitpid(pid, 0)
+        number, text, file = json.loads(trouble)
+        raise OSError(number, text, file) if number else ValueError(text)
+    return pid
+
+
+def _become(request: dict[str, Any], streams: list[int], report: int) -> NoReturn:
+    """In the new process: become the program, or tell why not, and end."""
+    try:
+        os.setsid()
+        for number in _AS_USUAL:
+            signal.signal(number, signal.SIG_DFL)
+        for target, source in enumerate(streams):
+            os.dup2(source, target)
+        if request.get("tty"):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        for folder in request.get("cgroups") or ():
+            Path(folder, "cgroup.procs").write_text(str(os.getpid()))
+        if request.get("isolation"):
+            isolation.enter(request["isolation"])
+        _drop_rights(request)
+        os.umask(UMASK)
+        if request.get("cwd"):
+            os.chdir(request["cwd"])
+        program = _program(request["argv"][0], request["env"])
+        os.execve(program, request["argv"], request["env"])  # noqa: S606 - that is the purpose
+    except OSError as problem:
+        file = problem.filename or request["argv"][0]
+        os.write(report, json.dumps([problem.errno, problem.strerror, str(file)]).encode()[:_REPORT_BYTES])
+    except BaseException as problem:  # noqa: BLE001 - this process must not go on as a second nursery
+        os.write(report, json.dumps([0, f"{type(problem).__name__}: {problem}"[:1000], None]).encode())
+    finally:
+        os._exit(127)
+
+
+def _drop_rights(request: dict[str, Any]) -> None:
+    user, group, groups = request.get("user"), request.get("group"), request.get("groups")
+    if groups is not None:
+        os.setgroups(groups)
+    if group is not None:
+        os.setresgid(group, group, group)
+    if user is not None:
+        os.setresuid(user, user, user)
+    if request.get("no_new_privileges"):
+        isolation.gain_nothing()
 
 
 def _directly(argv: list[str], env: dict[str, str], cwd: str) -> Started:
