@@ -1,6 +1,7 @@
 """Fixtures for every test: see `rota.testing.plugin`."""
 
 import logging
+import os
 import signal
 from collections.abc import Iterator
 
@@ -22,6 +23,12 @@ pytest_plugins = ["rota.testing.plugin"]
 # Shells have programs in the background ignore Ctrl-C, and so would everything that a test starts there.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Tasks of tests leave marks in folders of pytest's, which are closed to other users. Whom tasks run as by default is the
+# business of tests/worker/test_task_users.py, and of the how-tos in tests/docs.
+if os.geteuid() == 0:
+    os.environ.setdefault("ROTA_RUN_AS", "root")
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ def test_a_command_becomes_a_pod_that_runs_once() -> None:
     assert pod["spec"]["restartPolicy"] == "Never"
     (container,) = pod["spec"]["containers"]
     assert container["command"] == ["/usr/bin/My_Tool.py", "a", "$$HOME"]
-    assert container["workingDir"] == str(Path.cwd())
+    assert "workingDir" not in container
     assert container["resources"] == {"requests": {}, "limits": {}}
 
 

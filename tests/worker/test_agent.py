@@ -40,6 +40,7 @@ class Worker:
             labels={"zone": "z"},
             resources={"cpu": 8000, "pods": 50, "example.com/gpu": 2},
             address="127.0.0.1",
+            allow_root=True,
         )
         self._parts = contextlib.AsyncExitStack()
         self.runtime: ProcessRuntime

@@ -33,7 +33,7 @@ NOT_STARTED: Final = 125
 @click.option("--gpu", type=click.IntRange(1), metavar="N", help="GPUs that it needs.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
 @click.option("--env", "variables", multiple=True, metavar="KEY=VALUE", help="An environment variable; repeatable.")
-@click.option("--workdir", metavar="DIR", help="Where it runs.  [default: here]")
+@click.option("--workdir", metavar="DIR", help="Where it runs.  [default: here, if other users may come here]")
 @click.option("--detach", is_flag=True, help="Print its name and leave it running.")
 @click.option("--wait", "wait_only", is_flag=True, help="Show its output when it is done, not before.")
 @click.option("--rm", "remove", is_flag=True, help="Delete the task when it is done, whatever came of it.")

@@ -27,6 +27,8 @@ from rota.kit import system, tenure
 from rota.testing.servers import keeper
 from rota.testing.servers.processes import free_port
 
+#: Tasks of workloads leave marks in folders that only this user may enter.
+_AS_ROOT: Final = ("--run-as", "root") if os.geteuid() == 0 else ()
 _START_S: Final = 60.0
 _STOP_S: Final = 30.0
 _LOOK_AGAIN_S: Final = 0.02
@@ -211,7 +213,18 @@ class Fleet:
         """A further worker, which knows all masters that there are by now."""
         made = Worker(
             name,
-            ("worker", *self.invitation(), "--name", name, "--data", str(self._folder / name), "--port", "0", *options),
+            (
+                "worker",
+                *self.invitation(),
+                "--name",
+                name,
+                "--data",
+                str(self._folder / name),
+                "--port",
+                "0",
+                *_AS_ROOT,
+                *options,
+            ),
             folder=self._folder / name,
             ready="This worker is ready",
             inside=inside,

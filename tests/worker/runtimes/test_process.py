@@ -1,15 +1,16 @@
 """Containers as real processes: what only they need, beside what every runtime does."""
 
+import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.worker.runtimes.bench import Bench, opened, until
+from tests.worker.runtimes.bench import Bench, lives, needs_groups, opened, until
 
 from rota.worker.runtimes import sessions
-from rota.worker.runtimes.contract import PROCESS, LaunchError
+from rota.worker.runtimes.contract import PROCESS, LaunchError, Limits, Mount
 from rota.worker.runtimes.process.cgroups import ControlGroups
 
 pytestmark = pytest.mark.slow
@@ -30,6 +31,63 @@ async def test_a_container_that_leaves_a_chatterbox_behind_does_not_stop_the_oth
     assert (await bench.exit()).code == 0
     await bench.start("true", container="d")
     assert (await bench.exit()).code == 0
+
+
+async def test_what_a_container_leaves_behind_is_ended_with_it_and_with_no_other(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ControlGroups, "available", False)
+    left, other = f"602.{os.getpid()}", f"603.{os.getpid()}"
+    await bench.start("sh", "-c", f"setsid sleep {other} & sleep 0.1; echo up; exec sleep 60", container="other")
+    # an orphan by now: the shell that started it has become another program, so let one go that has ended
+    await bench.says(b"up", container="other")
+    await bench.start("sh", "-c", f"(setsid sleep {other}5 &) ; echo up; exec sleep 60", container="third")
+    await bench.says(b"up", container="third")
+    await bench.start("sh", "-c", f"(setsid sleep {left} &) ; sleep 0.2; exit 0")
+    assert (await bench.exit()).code == 0
+    await until(lambda: not lives("sleep", left))
+    assert lives("sleep", other)
+    assert lives("sleep", f"{other}5")
+    await bench.runtime.stop("uid-1.third.0", 0)
+    await until(lambda: not lives("sleep", f"{other}5"))
+    assert lives("sleep", other)
+
+
+@needs_groups
+async def test_the_nursery_is_not_charged_for_what_a_container_may_use(bench: Bench) -> None:
+    # less than a process needs to begin: it is the container that has too little, not what starts containers
+    with contextlib.suppress(LaunchError):
+        await bench.start("true", limits=Limits(memory_bytes=4096))
+        await bench.exit()
+    await bench.start("true", container="d")
+    assert (await bench.exit()).code == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+async def test_a_link_that_takes_the_place_of_a_folder_is_not_followed(bench: Bench, tmp_path: Path) -> None:
+    """Between the moment when a path is looked at and the one when it is mounted."""
+    volume, secret = tmp_path / "volume", tmp_path / "secret"
+    for folder in (volume / "a" / "b", secret / "b"):
+        folder.mkdir(parents=True)
+    (secret / "b" / "key").write_text("x")
+    mount = Mount(source=str(volume), inside="a/b", target=str(tmp_path / "here"))
+    await bench.start("ls", str(tmp_path / "here"), mounts=(mount,))
+    assert (await bench.exit()).code == 0
+    (volume / "a").rename(volume / "was")
+    (volume / "a").symlink_to(secret)
+    with pytest.raises(LaunchError, match="through a link"):
+        await bench.start("ls", str(tmp_path / "here"), run=1, mounts=(mount,))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+async def test_a_name_with_blanks_and_quotes_is_a_name(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    target = tmp_path / "a b" / "$(touch c) 'd" / "e"
+    mount = Mount(source=str(tmp_path / "file"), target=str(target))
+    await bench.start("cat", str(target), mounts=(mount,))
+    assert (await bench.exit()).code == 0
+    assert await bench.log() == b"x"
+    assert not (tmp_path / "a").exists()
 
 
 async def test_long_logs_are_rotated_and_read_across_files(bench: Bench) -> None:

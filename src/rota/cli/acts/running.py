@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import click
@@ -23,7 +24,7 @@ from rota.client.pods import PODS
 from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client, Object, Selection
 from rota.client.wire import EventType
-from rota.kit import system
+from rota.kit import homes, system
 
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 #: Signals that follow the first one within this time are the same one.
@@ -63,6 +64,7 @@ def run(
     """Run a command as a task; its exit code."""
     endpoint = endpoints.own_cluster(kubeconfig_file=kubeconfig_file, context=context, server=server)
     tty = conversing.terminal(tty=tty)
+    wishes["workdir"] = wishes["workdir"] or _here()
     wishes |= {"stdin": stdin, "tty": tty, "terminal": os.environ.get("TERM", "")}
     pod = tasks.manifest(command_line, namespace=namespace or endpoint.namespace, **wishes)
     attach = partial(conversations.attach, endpoint, container=tasks.CONTAINER, output=tty, tty=tty) if stdin else None
@@ -82,6 +84,15 @@ def run(
     except _Lost as lost:
         click.echo(f"rota: {output.printable(lost)}", err=True)
         return not_started
+
+
+def _here() -> str:
+    """This folder, where tasks start unless told otherwise; empty if root's tasks, which are not root, cannot."""
+    here = Path.cwd()
+    if os.geteuid() == 0 and (closed := homes.closed(here)) is not None:
+        output.note(f"{closed} is closed to other users, as tasks are: it starts in a folder of its own")
+        return ""
+    return str(here)
 
 
 @contextlib.contextmanager

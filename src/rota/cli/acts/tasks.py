@@ -40,7 +40,7 @@ def manifest(
         "image": "process",
         # A dollar is the shell's business or the command's own, not a reference to a variable of the pod.
         "command": [word.replace("$", "$$") for word in command_line],
-        "workingDir": workdir or str(Path.cwd()),
+        **({"workingDir": workdir} if workdir else {}),
         "env": [{"name": key, "value": value} for key, value in environment.items()],
         "resources": {"requests": asked, "limits": limits},
     }

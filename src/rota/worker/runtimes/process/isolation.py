@@ -15,7 +15,6 @@ for one thing: what is mounted on must exist, so an empty folder or file is made
 
 import contextlib
 import ctypes
-import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,8 +32,12 @@ _SEARCH: Final = os.O_PATH | os.O_CLOEXEC
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
+class Refused(Exception):
+    """A volume may not be mounted, and why."""
+
+
 def enter(plan: Mapping[str, Any]) -> None:
-    """Go on in a mount namespace that is as the plan says; OSError names what cannot be had."""
+    """Go on in a mount namespace that is as the plan says; OSError names what cannot be had, Refused what may not."""
     uid, gid = os.geteuid(), os.getegid()
     in_user_namespace = bool(plan.get("user_namespace"))
     _check(_libc.unshare(_CLONE_NEWNS | (_CLONE_NEWUSER if in_user_namespace else 0)), "namespaces")
@@ -102,10 +105,10 @@ def _source(mount: Mapping[str, Any], forbidden: Sequence[str]) -> Iterator[int]
         for part in parts:
             file = opened.enter_context(_opened(part, at=file, flags=os.O_NOFOLLOW))
             if part == ".." or stat.S_ISLNK(os.fstat(file).st_mode):
-                raise OSError(errno.ELOOP, "the path leaves its volume through a link", mount["inside"])
+                raise Refused(f"the path {mount['inside']} in the volume {mount['source']} leads through a link")
         found = os.readlink(f"/proc/self/fd/{file}")  # noqa: PTH115 - the kernel's own word for what was opened
         if not mount.get("own") and inside(found, forbidden):
-            raise OSError(errno.EACCES, "it is part of Rota's own files, which tasks may not see", mount["source"])
+            raise Refused(f"{mount['source']} is no volume: it leads to Rota's own files, which tasks may not see")
         yield file
 
 

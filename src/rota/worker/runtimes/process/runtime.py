@@ -140,7 +140,7 @@ class ProcessRuntime:
             self._running.pop(launch.id, None)
             self._kept[launch.uid].discard(launch.id)
             self._groups.remove(name)
-            raise LaunchError("RunContainerError", answer["failed"])
+            raise LaunchError("RunContainerError", answer["failed"] + _advice(launch, answer["failed"]))
         if "code" in answer["run"]:
             self._running.pop(launch.id, None)  # it was started before, and has ended
         elif launch.id in self._running:
@@ -284,6 +284,14 @@ class ProcessRuntime:
 
     def _log(self, uid: str, container: str, run: int) -> Path:
         return self._folder / "logs" / uid / f"{container}.{run}.log"
+
+
+def _advice(launch: Launch, problem: str) -> str:
+    """What to do where a task's user is in its way; empty if that is not why."""
+    folder = launch.working_dir
+    if not launch.user or os.geteuid() or not folder or f'"{folder}"' not in problem:
+        return ""
+    return f": user {launch.user} must be able to pass through it (chmod o+x), or name another workingDir"
 
 
 def _give(home: Path, user: int) -> None:

@@ -10,15 +10,15 @@ covered in one.
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import rota
+from rota.kit import homes
 from rota.worker.runtimes.contract import CONTAINER, Launch, LaunchError
 from rota.worker.runtimes.process.isolation import inside
 
-_OTHERS_MAY_PASS: Final = 0o001
 _CAP_SYS_ADMIN: Final = 21
 _PROGRAMS: Final = ("nsenter", "setpriv", "sh")
 
@@ -108,7 +108,7 @@ class Sandbox:
             return self._own if self._problem == "" else []
         if not launch.user or not self._may_mount:
             return []
-        found = {*self._own, *(one for path in needed if (one := closed(Path(path))) is not None)}
+        found = {*self._own, *(str(one) for path in needed if (one := homes.closed(Path(path))) is not None)}
         return sorted(one for one in found if not any(inside(one, [other]) for other in found if other != one))
 
     def _python(self) -> list[str]:
@@ -136,20 +136,8 @@ def missing_programs() -> list[str]:
     return [one for one in _PROGRAMS if shutil.which(one) is None]
 
 
-def closed(path: Path) -> str | None:
-    """The highest folder on the way to a path through which others may not pass; None if there is none."""
-    for folder in (*_above(path), path):
-        if folder.is_dir() and not folder.stat().st_mode & _OTHERS_MAY_PASS:
-            return str(folder)
-    return None
-
-
 def may_mount() -> bool:
     """Whether this process has the right to mount file systems."""
     status = Path("/proc/self/status").read_text()
     held = next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
     return bool(int(held, 16) >> _CAP_SYS_ADMIN & 1)
-
-
-def _above(path: Path) -> Iterator[Path]:
-    yield from reversed(path.parents)

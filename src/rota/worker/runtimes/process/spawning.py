@@ -116,6 +116,8 @@ def _become(request: dict[str, Any], streams: list[int], report: int) -> NoRetur
             os.chdir(request["cwd"])
         program = _program(request["argv"][0], request["env"])
         os.execve(program, request["argv"], request["env"])  # noqa: S606 - that is the purpose
+    except isolation.Refused as problem:
+        os.write(report, json.dumps([0, str(problem), None]).encode()[:_REPORT_BYTES])
     except OSError as problem:
         file = problem.filename or request["argv"][0]
         os.write(report, json.dumps([problem.errno, problem.strerror, str(file)]).encode()[:_REPORT_BYTES])
