@@ -25,8 +25,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Tasks of tests leave marks in folders of pytest's, which are closed to other users. Whom tasks run as by default is the
-# business of tests/worker/test_task_users.py, and of the how-tos in tests/docs.
+# Tasks of tests leave marks in folders of pytest's, which are closed to other users. Whom tasks run as by default is
+# the business of tests/worker/test_task_users.py, and of the how-tos in tests/docs.
 if os.geteuid() == 0:
     os.environ.setdefault("ROTA_RUN_AS", "root")
 

@@ -233,7 +233,7 @@ async def _begun_workers(parts: contextlib.AsyncExitStack, settings: Settings) -
     """A process for the workers, if they are to have one: it loads what it needs while the API server starts."""
     if not settings.workers or not settings.workers_apart:
         return None
-    begun = WorkerProcess(clock=system.SystemClock(), anew_after_s=YEAR_S / 2)
+    begun = WorkerProcess(clock=system.SystemClock(), anew_after_s=embedded.LIFETIME_S / 2)
     parts.push_async_callback(begun.close)
     await begun.begin()
     return begun

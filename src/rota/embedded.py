@@ -32,7 +32,7 @@ from rota.client import connecting
 from rota.kit import system
 from rota.kit.tasks import Supervisor
 from rota.pki import contexts
-from rota.pki.authorities import YEAR_S, Authority, Purpose
+from rota.pki.authorities import DAY_S, Authority, Purpose
 from rota.pki.certificates import Identity, Names, Subject
 from rota.pki.renewal import Renewal
 from rota.worker import running
@@ -42,6 +42,8 @@ from rota.worker.runtimes.contract import LogOptions
 
 _NODE: Final = "system:node:"
 _NODES: Final = "system:nodes"
+#: Of the certificates of workers in this process or beside it, which never leave the memory of this machine.
+LIFETIME_S: Final = 90 * DAY_S
 
 
 class Beyond(LogSource, Wires, UsageSource, Protocol):
@@ -86,7 +88,7 @@ class Listening:
         subject = Subject(common_name=f"{_NODE}{node}", organizations=(_NODES,))
         names = Names.of((self.address,)) if purpose is Purpose.SERVER else None
         return self.authority.issue(
-            subject, purpose=purpose, now=system.SystemClock().now(), lifetime_s=YEAR_S, names=names
+            subject, purpose=purpose, now=system.SystemClock().now(), lifetime_s=LIFETIME_S, names=names
         )
 
 

@@ -11,7 +11,7 @@ from rota.api import errors
 from rota.client.verbs import Client
 from rota.controllers import signing
 from rota.controllers.certificates import REQUESTS, CertificateController
-from rota.pki import certificates, keys, signing_requests
+from rota.pki import certificates, keys, pinning, signing_requests
 from rota.pki.authorities import Authority
 from rota.pki.certificates import Facts, Names, Subject
 from rota.testing.virtual_api import VirtualCluster
@@ -51,9 +51,10 @@ def request(
     signer: str = signing.WORKER_CLIENT,
     usages: list[str] | None = None,
     names: Names | None = None,
+    key: keys.PrivateKey | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    pem = signing_requests.make(keys.generate(), subject, names=names)
+    pem = signing_requests.make(key or keys.generate(), subject, names=names)
     return {
         "apiVersion": "certificates.k8s.io/v1",
         "kind": "CertificateSigningRequest",
@@ -98,6 +99,50 @@ async def test_a_newcomer_with_a_join_token_gets_a_workers_certificate(
     assert facts(asked).subject == NODE
     issued = certificates.read_pem(base64.b64decode(asked["status"]["certificate"]), source="it")
     issued.verify_directly_issued_by(certificates.read_pem(authority.certificate_pem, source="the root"))
+
+
+NODES = ("", "v1", "nodes")
+
+
+async def test_a_newcomer_does_not_get_the_name_of_a_worker_that_is_there(
+    cluster: VirtualCluster, newcomer: Client
+) -> None:
+    await cluster.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
+    await newcomer.create(REQUESTS, request())
+    asked = await settled(cluster)
+    assert states(asked) == {"Denied": "NameTaken"}
+    assert "certificate" not in asked["status"]
+    assert "kubectl delete node n1" in asked["status"]["conditions"][0]["message"]
+
+
+async def test_a_worker_whose_certificate_has_expired_shows_by_its_key_that_it_is_the_same(
+    cluster: VirtualCluster, newcomer: Client
+) -> None:
+    key = keys.generate()
+    annotations = {signing.KEY_ANNOTATION: pinning.pin_of_key(key.public_key())}
+    metadata = {"name": "n1", "annotations": annotations}
+    await cluster.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+    await newcomer.create(REQUESTS, request(key=key))
+    assert states(await settled(cluster)) == {"Approved": "AutoApproved"}
+
+
+async def test_of_two_newcomers_with_one_name_the_first_gets_it(cluster: VirtualCluster, newcomer: Client) -> None:
+    key = keys.generate()
+    await newcomer.create(REQUESTS, request(key=key))
+    assert states(await settled(cluster)) == {"Approved": "AutoApproved"}
+    await newcomer.create(REQUESTS, request(name="second"))
+    assert states(await settled(cluster, "second")) == {"Denied": "NameTaken"}
+    await newcomer.create(REQUESTS, request(name="again", key=key))
+    assert states(await settled(cluster, "again")) == {"Approved": "AutoApproved"}
+    await cluster.clock.advance(120)  # it never came
+    await newcomer.create(REQUESTS, request(name="late"))
+    assert states(await settled(cluster, "late")) == {"Approved": "AutoApproved"}
+
+
+async def test_a_workers_certificate_is_short(cluster: VirtualCluster, newcomer: Client) -> None:
+    await newcomer.create(REQUESTS, request())
+    found = facts(await settled(cluster))
+    assert found.not_after - cluster.clock.now() <= 7 * 24 * 3600
 
 
 async def test_a_worker_renews_its_own_certificate(cluster: VirtualCluster, worker: Client) -> None:

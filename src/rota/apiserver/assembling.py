@@ -25,6 +25,7 @@ from rota.apiserver.auditing.auditor import Auditor
 from rota.apiserver.authentication import sign_in
 from rota.apiserver.authentication.directory import Directory
 from rota.apiserver.authentication.everybody import EverybodyIsAdministrator
+from rota.apiserver.authentication.removals import RemovalRecords, Removals
 from rota.apiserver.authorization import reviews
 from rota.apiserver.authorization.chain import Authorization
 from rota.apiserver.authorization.policy import installing
@@ -99,10 +100,12 @@ async def server(
     catalog, index = Catalog(known), PodIndex(store, clock)
     ledger = Ledger(store, index) if conflict_check else None
     copies = _copies(store, known, clock)
-    entrance = sign_in.SignIn(signing_in or sign_in.Settings(), Directory(store, known), clock=clock)
+    entrance = sign_in.SignIn(
+        signing_in or sign_in.Settings(), Directory(store, known), clock=clock, removals=Removals(store, clock)
+    )
     authorization = Authorization(store, known, clock)
     actions = {**entrance.handlers, **table.handlers(ledger, logs, explainer, wires), **measured}
-    kinds = _kinds(catalog, copies, ledger, actions, authorization, unenforced)
+    kinds = _kinds(catalog, copies, ledger, actions, authorization, unenforced, RemovalRecords(clock))
     registry = ObjectRegistry(store, scheme=known, kinds=kinds, clock=clock, chance=chance)
     metrics = metrics or Metrics("apiserver", process=True)
     traffic = Traffic(metrics, clock)
@@ -154,13 +157,20 @@ def _kinds(
     actions: Mapping[tuple[GroupResource, str], SubresourceHandler],
     authorization: Authorization,
     unenforced: Mode,
+    removals: RemovalRecords,
 ) -> Callable[[Registry], Kinds]:
     def make(registry: Registry) -> Kinds:
         restriction = NodeRestriction(registry, authorization)
         return Kinds(
             strategy=lookup.strategy,
             custom_schema=catalog.version,
-            mutating=(restriction, *chain.mutating(registry, copies, ledger), Escalation(authorization), TermRecords()),
+            mutating=(
+                restriction,
+                *chain.mutating(registry, copies, ledger),
+                Escalation(authorization),
+                TermRecords(),
+                removals,
+            ),
             validating=(CreationByUpdate(authorization), SignerRights(authorization), Unenforced(unenforced)),
             handlers={
                 **reviews.handlers(authorization),

@@ -2,9 +2,10 @@
 
 A request for a client certificate is approved by itself if it is a worker's, as such a request must be, and its sender
 may have it: a newcomer with a join token its first one (`nodeclient`), a worker its own next one (`selfnodeclient`); a
-SubjectAccessReview decides, as upstream. One for a worker's endpoint is approved by itself if the worker asks for its
-own, and for nothing but the address that it asks from, which is all that it can prove (`signing.may_serve`). Everything
-else waits for a person.
+SubjectAccessReview decides, as upstream. Unlike upstream, a newcomer does not get the name of a worker that is there,
+unless the request is signed with that one's key. One for a worker's endpoint is approved by itself if the worker asks
+for its own, and for nothing but the address that it asks from, which is all that it can prove (`signing.may_serve`).
+Everything else waits for a person.
 """
 
 import base64
@@ -20,8 +21,8 @@ from rota.kit import logs
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
-from rota.pki import signing_requests
-from rota.pki.authorities import YEAR_S, Authority
+from rota.pki import pinning, signing_requests
+from rota.pki.authorities import DAY_S, YEAR_S, Authority
 from rota.pki.certificates import IpAddress
 from rota.pki.signing_requests import NotARequest, Request
 
@@ -31,6 +32,11 @@ REQUESTS: Final = ("certificates.k8s.io", "v1", "certificatesigningrequests")
 _REVIEWS: Final = ("authorization.k8s.io", "v1", "subjectaccessreviews")
 #: The longest that a certificate may be good for.
 LIFETIME_S: Final = YEAR_S
+#: That of a worker's, which renews it by itself.
+WORKER_LIFETIME_S: Final = 7 * DAY_S
+#: How long a worker may take from its first certificate to its node.
+_REGISTERING_S: Final = 60.0
+NODES: Final = ("", "v1", "nodes")
 #: How long requests stay for people to look at, by what has become of them.
 _DONE_S: Final = 3600.0
 _PENDING_S: Final = 24 * 3600.0
@@ -101,7 +107,8 @@ class CertificateController:
         if flaw:
             await self._mark(request, "Failed", reason="SignerValidationFailure", message=flaw, door="status")
             return
-        lifetime_s = min(spec.get("expirationSeconds") or LIFETIME_S, LIFETIME_S)
+        longest_s = LIFETIME_S if spec["signerName"] == signing.CLIENT else WORKER_LIFETIME_S
+        lifetime_s = min(spec.get("expirationSeconds") or longest_s, longest_s)
         certificate = self._authority.sign(
             wanted.public_key,
             wanted.subject,
@@ -121,6 +128,9 @@ class CertificateController:
             if own and await self._may(spec, "selfnodeclient"):
                 why = "Renewed for the worker that asks: it may have its own client certificate."
             elif await self._may(spec, "nodeclient"):
+                if refusal := await self._taken(request, wanted):
+                    await self._mark(request, "Denied", reason="NameTaken", message=refusal, door="approval")
+                    return
                 why = "Issued to a newcomer that may ask for a worker's client certificate."
         elif spec["signerName"] == signing.WORKER_SERVING and own:
             come_from = (spec.get("extra") or {}).get(signing.CLIENT_ADDRESS) or ()
@@ -130,6 +140,41 @@ class CertificateController:
             await self._mark(request, "Approved", reason="AutoApproved", message=why, door="approval")
         else:
             log.info("certificate request left to people", request=meta.name(request), user=spec.get("username", ""))
+
+    async def _taken(self, request: Object, wanted: Request) -> str:
+        """Why a newcomer does not get a worker's name; empty if it is free, or its holder asks.
+
+        A join token says that its bearer may become a worker, not that it may become one that is there. Only the holder
+        of that one's key, whose certificate may have expired meanwhile, can have signed a request with it.
+        """
+        name = wanted.subject.common_name.removeprefix(signing.NODE_PREFIX)
+        key = pinning.pin_of_key(wanted.public_key)
+        try:
+            node = await self._client.get(NODES, name)
+        except errors.NotFound:
+            given = any(self._is_given(one, request, wanted, key) for one in self._requests.cache.values())
+            return f"the name {name} was given to another worker just now: choose another with --name" if given else ""
+        if meta.annotations(node).get(signing.KEY_ANNOTATION) == key:
+            return ""
+        return (
+            f"there is a worker {name}, and the request does not show that it comes from there: choose another name "
+            f"with --name, or remove that worker first (kubectl delete node {name})"
+        )
+
+    def _is_given(self, other: Object, request: Object, wanted: Request, key: str) -> bool:
+        """Whether another request has brought the same name a moment ago, so that its node may be about to come."""
+        spec = other["spec"]
+        if meta.uid(other) == meta.uid(request) or spec["signerName"] != signing.WORKER_CLIENT:
+            return False
+        made_at = times.parse(meta.metadata(other)["creationTimestamp"])
+        if "Approved" not in _states(other) or self._clock.now() - made_at > _REGISTERING_S:
+            return False
+        try:
+            asked = signing_requests.read(base64.b64decode(spec["request"]))
+        except NotARequest:
+            return False
+        same = asked.subject.common_name == wanted.subject.common_name
+        return same and pinning.pin_of_key(asked.public_key) != key
 
     async def _may(self, spec: Object, subresource: str) -> bool:
         """Whether the sender of a request may have such a certificate."""

@@ -19,6 +19,9 @@ WORKER_SERVING: Final = "kubernetes.io/kubelet-serving"
 #: Where our API server says from which address a request for such a certificate came.
 CLIENT_ADDRESS: Final = "rota.dev/client-address"
 
+#: Where a worker writes the hash of the key of its client certificate, on its node.
+KEY_ANNOTATION: Final = "rota.dev/client-key"
+
 NODE_PREFIX: Final = "system:node:"
 NODES: Final = ("system:nodes",)
 _COMMON: Final = frozenset({"digital signature", "key encipherment"})

@@ -98,7 +98,7 @@ class Authority:
             .subject_name(subject.to_name())
             .issuer_name(self._certificate.subject)
             .public_key(public_key)
-            .serial_number(x509.random_serial_number())
+            .serial_number(certificates.serial_number(now))
             .not_valid_before(_date(now - SKEW_S))
             .not_valid_after(_date(min(now + lifetime_s, self.not_after)))
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)

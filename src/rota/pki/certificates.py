@@ -5,9 +5,10 @@ A client certificate says who its holder is as Kubernetes has it: the common nam
 
 import hashlib
 import ipaddress
+import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -16,6 +17,11 @@ from cryptography.x509.oid import NameOID
 from rota.pki.keys import KeyMaterialError, PrivateKey, from_pem
 
 IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+_SERIAL_CHANCE_BITS: Final = 80
+#: How long before it is signed a certificate may begin: clocks differ.
+_LONGEST_SKEW_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +72,8 @@ class Facts:
     not_after: float
     #: SHA-256 of the certificate, in hexadecimal.
     fingerprint: str
+    #: When it was signed: to the millisecond if the authority is ours, else no later than `not_before`.
+    issued_at: float = 0.0
 
     def holds_at(self, now: float) -> bool:
         """Whether it is valid then, as far as time goes."""
@@ -96,7 +104,20 @@ def facts(certificate: x509.Certificate) -> Facts:
         not_before=certificate.not_valid_before_utc.timestamp(),
         not_after=certificate.not_valid_after_utc.timestamp(),
         fingerprint=hashlib.sha256(to_der(certificate)).hexdigest(),
+        issued_at=issued_at(certificate),
     )
+
+
+def serial_number(now: float) -> int:
+    """A number for a certificate that is signed now, from which the time can be read; the rest is chance."""
+    return (int(now * 1000) << _SERIAL_CHANCE_BITS) | secrets.randbits(_SERIAL_CHANCE_BITS)
+
+
+def issued_at(certificate: x509.Certificate) -> float:
+    """When a certificate was signed; the beginning of its time if its number is not one of ours."""
+    begins = certificate.not_valid_before_utc.timestamp()
+    said = (certificate.serial_number >> _SERIAL_CHANCE_BITS) / 1000
+    return said if begins <= said <= begins + _LONGEST_SKEW_S else begins
 
 
 def subject(name: x509.Name) -> Subject:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import serialization
 
 from rota.kit import errors
 from rota.pki import certificates
+from rota.pki.keys import PublicKey
 
 _PREFIX: Final = "sha256:"
 
@@ -46,6 +47,12 @@ async def authority_of(host: str, port: int, wanted: str) -> bytes:
         f"the server at {host}:{port} does not have the authority {wanted}",
         "check the address, and whether the hash is of this cluster",
     )
+
+
+def pin_of_key(key: PublicKey) -> str:
+    """The hash of a public key, in the same form."""
+    der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return _PREFIX + hashlib.sha256(der).hexdigest()
 
 
 def _pin(certificate: x509.Certificate) -> str:

@@ -19,6 +19,8 @@ LEASES: Final = ("coordination.k8s.io", "v1", "leases")
 LEASE_NAMESPACE: Final = "kube-node-lease"
 #: For how long a worker is believed after it was last heard, as upstream has it; a quarter of that it is silent.
 LEASE_S: Final = 40
+#: Where a node says by which key its worker can be known.
+KEY_ANNOTATION: Final = "rota.dev/client-key"
 _RENEWALS: Final = 4
 #: How often a status in which nothing changes is told all the same.
 STATUS_S: Final = 300.0
@@ -29,6 +31,10 @@ _SERVERS_OWN: Final = 500
 
 class NodeTaken(UserError):
     """Another worker has this one's name."""
+
+
+class NotTaken(UserError):
+    """The masters do not let this worker in."""
 
 
 class NodeKeeper:
@@ -48,6 +54,7 @@ class NodeKeeper:
         conditions: Callable[[], Sequence[Mapping[str, Any]]],
         port: int | None,
         lease_s: int = LEASE_S,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
         # A master that does not answer by the next renewal is left for another.
         self._client: Final = client.with_settings(timeout_s=lease_s / _RENEWALS)
@@ -57,6 +64,7 @@ class NodeKeeper:
         self._clock: Final = clock
         self._info: Final = info
         self._labels: Final = labels
+        self._annotations: Final = annotations or {}
         self._taints: Final = taints
         self._conditions: Final = conditions
         self._port: Final = port
@@ -73,6 +81,11 @@ class NodeKeeper:
             try:
                 await self.register()
             except (errors.ApiError, TransportError) as problem:
+                if isinstance(problem, errors.Unauthorized):
+                    raise NotTaken(
+                        f"the masters do not take the certificate of {self._machine.node}: was this worker removed?",
+                        "let it join again with a token: 'rota token create --join-command' at a master prints how",
+                    ) from problem
                 if isinstance(problem, errors.ApiError) and problem.code < _SERVERS_OWN:
                     raise
                 pause = pauses.next()
@@ -88,14 +101,15 @@ class NodeKeeper:
         node = {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name, "labels": self._all_labels()},
+            "metadata": {"name": name, "labels": self._all_labels(), "annotations": dict(self._annotations)},
             "spec": {"taints": [dict(one) for one in self._taints]} if self._taints else {},
             "status": self.status({}),
         }
         try:
             await self._client.create(NODES, node)
         except errors.AlreadyExists:
-            await self._client.patch(NODES, name, {"metadata": {"labels": self._all_labels()}}, type=PatchType.MERGE)
+            changed = {"labels": self._all_labels(), "annotations": dict(self._annotations)}
+            await self._client.patch(NODES, name, {"metadata": changed}, type=PatchType.MERGE)
             if self._taints:
                 log.warning("taints are given to a node when it is made; this one keeps those that it has", node=name)
         await self.tell()

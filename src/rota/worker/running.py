@@ -30,7 +30,7 @@ from rota.worker.agent import Agent
 from rota.worker.folders import Incarnation
 from rota.worker.identities import Account
 from rota.worker.machines import Machine
-from rota.worker.node import LEASE_S, NodeKeeper
+from rota.worker.node import KEY_ANNOTATION, LEASE_S, NodeKeeper
 from rota.worker.references import ApiReferences
 from rota.worker.runtimes.container import engines
 from rota.worker.runtimes.container.runtime import ContainerRuntime
@@ -76,6 +76,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     allow_root: bool = False
     #: Files and folders of Rota itself, which tasks may not see where that can be.
     own: tuple[Path, ...] = ()
+    #: The hash of the key that it calls masters with, by which it can show that it is the same worker; if it has one.
+    client_key: str = ""
     #: Where its endpoint listens, if it has one.
     port: int | None = None
     #: For how long the masters believe in the worker after they last heard of it.
@@ -212,6 +214,7 @@ async def _worker(
         conditions=made.conditions,
         port=settings.port,
         lease_s=settings.lease_s,
+        annotations={KEY_ANNOTATION: settings.client_key} if settings.client_key else {},
     )
     async with tasks.Supervisor(f"worker {settings.node}", clock=clock, chance=chance) as supervisor:
         made.runs_in(supervisor)

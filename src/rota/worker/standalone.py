@@ -17,20 +17,23 @@ from typing import Final
 
 import msgspec
 
+from rota.api import errors
 from rota.client import connecting
+from rota.client.transports.contract import TransportError
 from rota.client.transports.replaceable import ReplaceableTransport
 from rota.client.transports.retries import RetryingTransport
-from rota.client.verbs import Client
+from rota.client.verbs import Client, PatchType
 from rota.kit import tasks
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
-from rota.pki import contexts
+from rota.pki import contexts, pinning
 from rota.pki.certificates import Identity, Names
 from rota.worker import running
 from rota.worker.endpoint import serving
 from rota.worker.joining import membership, renewing, requests
 from rota.worker.joining.masters import MasterAddresses
 from rota.worker.joining.membership import Membership
+from rota.worker.node import KEY_ANNOTATION, NODES
 from rota.worker.running import Settings, Worker
 
 _AGENT: Final = "rota-worker"
@@ -44,8 +47,16 @@ async def joined_client(
     connection = _Connection(joined, settings.folder)
     transport = RetryingTransport(connection.transport, clock=clock, chance=chance)
     client = Client(transport).with_settings(user_agent=_AGENT)
+
+    async def renew(fresh: Identity) -> None:
+        await connection.renew(fresh)
+        # The next start writes it as well.
+        with contextlib.suppress(errors.ApiError, TransportError):
+            changed = {"metadata": {"annotations": {KEY_ANNOTATION: _key(fresh)}}}
+            await client.patch(NODES, settings.node, changed, type=PatchType.MERGE)
+
     certificate = renewing.Certificate(
-        client, settings.node, requests.CLIENT, joined.identity, install=connection.renew, clock=clock, chance=chance
+        client, settings.node, requests.CLIENT, joined.identity, install=renew, clock=clock, chance=chance
     )
     addresses = MasterAddresses(client, connection.servers, install=connection.move, clock=clock)
     try:
@@ -104,7 +115,8 @@ async def running_worker(
         await asyncio.to_thread(membership.save_serving, settings.folder, fresh)
         contexts.use(tls, fresh)
 
-    settings = msgspec.structs.replace(settings, port=listener.getsockname()[1])
+    key = _key(joined.identity)
+    settings = msgspec.structs.replace(settings, port=listener.getsockname()[1], client_key=key)
     async with (
         joined_client(joined, settings, clock=clock, chance=chance) as client,
         running.worker(client, settings, clock=clock, chance=chance) as worker,
@@ -123,3 +135,8 @@ async def running_worker(
         )
         supervisor.start("certificate", certificate.run)
         yield worker
+
+
+def _key(identity: Identity) -> str:
+    """By which masters know the worker again."""
+    return pinning.pin_of_key(identity.private_key().public_key())

@@ -58,7 +58,7 @@ class RequestAuthenticator:
         flaw: Rejected | None = None
         if credentials.peer_certificate is not None:
             try:
-                holder = self._holders.user(credentials.peer_certificate)
+                holder = await self._holders.user(credentials.peer_certificate)
             except Rejected as reason:
                 flaw = reason
             else:

@@ -1,12 +1,13 @@
 """Client certificates: the common name is the user, organizations are its groups.
 
 That a certificate is of an authority that clients may have was verified in the handshake. A connection may outlast the
-certificate, so its times are looked at with every request.
+certificate, so its times are looked at with every request, and whether the worker that has it was removed since.
 """
 
 from typing import Final
 
 from rota.api import times, users
+from rota.apiserver.authentication.removals import NODE_PREFIX, Removals
 from rota.apiserver.authentication.tokens import Outdated, Rejected
 from rota.apiserver.contract import User
 from rota.kit.clock import Clock
@@ -20,16 +21,22 @@ _MOST_REMEMBERED: Final = 4096
 class CertificateHolders:
     """Whose certificates are whose; each is taken apart once."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, removals: Removals | None = None) -> None:
         self._clock: Final = clock
+        self._removals: Final = removals
         self._known: Final[dict[bytes, tuple[Facts, User | None]]] = {}
 
-    def user(self, der: bytes) -> User | None:
-        """Who holds a certificate; None if it names nobody; Rejected if it is not valid now."""
+    async def user(self, der: bytes) -> User | None:
+        """Who holds a certificate; None if it names nobody; Rejected if it is not valid now, or not any more."""
         facts, user = self._known.get(der) or self._learn(der)
         now = self._clock.now()
         if not facts.holds_at(now):
             raise Outdated(_validity(facts, now))
+        name = facts.subject.common_name
+        if self._removals is not None and name.startswith(NODE_PREFIX):
+            removed_at = await self._removals.last(name.removeprefix(NODE_PREFIX))
+            if facts.issued_at <= removed_at:
+                raise Rejected(f"the worker of {name!r} was removed after its certificate was issued")
         return user
 
     def _learn(self, der: bytes) -> tuple[Facts, User | None]:

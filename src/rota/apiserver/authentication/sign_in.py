@@ -12,6 +12,7 @@ from rota.apiserver.authentication.certificates import CertificateHolders
 from rota.apiserver.authentication.directory import Directory
 from rota.apiserver.authentication.issuer import IssuerPages
 from rota.apiserver.authentication.oidc import OidcTokens, Provider
+from rota.apiserver.authentication.removals import Removals
 from rota.apiserver.authentication.reviews import SELF_REVIEWS, TOKEN_REVIEWS, SelfReviews, TokenReviews
 from rota.apiserver.authentication.static_tokens import StaticTokens
 from rota.apiserver.authentication.token_requests import TokenRequests
@@ -38,7 +39,9 @@ class Settings:
 class SignIn:
     """The parts that a server takes: an authenticator, handlers of reviews and token requests, pages."""
 
-    def __init__(self, settings: Settings, directory: Directory, *, clock: Clock) -> None:
+    def __init__(
+        self, settings: Settings, directory: Directory, *, clock: Clock, removals: Removals | None = None
+    ) -> None:
         audiences = settings.audiences or (settings.issuer,)
         signer = Signer(settings.signing_key, issuer=settings.issuer)
         origins: list[TokenOrigin] = [
@@ -48,7 +51,7 @@ class SignIn:
         ]
         origins += (OidcTokens(one, audiences=audiences, clock=clock) for one in settings.providers)
         tokens = Tokens(origins, clock=clock)
-        holders = CertificateHolders(clock)
+        holders = CertificateHolders(clock, removals)
         self.authenticator: Final = RequestAuthenticator(holders, tokens, audiences=audiences, clock=clock)
         self.handlers: Final[Mapping[tuple[GroupResource, str], SubresourceHandler]] = {
             (ACCOUNTS, "token"): TokenRequests(signer, audiences=audiences),

@@ -18,14 +18,17 @@ from rota.api import errors as api_errors
 from rota.client import connecting, credentials, join_tokens
 from rota.client.endpoints import Endpoint
 from rota.client.transports.contract import TransportError
+from rota.client.verbs import Client
 from rota.kit import errors, logs
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.pki import pinning
 from rota.pki.certificates import Identity
+from rota.pki.keys import PrivateKey
 from rota.worker import machines
 from rota.worker.joining import membership, requests
 from rota.worker.joining.membership import Membership
+from rota.worker.node import NODES
 from rota.worker.running import Settings
 
 log = logs.get(__name__)
@@ -33,6 +36,8 @@ log = logs.get(__name__)
 DEFAULT_PORT: Final = 6443
 #: How long the first certificate may take: a person may have to look at it.
 _PATIENCE_S: Final = 300.0
+#: How long the masters may take to say whether they know a worker that was here before.
+_ASKING_S: Final = 5.0
 
 
 class CannotJoin(errors.UserError):
@@ -58,13 +63,17 @@ async def enter(folder: Path, node: str, invitation: Invitation, *, clock: Clock
     """Become the worker of a node, or be it again; `CannotJoin` or another `UserError` says why not."""
     kept = membership.load(folder, clock=clock)
     if kept is not None:
-        return _again(kept, folder, node, invitation)
+        again = _again(kept, folder, node, invitation)
+        if not invitation.token or await _is_taken(again.endpoint, node):
+            return again
     endpoint = invitation.endpoint or await _endpoint(invitation)
     brought = membership.of(endpoint)
     if brought is not None and brought.node == node:
         joined = brought
     else:
-        identity = await _first_certificate(endpoint, node, clock=clock, chance=chance)
+        # Of a worker that was here before, and whose certificate has expired, the key shows that it is the same.
+        key = membership.former_key(folder, node, clock=clock)
+        identity = await _first_certificate(endpoint, node, key, clock=clock, chance=chance)
         joined = Membership(endpoint=replace(endpoint, credentials=credentials.ANONYMOUS), identity=identity).renewed(
             identity
         )
@@ -90,6 +99,20 @@ def placed(settings: Settings, invitation: Invitation, *, clock: Clock) -> Setti
         address=settings.address or machines.own_address(parts.hostname),
         api_server=(parts.hostname, str(parts.port or DEFAULT_PORT)),
     )
+
+
+async def _is_taken(endpoint: Endpoint, node: str) -> bool:
+    """Whether the masters still take this worker's certificate; so it is while none of them can be asked."""
+    transport = connecting.over_http(endpoint)
+    try:
+        await Client(transport).with_settings(timeout_s=_ASKING_S).get(NODES, node)
+    except api_errors.Unauthorized:
+        return False
+    except (api_errors.ApiError, TransportError):
+        return True
+    finally:
+        await transport.close()
+    return True
 
 
 def _told_nothing() -> CannotJoin:
@@ -177,11 +200,13 @@ async def _find_authority(servers: tuple[str, ...], wanted: str) -> bytes:
     )
 
 
-async def _first_certificate(endpoint: Endpoint, node: str, *, clock: Clock, chance: Chance) -> Identity:
+async def _first_certificate(
+    endpoint: Endpoint, node: str, key: PrivateKey | None, *, clock: Clock, chance: Chance
+) -> Identity:
     where = ", ".join((endpoint.server, *endpoint.fallbacks))
     try:
         async with connecting.to_server(endpoint, clock=clock, chance=chance) as client:
-            return await requests.obtain(client, node, requests.CLIENT, clock=clock, patience_s=_PATIENCE_S)
+            return await requests.obtain(client, node, requests.CLIENT, clock=clock, patience_s=_PATIENCE_S, key=key)
     except api_errors.Unauthorized:
         raise CannotJoin(
             f"{where} does not take this token: it is wrong or over", "make another with 'rota token create'"

@@ -12,10 +12,11 @@ from typing import Final
 
 from rota.client import kubeconfig
 from rota.client.endpoints import Endpoint
+from rota.kit import errors
 from rota.kit.clock import Clock
 from rota.pki import certificates, files
 from rota.pki.certificates import Identity
-from rota.pki.keys import KeyMaterialError
+from rota.pki.keys import KeyMaterialError, PrivateKey
 from rota.worker.joining import requests
 
 KUBECONFIG: Final = "kubeconfig"
@@ -59,6 +60,18 @@ def of(endpoint: Endpoint) -> Membership | None:
     identity = Identity(certificate=endpoint.client_certificate, key=endpoint.client_key)
     found = Membership(endpoint=endpoint, identity=identity)
     return found if found.node else None
+
+
+def former_key(folder: Path, node: str, *, clock: Clock) -> PrivateKey | None:
+    """The key that a worker of this name had here before, be its certificate good or not; None if there is none."""
+    path = folder / KUBECONFIG
+    if not path.exists():
+        return None
+    try:
+        found = of(kubeconfig.load(path, clock=clock))
+        return found.identity.private_key() if found is not None and found.node == node else None
+    except errors.UserError:
+        return None
 
 
 def load(folder: Path, *, clock: Clock) -> Membership | None:

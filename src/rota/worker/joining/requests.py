@@ -14,6 +14,7 @@ from rota.kit import errors, logs
 from rota.kit.clock import Clock
 from rota.pki import keys, signing_requests
 from rota.pki.certificates import Identity, Names, Subject
+from rota.pki.keys import PrivateKey
 
 log = logs.get(__name__)
 
@@ -36,10 +37,17 @@ def subject(node: str) -> Subject:
 
 
 async def obtain(
-    client: Client, node: str, signer: str, *, clock: Clock, patience_s: float, names: Names | None = None
+    client: Client,
+    node: str,
+    signer: str,
+    *,
+    clock: Clock,
+    patience_s: float,
+    names: Names | None = None,
+    key: PrivateKey | None = None,
 ) -> Identity:
-    """A new key with its certificate; `NotGranted` if that is refused, or not granted within `patience_s`."""
-    key = keys.generate()
+    """A certificate for a key, or for a new one; `NotGranted` if it is refused, or not granted within `patience_s`."""
+    key = key or keys.generate()
     wanted = signing_requests.make(key, subject(node), names=names)
     made = await client.create(
         REQUESTS,

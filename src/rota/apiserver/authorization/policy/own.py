@@ -58,6 +58,7 @@ rota:controller:certificates: User/rota:controller:certificates
     sign  certificates.k8s.io  signers
         kubernetes.io/kube-apiserver-client,kubernetes.io/kube-apiserver-client-kubelet,kubernetes.io/kubelet-serving
     create  authorization.k8s.io  subjectaccessreviews
+    get  core  nodes
 rota:controller:cron-jobs: User/rota:controller:cron-jobs
     record-events
     read  batch  cronjobs

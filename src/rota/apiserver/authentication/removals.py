@@ -1,0 +1,66 @@
+"""Workers that were removed stay out: deleting a node ends the certificates that its worker has.
+
+A certificate cannot be taken back, so what is kept is when a node was deleted. The record is written in the transaction
+that deletes the node, at a key of its own that nothing else writes; whoever shows a certificate of that node that was
+issued before is refused. A certificate that a later join brings is good again.
+"""
+
+from typing import Final
+
+import msgspec
+
+from rota.api.identifiers import GroupResource
+from rota.apiserver.contract import Attributes, Object, Rider
+from rota.kit.clock import Clock
+from rota.store.contract import Put, Store
+
+NODES: Final = GroupResource("", "nodes")
+NODE_PREFIX: Final = "system:node:"
+#: No API group can begin with a tilde.
+_PREFIX: Final = "/~removed-workers/"
+#: For how long an answer of the store is good enough.
+_FRESH_S: Final = 1.0
+_MOST_REMEMBERED: Final = 16_384
+
+
+class Removal(msgspec.Struct, frozen=True, gc=False):
+    """When a node was deleted."""
+
+    at: float
+
+
+class RemovalRecords:
+    """An `Admission` of Nodes: takes down when they are deleted."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock: Final = clock
+
+    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> Rider | None:
+        """The record, with the write that makes it necessary."""
+        if at.resource.group_resource != NODES or at.subresource or new is not None or old is None:
+            return None
+        name = (old.get("metadata") or {}).get("name", "")
+        return Rider(writes=(Put(_PREFIX + name, msgspec.json.encode(Removal(self._clock.now()))),))
+
+
+class Removals:
+    """Knows which workers were removed, as of a moment ago."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store: Final = store
+        self._clock: Final = clock
+        #: What was found and when it was looked for, by node.
+        self._known: Final[dict[str, tuple[float, float]]] = {}
+
+    async def last(self, node: str) -> float:
+        """When a node of this name was last deleted; 0 if that has not happened."""
+        now = self._clock.monotonic()
+        known = self._known.get(node)
+        if known is not None and now - known[1] < _FRESH_S:
+            return known[0]
+        entry = await self._store.get(_PREFIX + node)
+        found = 0.0 if entry is None else msgspec.json.decode(entry.value, type=Removal).at
+        while len(self._known) >= _MOST_REMEMBERED:
+            del self._known[next(iter(self._known))]
+        self._known[node] = (found, now)
+        return found
