@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from rota.api import fields, fieldselectors, users
+from rota.api import errors, fields, fieldselectors, users
 from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
 from rota.api.patches.schemas import TypeSchema
@@ -32,6 +32,15 @@ Object: TypeAlias = dict[str, Any]
 _MOST_WARNINGS: Final = 50
 #: Who asks, as far as authentication found out.
 User: TypeAlias = users.User
+
+
+class Damaged(errors.InternalError):
+    """What the store holds in the place of an object is none: a disk or a program other than the server changed it."""
+
+    def __init__(self, key: str) -> None:
+        why = f"the value of {key} in the store is damaged; delete the object or restore a backup"
+        super().__init__(f"Internal error occurred: {why}")
+        self.key: Final = key
 
 
 class Fence(Struct, frozen=True):

@@ -79,7 +79,7 @@ class CustomKinds:
                 await self._take(Entry(event.key, event.value, event.revision, event.created))
 
     async def _take(self, entry: Entry) -> None:
-        obj = stored_form.decode(entry.value, entry.revision, self._resource)
+        obj = stored_form.entry_object(entry, self._resource)
         stored = Stored(key=entry.key, object=obj, revision=entry.revision, created=entry.created)
         self._catalog.put(obj)
         if obj["metadata"].get("deletionTimestamp"):

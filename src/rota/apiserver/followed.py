@@ -131,7 +131,7 @@ class Followed:
         """See `Sink.lost`: what was known last is still the best guess."""
 
     def _decoded(self, entry: Entry) -> Stored:
-        obj = stored_form.decode(entry.value, entry.revision, self._resource)
+        obj = stored_form.entry_object(entry, self._resource)
         return Stored(key=entry.key, object=obj, revision=entry.revision, created=entry.created)
 
     def _tell(self, old: Stored | None, new: Stored | None) -> None:

@@ -9,10 +9,18 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
+import msgspec
+
+from rota.apiserver.contract import Damaged
+from rota.kit import logs
 from rota.kit.clock import Clock
 from rota.store import errors
 from rota.store.contract import Batch, Entry, Store, Watch
 
+log = logs.get(__name__)
+
+#: What a sink raises of a value that is no object.
+_DAMAGE: Final = (Damaged, msgspec.MsgspecError)
 #: How many entries are read at once: many, because the store counts what remains after each page.
 _PAGE: Final = 5000
 #: How many of them are taken in at once, so that others get their turn in between.
@@ -111,15 +119,31 @@ class Follower:
         async for entry, as_of in listed(self._store, self._prefix):
             revision = as_of
             if entry is not None:
-                self._sink.add(entry)
+                self._add(entry)
         async with self._store.watch(self._prefix, after=revision) as watch:
             self._sink.begun(revision)
             self._taken, self._watch, self._listing = revision, watch, False
             self._listed.set()
             async for batch in watch:
-                self._sink.take(batch)
+                self._take(batch)
                 self._taken = batch.revision
                 self._moved.set()
+
+    def _add(self, entry: Entry) -> None:
+        try:
+            self._sink.add(entry)
+        except _DAMAGE as problem:
+            log.error("a damaged object is not followed", key=entry.key, problem=str(problem))
+
+    def _take(self, batch: Batch) -> None:
+        try:
+            self._sink.take(batch)
+        except _DAMAGE:
+            for event in batch.events:  # again, one by one: taking a change twice changes nothing
+                try:
+                    self._sink.take(Batch((event,), batch.revision))
+                except _DAMAGE as problem:
+                    log.error("a change of a damaged object is not followed", key=event.key, problem=str(problem))
 
 
 async def listed(store: Store, prefix: str) -> AsyncIterator[tuple[Entry | None, int]]:

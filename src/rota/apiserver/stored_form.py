@@ -15,14 +15,24 @@ from rota.api import errors, keys
 from rota.api.identifiers import GroupVersion
 from rota.api.kinds import ResourceType
 from rota.apiserver import conversions
-from rota.apiserver.contract import Object
+from rota.apiserver.contract import Damaged, Object
+from rota.kit import logs
+from rota.store.contract import Entry
+
+log = logs.get(__name__)
 
 _METADATA: Final = b'"metadata":{'
 #: What etcd takes by default, and so what a stock server can store.
 MAX_BYTES: Final = 1536 * 1024
 _NOT_STORED: Final = frozenset({"resourceVersion", "selfLink"})
+_MOST_LEFT_OUT: Final = 1000
+_left_out: Final[set[tuple[str, int]]] = set()
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+class NotStoredForm(ValueError):
+    """Bytes that are no stored object; code that knows their key makes a `contract.Damaged` of it."""
 
 
 class Metadata(msgspec.Struct, gc=False):
@@ -61,6 +71,24 @@ def encode(obj: Object, resource: ResourceType, *, limited: bool = True) -> byte
     return value
 
 
+def entry_object(entry: Entry, resource: ResourceType) -> Object:
+    """The object of an entry; Damaged if it is none."""
+    try:
+        return decode(entry.value, entry.revision, resource)
+    except NotStoredForm:
+        raise Damaged(entry.key) from None
+
+
+def leave_out(key: str, revision: int) -> str:
+    """Say in the log, once, that a damaged value is left out of lists; the words for a client."""
+    if (key, revision) not in _left_out:
+        if len(_left_out) >= _MOST_LEFT_OUT:
+            _left_out.clear()
+        _left_out.add((key, revision))
+        log.error("the value of an object in the store is damaged; lists leave it out until it is deleted", key=key)
+    return f"the value of {key} in the store is damaged and left out; delete the object or restore a backup"
+
+
 def pack(obj: Object) -> bytes:
     """An object as it is, to have another copy of it later."""
     return _encoder.encode(obj)
@@ -72,26 +100,37 @@ def unpack(value: bytes) -> Object:
 
 
 def decode(value: bytes, revision: int, resource: ResourceType) -> Object:
-    """An object as code works with it, in the version that was asked for."""
-    obj = _decoder.decode(value)
-    obj["metadata"]["resourceVersion"] = str(revision)
+    """An object as code works with it, in the version that was asked for; NotStoredForm if it is none."""
+    try:
+        obj = _decoder.decode(value)
+        obj["metadata"]["resourceVersion"] = str(revision)
+        obj["apiVersion"]
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
+        raise NotStoredForm from None
     return obj if obj["apiVersion"] == resource.api_version else conversions.convert(obj, resource.api_version)
 
 
 @functools.lru_cache(maxsize=4096)  # a change is looked at by every watcher, one right after the other
 def labels(value: bytes) -> dict[str, str] | None:
     """The labels of an object, without decoding the rest."""
-    return _labelled.decode(value).metadata.labels
+    try:
+        return _labelled.decode(value).metadata.labels
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise NotStoredForm from None
 
 
 def wire(value: bytes, revision: int, resource: ResourceType) -> bytes:
     """An object as clients see it."""
     head = _head(resource.group, resource.version, resource.kind)
+    if not value.endswith(b"}"):
+        raise NotStoredForm
     if value.startswith(head):
         return b'%b"resourceVersion":"%d",%b' % (head, revision, value[len(head) :])
     if conversions.is_rewritten(resource):
         return _encoder.encode(decode(value, revision, resource))
-    start = value.index(_METADATA) + len(_METADATA)
+    start = value.find(_METADATA) + len(_METADATA)
+    if start < len(_METADATA):
+        raise NotStoredForm
     return b'%b"resourceVersion":"%d",%b' % (head, revision, value[start:])
 
 
@@ -100,7 +139,7 @@ def item(value: bytes, revision: int, resource: ResourceType) -> bytes:
     if resource.custom:
         return wire(value, revision, resource)
     head = _head(resource.group, resource.version, resource.kind)
-    if not value.startswith(head):
+    if not value.startswith(head) or not value.endswith(b"}"):
         return b'{"metadata":{' + wire(value, revision, resource)[len(head) :]
     return b'{"metadata":{"resourceVersion":"%d",%b' % (revision, value[len(head) :])
 

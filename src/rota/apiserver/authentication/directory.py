@@ -25,4 +25,4 @@ class Directory:
         except ValueError:  # no object can have such a name, whatever a token says
             return None
         entry = await self._store.get(key)
-        return None if entry is None else stored_form.decode(entry.value, entry.revision, resource)
+        return None if entry is None else stored_form.entry_object(entry, resource)

@@ -10,7 +10,8 @@ from typing import Final, Protocol, Self
 
 import msgspec
 
-from rota.apiserver.encryption.sealing import KeyMissing, Vault
+from rota.apiserver.encryption.sealing import KeyMissing, Unopenable, Vault
+from rota.kit import logs
 from rota.store import errors
 from rota.store.contract import (
     Batch,
@@ -28,6 +29,8 @@ from rota.store.contract import (
     Verbs,
     Watch,
 )
+
+log = logs.get(__name__)
 
 
 class Keys(Protocol):
@@ -78,7 +81,7 @@ class EncryptedStore(Verbs):
         page = await self._inner.list(prefix, limit=limit, after=after, revision=revision)
         if not self._keys.vault.concerns(prefix):
             return page
-        return Page([self._opened(entry) for entry in page.entries], page.revision, page.remaining)
+        return Page([self._opened_or_empty(entry) for entry in page.entries], page.revision, page.remaining)
 
     async def commit(self, transaction: Transaction) -> Outcome:
         """See `Store.commit`."""
@@ -124,6 +127,14 @@ class EncryptedStore(Verbs):
     async def close(self) -> None:
         """See `Store.close`."""
         await self._inner.close()
+
+    def _opened_or_empty(self, entry: Entry) -> Entry:
+        """One value that does not open must not block the others: it is damaged, and so is an empty one."""
+        try:
+            return self._opened(entry)
+        except Unopenable as problem:
+            log.error("a sealed value does not open; lists leave it out", problem=str(problem))
+            return Entry(entry.key, b"", entry.revision, entry.created, entry.lease)
 
     def open(self, place: str, value: bytes) -> bytes:
         """A value as it was handed in; a key that is not known is looked for in the file first."""

@@ -16,14 +16,28 @@ from rota.api.kinds import ResourceType
 from rota.api.patches import json_values, versions
 from rota.api.scheme import Scheme
 from rota.apiserver import stored_form
-from rota.apiserver.contract import Attributes, Change, DeleteOptions, Kinds, Object, Registry, Rider, Standing, Stored
+from rota.apiserver.contract import (
+    Attributes,
+    Change,
+    Damaged,
+    DeleteOptions,
+    Kinds,
+    Object,
+    Registry,
+    Rider,
+    Standing,
+    Stored,
+)
+from rota.apiserver.encryption.sealing import Unopenable
 from rota.apiserver.registry import deletion, ownership, system_fields, writes
 from rota.apiserver.registry.castings import Castings, Mould
 from rota.apiserver.registry.reprints import Reprints
 from rota.apiserver.registry.terms import Terms
-from rota.kit import offload
+from rota.kit import logs, offload
 from rota.kit.clock import Clock
 from rota.store.contract import Committed, Conflict, Delete, Entry, Guard, Outcome, Put, Refused, Store, Transaction
+
+log = logs.get(__name__)
 
 #: How often a write starts over when others are faster, or a name is drawn for a `generateName`.
 _TRIES: Final = 8
@@ -123,7 +137,13 @@ class ObjectRegistry:
     async def list(self, resource: ResourceType, namespace: str | None = None, /) -> Sequence[Stored]:
         """See `Registry.list`."""
         page = await self.store.list(stored_form.prefix(resource, namespace))
-        return [_stored(entry, resource) for entry in page.entries]
+        found = []
+        for entry in page.entries:
+            try:
+                found.append(_stored(entry, resource))
+            except Damaged:
+                stored_form.leave_out(entry.key, entry.revision)
+        return found
 
     async def commit(self, at: Attributes, transaction: Transaction, /) -> Outcome:
         """See `Registry.commit`."""
@@ -239,7 +259,10 @@ class ObjectRegistry:
         """Delete the object that `at` names, or mark it for deletion; says which."""
         deletion.check_options(options)
         for _ in range(_TRIES):
-            stored = await self.read(at.resource, at.namespace, at.name)
+            try:
+                stored = await self.read(at.resource, at.namespace, at.name)
+            except (Damaged, Unopenable) as problem:
+                return await self._remove_damaged(at, problem)
             deletion.check_preconditions(stored.object, options, at)
             riders = await self._admit(at, None, stored.object)
             plan = deletion.plan(json_values.copy(stored.object), options, at)
@@ -256,6 +279,17 @@ class ObjectRegistry:
                 plan.object["metadata"]["resourceVersion"] = str(revision)
                 return Written(plan.object, value, revision, removed=removed)
         raise errors.conflict(at.resource.group_resource, at.name)
+
+    async def _remove_damaged(self, at: Attributes, problem: Exception) -> Written:
+        """Delete what cannot be read: its finalizers and its owner are lost with it."""
+        key = self._key(at, at.name)
+        log.warning("a damaged object is deleted", key=key, user=at.user.name, problem=str(problem))
+        outcome = await self.commit(at, Transaction((Delete(key),), ()))
+        if isinstance(outcome, Refused):
+            raise errors.conflict(at.resource.group_resource, at.name)
+        metadata = {"name": at.name} | ({"namespace": at.namespace} if at.namespace else {})
+        left = {"apiVersion": at.resource.api_version, "kind": at.resource.kind, "metadata": metadata}
+        return Written(left, b"", outcome.revision, removed=True)
 
     async def _create_once(
         self, at: Attributes, new: Object, *, keeps_managed_fields: bool, size_bytes: int
@@ -363,7 +397,7 @@ class ObjectRegistry:
 
 
 def _stored(entry: Entry, resource: ResourceType) -> Stored:
-    obj = stored_form.decode(entry.value, entry.revision, resource)
+    obj = stored_form.entry_object(entry, resource)
     return Stored(
         key=entry.key, object=obj, revision=entry.revision, created=entry.created, size_bytes=len(entry.value)
     )
@@ -372,7 +406,7 @@ def _stored(entry: Entry, resource: ResourceType) -> Stored:
 def _taken(resource: ResourceType, name: str, refused: Refused) -> errors.AlreadyExists:
     error = errors.already_exists(resource.group_resource, name)
     actual = refused.conflicts[0].actual
-    if actual is not None and stored_form.decode(actual.value, 0, resource)["metadata"].get("deletionTimestamp"):
+    if actual is not None and stored_form.entry_object(actual, resource)["metadata"].get("deletionTimestamp"):
         return errors.AlreadyExists(f"object is being deleted: {error.message}", details=error.details)
     return error
 

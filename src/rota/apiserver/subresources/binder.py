@@ -156,7 +156,7 @@ class Binder:
                 verdict, share = None, free.share
             else:
                 free, share = None, None
-                pod = None if entry is None else stored_form.decode(entry.value, entry.revision, resource)
+                pod = None if entry is None else stored_form.entry_object(entry, resource)
                 verdict = _refuse_pod(wish, pod)
             if verdict is None and view is not None:
                 assert entry is not None, "a pod that is not there is refused"

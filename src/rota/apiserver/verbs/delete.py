@@ -98,7 +98,7 @@ async def delete_collection(call: Call) -> responses.Whole:
 def _deleted(call: Call, written: Written) -> responses.Response:
     which = call.resource.group_resource
     details = {"name": call.at.name, "group": which.group, "kind": which.resource}
-    details["uid"] = written.object["metadata"]["uid"]
+    details["uid"] = written.object["metadata"].get("uid", "")
     status: Object = {
         "kind": "Status",
         "apiVersion": "v1",

@@ -6,6 +6,7 @@ object as it is stored is most of what programs ask for, and goes from its path 
 
 from rota.api import errors
 from rota.apiserver import negotiation, responses, stored_form
+from rota.apiserver.contract import Damaged
 from rota.apiserver.registry import freshness, revisions
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.requests import Request
@@ -29,7 +30,12 @@ async def express(request: Request, route: Route, registry: ObjectRegistry) -> r
     ):
         return None
     entry = await registry.store.get(stored_form.key(resource, route.namespace, route.name))
-    return None if entry is None else responses.Response(200, stored_form.wire(entry.value, entry.revision, resource))
+    if entry is None:
+        return None
+    try:
+        return responses.Response(200, stored_form.wire(entry.value, entry.revision, resource))
+    except stored_form.NotStoredForm:
+        raise Damaged(entry.key) from None
 
 
 async def get(call: Call) -> responses.Whole:
@@ -40,4 +46,7 @@ async def get(call: Call) -> responses.Whole:
     entry = await call.registry.store.get(stored_form.key(call.resource, call.at.namespace, call.at.name))
     if entry is None:
         raise errors.not_found(call.resource.group_resource, call.at.name)
-    return rendering.stored(call, entry.value, entry.revision)
+    try:
+        return rendering.stored(call, entry.value, entry.revision)
+    except stored_form.NotStoredForm:
+        raise Damaged(entry.key) from None

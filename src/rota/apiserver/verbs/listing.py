@@ -51,13 +51,13 @@ async def _page(store: Store, prefix: str, options: ListOptions, call: Call) -> 
         after = prefix + options.continue_.start
     if options.selection.everything:
         return await store.list(prefix, limit=max(options.limit, 0), after=after, revision=revision)
-    return await _selected(store, prefix, options, after=after, revision=revision)
+    return await _selected(call, prefix, options, after=after, revision=revision)
 
 
-async def _selected(store: Store, prefix: str, options: ListOptions, *, after: str, revision: int) -> Page:
+async def _selected(call: Call, prefix: str, options: ListOptions, *, after: str, revision: int) -> Page:
     """A page of what the selectors leave; `remaining` only says whether there is more to look at."""
     found: list[Entry] = []
-    limit = options.limit
+    limit, store = options.limit, call.registry.store
     while True:
         stretch = max(_STRETCH, limit) if limit > 0 else 0
         page = await store.list(prefix, limit=stretch, after=after, revision=revision)
@@ -65,7 +65,11 @@ async def _selected(store: Store, prefix: str, options: ListOptions, *, after: s
         for position, entry in enumerate(page.entries):
             if position % _PORTION == _PORTION - 1:
                 await asyncio.sleep(0)  # others are served in between
-            if not options.selection.matches(entry.key, entry.value):
+            try:
+                if not options.selection.matches(entry.key, entry.value):
+                    continue
+            except stored_form.NotStoredForm:
+                call.at.warn(stored_form.leave_out(entry.key, entry.revision))
                 continue
             found.append(entry)
             if 0 < limit == len(found):

@@ -4,7 +4,7 @@ Plain JSON is spliced together from stored bytes; only tables, metadata and YAML
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from rota.apiserver.verbs.calls import Call
 from rota.kit import offload
 from rota.store.contract import Entry
 
+_T = TypeVar("_T")
 _YAML: Final = "application/yaml"
 #: Lists of up to so many objects are put together at once where that decodes them, and where it does not.
 _AT_ONCE: Final = 100
@@ -84,18 +85,32 @@ def listed(call: Call, entries: Sequence[Entry], about: Object) -> responses.Who
 def _listed(call: Call, entries: Sequence[Entry], about: Object) -> responses.Response:
     accepted, resource = call.accepted, call.resource
     if accepted.shape is Shape.TABLE:
-        objects = [stored_form.decode(entry.value, entry.revision, resource) for entry in entries]
+        objects = _sound(call, entries, lambda entry: stored_form.decode(entry.value, entry.revision, resource))
         return _encoded(call, table(call, objects, about))
     if accepted.shape is Shape.METADATA_LIST:
         kind, version = Shape.METADATA_LIST.value, f"meta.k8s.io/{accepted.version}"
-        items = [_partial(entry, version) for entry in entries]
+        items = _sound(call, entries, lambda entry: _partial(entry, version))
     else:
         kind, version = resource.list_kind, resource.api_version
-        items = [stored_form.item(entry.value, entry.revision, resource) for entry in entries]
+        items = _sound(call, entries, lambda entry: stored_form.item(entry.value, entry.revision, resource))
     body = _list_body(kind, version, about, items)
     if accepted.yaml or accepted.pretty:
         return _encoded(call, msgspec.json.decode(body))
     return responses.Response(200, body, headers=responses.warning_headers(call.at.warnings))
+
+
+def _sound(call: Call, entries: Sequence[Entry], shown: Callable[[Entry], _T]) -> list[_T]:
+    """What is shown of each entry; damaged ones are left out, with a word in the log and to the client."""
+    try:
+        return [shown(entry) for entry in entries]
+    except (stored_form.NotStoredForm, msgspec.MsgspecError):
+        found = []
+        for entry in entries:
+            try:
+                found.append(shown(entry))
+            except (stored_form.NotStoredForm, msgspec.MsgspecError):
+                call.at.warn(stored_form.leave_out(entry.key, entry.revision))
+        return found
 
 
 def _maybe_later(make: Callable[[], responses.Response], *, later: bool) -> responses.Whole:

@@ -75,6 +75,13 @@ class Lines:
         return _encoded("ERROR", error.to_wire())
 
     def _change(self, event: Event) -> bytes | None:
+        try:
+            return self._sound_change(event)
+        except stored_form.NotStoredForm:
+            stored_form.leave_out(event.key, event.revision)
+            return None
+
+    def _sound_change(self, event: Event) -> bytes | None:
         if self._everything:
             if event.value is None:
                 return self._line("DELETED", event.previous or b"", event.revision)
