@@ -224,6 +224,7 @@ class Agent:
                 code=ended.code,
                 signal=ended.signal,
                 oom=ended.oom,
+                lost=ended.lost,
                 message=message,
             )
         )
@@ -255,7 +256,13 @@ class Agent:
         if not message and ended.code and last_words.wants_log(_container(pod, container)):
             message = await last_words.end_of(self._runtime.logs(uid, container, run, last_words.LOG_END))
         return msgspec.structs.replace(
-            found, code=ended.code, signal=ended.signal, oom=ended.oom, finished_at=ended.finished_at, message=message
+            found,
+            code=ended.code,
+            signal=ended.signal,
+            oom=ended.oom,
+            lost=ended.lost,
+            finished_at=ended.finished_at,
+            message=message,
         )
 
     async def _sync(self) -> None:

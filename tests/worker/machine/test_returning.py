@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from tests.worker.machine.stage import NOW, Stage, container, deleted, pod
 
 from rota.worker.machine import contract
@@ -80,6 +81,16 @@ def test_a_run_that_nobody_knows_of_is_unknown_and_not_taken_for_a_success() -> 
     assert stage.starts() == []
     disrupted = {one["type"]: one for one in stage.status["conditions"]}["DisruptionTarget"]
     assert (disrupted["status"], disrupted["reason"]) == ("True", "WorkerLost")
+
+
+def test_a_run_that_ended_with_its_machine_was_disrupted() -> None:
+    stage = Stage()
+    found = msgspec.structs.replace(_found(), code=137, signal=9, lost=True, finished_at=stage.now)
+    stage.send(contract.Adopted, pod=pod(restartPolicy="Never"), runs=(found,))
+    stage.see(pod(restartPolicy="Never"))
+    assert stage.status["phase"] == "Failed"
+    disrupted = {one["type"]: one for one in stage.status["conditions"]}["DisruptionTarget"]
+    assert disrupted["status"] == "True"
 
 
 def test_a_lost_run_is_repeated_where_the_policy_says_so() -> None:

@@ -271,6 +271,45 @@ async def test_what_a_killed_nursery_leaves_is_watched_and_its_end_is_unknown(be
     door.open()
     ended = await bench.exit()
     assert (ended.id, ended.code) == (run, 137)
+    assert ended.lost, "nobody saw how"
+
+
+async def test_what_dies_with_its_machine_is_lost_also_if_its_end_was_seen(bench: Bench) -> None:
+    run = await bench.start("sleep", "600")
+    nursery = _nursery(bench, run)
+    os.kill(bench.runtime.places()[run].pid, signal.SIGKILL)
+    await until(lambda: run not in bench.runtime.places())  # it was seen, and written down
+    os.kill(nursery, signal.SIGKILL)
+    await bench.runtime.lost()
+    await bench.reopen()
+    found = bench.known[run].exit
+    assert found is not None
+    assert found.lost
+    assert not bench.exits.qsize(), "nobody was told of a failure meanwhile"
+
+
+async def test_what_is_killed_while_its_machine_lives_has_failed(bench: Bench) -> None:
+    run = await bench.start("sleep", "600")
+    os.kill(bench.runtime.places()[run].pid, signal.SIGKILL)
+    ended = await bench.exit()
+    assert (ended.id, ended.code, ended.lost) == (run, 137, False)
+    await bench.reopen()
+    found = bench.known[run].exit
+    assert found is not None
+    assert not found.lost
+
+
+async def test_what_was_told_to_end_is_not_lost(bench: Bench) -> None:
+    run = await bench.start("sleep", "600")
+    nursery = _nursery(bench, run)
+    await bench.runtime.stop(run, 0)
+    assert (await bench.exit()).id == run
+    os.kill(nursery, signal.SIGKILL)
+    await bench.runtime.lost()
+    await bench.reopen()
+    found = bench.known[run].exit
+    assert found is not None
+    assert not found.lost
 
 
 async def test_what_a_killed_nursery_leaves_can_still_be_ended(bench: Bench) -> None:
@@ -283,8 +322,12 @@ async def test_what_a_killed_nursery_leaves_can_still_be_ended(bench: Bench) -> 
 
 
 def _kill_nursery(bench: Bench, run: str) -> None:
+    os.kill(_nursery(bench, run), signal.SIGKILL)
+
+
+def _nursery(bench: Bench, run: str) -> int:
     status = Path(f"/proc/{bench.runtime.places()[run].pid}/status").read_text()
-    os.kill(int(next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:"))), signal.SIGKILL)
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:")))
 
 
 async def test_what_is_cleaned_up_is_gone(bench: Bench) -> None:

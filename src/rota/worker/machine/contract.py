@@ -47,6 +47,8 @@ class FoundRun(msgspec.Struct, frozen=True, kw_only=True):
     code: int | None = None
     signal: int = 0
     oom: bool = False
+    #: Whether it ended with the machine or with what supervised it, or nobody saw how: it is not to blame.
+    lost: bool = False
     finished_at: float = 0.0
     #: Its termination message.
     message: str = ""
@@ -101,6 +103,8 @@ class Exited(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
     code: int
     signal: int = 0
     oom: bool = False
+    #: Whether it ended with the machine or with what supervised it, or nobody saw how: it is not to blame.
+    lost: bool = False
     #: What it left behind for people, if its spec says where to look.
     message: str = ""
 

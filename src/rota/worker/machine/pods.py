@@ -541,7 +541,7 @@ def ending_of(event: contract.Exited, container: Container | None) -> Ending:
     return Ending(
         code=event.code,
         signal=event.signal,
-        reason=_reason(event.code, event.oom),
+        reason=_reason(event.code, oom=event.oom, lost=event.lost),
         message=event.message,
         id=container.id if container is not None else "",
         started_at=container.started_at if container is not None and container.started_at else event.now,
@@ -556,7 +556,7 @@ def _found_ending(found: contract.FoundRun) -> Ending | None:
     return Ending(
         code=found.code,
         signal=found.signal,
-        reason=_reason(found.code, found.oom),
+        reason=_reason(found.code, oom=found.oom, lost=found.lost),
         message=found.message,
         id=found.id,
         started_at=found.started_at,
@@ -564,7 +564,9 @@ def _found_ending(found: contract.FoundRun) -> Ending | None:
     )
 
 
-def _reason(code: int, oom: bool) -> str:
+def _reason(code: int, *, oom: bool, lost: bool) -> str:
+    if lost:
+        return parts.UNKNOWN
     if oom:
         return parts.OOM_KILLED
     return parts.COMPLETED if code == 0 else parts.ERROR

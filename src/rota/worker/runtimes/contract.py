@@ -135,6 +135,8 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     code: int
     signal: int = 0
     oom: bool = False
+    #: Whether it ended with the machine or with what supervised it, or nobody saw how: it is not to blame.
+    lost: bool = False
     finished_at: float = 0.0
 
 

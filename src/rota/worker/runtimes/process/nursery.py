@@ -16,6 +16,7 @@ import ctypes
 import fcntl
 import json
 import os
+import secrets
 import select
 import selectors
 import signal
@@ -33,6 +34,7 @@ from typing import Any, Final
 from rota.worker.ledger import Ledger
 from rota.worker.runtimes import terminals
 from rota.worker.runtimes.process import isolation, spawning
+from rota.worker.runtimes.process.deaths import ALIVE_S, is_lost
 from rota.worker.runtimes.process.spawning import Started
 
 _LENGTH: Final = struct.Struct("!I")
@@ -43,6 +45,8 @@ _PIPE_BYTES: Final = 1024 * 1024
 #: Longer lines are kept in pieces.
 _LINE: Final = 16 * 1024
 _PR_SET_CHILD_SUBREAPER: Final = 36
+#: Held by the one nursery of a folder; its time is when that one last said that it lives.
+_LOCK: Final = "nursery.lock"
 #: How long the program stays without an agent when it has nothing to look after.
 _IDLE_S: Final = 30.0
 _LOG_BYTES: Final = 10 * 1024 * 1024
@@ -139,6 +143,8 @@ class Child:
         self.listeners: Final[dict[str, list[int]]] = {}
         #: What was shown at its terminal before anybody looked: the first who does wants to see the prompt.
         self.unseen: bytearray | None = bytearray() if self.tty else None
+        #: Whether it was told to end, so that a death by a signal is no surprise.
+        self.asked = False
         #: How it ended, as soon as it has; told when its output has come to an end as well.
         self.status: int | None = None
         self.finished_at = 0.0
@@ -147,7 +153,11 @@ class Child:
 class Nursery:
     """The program."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, predecessor_ended_at: float) -> None:
+        """The predecessor, if there was one that was killed, gave its last sign of life then; else 0."""
+        self._name: Final = secrets.token_hex(8)
+        self._predecessor_ended_at: Final = predecessor_ended_at
+        self._said_alive_at = 0.0
         self._runs: Final = Ledger(folder.absolute() / "runs.ledger")
         self._selector: Final = selectors.DefaultSelector()
         self._children: Final[dict[str, Child]] = {}
@@ -181,9 +191,12 @@ class Nursery:
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         self._selector.register(wake, selectors.EVENT_READ, lambda _: self._reap(wake))
         while not self._done:
-            ready = self._selector.select(_IDLE_S)
+            self._say_alive()
+            ready = self._selector.select(ALIVE_S if self._children else _IDLE_S)
             # Nobody is here, and there is nothing to keep: what has ended stands on disk.
             self._done = not ready and not self._agents and not self._children
+            if self._done:
+                break
             for key, _ in ready:
                 # What came earlier in this round may have closed it.
                 present = self._selector.get_map().get(key.fd)
@@ -191,6 +204,15 @@ class Nursery:
                     self._guarded(key)
             for connection in tuple(self._unsent):
                 self._flush(connection)
+        # It ends by itself: nothing that ended before did so because of that.
+        os.utime(_LOCK, (0, 0))
+
+    def _say_alive(self) -> None:
+        now = time.monotonic()  # noqa: TID251 - this program has no clock to be given
+        if not self._said_alive_at or now - self._said_alive_at >= ALIVE_S:
+            self._said_alive_at = now
+            with contextlib.suppress(OSError):
+                os.utime(_LOCK)
 
     @staticmethod
     def _guarded(key: selectors.SelectorKey) -> None:
@@ -326,6 +348,7 @@ class Nursery:
             return {"signalled": self._signal_lost(request["id"], number)}
         if child.status is not None:
             return {"signalled": False}
+        child.asked = True
         if number == signal.SIGKILL:
             self._kill_all(child.id, child.pid, child.cgroups)
         else:
@@ -354,6 +377,10 @@ class Nursery:
                 # Started by a nursery that was killed: it cannot be waited for, only seen to be there or not.
                 record["lost"] = True
                 record["alive"] = bool(record["pid"]) and _born(record["pid"]) == record["born"]
+            elif "code" in record and is_lost(
+                record, nursery=self._name, predecessor_ended_at=self._predecessor_ended_at
+            ):
+                record["lost"] = True
             found.append(record)
         return {"runs": found}
 
@@ -481,6 +508,8 @@ class Nursery:
             "code": code if code >= 0 else 128 - code,
             "signal": -code if code < 0 else 0,
             "oom": oom,
+            "asked": child.asked,
+            "nursery": self._name,
             "finished_at": child.finished_at,
         }
         # Written down if that can be; told in any case.
@@ -644,12 +673,14 @@ def main() -> None:
     """Serve in a folder, unless another one does."""
     folder = Path(sys.argv[1])
     spawning.keep_to_ourselves()
-    with (folder / "nursery.lock").open("w") as lock:
+    path = folder / _LOCK
+    ended_at = path.stat().st_mtime if path.exists() else 0.0
+    with path.open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return
-        Nursery(folder).run()
+        Nursery(folder, predecessor_ended_at=ended_at).run()
 
 
 if __name__ == "__main__":

@@ -31,11 +31,14 @@ from rota.worker.runtimes.contract import (
 )
 from rota.worker.runtimes.process import asking, commands, entering, log_files
 from rota.worker.runtimes.process.cgroups import NO_GROUP, ControlGroups
+from rota.worker.runtimes.process.deaths import is_of_the_machine
 from rota.worker.runtimes.process.nursing import Nurse, NurseryGone
 from rota.worker.runtimes.process.sandbox import Sandbox
 
 #: What a run whose end nobody could see is said to have ended with.
 _UNSEEN: Final = 137
+#: How long after a death by a signal that this worker did not send the worker has to live for it to be a failure.
+_AFTERMATH_S: Final = 1.0
 #: Of a home whose pod has containers of other users.
 _ANYBODYS: Final = 0o1777
 
@@ -90,8 +93,8 @@ class ProcessRuntime:
         known = []
         for record in found:
             ended = _exit(record) if "code" in record else None
-            if record.get("lost") and not record["alive"]:
-                ended = Exit(id=record["id"], code=_UNSEEN, finished_at=self._clock.now())
+            if ended is None and record.get("lost") and not record["alive"]:
+                ended = Exit(id=record["id"], code=_UNSEEN, lost=True, finished_at=self._clock.now())
             if ended is None:
                 self._running[record["id"]] = asyncio.Event()
                 self._places[record["id"]] = _place(record)
@@ -254,15 +257,26 @@ class ProcessRuntime:
         self._places.pop(record["id"], None)
         if ended is not None:
             ended.set()
+        if "nursery" in record and is_of_the_machine(record):
+            self._begin(self._tell_later(record))
+        else:
+            self._tell_end(record)
+
+    def _tell_end(self, record: dict[str, Any]) -> None:
         if self._on_exit is not None:
             self._on_exit(_exit(record))
+
+    async def _tell_later(self, record: dict[str, Any]) -> None:
+        """A machine that is switched off kills in any order: let some time pass in which it may be our turn."""
+        await self._clock.sleep(_AFTERMATH_S)
+        self._tell_end(record)
 
     async def _watch_lost(self, record: dict[str, Any]) -> None:
         """Wait for the end of a run whose nursery was killed; with which code, nobody can know."""
         try:
             watched = os.pidfd_open(record["pid"])
         except OSError:
-            self._ended({**record, "code": _UNSEEN, "finished_at": self._clock.now()})
+            self._ended({**record, "code": _UNSEEN, "lost": True, "finished_at": self._clock.now()})
             return
         gone = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -272,7 +286,7 @@ class ProcessRuntime:
         finally:
             loop.remove_reader(watched)
             os.close(watched)
-        self._ended({**record, "code": _UNSEEN, "finished_at": self._clock.now()})
+        self._ended({**record, "code": _UNSEEN, "lost": True, "finished_at": self._clock.now()})
 
     def _begin(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -321,6 +335,7 @@ def _exit(record: Mapping[str, Any]) -> Exit:
         code=record["code"],
         signal=record.get("signal", 0),
         oom=record.get("oom", False),
+        lost=record.get("lost", False),
         finished_at=record.get("finished_at", 0.0),
     )
 
