@@ -1,5 +1,6 @@
 """Images for tests, as other tools write them."""
 
+import gzip
 import hashlib
 import io
 import json
@@ -56,9 +57,10 @@ def write_layout(folder: Path, layers: Sequence[Layer | Path], settings: Mapping
 def write_docker_archive(path: Path, layers: Sequence[Layer], settings: Mapping[str, Any], *, name: str) -> Path:
     """What `docker save` writes."""
     files = {f"{number}/layer.tar": layer_of(one) for number, one in enumerate(layers)}
+    hashes = [f"sha256:{hashlib.sha256(_plain(one)).hexdigest()}" for one in files.values()]
     manifest = [{"Config": "abc.json", "RepoTags": [name], "Layers": list(files)}]
     files |= {
-        "abc.json": json.dumps({"config": dict(settings)}).encode(),
+        "abc.json": json.dumps({"config": dict(settings), "rootfs": {"type": "layers", "diff_ids": hashes}}).encode(),
         "manifest.json": json.dumps(manifest).encode(),
     }
     with tarfile.open(path, "w") as archive:
@@ -67,3 +69,7 @@ def write_docker_archive(path: Path, layers: Sequence[Layer], settings: Mapping[
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
     return path
+
+
+def _plain(layer: bytes) -> bytes:
+    return gzip.decompress(layer) if layer.startswith(b"\x1f\x8b") else layer

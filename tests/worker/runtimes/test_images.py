@@ -1,5 +1,6 @@
 """Images as files: unpacked layer above layer, whatever is in them."""
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -86,6 +87,42 @@ def test_what_is_no_image_is_said(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(ImageError):
         archives.unpacked(tmp_path / "file", "", tmp_path / "unpacked")
+
+
+@needs_root
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["manifest", "config", "layer"])
+def test_what_is_not_what_its_hash_says_is_refused(tmp_path: Path, what: str) -> None:
+    layout = write_layout(tmp_path / "image", [{"file": b"good"}], {"Cmd": ["good"]})
+    index = json.loads((layout / "index.json").read_text())
+    blobs = {"manifest": index["manifests"][0]["digest"]}
+    manifest = json.loads((layout / "blobs" / blobs["manifest"].replace(":", "/")).read_text())
+    blobs |= {"config": manifest["config"]["digest"], "layer": manifest["layers"][0]["digest"]}
+    other = write_layout(tmp_path / "other", [{"file": b"evil"}], {"Cmd": ["evil"]})
+    theirs = json.loads((other / "index.json").read_text())["manifests"][0]["digest"]
+    described = json.loads((other / "blobs" / theirs.replace(":", "/")).read_text())
+    replaced = {
+        "manifest": theirs,
+        "config": described["config"]["digest"],
+        "layer": described["layers"][0]["digest"],
+    }
+    content = (other / "blobs" / replaced[what].replace(":", "/")).read_bytes()
+    (layout / "blobs" / blobs[what].replace(":", "/")).write_bytes(content)
+    with pytest.raises(ImageError, match="not what its hash says"):
+        archives.unpacked(layout, "", tmp_path / "unpacked")
+    assert not list((tmp_path / "unpacked").glob("[!.]*"))
+
+
+@needs_root
+@pytest.mark.slow
+def test_two_images_under_one_name_are_two_images(tmp_path: Path) -> None:
+    """The name of the configuration says nothing: here both are called abc.json."""
+    roots = []
+    for content in (b"one", b"two"):
+        path = write_docker_archive(tmp_path / f"{content.decode()}.tar", [{"file": content}], {}, name="app:1")
+        root, _ = archives.unpacked(path, "app:1", tmp_path / "unpacked")
+        roots.append((root / "file").read_bytes())
+    assert roots == [b"one", b"two"]
 
 
 def test_a_digest_cannot_name_a_file_elsewhere(tmp_path: Path) -> None:

@@ -2,18 +2,22 @@
 
 An image is a list of layers, archives that are unpacked above each other. They come from strangers, and links in them
 may point anywhere, so a program of its own does that with the new root file system as its root (`unpacking.py`). The
-result is kept under the digest of the image's configuration, and appears there in one step.
+result is kept under the hash of what describes the image, and appears there in one step, if everything in it had the
+hash that it was said to have.
 """
 
+import bz2
 import contextlib
+import hashlib
 import json
+import lzma
 import platform
-import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, TypeAlias
 
@@ -21,6 +25,13 @@ Settings: TypeAlias = Mapping[str, Any]
 
 _PROGRAM: Final = "rota.worker.runtimes.container.unpacking"
 _TITLE: Final = "org.opencontainers.image.ref.name"
+_PIECE: Final = 1024 * 1024
+#: By what compressed files begin with.
+_DECOMPRESSORS: Final[Sequence[tuple[bytes, Callable[[], Any]]]] = (
+    (b"\x1f\x8b", lambda: zlib.decompressobj(31)),
+    (b"BZh", bz2.BZ2Decompressor),
+    (b"\xfd7zXZ", lzma.LZMADecompressor),
+)
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -28,12 +39,20 @@ class ImageError(Exception):
     """A file is no image that can be used here."""
 
 
+class Layer(NamedTuple):
+    """One layer: its name in the archive, and the hash that its bytes have, as they are or unpacked."""
+
+    name: str
+    digest: str
+    is_unpacked: bool
+
+
 class Contents(NamedTuple):
-    """What an image consists of: its configuration and its layers, by their names in the archive."""
+    """What an image consists of: a hash of all of it, its settings, and its layers."""
 
     digest: str
     settings: Settings
-    layers: list[str]
+    layers: list[Layer]
 
 
 class Archive:
@@ -92,7 +111,7 @@ def unpacked(path: Path, tag: str, folder: Path) -> tuple[Path, Settings]:
                 root = Path(draft, "root")
                 root.mkdir(mode=0o755)
                 for layer in contents.layers:
-                    with archive.open(layer) as file:
+                    with archive.open(layer.name) as file:
                         _unpack(file, layer, root)
                 # Somebody else may have been quicker.
                 with contextlib.suppress(OSError):
@@ -103,24 +122,29 @@ def unpacked(path: Path, tag: str, folder: Path) -> tuple[Path, Settings]:
 def contents_of(archive: Archive, tag: str) -> Contents:
     """What an image consists of; ImageError if there is none of that tag."""
     if archive.has("index.json"):
-        manifest = _manifest(archive, archive.document("index.json"), tag)
-        config = _blob(manifest["config"]["digest"])
-        layers = [_blob(one["digest"]) for one in manifest["layers"]]
+        digest, manifest = _manifest(archive, archive.document("index.json"), tag)
+        document = _verified(archive, manifest["config"]["digest"])
+        layers = [Layer(_blob(one["digest"]), one["digest"], False) for one in manifest["layers"]]
     elif archive.has("manifest.json"):
         images = archive.document("manifest.json")
         chosen = [one for one in images if not tag or tag in (one.get("RepoTags") or ())]
         if not chosen:
             raise ImageError(f"there is no {tag} in it")
-        config, layers = chosen[0]["Config"], list(chosen[0]["Layers"])
+        with archive.open(chosen[0]["Config"]) as file:
+            content = file.read()
+        digest, document = hashlib.sha256(content).hexdigest(), json.loads(content)
+        # The hash of the configuration stands for everything, since the hashes of the layers are in it.
+        hashes = (document.get("rootfs") or {}).get("diff_ids") or []
+        if len(hashes) != len(chosen[0]["Layers"]):
+            raise ImageError("its configuration does not name its layers")
+        layers = [Layer(name, one, True) for name, one in zip(chosen[0]["Layers"], hashes, strict=True)]
     else:
         raise ImageError("it has neither index.json nor manifest.json, so it is no image")
-    document = archive.document(config)
-    digest = config.rpartition("/")[2].removesuffix(".json")
     return Contents(digest, document.get("config") or {}, layers)
 
 
-def _manifest(archive: Archive, index: Mapping[str, Any], tag: str) -> Mapping[str, Any]:
-    """The manifest for this machine that an index leads to, through other indexes if there are some."""
+def _manifest(archive: Archive, index: Mapping[str, Any], tag: str) -> tuple[str, Mapping[str, Any]]:
+    """The manifest for this machine that an index leads to, through other indexes if there are some, and its hash."""
     listed = index.get("manifests") or []
     if tag:
         listed = [one for one in listed if (one.get("annotations") or {}).get(_TITLE) == tag]
@@ -128,8 +152,24 @@ def _manifest(archive: Archive, index: Mapping[str, Any], tag: str) -> Mapping[s
     fitting = [one for one in listed if (one.get("platform") or {}).get("architecture", own) == own]
     if not fitting:
         raise ImageError(f"there is no {tag or 'image'} for {own} in it")
-    document: Mapping[str, Any] = archive.document(_blob(fitting[0]["digest"]))
-    return _manifest(archive, document, "") if "manifests" in document else document
+    document = _verified(archive, fitting[0]["digest"])
+    if "manifests" in document:
+        return _manifest(archive, document, "")
+    return fitting[0]["digest"].partition(":")[2], document
+
+
+def _verified(archive: Archive, digest: str) -> Mapping[str, Any]:
+    """A JSON document that has the hash it is called after."""
+    with archive.open(_blob(digest)) as file:
+        content = file.read()
+    _check(digest, hashlib.sha256(content), digest)
+    found: Mapping[str, Any] = json.loads(content)
+    return found
+
+
+def _check(wanted: str, found: "hashlib._Hash", name: str) -> None:
+    if wanted != f"sha256:{found.hexdigest()}":
+        raise ImageError(f"{name} in it is not what its hash says: it is damaged, or was changed")
 
 
 def _blob(digest: str) -> str:
@@ -139,19 +179,43 @@ def _blob(digest: str) -> str:
     return f"blobs/{algorithm}/{value}"
 
 
-def _unpack(layer: IO[bytes], name: str, target: Path) -> None:
+class _Unpacked:
+    """The hash of what compressed bytes come to."""
+
+    def __init__(self) -> None:
+        self.hash: Final = hashlib.sha256()
+        self._decompressor: Any = None
+        self._begun = False
+
+    def update(self, piece: bytes) -> None:
+        if not self._begun:
+            self._begun = True
+            made = next((make for mark, make in _DECOMPRESSORS if piece.startswith(mark)), None)
+            self._decompressor = None if made is None else made()
+        self.hash.update(piece if self._decompressor is None else self._decompressor.decompress(piece))
+
+
+def _unpack(layer: IO[bytes], wanted: Layer, target: Path) -> None:
+    """Unpack a layer; ImageError if it cannot be, or if it was not the one that was meant."""
+    name, stored, unpacked_ = wanted.name, hashlib.sha256(), _Unpacked()
     with subprocess.Popen(
         [sys.executable, "-m", _PROGRAM, str(target)], stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"
     ) as process:
         assert process.stdin is not None
         assert process.stderr is not None
-        with contextlib.suppress(BrokenPipeError):
-            shutil.copyfileobj(layer, process.stdin)
+        while piece := layer.read(_PIECE):
+            stored.update(piece)
+            if wanted.is_unpacked:
+                unpacked_.update(piece)
+            # It may have seen the end of the archive before the end of the file.
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(piece)
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
         said = process.stderr.read().decode("utf-8", "replace").strip()
     if process.returncode:
         raise ImageError(f"layer {name} cannot be unpacked: {said.splitlines()[-1] if said else process.returncode}")
+    _check(wanted.digest, unpacked_.hash if wanted.is_unpacked else stored, f"layer {name}")
 
 
 @contextlib.contextmanager
@@ -161,7 +225,7 @@ def _opened(path: Path) -> Iterator[Archive]:
     archive = Archive(path)
     try:
         yield archive
-    except (KeyError, TypeError) as problem:
+    except (KeyError, TypeError, ValueError, zlib.error, OSError, lzma.LZMAError) as problem:
         raise ImageError(f"it is damaged: {problem}") from problem
     finally:
         archive.close()
