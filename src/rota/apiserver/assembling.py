@@ -17,6 +17,7 @@ from rota.apiserver.admission import chain
 from rota.apiserver.admission.creation_by_update import CreationByUpdate
 from rota.apiserver.admission.escalation import Escalation
 from rota.apiserver.admission.node_restriction import NodeRestriction
+from rota.apiserver.admission.process_security import ProcessSecurity
 from rota.apiserver.admission.signers import SignerRights
 from rota.apiserver.admission.standings import Standings
 from rota.apiserver.admission.unenforced import Mode, Unenforced
@@ -171,7 +172,12 @@ def _kinds(
                 TermRecords(),
                 removals,
             ),
-            validating=(CreationByUpdate(authorization), SignerRights(authorization), Unenforced(unenforced)),
+            validating=(
+                CreationByUpdate(authorization),
+                SignerRights(authorization),
+                Unenforced(unenforced),
+                ProcessSecurity(),
+            ),
             handlers={
                 **reviews.handlers(authorization),
                 **{which: restriction.handler(action) for which, action in actions.items()},

@@ -7,7 +7,7 @@ refused, with a message that names the option by which an administrator has them
 (`--unenforced warn`). An object that was stored before may still be changed, with a warning.
 
 Conversion webhooks of CustomResourceDefinitions are refused in any case (`rota.apiserver.custom.definitions`): objects
-would be served in the wrong shape. What pods ask for and their runtime does not honour is the workers' to tell.
+would be served in the wrong shape. What pods ask for and processes do not have is in `process_security`.
 """
 
 import enum
