@@ -6,9 +6,9 @@ Pages that are no resources (health, discovery, ...) are asked in turn before a 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from rota.api import errors, scopes
 from rota.apiserver import dispatch, negotiation, responses, routing
@@ -32,6 +32,7 @@ log = logs.get(__name__)
 
 #: Answers a path that is no resource; None if it is not this page's.
 Page: TypeAlias = Callable[[Request], Awaitable[responses.Answer | None]]
+_T = TypeVar("_T")
 _LISTS: Final = frozenset({"list", "deletecollection"})
 _NOT_FOUND: Final = "404 page not found\n"
 
@@ -119,20 +120,28 @@ class App:
 
     async def _timed(self, request: Request, seen: Seen) -> responses.Answer:
         """The answer to somebody who is known by now, in time; streams have all the time."""
-        user = await self._user(request, seen)
         route: routing.Route | None = None
         nowhere: errors.ApiError | None = None
         try:
             route = self._router.match(request.method, request.path, watch=request.flag("watch"))
         except errors.ApiError as error:
             nowhere = error
+        # a stream has all the time that it needs, but authentication, which may read the store, has not
+        user = await self._within_deadline(request, self._user(request, seen))
         if self._auditor is not None:
             seen.record, seen.audited = self._auditor.open(request, route, user, asker=seen.asker), True
         if route is not None and levels.is_long_running(route):
             return await self._seated(request, route, nowhere, seen)
-        deadline = self._deadlines.begin(request)
+        return await self._within_deadline(request, self._seated(request, route, nowhere, seen))
+
+    async def _within_deadline(self, request: Request, work: Coroutine[Any, Any, _T]) -> _T:
         try:
-            return await self._seated(request, route, nowhere, seen)
+            deadline = self._deadlines.begin(request)
+        except errors.ApiError:
+            work.close()
+            raise
+        try:
+            return await work
         except asyncio.CancelledError:
             if not deadline.explains():
                 raise
@@ -224,7 +233,7 @@ def _store_refusal(error: store_errors.StoreError) -> errors.ApiError:
             return errors.timeout("the store did not say whether the write happened", retry_after_seconds=1)
         case store_errors.Unavailable() | store_errors.Closed():
             return errors.service_unavailable("the store does not answer; try again")
-        case KeyMissing() | Unopenable() | store_errors.NoSpace() | store_errors.ReadOnly():
+        case KeyMissing() | Unopenable() | store_errors.NoSpace() | store_errors.ReadOnly() | store_errors.Lost():
             return errors.internal_error(error.message)
         case _:
             return errors.internal_error(f"the store cannot do this: {type(error).__name__}")

@@ -74,7 +74,7 @@ class Health:
         return True
 
     async def _ask_store(self) -> None:
-        await self._store.extent()
+        await self._store.check()
 
 
 async def _ping() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -100,10 +101,18 @@ def data_folder() -> Path:
     return homes.data_folder()
 
 
+_OUR_FILES: Final = ("rota.db", "kubeconfig")
+
+
 def made_folder(folder: Path) -> Path:
-    """The folder, made for this user alone if it is missing."""
+    """The folder, for this user alone: made if it is missing, closed to others if it is ours or empty."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+        # one with other things in it, such as a home folder, may be open to others for a reason
+        ours = any((folder / name).exists() for name in _OUR_FILES) or not any(folder.iterdir())
+        if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o077 and ours:
+            folder.chmod(0o700)
     except OSError as problem:
         raise errors.UserError(
             f"cannot make the folder {folder}: {problem.strerror}", "set ROTA_HOME to one that this user may write"

@@ -177,6 +177,10 @@ class Watch(Protocol):
 class Store(Protocol):
     """A versioned map with history. All methods may raise the errors of `rota.store.errors`."""
 
+    async def check(self) -> None:
+        """Raise what keeps the store from being read and written, as far as that is known."""
+        ...
+
     async def extent(self) -> Extent:
         """The newest revision and how far back history reaches."""
         ...
@@ -258,6 +262,14 @@ class Verbs:
     async def commit(self, transaction: Transaction) -> Outcome:
         """Filled by the backend."""
         raise AssertionError("a backend fills commit")
+
+    async def extent(self) -> Extent:
+        """Filled by the backend."""
+        raise AssertionError("a backend fills extent")
+
+    async def check(self) -> None:
+        """See `Store.check`."""
+        await self.extent()
 
     async def create(self, key: str, value: bytes, *, lease: int = 0) -> Outcome:
         """Write a key that must not exist."""

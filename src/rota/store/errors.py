@@ -63,6 +63,10 @@ class ReadOnly(StoreError):
     """The database may be read but not written."""
 
 
+class Lost(StoreError):
+    """The database was deleted or replaced under a running process."""
+
+
 class BadAddress(StoreError):
     """The store's URL cannot be used."""
 

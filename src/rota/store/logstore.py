@@ -63,6 +63,8 @@ class LogStore(contract.Verbs):
         self._chance = chance
         self._supervisor = tasks.Supervisor("store", clock=time, chance=chance)
         self._closed = False
+        #: Why the last write was not kept, if that is likely to concern the next one.
+        self._write_problem: errors.StoreError | None = None
 
     @classmethod
     async def start(
@@ -87,6 +89,12 @@ class LogStore(contract.Verbs):
         self._closed = True
         self._hub.close()
         await self._engine.close()
+
+    async def check(self) -> None:
+        """See `contract.Store.check`; a disk that is full is known by the last write."""
+        if self._write_problem is not None:
+            raise self._write_problem
+        await self.extent()
 
     async def extent(self) -> Extent:
         """The newest revision and how far back history reaches."""
@@ -118,7 +126,12 @@ class LogStore(contract.Verbs):
     async def commit(self, transaction: Transaction) -> Outcome:
         """Carry out a guarded transaction; when this returns `Committed` the change is durable."""
         contract.check_transaction(transaction)
-        verdict = await self._committer.submit(transaction)
+        try:
+            verdict = await self._committer.submit(transaction)
+        except (errors.NoSpace, errors.ReadOnly) as problem:
+            self._write_problem = problem
+            raise
+        self._write_problem = None
         if isinstance(verdict, LeaseLost):
             raise errors.LeaseNotFound(verdict.lease)
         return verdict

@@ -53,6 +53,10 @@ class EncryptedStore(Verbs):
         self._inner: Final = inner
         self._keys: Final = keys
 
+    async def check(self) -> None:
+        """See `Store.check`."""
+        await self._inner.check()
+
     async def extent(self) -> Extent:
         """See `Store.extent`."""
         return await self._inner.extent()

@@ -104,6 +104,10 @@ def _validate_any(one: Container, path: fields.Path, volumes: Collection[str]) -
     found += _validate_environment_sources(one.get("envFrom") or (), path.child("envFrom"))
     found += _validate_mounts(one.get("volumeMounts") or (), path.child("volumeMounts"), volumes)
     found += checks.one_of(one.get("imagePullPolicy"), _PULL_POLICIES, path.child("imagePullPolicy"))
+    told = one.get("terminationMessagePath") or "/"
+    if not told.startswith("/"):
+        # a relative one would be taken from wherever the worker was started
+        found.append(fields.invalid(path.child("terminationMessagePath"), told, "must be an absolute path"))
     found += validate_resources(one.get("resources"), path.child("resources"))
     return found
 

@@ -99,8 +99,38 @@ def _validate_source(volume: Mapping[str, Any], path: fields.Path) -> Found:
     mode = source.get("defaultMode")
     if mode is not None and not 0 <= mode <= 0o777:
         found.append(fields.invalid(at.child("defaultMode"), mode, _FILE_MODE))
-    if kind in {"secret", "configMap"}:
-        for position, item in enumerate(source.get("items") or ()):
-            here = at.child("items").index(position)
-            found += [fields.required(here.child(part)) for part in ("key", "path") if not item.get(part)]
+    if kind in {"secret", "configMap", "downwardAPI"}:
+        found += _validate_items(kind, source, at)
+    if kind == "projected":
+        for position, one in enumerate(source.get("sources") or ()):
+            for name, part in one.items():
+                here = at.child("sources").index(position).child(name)
+                if name in {"secret", "configMap", "downwardAPI"} and part:
+                    found += _validate_items(name, part, here)
+                elif name in {"serviceAccountToken", "clusterTrustBundle"} and (part or {}).get("path"):
+                    found += _validate_local_path(part["path"], here.child("path"))
+    return found
+
+
+def _validate_items(kind: str, source: Mapping[str, Any], at: fields.Path) -> list[fields.FieldError]:
+    """The files of a volume that is made from an object."""
+    found: list[fields.FieldError] = []
+    demanded = ("path",) if kind == "downwardAPI" else ("key", "path")
+    for position, item in enumerate(source.get("items") or ()):
+        here = at.child("items").index(position)
+        found += [fields.required(here.child(part)) for part in demanded if not item.get(part)]
+        if item.get("path"):
+            found += _validate_local_path(item["path"], here.child("path"))
+    return found
+
+
+def _validate_local_path(path: str, at: fields.Path) -> list[fields.FieldError]:
+    """A path within a volume stays there, and leaves names that begin with `..` to the worker that fills it."""
+    found = []
+    if path.startswith("/"):
+        found.append(fields.invalid(at, path, "must be a relative path"))
+    if ".." in path.split("/"):
+        found.append(fields.invalid(at, path, "must not contain '..'"))
+    elif path.startswith(".."):
+        found.append(fields.invalid(at, path, "must not start with '..'"))
     return found

@@ -92,6 +92,8 @@ class SqliteEngine:
         self._left = Remainders()
         #: Made when the file is opened.
         self._recent: Recent
+        #: Device and inode of the file that was opened: SQLite goes on with a file that was deleted.
+        self._identity: tuple[int, int] | None = None
         #: How large the write-ahead log may grow before the next attempt to begin it anew.
         self._wal_bytes = schema.WAL_BYTES
 
@@ -130,6 +132,7 @@ class SqliteEngine:
             connection = self._connection()
             if not schema.recognise(connection, self._path):
                 schema.make(connection, self._path)
+            self._identity = _identity(self._path)
             # Fails here, not at the first write of a user, where the file may not be written.
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("UPDATE meta SET floor = floor")
@@ -170,7 +173,8 @@ class SqliteEngine:
     # Reads
 
     async def extent(self) -> Extent:
-        """The newest revision and the floor."""
+        """The newest revision and the floor; Lost if the file is no longer there."""
+        self._check_file()
         with translated(self._path):
             return _extent(self._connection())
 
@@ -403,6 +407,7 @@ class SqliteEngine:
         """
         connection = self._connection()
         with self._locked():
+            self._check_file()
             self._bound_wal(connection)
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -445,6 +450,14 @@ class SqliteEngine:
         # Somebody who reads for very long must not cost every commit a wait.
         self._wal_bytes = schema.WAL_BYTES if done else 2 * size
 
+    def _check_file(self) -> None:
+        """Lost if the file was deleted or replaced: what is written to it now is gone when the last process ends."""
+        if self._identity is not None and _identity(self._path) != self._identity:
+            raise errors.Lost(
+                f"{self._path} was deleted or replaced while it was in use; nothing that is written now would be kept",
+                "stop Rota, restore a backup (rota restore), and start it again",
+            )
+
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         fcntl.flock(self._lock_file, fcntl.LOCK_EX)
@@ -452,6 +465,14 @@ class SqliteEngine:
             yield
         finally:
             fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _extent(connection: sqlite3.Connection) -> Extent:

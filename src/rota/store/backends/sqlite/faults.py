@@ -1,12 +1,17 @@
 """SQLite's error codes as errors that a person can act on."""
 
 import contextlib
+import errno
+import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 from rota.store import errors
 
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+#: With less than this on a disk, an I/O error is most likely for want of space.
+_LITTLE_BYTES = 256 * 1024
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 
@@ -21,7 +26,23 @@ def translated(path: Path) -> Iterator[None]:
     except PermissionError as problem:
         raise errors.AccessDenied(f"may not use {problem.filename or path}", "check its owner and mode") from problem
     except OSError as problem:
+        if problem.errno in _FULL:
+            raise _no_space(path) from problem
         raise errors.StoreError(f"cannot use {path}: {problem.strerror}", "check the disk and the path") from problem
+
+
+def _no_space(path: Path) -> errors.NoSpace:
+    return errors.NoSpace(
+        f"no space left for {path}; the write was not kept, nothing before it is lost", "free disk space and retry"
+    )
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _LITTLE_BYTES
 
 
 def _translate(path: Path, problem: sqlite3.Error) -> errors.StoreError:
@@ -31,11 +52,9 @@ def _translate(path: Path, problem: sqlite3.Error) -> errors.StoreError:
         return errors.Corrupt(
             f"{path} is damaged or not a Rota store ({problem})", "restore a backup, or name another file"
         )
-    if code == sqlite3.SQLITE_FULL:
-        return errors.NoSpace(
-            f"no space left for {path}; the write was not kept, nothing before it is lost",
-            "free disk space and retry",
-        )
+    # On a full disk SQLite calls it an I/O error where it cannot make or grow the files beside the database.
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path.parent)):
+        return _no_space(path)
     if code == sqlite3.SQLITE_READONLY:
         return errors.ReadOnly(f"{path} is read-only", "make the file and its folder writable")
     if code == sqlite3.SQLITE_CANTOPEN:
