@@ -3,13 +3,15 @@
     ordeal = Ordeal(client, folder, tasks)
     async with ordeal.running():
         ...                                 # kill, cut, restart
-        await ordeal.done()
+        await ordeal.reach(1.0, patience_s=60)
     ordeal.check()
 
-A task is somebody's work; an attempt at it is a pod. Whoever wants the work makes the next attempt when one was
-disrupted, and only then: that is what controllers do, and no more is done here. Every run of a container leaves its
-marks in files and holds a lock while it lives, so that what happened is known from the tasks themselves and not from
-what the cluster says.
+A task is a piece of work; an attempt at it is a pod name; each pod that ever had this name is a submission of its own,
+by its uid. The next attempt is made when one was disrupted, and only then, as controllers do. A create without an
+answer is repeated under the same name, so it cannot lead to two pods at once; but the first pod may have come, been
+evicted and gone in between, and then the second one is another submission. So every run of a container leaves its marks
+in a file of its pod's uid, and holds a lock of its attempt while it lives: what ran is known from the tasks themselves,
+what became of a pod from a watch that misses nothing (`timelines`), and neither is guessed from a list.
 """
 
 import asyncio
@@ -25,13 +27,15 @@ from rota.api import errors, meta, resources
 from rota.client.transports.contract import TransportError
 from rota.client.verbs import Client, Object
 from rota.kit import system
+from rota.testing.timelines import NODES, PODS, Seen, Timeline
 
-PODS: Final = ("", "v1", "pods")
-NODES: Final = ("", "v1", "nodes")
+__all__ = ["NODES", "PODS", "TOLERATIONS", "Kind", "Ordeal", "Task"]
 _NAMESPACE: Final = "default"
 _FINISHED: Final = ("Succeeded", "Failed")
 _LOOK_S: Final = 0.25
 _AT_ONCE: Final = 16
+#: Pods whose whole story a failure tells.
+_TOLD: Final = 5
 #: Who leaves a node that is lost, and how soon.
 TOLERATIONS: Final = [
     {"key": f"node.kubernetes.io/{one}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
@@ -58,9 +62,9 @@ class Task:
     kind: Kind
     seconds: float
     attempt: int = 0
-    #: Whether the attempt under way was seen in the API: one that is not there any more was taken away.
-    seen: bool = False
     outcome: str = ""
+    #: The uid of the pod that brought the outcome.
+    uid: str = ""
     disruptions: int = 0
 
     @property
@@ -71,27 +75,27 @@ class Task:
 
 @dataclass(slots=True)
 class Findings:
-    """What must not be."""
+    """What must not be, and the pod that each is about."""
 
-    problems: list[str] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)
 
-    def add(self, problem: str) -> None:
+    def add(self, problem: str, *, pod: str = "") -> None:
         """Note it once."""
-        if problem not in self.problems:
-            self.problems.append(problem)
+        self.problems.setdefault(problem, pod)
 
 
 class Ordeal:
     """Tasks on their way through."""
 
     def __init__(self, client: Client, folder: Path, tasks: Sequence[Task], *, milli_cpu: int = 500) -> None:
-        folder.mkdir(parents=True)
+        (folder / "locks").mkdir(parents=True)
         self._client: Final = client.with_settings(timeout_s=5.0)
         self._folder: Final = folder
         self._milli_cpu: Final = milli_cpu
         self.tasks: Final = list(tasks)
         self.findings: Final = Findings()
         self._clock: Final = system.SystemClock()
+        self.timeline: Final = Timeline(client, namespace=_NAMESPACE, clock=self._clock)
         self._seats: Final = asyncio.Semaphore(_AT_ONCE)
 
     @property
@@ -102,13 +106,14 @@ class Ordeal:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Submit, watch and submit again for as long as the block lasts."""
-        work = asyncio.create_task(self._run())
-        try:
-            yield
-        finally:
-            work.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await work
+        async with self.timeline.running():
+            work = asyncio.create_task(self._run())
+            try:
+                yield
+            finally:
+                work.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await work
 
     async def reach(self, share: float, *, patience_s: float) -> None:
         """Until so much of the work is done; AssertionError with what is not if that takes too long."""
@@ -118,7 +123,8 @@ class Ordeal:
                     await self._clock.sleep(_LOOK_S)
         except TimeoutError:
             left = [one.pod for one in self.tasks if not one.outcome]
-            raise AssertionError(f"{len(left)} tasks are not done, such as {left[:5]}: {self.findings}") from None
+            self.findings.add(f"{len(left)} tasks are not done, such as {left[:5]}", pod=left[0])
+            raise AssertionError(self._report()) from None
 
     def check(self) -> None:
         """AssertionError if anything happened that must not."""
@@ -127,7 +133,13 @@ class Ordeal:
         twice = self._folder / "twice"
         if twice.exists():
             self.findings.add(f"ran twice at the same time: {sorted(set(twice.read_text().split()))}")
-        assert not self.findings.problems, "\n".join(self.findings.problems)
+        assert not self.findings.problems, self._report()
+
+    def _report(self) -> str:
+        """All problems, and for the first pods among them what happened to them and their nodes."""
+        pods = list(dict.fromkeys(filter(None, self.findings.problems.values())))[:_TOLD]
+        stories = (f"\n--- {pod}\n{self.timeline.about(pod)}" for pod in pods)
+        return "\n".join([*self.findings.problems, *stories])
 
     async def _run(self) -> None:
         while True:
@@ -136,58 +148,57 @@ class Ordeal:
             await self._clock.sleep(_LOOK_S)
 
     async def _look(self) -> None:
-        pods = {meta.name(one): one for one in (await self._client.list(PODS, namespace=_NAMESPACE)).items}
-        nodes = (await self._client.list(NODES)).items
-        self._check_nodes(list(pods.values()), nodes)
         async with asyncio.TaskGroup() as group:
             for task in self.tasks:
                 if not task.outcome:
-                    group.create_task(self._advance(task, pods.get(task.pod)))
+                    group.create_task(self._advance(task))
+        pods = (await self._client.list(PODS, namespace=_NAMESPACE)).items
+        self._check_nodes(pods, (await self._client.list(NODES)).items)
 
-    async def _advance(self, task: Task, pod: Object | None) -> None:
-        if pod is None:
-            if task.seen:
-                self._disrupted(task)
+    async def _advance(self, task: Task) -> None:
+        submissions = self.timeline.named(task.pod)
+        if not submissions:
             await self._submit(task)
             return
-        task.seen = True
-        status = pod.get("status") or {}
-        if status.get("phase") not in _FINISHED:
-            return
-        if meta.is_condition_true(pod, "DisruptionTarget"):
+        last = submissions[-1]
+        if last.phase in _FINISHED and not meta.is_condition_true(last.last, "DisruptionTarget"):
+            self._finished(task, last)
+        elif last.gone or last.phase in _FINISHED:
             self._disrupted(task)
-        elif status["phase"] == "Succeeded" or task.kind is Kind.FAILS:
-            task.outcome = status["phase"]
-        else:
-            self.findings.add(f"{task.pod} failed, and nothing says that it was disrupted: {status}")
-            task.outcome = "Failed"
+
+    def _finished(self, task: Task, last: Seen) -> None:
+        task.outcome, task.uid = last.phase, last.uid
+        if last.phase == "Failed" and task.kind is not Kind.FAILS:
+            self.findings.add(
+                f"{task.pod} failed, and nothing says that it was disrupted: {last.last['status']}", pod=task.pod
+            )
 
     def _disrupted(self, task: Task) -> None:
         task.disruptions += 1
         task.attempt += 1
-        task.seen = False
 
     async def _submit(self, task: Task) -> None:
         async with self._seats:
-            # Whether it arrived is seen at the next look.
+            # Without an answer it is not known whether it arrived: the watch tells, or the next create is refused.
             with contextlib.suppress(errors.ApiError, TransportError):
-                await self._client.create(PODS, self._manifest(task))
+                self.timeline.created(await self._client.create(PODS, self._manifest(task)))
 
     def _manifest(self, task: Task) -> dict[str, Any]:
-        marks = self._folder / task.pod
+        marks = f"{self._folder / task.pod}.$POD_UID"
         end = {
             Kind.SUCCEEDS: "exit 0",
             Kind.FAILS: "exit 3",
             Kind.RETRIES: f"[ $(grep -c begin {marks}) -ge 2 ]",
         }[task.kind]
         script = (
-            f"exec 9>>{marks}.lock; flock -n 9 || echo {task.pod} >> {self._folder}/twice; "
+            f"exec 9>>{self._folder}/locks/{task.pod}; flock -n 9 || echo {task.pod} >> {self._folder}/twice; "
             f"echo begin >> {marks}; sleep {task.seconds:.2f}; echo end >> {marks}; {end}"
         )
         container = {
             "name": "main",
             "image": "none",
             "command": ["sh", "-c", script],
+            "env": [{"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}],
             "resources": {"requests": {"cpu": f"{self._milli_cpu}m"}},
         }
         spec = {
@@ -213,14 +224,24 @@ class Ordeal:
 
     def _check(self, task: Task) -> None:
         if not task.outcome:
-            self.findings.add(f"{task.name} was lost")
+            self.findings.add(f"{task.name} was lost", pod=task.pod)
         for attempt in range(task.attempt + 1):
-            marks = self._folder / f"{task.name}-{attempt}"
-            said = Counter(marks.read_text().split()) if marks.exists() else Counter[str]()
-            last = attempt == task.attempt
-            if task.kind is not Kind.RETRIES and said["begin"] > 1:
-                self.findings.add(f"{marks.name} was run {said['begin']} times and may be run once")
-            if last and task.outcome and not said["end"]:
-                self.findings.add(f"{marks.name} is {task.outcome} and did not come to its end")
-            if last and task.kind is Kind.RETRIES and task.outcome == "Succeeded" and said["begin"] < 2:
-                self.findings.add(f"{marks.name} succeeded though its first run fails")
+            pod = f"{task.name}-{attempt}"
+            known = {one.uid for one in self.timeline.named(pod)}
+            for marks in self._folder.glob(f"{pod}.*"):
+                said = Counter(marks.read_text().split())
+                if task.kind is not Kind.RETRIES and said["begin"] > 1:
+                    self.findings.add(f"{marks.name} was run {said['begin']} times and may be run once", pod=pod)
+                if marks.suffix[1:] not in known and not self.timeline.gaps:
+                    self.findings.add(f"{marks.name} ran, and no server has ever shown such a pod", pod=pod)
+        if task.outcome:
+            self._check_end(task)
+
+    def _check_end(self, task: Task) -> None:
+        """The pod that brought the outcome has run to its end."""
+        marks = self._folder / f"{task.pod}.{task.uid}"
+        said = Counter(marks.read_text().split()) if marks.exists() else Counter[str]()
+        if not said["end"]:
+            self.findings.add(f"{marks.name} is {task.outcome} and did not come to its end", pod=task.pod)
+        if task.kind is Kind.RETRIES and task.outcome == "Succeeded" and said["begin"] < 2:
+            self.findings.add(f"{marks.name} succeeded though its first run fails", pod=task.pod)

@@ -29,6 +29,9 @@ _KINDS: Final = [Kind.SUCCEEDS] * 8 + [Kind.FAILS, Kind.RETRIES]
 #: How long something stays away, and how long there is peace in between.
 _AWAY_S: Final = (0.5, 20.0)
 _PEACE_S: Final = (0.5, 4.0)
+#: How soon a master that ended for want of the store is started again, and how it says so.
+_RESTART_S: Final = 1.0
+_NO_STORE: Final = "does not answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +114,29 @@ class Tormentor:
     async def at_work(self) -> AsyncIterator[None]:
         """Do harm until the block ends, and undo all of it."""
         async with asyncio.TaskGroup() as harms:
-            working = asyncio.create_task(self._work(harms))
+            working = [asyncio.create_task(self._work(harms)), asyncio.create_task(self.keep_masters())]
             try:
                 yield
             finally:
-                working.cancel()
+                for one in working:
+                    one.cancel()
+
+    async def keep_masters(self) -> None:
+        """Start masters again that ended since they found no store, as a service manager does.
+
+        A master that is started while the store is down says so and ends. Any other end is a failure: see `check`.
+        """
+        while True:
+            for master in self._fleet.masters:
+                if not master.running and master.name not in self._away and _NO_STORE in master.output:
+                    self._say(f"  {master.name} found no store and is started again")
+                    master.start(wait=False)
+            await self._clock.sleep(_RESTART_S)
 
     def check(self) -> None:
-        """AssertionError if anybody has ended without having been told to."""
-        gone = [one for one in (*self._fleet.masters, *self._fleet.workers) if not one.running]
+        """AssertionError if a process has ended by itself, other than for want of the store."""
+        members = (*self._fleet.masters, *self._fleet.workers)
+        gone = [one for one in members if not one.running and _NO_STORE not in one.output]
         assert not gone, "\n".join(f"{one.name} ended by itself: {one.output[-2000:]}" for one in gone)
 
     async def _work(self, harms: asyncio.TaskGroup) -> None:
