@@ -10,11 +10,12 @@ from rota.columns.arrays import BoolArray, CodeArray, IntArray, Rows
 from rota.columns.cluster import Cluster
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
-from rota.columns.vocabulary import Vocabulary
+from rota.columns.vocabulary import Vocabulary, read_node
 from rota.scheduler import builtin
 from rota.scheduler.config import resolution
 from rota.scheduler.config.specs import specs_of
 from rota.scheduler.decide import Decider, Decision
+from rota.scheduler.framework.evaluation import Evaluation
 from rota.scheduler.framework.points import ExtensionPoint, PreFilterResult, points_of
 from rota.scheduler.framework.registry import Enabled, Handle, NoArgs, ProfileSpec, Registry
 from rota.scheduler.framework.runtime import Framework, UnboundError
@@ -337,3 +338,32 @@ def test_cycle_state_clones_what_changes_and_shares_the_rest() -> None:
     assert state.find("shared", object) is None
     with pytest.raises(LookupError, match="PreFilter or PreScore"):
         state.read("shared", object)
+
+
+def test_a_refreshed_evaluation_still_holds_the_places_of_nominated_pods() -> None:
+    vocabulary = Vocabulary()
+    cluster = build([make_node("a", cpu="4"), make_node("b", cpu="1")], [], vocabulary)
+    registry = builtin.registry()
+    framework = Framework(resolution.default(specs_of(registry)).first, registry)
+    pod = vocabulary.pod(make_pod("p", cpu="1", priority=10))
+    coming = vocabulary.pod(make_pod("coming", cpu="3", priority=10))
+    evaluation = Evaluation(framework, pod, cluster, nominations={"a": [coming]})
+    assert evaluation.feasible.tolist() == [True, True]
+    cluster.add_pod(vocabulary.pod(make_pod("other", cpu="1", on="a")))
+    evaluation.refresh(pod)
+    assert evaluation.feasible.tolist() == [False, True]
+    assert evaluation.status_of(0).plugin == "NodeResourcesFit"
+
+
+def test_a_refreshed_evaluation_stays_within_the_rows_that_it_was_made_for() -> None:
+    vocabulary = Vocabulary()
+    cluster = build([make_node("a"), make_node("b")], [], vocabulary)
+    framework = framework_of(builtin.registry()["NodeName"])
+    pod = vocabulary.pod(make_pod("p"))
+    evaluation = Evaluation(framework, pod, cluster, within=np.array([True, False]))
+    cluster.set_node(read_node(make_node("b", labels={"new": "label"})))
+    evaluation.refresh(pod)
+    assert evaluation.feasible.tolist() == [True, False]
+    cluster.set_node(read_node(make_node("c")))
+    evaluation.refresh(pod)
+    assert evaluation.feasible[: cluster.size].tolist() == [True, False, False]

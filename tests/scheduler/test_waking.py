@@ -13,6 +13,7 @@ from rota.scheduler.framework import queueing
 from rota.scheduler.framework.events import Action, ClusterEvent, Resource
 from rota.scheduler.framework.queueing import WakeUps
 from rota.scheduler.framework.runtime import Framework
+from rota.testing import schedulers
 from rota.testing.clusters import HOSTNAME, ZONE, Document, make_node, make_pod
 
 REGISTRY = builtin.registry()
@@ -135,3 +136,31 @@ def test_more_important_pods_come_first_and_then_those_that_waited_longer() -> N
     low, high = pod("low", priority=1), pod("high", priority=9)
     keys = [queueing.sort_key(FRAMEWORK, who, at) for who, at in ((high, 5.0), (low, 1.0), (low, 2.0))]
     assert keys == sorted(keys)
+
+
+DEFAULTS = """
+profiles:
+- pluginConfig:
+  - name: PodTopologySpread
+    args:
+      defaultingType: List
+      defaultConstraints: [{topologyKey: %s, maxSkew: 1, whenUnsatisfiable: DoNotSchedule}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("event", "old", "new", "helps"),
+    [
+        (POD_ADDED, None, pod(labels={"app": "db"}), True),
+        (POD_DELETED, pod(labels={"app": "db"}), None, True),
+        (NODE_ADDED, None, node(labels={ZONE: "z"}), True),
+        (NODE_ADDED, None, node(), False),
+    ],
+)
+def test_a_pod_that_default_constraints_refused_wakes_when_pods_come_and_go(
+    event: ClusterEvent, old: Any, new: Any, helps: bool
+) -> None:
+    framework = Framework(schedulers.configured(DEFAULTS % ZONE).configuration.first, REGISTRY)
+    refused = Vocabulary().pod(make_pod("refused", labels={"app": "db"}))
+    plugin = "PodTopologySpread"
+    assert WakeUps(framework).worth_trying(refused, [plugin], event, old, new) == ([plugin] if helps else [])

@@ -204,9 +204,16 @@ class Attempts:
         try:
             evaluation = cycle.evaluate(pod, nominations=using.queue.nominations())
             advice = await self._advice(cycle, evaluation, pod) if using.panel else None
+            if using.cycles.get(pod.shape.scheduler_name) is not cycle:
+                # Another configuration was loaded while extenders were asked. Its queue has the pod.
+                self._began.pop(pod.uid, None)
+                return
             if isinstance(advice, Refusal):
                 self._fail(pod, advice)
                 return
+            if advice is not None:
+                # The cluster, and where pods are nominated to, may have changed meanwhile.
+                evaluation = cycle.evaluate(pod, nominations=using.queue.nominations())
             await self._decide(cycle, evaluation, pod, avoiding, advice)
         except Exception as error:
             log.exception("attempt failed", error=error, pod=pod.key)
@@ -232,18 +239,25 @@ class Attempts:
             assert refusal is not None
             if using.panel and make_room and not refusal.error:
                 refusal = await self._reconsidered(pod, evaluation, refusal, advice)
+                if using.cycles.get(pod.shape.scheduler_name) is not cycle:
+                    self._began.pop(pod.uid, None)
+                    return
             self._fail(pod, refusal)
             return
         taken = cycle.take(using.cache, evaluation, pod, node_name)
         if isinstance(taken, Refusal):
             self._fail(pod, taken)
             return
-        using.queue.withdraw(pod.uid)
-        self._activate(taken)
-        self.binding.start(taken)
+        try:
+            using.queue.withdraw(pod.uid)
+            self._activate(taken)
+            self.binding.start(taken)
+        except Exception:
+            cycle.give_back(using.cache, taken)
+            raise
 
     async def _advice(self, cycle: Cycle, evaluation: Evaluation, pod: PodInfo) -> Advice | Refusal | None:
-        """Ask the extenders about the feasible nodes; the cluster may change meanwhile, so it is looked at again."""
+        """Ask the extenders about the feasible nodes."""
         panel, document = self.using.panel, self.using.surroundings.pod(pod.uid)
         if document is None or not (panel.filters(document) or panel.prioritizes(document)):
             return None
@@ -254,7 +268,6 @@ class Attempts:
         if narrowed.failure is not None:
             return failures.of_status(narrowed.failure)
         scores = await panel.prioritize(document, narrowed.feasible) if len(narrowed.feasible) > 1 else {}
-        evaluation.refresh(pod)
         return Advice(allowed=frozenset(narrowed.feasible), refusals=narrowed.refusals, scores=scores)
 
     async def _reconsidered(

@@ -77,7 +77,12 @@ class BindingCycles:
             self._waiting.add(WaitingPod(pod, taken.node_name, waits, self._clock.monotonic()))
         task = asyncio.get_running_loop().create_task(self._run(taken))
         self._tasks[pod.uid] = task
-        task.add_done_callback(lambda _: self._tasks.pop(pod.uid, None))
+        task.add_done_callback(partial(self._done, pod.uid))
+
+    def _done(self, uid: str, task: asyncio.Task[None]) -> None:
+        # After a lost race the next task of the pod may have begun already.
+        if self._tasks.get(uid) is task:
+            del self._tasks[uid]
 
     def revoke(self, uid: str, why: str) -> bool:
         """Take a placement back if its binding has not begun; whether there was one."""

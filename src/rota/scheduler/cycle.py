@@ -7,7 +7,7 @@ an attempt ends with a `Refusal`.
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -116,16 +116,25 @@ class Cycle:
         if not cache.assume(pod, node_name):
             return failures.of_status(ALREADY_PLACED)
         permission = Permission()
-        with self._guard:
-            status = binding.reserve(framework, state, pod, node_name)
-            if status.ok and framework.at(ExtensionPoint.PERMIT):
-                permission = binding.permit(framework, state, pod, node_name)
-                status = permission.status
+        taken = Taken(pod=pod, node_name=node_name, framework=framework, state=state, permission=permission)
+        try:
+            with self._guard:
+                status = binding.reserve(framework, state, pod, node_name)
+                if status.ok and framework.at(ExtensionPoint.PERMIT):
+                    permission = binding.permit(framework, state, pod, node_name)
+                    status = permission.status
+        except Exception:
+            self.give_back(cache, taken)
+            raise
         if status.ok or permission.waits_s:
-            return Taken(pod=pod, node_name=node_name, framework=framework, state=state, permission=permission)
-        binding.unreserve(framework, state, pod, node_name)
-        cache.forget(pod.uid)
+            return replace(taken, permission=permission)
+        self.give_back(cache, taken)
         return failures.of_status(status)
+
+    def give_back(self, cache: Assumes, taken: Taken) -> None:
+        """Undo `take`."""
+        binding.unreserve(taken.framework, taken.state, taken.pod, taken.node_name)
+        cache.forget(taken.pod.uid)
 
     def refuse(
         self, evaluation: Evaluation, *, start: int = 0, advice: Advice | None = None, make_room: bool = True

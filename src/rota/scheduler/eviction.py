@@ -74,16 +74,29 @@ class Evictions:
 
     def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
         """Send the victims away."""
-        task = asyncio.get_running_loop().create_task(self._make_room(preemptor, node_name, victims))
+        task = asyncio.get_running_loop().create_task(self._run(preemptor, node_name, victims))
         self._under_way[preemptor.uid] = task
-        task.add_done_callback(lambda _: self._under_way.pop(preemptor.uid, None))
 
     async def close(self) -> None:
         """Wait for what was begun."""
         if self._under_way:
             await asyncio.wait(set(self._under_way.values()))
 
-    async def _make_room(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+    async def _run(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+        failed = True
+        try:
+            failed = not await self._make_room(preemptor, node_name, victims)
+        except Exception as error:
+            log.exception("preemption failed", error=error, pod=preemptor.key, node=node_name)
+        finally:
+            if self._under_way.get(preemptor.uid) is asyncio.current_task():
+                del self._under_way[preemptor.uid]
+        if failed:
+            # After it was taken out: the attempt that this begins may make room once more.
+            self._failed(preemptor)
+
+    async def _make_room(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> bool:
+        """Send the victims away; whether all of them go."""
         why = f"Preempted by pod {preemptor.uid} on node {node_name}"
         log.info("preempting", pod=preemptor.key, node=node_name, victims=[victim.key for victim in victims])
         left = [victim for victim in victims if not self._revoked(victim, why)]
@@ -93,9 +106,9 @@ class Evictions:
                 await self._send_away(last, preemptor, why)
         except (errors.ApiError, TransportError) as error:
             log.warning("preemption failed", pod=preemptor.key, node=node_name, error=error)
-            self._failed(preemptor)
-        else:
-            self._sent[preemptor.uid] = left, self._clock.monotonic()
+            return False
+        self._sent[preemptor.uid] = left, self._clock.monotonic()
+        return True
 
     def _revoked(self, victim: PodInfo, why: str) -> bool:
         if not self._revoke(victim.uid, why):

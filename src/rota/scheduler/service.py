@@ -31,7 +31,7 @@ from rota.kit.buckets import TokenBucket
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 from rota.kit.tasks import Supervisor
-from rota.scheduler import failures, reading, references, tracing, watched_kinds
+from rota.scheduler import failures, reading, references, tracing, watchdog, watched_kinds
 from rota.scheduler.attempts import Attempts, Collaborators
 from rota.scheduler.binding_cycles import BindingCycles
 from rota.scheduler.bindings import BindingQueue
@@ -56,7 +56,7 @@ from rota.scheduler.reading import Document, NodeRecord, Unreadable
 from rota.scheduler.tracing import Tracer
 from rota.scheduler.volume_binding import ApiVolumeBinder
 from rota.scheduler.waiting import WaitingPods
-from rota.scheduler.watchdog import LIMIT_S, Watchdog
+from rota.scheduler.watchdog import Watchdog
 from rota.scheduler.watched_kinds import WatchedKind
 
 log = logs.get(__name__)
@@ -83,11 +83,13 @@ class Scheduler:
         elect: bool = True,
         pace: Pace | None = None,
         metrics: Metrics | None = None,
-        limit_s: float = LIMIT_S,
+        limit_s: float | None = None,
         tracer: Tracer | None = None,
         dispatcher: Dispatcher | None = None,
     ) -> None:
         """`identity` tells this process from all others; plugins that take longer than `limit_s` are cut off.
+
+        The default of that is half of the time in which the Lease must be renewed, five seconds at most.
 
         Without `elect` it schedules at once, whatever the configuration says about leader election; a `pace` goes
         before the configuration's. A `tracer` gets a span for every attempt and for every call of a plugin. A
@@ -108,7 +110,9 @@ class Scheduler:
         self.configuration: Configuration = loaded.configuration
         self.cache: Final = SchedulerCache()
         self.waiting: Final = WaitingPods()
-        self._watchdog: Final = Watchdog(clock=clock, limit_s=limit_s)
+        election = self._election()
+        deadline_s = None if election is None else election.pace.renew_deadline_s
+        self._watchdog: Final = Watchdog(clock=clock, limit_s=limit_s or watchdog.limit_s(deadline_s))
         self.bindings: Final = BindingQueue(client, clock=clock, chance=chance, lacking=self.cache.lacking)
         self._volumes: Final = ApiVolumeBinder(client, self.cache.cluster, clock=clock)
         self._notes: Final = NoteWriter(client, clock=clock)

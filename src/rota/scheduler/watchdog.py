@@ -3,13 +3,15 @@
 Plugins are pure and run on the event loop's thread, so one that never returns would stop everything. While plugins run,
 a second thread looks at the clock; where they take longer than the limit it interrupts the first thread with a signal,
 whose handler raises `Overrun` inside the plugin, be it busy or asleep in a system call. The framework makes an Error
-status of it, with the plugin's name, as of anything that a plugin raises. Code that must not be interrupted runs
-outside of the guard, where the signal does nothing.
+status of it, with the plugin's name, as of anything that a plugin raises. Code that must not be interrupted is left
+alone: what runs outside of the guard, the guard itself, and the cluster's columns, which an exception in the middle of
+a change would leave half changed. There the signal does nothing, and the next one comes soon.
 
 Python runs signal handlers on the main thread only; on another one (a test's) overruns are logged, not ended.
 """
 
 import signal
+import sys
 import threading
 from types import FrameType, TracebackType
 from typing import Final
@@ -19,10 +21,22 @@ from rota.kit.clock import Clock
 
 log = logs.get(__name__)
 
-#: Far above what any attempt takes, below the time in which a leader must renew its lease.
+#: Far above what any attempt takes.
 LIMIT_S: Final = 5.0
+
+
+def limit_s(renew_deadline_s: float | None) -> float:
+    """How long plugins may hold up a scheduler that has to renew its Lease within this time; None without a Lease.
+
+    Half of it is left for the renewal, which waits while plugins run.
+    """
+    return LIMIT_S if renew_deadline_s is None else min(LIMIT_S, renew_deadline_s / 2)
+
+
 #: Nobody else in this program uses it. By default it would end the process, so it is never given back to that.
 _SIGNAL: Final = signal.SIGVTALRM
+#: Modules that are never interrupted. The last one enters and leaves what others guard.
+_SHIELDED: Final = ("rota.columns", "rota.scheduler.watchdog", "contextlib")
 
 
 class Overrun(Exception):
@@ -86,6 +100,18 @@ class Watchdog:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         began = self._began
-        if began is not None and self._clock.monotonic() - began > self._limit_s:
+        if began is not None and self._clock.monotonic() - began > self._limit_s and not _is_shielded(frame):
             self.overruns += 1
             raise Overrun(f"cut off after {self._limit_s:g} s")
+
+
+def _is_shielded(frame: FrameType | None) -> bool:
+    """Whether code that must not be interrupted is at work, be it by way of the standard library."""
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith(_SHIELDED):
+            return True
+        if module.partition(".")[0] not in sys.stdlib_module_names:
+            return False
+        frame = frame.f_back
+    return False

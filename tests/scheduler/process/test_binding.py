@@ -12,6 +12,7 @@ from rota.client.transports.contract import Call, Interrupted, TimedOut, Transpo
 from rota.client.verbs import Client
 from rota.columns.pods import PodInfo
 from rota.scheduler import bindings
+from rota.scheduler.binding_cycles import BindingCycles
 from rota.scheduler.bindings import BATCHES_AT_ONCE
 from rota.scheduler.figures import Figures
 from rota.scheduler.framework.events import Subscription
@@ -514,3 +515,54 @@ async def test_a_plugin_can_have_another_pod_tried_at_once(cluster: SchedulingCl
         assert await cluster.node_of("called") == ""
         await cluster.add_pod("caller")
         await cluster.bound("called", "n1")
+
+
+async def test_what_is_reserved_is_given_back_whatever_raises_before_the_binding_begins(
+    cluster: SchedulingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    First.calls = calls
+
+    def raising(cycles: BindingCycles, taken: object) -> None:
+        raise RuntimeError("no idea")
+
+    await cluster.add_node("n1")
+    async with cluster.scheduling(profile("First"), plugins=(First,)) as scheduler:
+        with monkeypatch.context() as patched:
+            patched.setattr(BindingCycles, "start", raising)
+            await cluster.add_pod("web")
+            assert (await cluster.refused("web"))["reason"] == "SchedulerError"
+            assert calls[:2] == ["First reserves", "First unreserves"]
+            assert not scheduler.cache.assumed
+        await cluster.bound("web", "n1")
+
+
+async def test_the_end_of_a_binding_does_not_hide_the_next_one_of_the_pod(cluster: SchedulingCluster) -> None:
+    """After a lost race the next task begins before the event loop tells of the end of the first."""
+    for name in ("n1", "n2"):
+        await cluster.add_node(name, cpu="1")
+    FailingPreBind.left = 0
+    await cluster.add_pod("rival", cpu="1", schedulerName="rival")
+    client, transport = cluster.meddling()
+    raced: list[str] = []
+    held, go_on = asyncio.Event(), asyncio.Event()
+
+    async def be_faster(call: Call) -> None:
+        if not call.path.endswith(("/bindingbatches", "/binding")):
+            return
+        if raced:
+            held.set()
+            await go_on.wait()
+            return
+        assert isinstance(call.body, bytes)
+        raced.append("n1" if b'"name":"n1"' in call.body else "n2")
+        await pod_calls.bind(cluster.client, Binding(namespace="default", pod="rival", node=raced[0]))
+
+    transport.before = be_faster
+    async with cluster.scheduling(profile("FailingPreBind"), plugins=(FailingPreBind,), client=client) as scheduler:
+        await cluster.add_pod("web", cpu="1")
+        while not held.is_set():
+            await cluster.clock.advance(0.1)
+        assert len(scheduler.attempts.binding._tasks) == 1
+        go_on.set()
+        assert {await cluster.bound("web"), *raced} == {"n1", "n2"}

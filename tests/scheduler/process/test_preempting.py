@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from rota.client.pods import PODS
-from rota.client.transports.contract import Call
+from rota.client.transports.contract import Call, Interrupted
 from rota.testing.schedulers import SchedulingCluster
 
 CLASSES = ("scheduling.k8s.io", "v1", "priorityclasses")
@@ -171,3 +171,22 @@ async def test_a_victim_that_is_gone_before_its_eviction_is_no_obstacle(cluster:
         await cluster.add_pod("important", cpu="3", priorityClassName="urgent")
         await cluster.bound("important", "n1")
         assert transport.before is None
+
+
+async def test_a_pod_whose_eviction_failed_looks_for_room_again_at_once(cluster: SchedulingCluster) -> None:
+    await cluster.add_node("n1")
+    client, transport = cluster.meddling()
+    failed: list[float] = []
+
+    async def fail_once(call: Call) -> None:
+        if call.path.endswith("/pods/small/eviction") and not failed:
+            failed.append(cluster.clock.monotonic())
+            raise Interrupted("the server is away")
+
+    async with cluster.scheduling(client=client):
+        await cluster.add_pod("small", cpu="3", terminationGracePeriodSeconds=0)
+        await cluster.bound("small")
+        transport.before = fail_once
+        await cluster.add_pod("important", cpu="3", priorityClassName="urgent")
+        await cluster.bound("important", "n1")
+        assert cluster.clock.monotonic() - failed[0] < 30

@@ -221,10 +221,13 @@ class Evaluation:
             return
         if self._pre.node_names is not None:
             self._eligible[:] = False
-            known = (cluster.by_name.get(name) for name in self._pre.node_names)
-            self._eligible[[node.row for node in known if node is not None]] = True
+            named = (cluster.by_name.get(name) for name in self._pre.node_names)
+            self._eligible[[node.row for node in named if node is not None]] = True
         if self._within is not None:
-            self._eligible &= self._within
+            # Rows of nodes that came since it was made are outside of it.
+            known = min(len(self._within), cluster.size)
+            self._eligible[:known] &= self._within[:known]
+            self._eligible[known:] = False
         try:
             self._enter(stopwatch.FILTER)
             self._filter()
@@ -352,6 +355,8 @@ class Evaluation:
             or self.failure is not None
             or not self._pre.status.ok
             or len(self.feasible) != cluster.size
+            # What nominated pods refuse holds for the whole of a node, so every changed row would be asked about them.
+            or self._nominated is not None
             or (changes.node and (self._pre.node_names is not None or self._pre.sieves))
         ):
             self._start()
@@ -392,7 +397,7 @@ class Evaluation:
                 self._asking = part.forms.name
                 part.judge_some(state, pod, cluster, rows)
         for row in changes.node:
-            self._eligible[row] = cluster.alive[row]
+            self._eligible[row] = cluster.alive[row] and (self._within is None or self._within[row])
         return self._combine() if everything else self._combine_rows(changes.all)
 
     def _pre_filter_again(self, plugin: Any) -> bool:

@@ -188,6 +188,10 @@ class PodTopologySpread:
         other = new if new is not None else old
         if other is None or other.namespace != pod.namespace:
             return Hint.SKIP
+        if not pod.shape.spread_constraints:
+            # The selector of default constraints is made from services and workloads, which are not known here: any
+            # pod of the namespace may be one that counts.
+            return Hint.QUEUE if old is None or new is None or old.labels != new.labels else Hint.SKIP
         for constraint in self._own_or_default(pod):
             before = old is not None and constraint.selector.matches(old.labels)
             after = new is not None and constraint.selector.matches(new.labels)

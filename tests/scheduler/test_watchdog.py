@@ -1,0 +1,91 @@
+"""The guard that interrupts plugins: what it interrupts, and what it leaves alone."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from rota.columns.cluster import Cluster
+from rota.columns.vocabulary import Vocabulary
+from rota.scheduler import watchdog
+from rota.scheduler.watchdog import Overrun, Watchdog
+from rota.testing.clocks import FakeClock
+from rota.testing.clusters import build, make_node, make_pod
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def guard(clock: FakeClock) -> Iterator[Watchdog]:
+    """A guard whose own thread sleeps: signals come from the tests."""
+    made = Watchdog(clock=clock, limit_s=1000)
+    made.start()
+    yield made
+    made.stop()
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGVTALRM)
+
+
+def test_a_plugin_is_interrupted_after_the_limit_and_not_before(guard: Watchdog, clock: FakeClock) -> None:
+    with guard:
+        interrupt()
+        clock.oversleep(1001)
+        with pytest.raises(Overrun):
+            interrupt()
+    interrupt()
+
+
+def test_what_takes_a_trial_back_is_not_interrupted(
+    guard: Watchdog, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vocabulary = Vocabulary()
+    cluster = build([make_node("a")], [make_pod("there", on="a")], vocabulary)
+    take_off = Cluster._take_off
+    signals = 0
+
+    def interrupted(self: Cluster, uid: str) -> object:
+        nonlocal signals
+        signals += 1
+        clock.oversleep(1001)
+        interrupt()
+        return take_off(self, uid)
+
+    # As columns are: code of that room.
+    monkeypatch.setitem(interrupted.__globals__, "__name__", "rota.columns.cluster")
+    with guard, cluster.trial():
+        cluster.add_pod(vocabulary.pod(make_pod("guest", on="a")))
+        monkeypatch.setattr(Cluster, "_take_off", interrupted)
+    assert signals == 1
+    assert list(cluster.pods) == ["uid-there"]
+    assert list(cluster.by_name["a"].pods) == ["uid-there"]
+
+
+def test_the_guard_itself_is_not_interrupted(clock: FakeClock) -> None:
+    made = Watchdog(clock=clock, limit_s=1000)
+    made.start()
+    try:
+        frame = None
+
+        def see(number: int, found: object) -> None:
+            nonlocal frame
+            frame = found
+
+        signal.signal(signal.SIGVTALRM, see)
+        code = compile("import signal; signal.raise_signal(signal.SIGVTALRM)", "guard", "exec")
+        exec(code, {"__name__": "rota.scheduler.watchdog"})
+        made._began = 0.0
+        clock.oversleep(1001)
+        made._interrupt(signal.SIGVTALRM, frame)
+        assert not made.overruns
+    finally:
+        made.stop()
+
+
+@pytest.mark.parametrize(("deadline_s", "limit_s"), [(None, 5.0), (10.0, 5.0), (25.0, 5.0), (1.8, 0.9)])
+def test_the_limit_leaves_time_to_renew_the_lease(deadline_s: float | None, limit_s: float) -> None:
+    assert watchdog.limit_s(deadline_s) == limit_s
