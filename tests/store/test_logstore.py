@@ -1,6 +1,7 @@
 """A store on an engine that others use too, or that misbehaves."""
 
 import asyncio
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -8,10 +9,11 @@ import pytest
 from rota.kit import system
 from rota.store import errors
 from rota.store.backends.memory import Database, MemoryEngine
-from rota.store.contract import Extent
-from rota.store.engine import Applied
+from rota.store.contract import Entry, Extent
+from rota.store.engine import Applied, Tail
 from rota.store.ledger import Work
 from rota.store.logstore import LogStore
+from rota.testing.clocks import FakeClock
 from rota.testing.store_contract import revision_of
 
 CLOCK = system.SystemClock()
@@ -90,3 +92,49 @@ async def test_what_is_committed_before_a_store_listens_is_told_at_once() -> Non
         assert [event.key for event in batch.events] == ["/a/x"]
     await store.close()
     await other.close()
+
+
+class Away(MemoryEngine):
+    """Answers nothing while it is away."""
+
+    away = False
+
+    def _answers(self) -> None:
+        if self.away:
+            raise errors.Unavailable("the database does not answer", "start it")
+
+    async def get(self, key: str) -> Entry | None:
+        self._answers()
+        return await super().get(key)
+
+    async def tail(self, after: int, limit: int) -> Tail:
+        self._answers()
+        return await super().tail(after, limit)
+
+    async def expired(self) -> list[int]:
+        self._answers()
+        return await super().expired()
+
+
+async def test_an_outage_is_one_line_when_it_begins_one_when_it_ends_and_a_count_between(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = FakeClock()
+    engine = Away(Database(), clock)
+    store = await LogStore.start(engine, time=clock, chance=random.Random(0))
+    await store.create("/a", b"")
+    engine.away = True
+    reads = [asyncio.create_task(store.get("/a")) for _ in range(50)]
+    await clock.advance(25)
+    told = [record.getMessage() for record in caplog.records if "answer" in record.getMessage()]
+    assert told == ["store does not answer, trying again", *["store still does not answer"] * 2]
+    engine.away = False
+    await clock.advance(3)
+    assert all(one.result() is not None for one in reads)
+    (last,) = [record for record in caplog.records if record.getMessage() == "store answers again"]
+    fields = vars(last)["rota_fields"]
+    assert fields["failed_calls"] > 500
+    assert 25 <= fields["away_s"] <= 27
+    closing = asyncio.create_task(store.close())
+    await clock.advance(10)
+    await closing

@@ -19,6 +19,7 @@ from rota.store.contract import Entry, Extent, Outcome, Page, Transaction
 from rota.store.engine import Applied, Engine
 from rota.store.ledger import EndLease, LeaseLost
 from rota.store.metrics import StoreMetrics
+from rota.store.outages import Outage
 
 log = logs.get(__name__)
 
@@ -62,6 +63,7 @@ class LogStore(contract.Verbs):
         self._lease_look = asyncio.Event()
         self._chance = chance
         self._supervisor = tasks.Supervisor("store", clock=time, chance=chance)
+        self._outage = Outage(time=time)
         self._closed = False
         #: Why the last write was not kept, if that is likely to concern the next one.
         self._write_problem: errors.StoreError | None = None
@@ -192,28 +194,33 @@ class LogStore(contract.Verbs):
         while True:
             if self._closed:
                 raise errors.Closed
+            began = self._time.monotonic()
             try:
-                return await call()
+                answer = await call()
             except errors.Unavailable as problem:
+                self._outage.failed(problem)
                 pause = pause or backoff.Backoff(self._settings.retry, self._chance)
                 delay = pause.next()
                 if problem.uncertain or self._time.monotonic() + delay > deadline:
                     raise
-                log.warning("store does not answer, trying again", problem=str(problem), delay_s=round(delay, 3))
                 await self._time.sleep(delay)
+            else:
+                self._outage.answered(began)
+                return answer
 
     async def _follow_log(self) -> None:
         """Bring the hub up to the log whenever somebody else may have written."""
         pause = backoff.Backoff(self._settings.retry, self._chance)
         while True:
             await self._wait(self._look, self._settings.look_every_s)
+            began = self._time.monotonic()
             try:
                 while await self._read_on():
                     pause.reset()
+                self._outage.answered(began)
             except errors.Unavailable as problem:
-                delay = pause.next()
-                log.warning("watches wait for the store", problem=str(problem), delay_s=round(delay, 3))
-                await self._time.sleep(delay)
+                self._outage.failed(problem)
+                await self._time.sleep(pause.next())
                 self._look.set()
             except (errors.Expired, errors.FutureRevision) as problem:
                 # History was compacted before we read it, or the database went back to an older state of its own.
@@ -237,6 +244,9 @@ class LogStore(contract.Verbs):
                 due = await self._patiently(self._engine.next_expiry_s)
             except errors.Closed:
                 return
+            except errors.Unavailable:
+                # Reported by the call itself.
+                due = None
             except errors.StoreError as problem:
                 log.warning("leases wait for the store", problem=str(problem))
                 due = None

@@ -13,15 +13,14 @@ from typing import Any, TypeVar
 import grpc  # type: ignore[import-untyped]  # ships no types
 import grpc.aio  # type: ignore[import-untyped]
 
-from rota.kit import backoff, clock, logs
+from rota.kit import backoff, clock
 from rota.store import errors
 from rota.store.backends.etcd import etcd_pb2 as pb
 from rota.store.backends.etcd import faults, methods
 from rota.store.backends.etcd.address import Address
 from rota.store.backends.etcd.methods import Method, Request, Response
 from rota.store.logstore import Settings
-
-log = logs.get(__name__)
+from rota.store.outages import Outage
 
 _T = TypeVar("_T")
 
@@ -96,6 +95,7 @@ class Connection:
         #: What every call carries: who we are, once that is known.
         self._headers: Any = None if address.user else _ANYBODY
         self._login = asyncio.Lock()
+        self.outage = Outage(time=time)
         #: Calls under way, for `close` to wait for.
         self._calls = 0
         self._idle = asyncio.Event()
@@ -148,14 +148,18 @@ class Connection:
         start = self._time.monotonic()
         pause: backoff.Backoff | None = None
         while True:
+            began = self._time.monotonic()
             try:
-                return await call()
+                answer = await call()
             except errors.Unavailable as problem:
+                self.outage.failed(problem)
                 pause = pause or backoff.Backoff(self._settings.retry, self._chance)
                 delay = pause.next()
                 if problem.uncertain or self._time.monotonic() + delay > start + self._settings.patience_s:
                     raise
-                log.warning("etcd does not answer, trying again", problem=problem, delay_s=round(delay, 3))
+            else:
+                self.outage.answered(began)
+                return answer
             with contextlib.suppress(TimeoutError):
                 await self._time.wait_for(self._closing.wait(), delay)
 

@@ -87,6 +87,9 @@ class Feed:
                 if self._lost or self._hub.revision < self._keyspace.floor:
                     log.warning("history ran ahead of the watches, they list again", problem=problem)
                     self._lost = True
+            except errors.Unavailable as problem:
+                self._etcd.outage.failed(problem)
+                await self._time.sleep(pause.next())
             except errors.StoreError as problem:
                 delay = pause.next()
                 log.warning("watches wait for etcd", problem=problem, delay_s=round(delay, 3))
