@@ -162,6 +162,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                 auditor=await _auditor(parts, settings, keys, metrics),
                 explainer=explainer,
                 unenforced=settings.unenforced,
+                taint_nodes="node-lifecycle" in controllers,
                 logs=workers,
                 wires=workers,
                 usage=workers,

@@ -121,14 +121,64 @@ async def test_a_worker_that_comes_back_loses_its_taints_and_keeps_its_pods(clus
     assert not meta.is_deleting(await cluster.client.get(PODS, "p", namespace="default"))
 
 
-async def test_a_node_that_has_said_nothing_yet_is_given_a_minute(cluster: VirtualCluster) -> None:
+async def test_a_node_that_has_said_nothing_yet_receives_nothing_and_is_given_a_minute(cluster: VirtualCluster) -> None:
     for name in ("other", "another"):
         await _node(cluster, name)
     await cluster.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "new"}})
+    await cluster.clock.advance(0.1)
+    assert await _effects(cluster, "new") == ["NoSchedule"]
     await _lives(cluster, 50, "other", "another")
-    assert await _effects(cluster, "new") == []
+    assert await _effects(cluster, "new") == ["NoSchedule"]
+    ready = meta.condition(await cluster.client.get(NODES, "new"), "Ready")
+    assert ready is None
     await _lives(cluster, 40, "other", "another")
-    assert "NoSchedule" in await _effects(cluster, "new")
+    assert await _effects(cluster, "new") == ["NoExecute", "NoSchedule"]
+
+
+async def test_a_new_node_receives_pods_when_it_says_that_it_is_ready(cluster: VirtualCluster) -> None:
+    await cluster.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "new"}})
+    await cluster.clock.advance(0.1)
+    await _renew(cluster, "new")
+    status = {"conditions": [{"type": "Ready", "status": "True"}]}
+    await cluster.client.patch(NODES, "new", {"status": status}, subresource="status")
+    await cluster.clock.advance(0.1)
+    assert await _effects(cluster, "new") == []
+
+
+async def test_a_silent_node_is_tainted_at_the_end_of_its_time_and_before_its_pods_are_marked(
+    cluster: VirtualCluster,
+) -> None:
+    """So that nothing new is bound to it: with many pods, marking them takes a while."""
+    for name in ("a", "b"):
+        await _node(cluster, name)
+    await _pod(cluster, "p", "a")
+    await cluster.clock.advance(GRACE_S / 2)
+    await _renew(cluster, "b")
+    seen = (await cluster.client.list(NODES)).resource_version
+    await cluster.clock.advance(GRACE_S / 2 + 0.1)
+    pod = await cluster.client.get(PODS, "p", namespace="default")
+    assert not meta.is_condition_true(pod, "Ready")
+    async with cluster.client.watch(NODES, resource_version=seen, timeout_s=1) as events:
+        while not _taint_keys(changed := (await anext(events)).object):
+            pass
+    assert "NoSchedule" in await _effects(cluster, "a")
+    assert int(changed["metadata"]["resourceVersion"]) < int(pod["metadata"]["resourceVersion"])
+
+
+async def test_a_pod_that_claims_to_be_ready_on_a_lost_node_is_marked_again(cluster: VirtualCluster) -> None:
+    for name in ("a", "b"):
+        await _node(cluster, name)
+    await _pod(cluster, "p", "a")
+    await _lives(cluster, GRACE_S + 10, "b")
+    status = {"conditions": [{"type": "Ready", "status": "True"}]}
+    await cluster.client.patch(PODS, "p", {"status": status}, namespace="default", subresource="status")
+    await cluster.clock.advance(0.1)
+    pod = await cluster.client.get(PODS, "p", namespace="default")
+    assert not meta.is_condition_true(pod, "Ready")
+
+
+def _taint_keys(node: Any) -> list[str]:
+    return [one["key"] for one in (node.get("spec") or {}).get("taints") or ()]
 
 
 async def test_when_everything_is_dark_nothing_is_driven_out(cluster: VirtualCluster) -> None:

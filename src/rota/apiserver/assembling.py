@@ -78,6 +78,7 @@ async def server(
     auditor: Auditor | None = None,
     explainer: Door | None = None,
     unenforced: Mode = Mode.WARN,
+    taint_nodes: bool = False,
 ) -> AsyncIterator[App]:
     """A server on `store`, which stays its owner's to close.
 
@@ -87,7 +88,8 @@ async def server(
     administrator. `encryption` holds the keys of what is encrypted at rest; without it nothing is. `limits` bound what
     is taken on at once, `auditor` takes down who asked for what.
     Behind `explainer` stands, sooner or later, a scheduler that explains pods. `unenforced` says what becomes of
-    objects that promise protection and are not enforced.
+    objects that promise protection and are not enforced. With `taint_nodes`, new nodes are tainted until the node
+    lifecycle controller sees them ready: only for servers that it runs beside.
     """
     if encryption is not None:
         store = EncryptedStore(store, encryption)
@@ -106,7 +108,7 @@ async def server(
     )
     authorization = Authorization(store, known, clock)
     actions = {**entrance.handlers, **table.handlers(ledger, logs, explainer, wires), **measured}
-    kinds = _kinds(catalog, copies, ledger, actions, authorization, unenforced, RemovalRecords(clock))
+    kinds = _kinds(catalog, copies, ledger, actions, authorization, unenforced, RemovalRecords(clock), taint_nodes)
     registry = ObjectRegistry(store, scheme=known, kinds=kinds, clock=clock, chance=chance)
     metrics = metrics or Metrics("apiserver", process=True)
     traffic = Traffic(metrics, clock)
@@ -159,6 +161,7 @@ def _kinds(
     authorization: Authorization,
     unenforced: Mode,
     removals: RemovalRecords,
+    taint_nodes: bool,
 ) -> Callable[[Registry], Kinds]:
     def make(registry: Registry) -> Kinds:
         restriction = NodeRestriction(registry, authorization)
@@ -167,7 +170,7 @@ def _kinds(
             custom_schema=catalog.version,
             mutating=(
                 restriction,
-                *chain.mutating(registry, copies, ledger),
+                *chain.mutating(registry, copies, ledger, taint_nodes=taint_nodes),
                 Escalation(authorization),
                 TermRecords(),
                 removals,

@@ -3,9 +3,11 @@
 A worker lives as long as its Lease is renewed; when that was is judged by this process's own clock, from when a change
 of the Lease was seen. After forty seconds without one, or less where the Lease says so, the node's condition Ready
 becomes Unknown. A node that is not
-Ready is tainted: NoSchedule at once, NoExecute at a bounded rate for each zone, because when many nodes fall silent
-together it is rather the network than the nodes. Where all zones are dark nothing is driven out at all. Rules and
-figures are upstream's (`pkg/controller/nodelifecycle`, 1.37).
+Ready is tainted: NoSchedule at once, before anything else is written, NoExecute at a bounded rate for each zone,
+because when many nodes fall silent together it is rather the network than the nodes. Where all zones are dark nothing
+is driven out at all. The pods on it are marked as not ready. A node that has not said anything yet receives nothing
+either, and is otherwise left alone for a minute. Rules and figures are upstream's (`pkg/controller/nodelifecycle`,
+1.37).
 """
 
 from collections import Counter
@@ -33,6 +35,8 @@ GRACE_S: Final = 40.0
 #: How long a node that was never heard of is given.
 STARTUP_GRACE_S: Final = 60.0
 _LOOK_S: Final = 5.0
+#: How long after its time is over a worker is looked at.
+_SOON_S: Final = 0.05
 #: NoExecute taints per second in a zone that is well, and in a large one where most nodes are not.
 RATE: Final = 0.1
 SECONDARY_RATE: Final = 0.01
@@ -60,11 +64,19 @@ class _Heard:
 
 
 def condition_taint(node: Object) -> str:
-    """The taint that a node's Ready condition calls for; empty if it is Ready, or has not said anything yet."""
+    """The taint that a node's Ready condition calls for; empty if it is Ready, or has not said anything yet.
+
+    For what has not said anything yet see `_keeps_out`.
+    """
     ready = meta.condition(node, "Ready")
     if ready is None:
         return ""
     return {"True": "", "False": NOT_READY}.get(str(ready.get("status")), UNREACHABLE)
+
+
+def _keeps_out(node: Object) -> str:
+    """The taint that keeps new pods from a node: also where it has not said yet whether it is ready."""
+    return NOT_READY if meta.condition(node, "Ready") is None else condition_taint(node)
 
 
 def zone_of(node: Object) -> str:
@@ -98,6 +110,9 @@ class NodeLifecycle:
         )
         self._nodes: Final = self._frame.follow(NODES, self._node_changed)
         self._frame.follow(LEASES, self._lease_changed, namespace=LEASE_NAMESPACE)
+        self._frame.follow(PODS, self._pod_changed)
+        #: Nodes that are not ready and whose pods were marked so.
+        self._marked: Final[set[str]] = set()
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -106,11 +121,12 @@ class NodeLifecycle:
     def _node_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is None:
             self._heard.pop(key.name, None)
+            self._marked.discard(key.name)
             self._frame.queue.add(key.name)
             return
         if key.name not in self._heard:
             self._heard[key.name] = _Heard("", self._clock.monotonic(), ever=False)
-        if old is None or condition_taint(old) != condition_taint(new) or _taints(old) != _taints(new):
+        if old is None or _keeps_out(old) != _keeps_out(new) or _taints(old) != _taints(new):
             self._frame.queue.add(key.name)
 
     def _lease_changed(self, key: Key, _: Object | None, new: Object | None) -> None:
@@ -124,6 +140,13 @@ class NodeLifecycle:
             grace_s = min(float(spec.get("leaseDurationSeconds") or GRACE_S), GRACE_S)
             self._heard[key.name] = _Heard(renewed, self._clock.monotonic(), ever=True, grace_s=grace_s)
 
+    def _pod_changed(self, _: Key, __: Object | None, new: Object | None) -> None:
+        """A pod that says it is ready where its node is not is marked again: its worker wrote after we did."""
+        name = str((new.get("spec") or {}).get("nodeName") or "") if new is not None else ""
+        if name in self._marked and new is not None and meta.is_condition_true(new, "Ready"):
+            self._marked.discard(name)
+            self._frame.queue.add(name)
+
     async def _process(self, name: str) -> float | None:
         node = self._nodes.cache.get(name)
         if node is None:
@@ -133,10 +156,17 @@ class NodeLifecycle:
             if silent_s > 0 and condition_taint(node) != UNREACHABLE:
                 log.warning("nothing is heard of a node", node=name, since_s=round(silent_s))
                 node = await self._mark_unknown(node)
-            wanted = condition_taint(node)
-            if wanted and not any(one.get("key") == wanted for one in _taints(node)):
-                await self._mark_pods(name)
-            return await self._taint(node)
+            node = await self._keep_out(node)
+            if not condition_taint(node):
+                self._marked.discard(name)
+            elif name not in self._marked:
+                self._marked.add(name)
+                try:
+                    await self._mark_pods(name)
+                except BaseException:
+                    self._marked.discard(name)
+                    raise
+            return await self._drive_out(node)
         except errors.NotFound:
             return None
         except errors.Conflict:
@@ -150,9 +180,12 @@ class NodeLifecycle:
         return self._clock.monotonic() - heard.at - (heard.grace_s if heard.ever else STARTUP_GRACE_S)
 
     def _look_s(self, name: str) -> float:
-        """How often to look at a worker."""
+        """When to look at a worker again: at the moment at which it counts as silent, if that comes first."""
         heard = self._heard.get(name)
-        return _LOOK_S if heard is None else min(_LOOK_S, heard.grace_s / 4)
+        if heard is None:
+            return _LOOK_S
+        silent_s = self._silence(name)
+        return min(_LOOK_S, heard.grace_s / 4, _LOOK_S if silent_s > 0 else _SOON_S - silent_s)
 
     async def _mark_unknown(self, node: Object) -> Object:
         now = times.format_time(self._clock.now())
@@ -185,23 +218,36 @@ class NodeLifecycle:
                 except (errors.NotFound, errors.Conflict):
                     continue
 
-    async def _taint(self, node: Object) -> float:
-        """Give a node the taints of its condition; when to look again."""
-        wanted = condition_taint(node)
-        present = _taints(node)
-        kept = [one for one in present if one.get("key") not in _KEYS or one.get("key") == wanted]
-        again = self._look_s(meta.name(node))
+    async def _keep_out(self, node: Object) -> Object:
+        """Give a node the NoSchedule taint that it needs, and take those away that it does not; the node after it."""
+        wanted, driven_out = _keeps_out(node), condition_taint(node)
+        kept = [
+            one
+            for one in _taints(node)
+            if one.get("key") not in _KEYS
+            or one.get("key") == (driven_out if one.get("effect") == "NoExecute" else wanted)
+        ]
         if wanted:
             kept = _with(kept, wanted, "NoSchedule", self._clock.now())
-            if not any(one.get("key") == wanted and one.get("effect") == "NoExecute" for one in kept):
-                wait_s = self._turn(node)
-                if wait_s == 0:
-                    kept = _with(kept, wanted, "NoExecute", self._clock.now())
-                elif wait_s is not None:
-                    again = min(again, wait_s)
-        if kept != present:
-            await self._client.update(NODES, {**node, "spec": {**(node.get("spec") or {}), "taints": kept}})
+        return await self._set_taints(node, kept)
+
+    async def _drive_out(self, node: Object) -> float:
+        """Give a node the NoExecute taint that it needs, when it is its turn; when to look again."""
+        wanted = condition_taint(node)
+        again = self._look_s(meta.name(node))
+        present = _taints(node)
+        if wanted and not any(one.get("key") == wanted and one.get("effect") == "NoExecute" for one in present):
+            wait_s = self._turn(node)
+            if wait_s == 0:
+                await self._set_taints(node, _with(present, wanted, "NoExecute", self._clock.now()))
+            elif wait_s is not None:
+                again = min(again, wait_s)
         return again
+
+    async def _set_taints(self, node: Object, taints: list[dict[str, Any]]) -> Object:
+        if taints == _taints(node):
+            return node
+        return await self._client.update(NODES, {**node, "spec": {**(node.get("spec") or {}), "taints": taints}})
 
     def _turn(self, node: Object) -> float | None:
         """How long a node has to wait until it may be cleared: 0 for now, None for not while things are as they are."""

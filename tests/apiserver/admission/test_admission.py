@@ -185,3 +185,24 @@ async def test_creators_at_once_never_exceed_a_quota_together(api: ApiServer) ->
     answers = await asyncio.gather(*(api.post(_PODS, _pod(f"p{number}")) for number in range(30)))
     assert sorted(answer.code for answer in answers) == [201] * 20 + [403] * 10
     assert await _used(api) == {"pods": "20"}
+
+
+_NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize("status", ["False", "Unknown", ""])
+async def test_a_new_node_is_tainted_until_it_says_that_it_is_ready(status: str) -> None:
+    conditions = [{"type": "Ready", "status": status}] if status else []
+    async with ApiServer(taint_nodes=True) as api:
+        node = {"metadata": {"name": "n"}, "status": {"conditions": conditions}}
+        assert (await api.post("/api/v1/nodes", node)).json["spec"]["taints"] == [_NOT_READY]
+        # Only at its creation: what was taken away stays away.
+        assert not (await api.patch("/api/v1/nodes/n", {"spec": {"taints": None}})).json.get("spec")
+
+
+async def test_a_node_that_is_created_ready_or_tainted_is_left_as_it_is() -> None:
+    async with ApiServer(taint_nodes=True) as api:
+        ready = {"metadata": {"name": "a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        assert "spec" not in (await api.post("/api/v1/nodes", ready)).json
+        tainted = {"metadata": {"name": "b"}, "spec": {"taints": [_NOT_READY]}}
+        assert (await api.post("/api/v1/nodes", tainted)).json["spec"]["taints"] == [_NOT_READY]

@@ -7,6 +7,7 @@ from rota.api.identifiers import GroupResource
 from rota.apiserver.admission.limit_ranger import RANGES, LimitRanger
 from rota.apiserver.admission.namespace_lifecycle import NAMESPACES, NamespaceLifecycle
 from rota.apiserver.admission.node_capacity import NodeCapacity
+from rota.apiserver.admission.node_taints import NotReadyTaint
 from rota.apiserver.admission.pod_defaults import DefaultAccount, DefaultTolerations
 from rota.apiserver.admission.priority import CLASSES, Priority
 from rota.apiserver.admission.resource_quota import QUOTAS, ResourceQuota
@@ -21,10 +22,14 @@ FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, RUNTIMES, QUOTAS)
 
 
 def mutating(
-    registry: Registry, copies: Mapping[GroupResource, Followed], ledger: Ledger | None
+    registry: Registry, copies: Mapping[GroupResource, Followed], ledger: Ledger | None, *, taint_nodes: bool
 ) -> tuple[Admission, ...]:
-    """The rules that run before validation; without a ledger, nodes are not guarded against overselling."""
+    """The rules that run before validation.
+
+    Without a ledger, nodes are not guarded against overselling. With `taint_nodes`, new nodes are not ready.
+    """
     return (
+        *((NotReadyTaint(),) if taint_nodes else ()),
         NamespaceLifecycle(registry, copies[NAMESPACES]),
         LimitRanger(registry, copies[RANGES]),
         DefaultAccount(),
