@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rota.extender.answers import Adviser, Filtered
-from rota.extender.view import View
+from rota.extender.view import Placed, View, read_pod
 from rota.spot.policies import BASE, MAX_SHARE, WISH, PolicyError
 from rota.testing import manifests
 
@@ -95,12 +95,12 @@ def test_the_base_comes_first_and_then_the_share(view: View) -> None:
     wants = {BASE: "2", MAX_SHARE: "50"}
     assert filtered(view, **wants).passed == ["d1"]
     for name in ("a", "b"):
-        view.put_pod(pod(name, on="d1"))
+        view.put_pod(read_pod(pod(name, on="d1")))
     # beyond the base the first may not be on spot, for it alone would be all of them
     assert filtered(view, **wants).passed == ["d1"]
-    view.put_pod(pod("c", on="d1"))
+    view.put_pod(read_pod(pod("c", on="d1")))
     assert filtered(view, **wants).passed == ["s1", "s2", "d1"]
-    view.put_pod(pod("d", on="s1"))
+    view.put_pod(read_pod(pod("d", on="s1")))
     assert filtered(view, **wants).passed == ["d1"]
     assert MAX_SHARE in filtered(view, **wants).failed["s1"]
 
@@ -109,19 +109,19 @@ def test_pods_that_end_or_have_ended_are_not_counted(view: View) -> None:
     wants = {BASE: "1"}
     leaving = pod("a", on="d1")
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    view.put_pod(leaving)
+    view.put_pod(read_pod(leaving))
     over = pod("b", on="d1")
     over["status"] = {"phase": "Succeeded"}
-    view.put_pod(over)
+    view.put_pod(read_pod(over))
     assert filtered(view, **wants).passed == ["d1"]
     assert view.nodes["d1"].used["cpu"] == 1000  # who ends holds what it has until it is gone
 
 
 def test_a_pod_that_moves_or_goes_is_counted_where_it_is(view: View) -> None:
-    view.put_pod(pod("a", on="d1"))
-    view.put_pod(pod("a", on="s1"))
+    view.put_pod(read_pod(pod("a", on="d1")))
+    view.put_pod(read_pod(pod("a", on="s1")))
     assert (view.spread(OWNER).spot, view.spread(OWNER).staying) == (1, 0)
-    view.remove_pod(pod("a"))
+    view.remove_pod(read_pod(pod("a")))
     assert (view.spread(OWNER).spot, view.spread(OWNER).staying) == (0, 0)
     assert not any(any(one.used.values()) for one in view.nodes.values())
 
@@ -141,7 +141,7 @@ def test_of_spot_machines_the_cheaper_emptier_nearer_and_surer_is_better() -> No
         for node in (good, bad):
             view.put_node(node, now=NOW)
         for one in pods:
-            view.put_pod(one)
+            view.put_pod(read_pod(one))
         found = scores(view)
         assert found[good["metadata"]["name"]] > found[bad["metadata"]["name"]]
 
@@ -169,3 +169,30 @@ def test_a_pool_that_lost_machines_is_avoided() -> None:
             view.put_node(spot(name, **{kind: "x"}), now=later)
     found = scores(view)
     assert found["good0"] > found["bad3"]
+
+
+def test_a_node_that_comes_after_its_pods_counts_them_without_a_look_at_all_others() -> None:
+    class Counted(dict[str, Placed]):
+        looks = 0
+
+        def values(self) -> Any:
+            Counted.looks += 1
+            return super().values()
+
+    view = View()
+    for number in range(10):
+        view.put_pod(read_pod(pod(f"p{number}", on="late" if number < 3 else "other")))
+    everything = Counted(view._pods)
+    vars(view)["_pods"] = everything
+    view.put_node(spot("late"), now=NOW)
+    assert view.nodes["late"].used["cpu"] == 3000
+    assert not Counted.looks
+
+
+def test_of_a_pod_only_what_counts_is_kept() -> None:
+    kept = read_pod(pod("a", on="d1"))
+    assert (kept.node, kept.owner, kept.requests["cpu"]) == ("d1", OWNER, 1000)
+    view = View()
+    view.put_pod(kept)
+    view.remove_pod(kept)
+    assert not view._by_node

@@ -11,7 +11,7 @@ from rota.extender import messages
 from rota.extender.answers import Adviser
 from rota.extender.columns import Columns, Named
 from rota.extender.facts import NodeFacts
-from rota.extender.view import View
+from rota.extender.view import View, read_pod
 from rota.spot.nodes import Capacity, Reading
 from rota.spot.policies import BASE, MAX_SHARE, WISH, PolicyError
 from rota.testing import manifests
@@ -97,9 +97,9 @@ def test_named_nodes_are_answered_for_as_whole_ones(
             case "gone":
                 view.remove_node(about, now=now)
             case "pod":
-                view.put_pod(about)
+                view.put_pod(read_pod(about))
             case _:
-                view.remove_pod(about)
+                view.remove_pod(read_pod(about))
         # also what was asked before something changed
         named(view, asked)
     adviser, single = Adviser(view), [facts(view, name) for name in asked]

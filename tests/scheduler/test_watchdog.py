@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from types import FrameType
 
 import pytest
 
@@ -69,9 +70,9 @@ def test_the_guard_itself_is_not_interrupted(clock: FakeClock) -> None:
     made = Watchdog(clock=clock, limit_s=1000)
     made.start()
     try:
-        frame = None
+        frame: FrameType | None = None
 
-        def see(number: int, found: object) -> None:
+        def see(number: int, found: FrameType | None) -> None:
             nonlocal frame
             frame = found
 

@@ -10,9 +10,10 @@ from rota.kit import system
 from rota.store import errors
 from rota.store.backends.memory import Database, MemoryEngine
 from rota.store.contract import Entry, Extent
-from rota.store.engine import Applied, Tail
+from rota.store.engine import Applied
 from rota.store.ledger import Work
 from rota.store.logstore import LogStore
+from rota.store.watching import Tail
 from rota.testing.clocks import FakeClock
 from rota.testing.store_contract import revision_of
 

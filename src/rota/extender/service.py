@@ -8,7 +8,7 @@ it as ignorable then goes on without it, and any other waits, as its configurati
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from aiohttp import web
 
@@ -24,7 +24,7 @@ from rota.extender.answers import Adviser
 from rota.extender.columns import Named
 from rota.extender.facts import NodeFacts
 from rota.extender.messages import Args, MalformedRequest
-from rota.extender.view import View
+from rota.extender.view import Placed, View, read_pod
 from rota.kit import logs, pages, tasks
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
@@ -32,6 +32,8 @@ from rota.kit.errors import UserError
 from rota.kit.metrics import Metrics
 from rota.spot.nodes import Capacity, Reading
 from rota.spot.policies import PolicyError
+
+_T = TypeVar("_T")
 
 log = logs.get(__name__)
 
@@ -58,9 +60,9 @@ class Extender:
         self._durations: Final = self.metrics.histogram("request_seconds", "How long answers took.", ("verb",))
         ending = self.metrics.gauge("nodes_about_to_end", "Nodes that a notice keeps out.")
         ending.set_function(lambda: sum(one.reading.notice is not None for one in view.nodes.values()))
-        self._informers: Final = [
-            self._informer(NODES, self._node_changed),
-            self._informer(PODS, self._pod_changed),
+        self._informers: Final[Sequence[Informer[Any]]] = [
+            self._informer(NODES, codec.decode, self._node_changed),
+            self._informer(PODS, lambda raw: read_pod(codec.decode(raw)), self._pod_changed),
         ]
 
     @property
@@ -190,11 +192,14 @@ class Extender:
             return 400, str(problem).encode()
 
     def _informer(
-        self, target: tuple[str, str, str], changed: Callable[[Key, Object | None, Object | None], None]
-    ) -> Informer[Object]:
-        informer = Informer[Object](
+        self,
+        target: tuple[str, str, str],
+        decode: Callable[[bytes], _T],
+        changed: Callable[[Key, _T | None, _T | None], None],
+    ) -> Informer[_T]:
+        informer = Informer[_T](
             Source(client=self._client, target=target),
-            decode=codec.decode,
+            decode=decode,
             clock=self._clock,
             chance=self._chance,
             metrics=self.metrics,
@@ -208,7 +213,7 @@ class Extender:
         else:
             self._view.put_node(new, now=self._clock.now())
 
-    def _pod_changed(self, _: Key, old: Object | None, new: Object | None) -> None:
+    def _pod_changed(self, _: Key, old: Placed | None, new: Placed | None) -> None:
         if new is not None:
             self._view.put_pod(new)
         elif old is not None:

@@ -24,9 +24,12 @@ _NEAR, _SAME_ZONE, _SAME_REGION, _FAR = 0.0, 0.25, 0.6, 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
+class Placed:
     """What of a pod counts here."""
 
+    #: Its namespace and name.
+    key: str
+    #: Empty for one that has ended, or has no node: it counts nowhere.
     node: str
     owner: str
     requests: Mapping[str, int]
@@ -41,7 +44,9 @@ class View:
         self.nodes: Final[dict[str, NodeFacts]] = {}
         #: The same nodes, for questions about many of them.
         self.columns: Final = Columns()
-        self._pods: Final[dict[str, _Placed]] = {}
+        self._pods: Final[dict[str, Placed]] = {}
+        #: The same pods by node, also by nodes that are not known yet.
+        self._by_node: Final[dict[str, dict[str, Placed]]] = {}
         #: How many pods an owner has on each node.
         self._owners: Final[dict[str, dict[str, int]]] = {}
         self._pools: Final[dict[str, int]] = {}
@@ -61,9 +66,8 @@ class View:
                 self._count_pool(before.reading.pool, -1, now)
             self._count_pool(facts.reading.pool, +1, now)
         if before is None:
-            for placed in self._pods.values():
-                if placed.node == facts.name:
-                    _add(facts.used, placed.requests, 1)
+            for placed in self._by_node.get(facts.name, {}).values():
+                _add(facts.used, placed.requests, 1)
         self.columns.put(facts)
 
     def remove_node(self, name: str, *, now: float) -> None:
@@ -73,18 +77,14 @@ class View:
             self._count_pool(gone.reading.pool, -1, now)
             self.columns.remove(name)
 
-    def put_pod(self, pod: Mapping[str, Any]) -> None:
-        """A pod is there, or has changed; one that has ended, or has no node, counts nowhere."""
-        key = _key(pod)
-        self._take_out(key)
-        node = (pod.get("spec") or {}).get("nodeName", "")
-        ended = (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
-        if not node or ended:
+    def put_pod(self, placed: Placed) -> None:
+        """A pod is there, or has changed."""
+        self._take_out(placed.key)
+        node, owner = placed.node, placed.owner
+        if not node:
             return
-        # one that ends holds its resources until it has ended, but is not where its owner wants pods
-        owner = "" if pod["metadata"].get("deletionTimestamp") else owner_of(pod)
-        placed = _Placed(node, owner, resources.pod_requests(pod))
-        self._pods[key] = placed
+        self._pods[placed.key] = placed
+        self._by_node.setdefault(node, {})[placed.key] = placed
         if owner:
             there = self._owners.setdefault(owner, {})
             there[node] = there.get(node, 0) + 1
@@ -93,9 +93,9 @@ class View:
             _add(facts.used, placed.requests, 1)
             self.columns.loaded(facts)
 
-    def remove_pod(self, pod: Mapping[str, Any]) -> None:
+    def remove_pod(self, placed: Placed) -> None:
         """A pod is gone."""
-        self._take_out(_key(pod))
+        self._take_out(placed.key)
 
     def read(self, node: Mapping[str, Any], *, now: float) -> NodeFacts:
         """A node on its own, for those who send it whole."""
@@ -138,6 +138,10 @@ class View:
         placed = self._pods.pop(key, None)
         if placed is None:
             return
+        there_too = self._by_node[placed.node]
+        del there_too[key]
+        if not there_too:
+            del self._by_node[placed.node]
         facts = self.nodes.get(placed.node)
         if facts is not None:
             _add(facts.used, placed.requests, -1)
@@ -176,6 +180,18 @@ class Distances:
         return _SAME_REGION if facts.region in self.regions else _FAR
 
 
+def read_pod(pod: Mapping[str, Any]) -> Placed:
+    """Give what of a pod counts, so that the rest of it need not be kept."""
+    metadata = pod["metadata"]
+    key = f"{metadata.get('namespace', '')}/{metadata['name']}"
+    node = (pod.get("spec") or {}).get("nodeName", "")
+    if not node or (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
+        return Placed(key, "", "", {})
+    # one that ends holds its resources until it has ended, but is not where its owner wants pods
+    owner = "" if metadata.get("deletionTimestamp") else owner_of(pod)
+    return Placed(key, node, owner, resources.pod_requests(pod))
+
+
 def owner_of(pod: Mapping[str, Any]) -> str:
     """Whose pods are counted together: the controller's uid; empty for a pod of its own."""
     for owner in pod["metadata"].get("ownerReferences") or ():
@@ -193,11 +209,6 @@ def _steady(now: Reading, before: Reading) -> Reading:
     # what is told later can only shorten the time
     deadline = min(now.notice.deadline, before.notice.deadline)
     return replace(now, notice=replace(now.notice, since=before.notice.since, deadline=deadline))
-
-
-def _key(pod: Mapping[str, Any]) -> str:
-    metadata = pod["metadata"]
-    return f"{metadata.get('namespace', '')}/{metadata['name']}"
 
 
 def _add(total: dict[str, int], more: Mapping[str, int], sign: int) -> None:

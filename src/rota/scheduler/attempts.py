@@ -138,20 +138,21 @@ class Attempts:
 
     async def _work(self) -> bool:
         """Make attempts for a slice of time; whether there may be more to do."""
-        clock, queue = self.using.clock, self.using.queue
+        clock = self.using.clock
         now = clock.monotonic()
         until = now + SLICE_S
         self._awake.clear()
         if now >= self._flushed + _FLUSH_EVERY_S:
             self._flushed = now
-            queue.flush(now)
+            self.using.queue.flush(now)
         while now < until:
             if len(self._began) >= MOST_UNBOUND:
                 return False
             if self._losers:
                 pod, avoiding = self._losers.popleft()
             else:
-                queued = queue.pop(now)
+                # Each time anew: another configuration may have been loaded while an attempt waited for extenders.
+                queued = self.using.queue.pop(now)
                 if queued is None:
                     return False
                 pod, avoiding = queued.pod, frozenset()
@@ -205,8 +206,7 @@ class Attempts:
             evaluation = cycle.evaluate(pod, nominations=using.queue.nominations())
             advice = await self._advice(cycle, evaluation, pod) if using.panel else None
             if using.cycles.get(pod.shape.scheduler_name) is not cycle:
-                # Another configuration was loaded while extenders were asked. Its queue has the pod.
-                self._began.pop(pod.uid, None)
+                self._again(pod)
                 return
             if isinstance(advice, Refusal):
                 self._fail(pod, advice)
@@ -240,7 +240,7 @@ class Attempts:
             if using.panel and make_room and not refusal.error:
                 refusal = await self._reconsidered(pod, evaluation, refusal, advice)
                 if using.cycles.get(pod.shape.scheduler_name) is not cycle:
-                    self._began.pop(pod.uid, None)
+                    self._again(pod)
                     return
             self._fail(pod, refusal)
             return
@@ -255,6 +255,14 @@ class Attempts:
         except Exception:
             cycle.give_back(using.cache, taken)
             raise
+
+    def _again(self, pod: PodInfo) -> None:
+        """Another configuration was loaded while extenders were asked: its profile begins with the pod anew."""
+        now = self.using.clock.monotonic()
+        self._began.pop(pod.uid, None)
+        self.using.queue.requeue(pod.uid, now=now)
+        self.using.queue.activate([pod.uid], now=now)
+        self.wake()
 
     async def _advice(self, cycle: Cycle, evaluation: Evaluation, pod: PodInfo) -> Advice | Refusal | None:
         """Ask the extenders about the feasible nodes."""

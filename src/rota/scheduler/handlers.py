@@ -11,11 +11,12 @@ from rota.client.informers.cache import Key
 from rota.columns.pods import PodInfo
 from rota.kit import logs
 from rota.kit.clock import Clock
+from rota.scheduler import reading
 from rota.scheduler.cache.scheduler_cache import NodeChange, SchedulerCache
 from rota.scheduler.framework.events import Action, ClusterEvent, Resource
 from rota.scheduler.queue import changes
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue
-from rota.scheduler.reading import Document, Ended, NodeRecord, Unreadable
+from rota.scheduler.reading import Document, Ended, NodeRecord, NodeReport, Unreadable
 from rota.scheduler.watched_kinds import WatchedKind
 
 log = logs.get(__name__)
@@ -141,8 +142,12 @@ class Handlers:
             change = self._cache.remove_node(key.name)
         else:
             change = self._cache.set_node(new.view)
-        if change is not None and (actions := _actions(change)):
-            self._move(ClusterEvent(Resource.NODE, actions), change.old, change.new)
+        actions = changes.NOTHING if change is None else _actions(change)
+        if self.queue and isinstance(old, NodeRecord) and isinstance(new, NodeRecord):
+            actions |= _report_actions(reading.report(old), reading.report(new))
+        if actions:
+            before, after = (change.old, change.new) if change is not None else (self._cache.node(key.name),) * 2
+            self._move(ClusterEvent(Resource.NODE, actions), before, after)
 
     def other(
         self, watched: WatchedKind
@@ -177,3 +182,13 @@ def _actions(change: NodeChange) -> Action:
     if change.old is None:
         return Action.ADD
     return Action.DELETE if change.new is None else changes.of_node(change.old, change.new)
+
+
+def _report_actions(old: NodeReport, new: NodeReport) -> Action:
+    """Give what changed about a node that placement does not read; heartbeats change nothing."""
+    actions = changes.NOTHING
+    if old.status != new.status:
+        actions |= Action.UPDATE_NODE_CONDITION
+    if old.metadata != new.metadata:
+        actions |= Action.UPDATE_NODE_ANNOTATION
+    return actions

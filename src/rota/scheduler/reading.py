@@ -50,6 +50,34 @@ class NodeRecord(NamedTuple):
     raw: bytes
 
 
+class _Condition(msgspec.Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True):
+    conditions: list[_Condition] | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+class NodeReport(msgspec.Struct, frozen=True):
+    """What a node says that placement does not read, and plugins may wait for: equal if no status has changed."""
+
+    metadata: _Metadata = _Metadata()
+    status: _Status = _Status()
+
+
+_report_decoder: Final = msgspec.json.Decoder(NodeReport)
+
+
+def report(node: NodeRecord) -> NodeReport:
+    """Read the annotations and the conditions of a node, without the times of the latter."""
+    return _report_decoder.decode(node.raw)
+
+
 def pods(vocabulary: Vocabulary) -> Callable[[bytes], PodInfo | Ended | Unreadable]:
     """Give a reader of pods; those that have no node keep their documents."""
 

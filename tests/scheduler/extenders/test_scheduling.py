@@ -269,3 +269,30 @@ async def test_a_new_configuration_lets_go_of_the_extenders_before(cluster: Clus
 
         await cluster.until(ended)
         assert not scheduler.panel
+
+
+@pytest.mark.slow
+async def test_a_configuration_that_is_loaded_while_an_extender_is_asked_decides_about_the_pod(
+    cluster: Cluster, server: HttpExtender
+) -> None:
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def answer_late(question: Any) -> Any:
+        asked.set()
+        await go_on.wait()
+        return {"NodeNames": ["n1"]}
+
+    server.answers["filter"] = answer_late
+    await cluster.add_node("n1")
+    config = f"extenders: [{{urlPrefix: '{server.url}', filterVerb: filter, nodeCacheCapable: true}}]"
+    async with cluster.scheduling(config) as scheduler:
+        await cluster.add_pod("web")
+        async with asyncio.timeout(PATIENCE_S):
+            await asked.wait()
+        # Whatever the extender of before says, or that it cannot be reached any more, is no concern of this pod.
+        scheduler.load(schedulers.configured())
+        go_on.set()
+        await cluster.bound("web", "n1")
+        await cluster.said("web", "Successfully assigned")
+        events = (await cluster.client.list(schedulers.EVENTS, namespace="default")).items
+        assert [one["reason"] for one in events if one["involvedObject"]["name"] == "web"] == ["Scheduled"]

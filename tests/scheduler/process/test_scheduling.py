@@ -1,4 +1,16 @@
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import pytest
+
 from rota.client.pods import PODS
+from rota.columns.nodes import NodeInfo
+from rota.columns.pods import PodInfo
+from rota.scheduler.framework.events import Action, ClusterEvent, Resource, Subscription
+from rota.scheduler.framework.registry import Handle, NoArgs
+from rota.scheduler.framework.state import CycleState
+from rota.scheduler.framework.status import Status, unschedulable
+from rota.scheduler.service import NODES
 from rota.testing.clusters import make_pod
 from rota.testing.schedulers import SchedulingCluster
 
@@ -106,3 +118,45 @@ async def test_a_pod_that_is_being_deleted_is_not_scheduled(cluster: SchedulingC
     async with cluster.scheduling():
         assert await cluster.said("leaving", "FailedScheduling") == "skip schedule deleting pod: default/leaving"
         assert await cluster.node_of("leaving") == ""
+
+
+class Patient:
+    """Refuses nodes until the test has changed its mind, and waits for one kind of change of a node."""
+
+    name: ClassVar[str] = "Patient"
+    Args = NoArgs
+    awaits: ClassVar[Action]
+    willing: ClassVar[bool]
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        pass
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return None if self.willing else unschedulable("not yet")
+
+    def events_to_register(self) -> Sequence[Subscription]:
+        return (Subscription(ClusterEvent(Resource.NODE, self.awaits)),)
+
+
+@pytest.mark.parametrize(
+    ("awaits", "patch"),
+    [
+        (Action.UPDATE_NODE_CONDITION, {"status": {"conditions": [{"type": "Warm", "status": "True"}]}}),
+        (Action.UPDATE_NODE_ANNOTATION, {"metadata": {"annotations": {"example.com/warm": "yes"}}}),
+    ],
+)
+async def test_a_plugin_hears_of_a_nodes_conditions_and_annotations(
+    cluster: SchedulingCluster, awaits: Action, patch: dict[str, Any]
+) -> None:
+    Patient.awaits, Patient.willing = awaits, False
+    await cluster.add_node("n1")
+    config = "profiles: [{plugins: {multiPoint: {enabled: [{name: Patient}]}}}]"
+    async with cluster.scheduling(config, plugins=(Patient,)):
+        await cluster.add_pod("web")
+        await cluster.refused("web")
+        await cluster.clock.advance(60)
+        Patient.willing = True
+        subresource = "status" if "status" in patch else ""
+        await cluster.client.patch(NODES, "n1", patch, subresource=subresource)
+        await cluster.clock.advance(15)
+        assert (await cluster.pod("web"))["spec"].get("nodeName") == "n1"

@@ -130,6 +130,11 @@ class SchedulerCache:
         info = self.cluster.set_node(node)
         return None if self.cluster.node_version == version else NodeChange(before, portrait(info))
 
+    def node(self, name: str) -> NodeInfo | None:
+        """A node as it is now, apart from what changes it later."""
+        known = self.cluster.by_name.get(name)
+        return None if known is None else portrait(known)
+
     def remove_node(self, name: str) -> NodeChange | None:
         """A node is gone; its pods stay known and count nowhere until it comes back or they go, too."""
         known = self.cluster.by_name.get(name)
