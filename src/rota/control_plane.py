@@ -10,6 +10,7 @@ import errno
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Final
 
@@ -75,6 +76,7 @@ _TO_WORKERS: Final = Subject(common_name="kube-apiserver-kubelet-client", organi
 _SCHEDULER: Final = Subject(common_name="rota:scheduler")
 #: How long controllers let the scheduler read the cluster before they do.
 _SCHEDULER_FIRST_S: Final = 30.0
+SERVICE_NETWORK: Final = IPv4Network("127.64.0.0/10")
 KUBECONFIG: Final = "kubeconfig"
 ENCRYPTION_KEYS: Final = "encryption-keys.yaml"
 
@@ -95,6 +97,8 @@ class Settings:
     conflict_check: bool = True
     #: What becomes of objects that promise protection and are not enforced.
     unenforced: Mode = Mode.REFUSE
+    #: Of which services get their addresses. On loopback, every worker can listen at them without any rights.
+    service_network: IPv4Network = SERVICE_NETWORK
     encryption_keys: Path | None = None
     #: A folder with an authority of the operator's own: `ca.crt` and `ca.key`, perhaps `sa.key` for tokens.
     authority: Path | None = None
@@ -163,6 +167,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                 explainer=explainer,
                 unenforced=settings.unenforced,
                 taint_nodes="node-lifecycle" in controllers,
+                service_network=settings.service_network,
                 logs=workers,
                 wires=workers,
                 usage=workers,

@@ -188,6 +188,7 @@ def shares(
             address=address,
             api_server=api_server,
             images=folder / "images",
+            services=True,
         )
         for number in range(1, count + 1)
     ]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.docs import following
 
-PAGES = {"run-jobs.md": 3, "run-pipelines.md": 4, "run-services.md": 4}
+PAGES = {"run-jobs.md": 3, "run-pipelines.md": 4, "run-services.md": 5}
 
 
 @pytest.mark.slow

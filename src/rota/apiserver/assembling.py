@@ -9,6 +9,7 @@ Several servers may run on one store at once: none of them holds anything that d
 import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
+from ipaddress import IPv4Network
 
 from rota.api import scheme
 from rota.api.identifiers import GroupResource
@@ -18,6 +19,7 @@ from rota.apiserver.admission.creation_by_update import CreationByUpdate
 from rota.apiserver.admission.escalation import Escalation
 from rota.apiserver.admission.node_restriction import NodeRestriction
 from rota.apiserver.admission.process_security import ProcessSecurity
+from rota.apiserver.admission.service_addresses import NETWORK
 from rota.apiserver.admission.signers import SignerRights
 from rota.apiserver.admission.standings import Standings
 from rota.apiserver.admission.unenforced import Mode, Unenforced
@@ -79,6 +81,7 @@ async def server(
     explainer: Door | None = None,
     unenforced: Mode = Mode.WARN,
     taint_nodes: bool = False,
+    service_network: IPv4Network = NETWORK,
 ) -> AsyncIterator[App]:
     """A server on `store`, which stays its owner's to close.
 
@@ -89,7 +92,8 @@ async def server(
     is taken on at once, `auditor` takes down who asked for what.
     Behind `explainer` stands, sooner or later, a scheduler that explains pods. `unenforced` says what becomes of
     objects that promise protection and are not enforced. With `taint_nodes`, new nodes are tainted until the node
-    lifecycle controller sees them ready: only for servers that it runs beside.
+    lifecycle controller sees them ready: only for servers that it runs beside. Services get addresses of
+    `service_network`.
     """
     if encryption is not None:
         store = EncryptedStore(store, encryption)
@@ -108,7 +112,17 @@ async def server(
     )
     authorization = Authorization(store, known, clock)
     actions = {**entrance.handlers, **table.handlers(ledger, logs, explainer, wires), **measured}
-    kinds = _kinds(catalog, copies, ledger, actions, authorization, unenforced, RemovalRecords(clock), taint_nodes)
+    kinds = _kinds(
+        catalog,
+        copies,
+        ledger,
+        actions,
+        authorization,
+        unenforced,
+        RemovalRecords(clock),
+        taint_nodes=taint_nodes,
+        network=service_network,
+    )
     registry = ObjectRegistry(store, scheme=known, kinds=kinds, clock=clock, chance=chance)
     metrics = metrics or Metrics("apiserver", process=True)
     traffic = Traffic(metrics, clock)
@@ -125,7 +139,7 @@ async def server(
         auditor=auditor,
     )
     custom_kinds = CustomKinds(registry, catalog)
-    await bootstrap.ensure(registry)
+    await bootstrap.ensure(registry, service_network)
     await installing.install(registry, chance)
     await custom_kinds.sync()
     async with tasks.Supervisor("apiserver", clock=clock, chance=chance) as beside:
@@ -161,7 +175,9 @@ def _kinds(
     authorization: Authorization,
     unenforced: Mode,
     removals: RemovalRecords,
+    *,
     taint_nodes: bool,
+    network: IPv4Network,
 ) -> Callable[[Registry], Kinds]:
     def make(registry: Registry) -> Kinds:
         restriction = NodeRestriction(registry, authorization)
@@ -170,7 +186,7 @@ def _kinds(
             custom_schema=catalog.version,
             mutating=(
                 restriction,
-                *chain.mutating(registry, copies, ledger, taint_nodes=taint_nodes),
+                *chain.mutating(registry, copies, ledger, network, taint_nodes=taint_nodes),
                 Escalation(authorization),
                 TermRecords(),
                 removals,

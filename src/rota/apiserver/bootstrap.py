@@ -4,6 +4,7 @@ Creating what exists already changes nothing, so every server does this when it 
 """
 
 import contextlib
+from ipaddress import IPv4Network
 from typing import Any, Final
 
 from rota.api import errors
@@ -11,7 +12,7 @@ from rota.api.identifiers import GroupResource
 from rota.api.patches import json_values
 from rota.api.users import ADMINISTRATOR
 from rota.apiserver.admission.runtime_classes import RUNTIMES
-from rota.apiserver.admission.service_addresses import OWN, SERVICES
+from rota.apiserver.admission.service_addresses import SERVICES
 from rota.apiserver.contract import Attributes, Object
 from rota.apiserver.registry.objects import ObjectRegistry
 
@@ -51,21 +52,21 @@ _OWN_SERVICE: Final[dict[str, Any]] = {
     },
     "spec": {
         "type": "ClusterIP",
-        "clusterIP": OWN,
         "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
     },
 }
 
 
-async def ensure(registry: ObjectRegistry) -> None:
-    """Create what is missing."""
+async def ensure(registry: ObjectRegistry, network: IPv4Network) -> None:
+    """Create what is missing; the API's own service has the first address of the network, as upstream has it."""
     for name in _NAMESPACES:
         await _ensure(registry, GroupResource("", "namespaces"), {"metadata": {"name": name}})
     for priority in _PRIORITIES:
         await _ensure(registry, GroupResource("scheduling.k8s.io", "priorityclasses"), priority)
     for runtime in _RUNTIMES:
         await _ensure(registry, RUNTIMES, runtime)
-    await _ensure(registry, SERVICES, _OWN_SERVICE)
+    own = {**_OWN_SERVICE, "spec": {**_OWN_SERVICE["spec"], "clusterIP": str(network[1])}}
+    await _ensure(registry, SERVICES, own)
 
 
 async def _ensure(registry: ObjectRegistry, which: GroupResource, content: Object) -> None:

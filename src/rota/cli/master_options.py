@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,9 +15,12 @@ if TYPE_CHECKING:
     from rota.control_plane import Settings
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+#: The low 256 addresses are for those who ask for one by name.
+_NARROWEST = 22
 PORT = click.IntRange(0, 65535)
 _AS_IT_IS = (
     "dispatch",
+    "service_network",
     "encryption_keys",
     "authority",
     "token_file",
@@ -27,6 +31,16 @@ _AS_IT_IS = (
     "allow_root",
 )
 _LIMITS = ("max_requests", "request_timeout", "requests_per_second")
+
+
+def _network(_: click.Context, __: click.Parameter, given: str) -> IPv4Network:
+    try:
+        found = IPv4Network(given)
+    except ValueError as problem:
+        raise click.BadParameter(f"{problem}; write a network such as 127.64.0.0/10") from None
+    if found.prefixlen > _NARROWEST:
+        raise click.BadParameter(f"{given} has too few addresses: /{_NARROWEST} is the narrowest")
+    return found
 
 
 def master_options(command: _F) -> _F:
@@ -76,6 +90,14 @@ def master_options(command: _F) -> _F:
             show_default=True,
             help="What becomes of webhook configurations, admission policies and pod security labels that promise "
             "to refuse requests, which this server does not do.",
+        ),
+        click.option(
+            "--service-network",
+            metavar="CIDR",
+            default="127.64.0.0/10",
+            show_default=True,
+            callback=_network,
+            help="Of which services get their addresses; workers serve those on loopback.",
         ),
         click.option(
             "--conflict-check",

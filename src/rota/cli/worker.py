@@ -154,6 +154,13 @@ def _host_name() -> str:
     help="How containers run whose pods have no runtimeClassName.",
 )
 @click.option(
+    "--services",
+    type=click.Choice(["on", "off"]),
+    default="on",
+    show_default=True,
+    help="Whether tasks here reach services by name and address; listens on loopback.",
+)
+@click.option(
     "--images",
     type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
     metavar="DIR",
@@ -193,6 +200,7 @@ def command(
     amounts: dict[str, int],
     run_as: str,
     allow_root: bool,
+    services: str,
     **node: Any,
 ) -> None:
     """Let this machine work for a cluster until interrupted.
@@ -221,7 +229,14 @@ def command(
         endpoint=None if kubeconfig_file is None else kubeconfig.load(kubeconfig_file, clock=system.SystemClock()),
     )
     user = identities.tasks(run_as, allow_root=allow_root, own=(folder,))
-    settings = Settings(node=name, folder=options.made_folder(folder), resources=amounts, **user, **node)
+    settings = Settings(
+        node=name,
+        folder=options.made_folder(folder),
+        resources=amounts,
+        services=services == "on",
+        **user,
+        **node,
+    )
 
     def say_ready(server: str) -> None:
         click.echo(f"     node  {name}")

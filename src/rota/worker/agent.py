@@ -28,7 +28,7 @@ from rota.kit import logs, tasks
 from rota.kit.backoff import Chance
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
-from rota.worker import last_words, material, probing, storage, volumes
+from rota.worker import addresses, last_words, material, probing, storage, volumes
 from rota.worker.devices import Devices
 from rota.worker.journal import Journal
 from rota.worker.machine import contract
@@ -37,7 +37,9 @@ from rota.worker.machine.machine import Machine
 from rota.worker.machines import Machine as Hardware
 from rota.worker.references import References
 from rota.worker.reporting import Reporter
-from rota.worker.runtimes.contract import Exit, Known, Launch, LaunchError, Runtime, parse_run_id, run_id
+from rota.worker.runtimes.contract import CONTAINER, Exit, Known, Launch, LaunchError, Runtime, parse_run_id, run_id
+from rota.worker.services import hosts
+from rota.worker.services.network import ServiceNetwork
 from rota.worker.usage import folder_size
 from rota.worker.workspaces import Workspaces
 
@@ -77,9 +79,11 @@ class Agent:
         chance: Chance,
         metrics: Metrics | None = None,
         offers_after_s: float = 0.0,
+        services: ServiceNetwork | None = None,
     ) -> None:
         """Offers are taken so long after the watch has begun; what an agent before this one let go is late by then."""
         self._offers_after_s: Final = offers_after_s
+        self._services: Final = services
         self._takes_offers = False
         self._client: Final = client
         self._runtime: Final = runtime
@@ -440,6 +444,10 @@ class Agent:
             return None
         folder = self._volumes / uid
         home = str(self._runtime.home(uid))
+        links: Mapping[str, str] = {}
+        if self._services is not None:
+            await self._services.wait_known()
+            links = self._services.variables(pod)
         launch = await material.launch(
             pod,
             container,
@@ -448,11 +456,21 @@ class Agent:
             settings=self._hardware,
             mounts=functools.partial(volumes.mounts, pod, container, folder),
             home=home,
+            links=links,
         )
+        launch = self._with_names(launch, pod)
         launch = self._devices.given(launch, pod)
         return last_words.given(
             launch, _container(pod, container), folder, home=home, may_mount=self._runtime.may_mount
         )
+
+    def _with_names(self, launch: Launch, pod: Object) -> Launch:
+        """A launch with the names of services in its hosts file, unless its pod has one of its own."""
+        if self._services is None or any(one.target == str(hosts.MACHINE) for one in launch.mounts):
+            return launch
+        cheap = bool(launch.mounts) or launch.runtime == CONTAINER
+        mounts = self._services.mounts(pod, cheap=cheap)
+        return msgspec.structs.replace(launch, mounts=[*launch.mounts, *mounts]) if mounts else launch
 
     async def _clean_up(self, uid: str, *, logs: bool) -> None:
         for run in self._runs.get(uid, ()):
@@ -482,7 +500,7 @@ class Agent:
                     handler,
                     execute=functools.partial(self._runtime.execute, launch),
                     ports=_ports(container),
-                    address=self._hardware.address,
+                    address=addresses.of(pod, self._hardware.address),
                 )
         except Exception as problem:  # noqa: BLE001 - whatever goes wrong, the hook has ended
             answer = probing.Answer(False, str(problem) or type(problem).__name__)
@@ -539,7 +557,7 @@ class Agent:
             tell,
             execute=functools.partial(self._runtime.execute, launch),
             ports=_ports(container),
-            address=self._hardware.address,
+            address=addresses.of(pod, self._hardware.address),
             clock=self._clock,
         )
 

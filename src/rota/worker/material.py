@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from rota.api import meta, quantities
 from rota.api.pipelines import naming
 from rota.client.verbs import Object
-from rota.worker import expansion, identities
+from rota.worker import addresses, expansion, identities
 from rota.worker.identities import Account
 from rota.worker.references import References
 from rota.worker.runtimes.contract import CONTAINER, PROCESS, Launch, LaunchError, Limits, Mount, Security
@@ -72,15 +72,24 @@ class Settings(Protocol):
 
 
 async def launch(
-    pod: Object, name: str, run: int, *, references: References, settings: Settings, mounts: Mounts, home: str
+    pod: Object,
+    name: str,
+    run: int,
+    *,
+    references: References,
+    settings: Settings,
+    mounts: Mounts,
+    home: str,
+    links: Mapping[str, str] | None = None,
 ) -> Launch:
     """Everything about one run of a container; LaunchError if something that it needs is not there.
 
-    `mounts` says where its volumes go, of which its variables may have a word to say.
+    `mounts` says where its volumes go, of which its variables may have a word to say. `links` are variables that tell
+    where services are.
     """
     spec = pod["spec"]
     container = _container(spec, name)
-    environment = await variables(pod, container, references=references, settings=settings)
+    environment = await variables(pod, container, references=references, settings=settings, links=links)
     runtime = chosen(spec, settings)
     security = {**(spec.get("securityContext") or {}), **(container.get("securityContext") or {})}
     user, group = security.get("runAsUser"), security.get("runAsGroup")
@@ -177,11 +186,17 @@ def _security(wanted: Mapping[str, Any]) -> Security:
 
 
 async def variables(
-    pod: Object, container: Mapping[str, Any], *, references: References, settings: Settings
+    pod: Object,
+    container: Mapping[str, Any],
+    *,
+    references: References,
+    settings: Settings,
+    links: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The variables that a container's spec asks for, and where it finds the API."""
+    """The variables that a container's spec asks for, and where it finds services and the API."""
     host, port = settings.api_server
-    found = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, "KUBERNETES_SERVICE_PORT_HTTPS": port}
+    found = dict(links or {})
+    found |= {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, "KUBERNETES_SERVICE_PORT_HTTPS": port}
     namespace = meta.namespace(pod)
     for source in container.get("envFrom") or ():
         found |= await _whole(source, namespace, references)
@@ -269,8 +284,8 @@ def field(pod: Object, path: str, settings: Settings) -> str:
         "spec.serviceAccountName": spec.get("serviceAccountName") or "",
         "status.hostIP": settings.address,
         "status.hostIPs": settings.address,
-        "status.podIP": settings.address,
-        "status.podIPs": settings.address,
+        "status.podIP": addresses.of(pod, settings.address),
+        "status.podIPs": addresses.of(pod, settings.address),
     }
     if path not in known:
         raise LaunchError(_MISSING, f"unsupported field path: {path}")

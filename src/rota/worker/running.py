@@ -35,6 +35,7 @@ from rota.worker.references import ApiReferences
 from rota.worker.runtimes.container import engines
 from rota.worker.runtimes.container.runtime import ContainerRuntime
 from rota.worker.runtimes.contract import CONTAINER, PROCESS, Runtime
+from rota.worker.services.network import ServiceNetwork
 from rota.worker.usage import Meter
 
 #: On nodes that can run containers from images.
@@ -82,6 +83,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     port: int | None = None
     #: For how long the masters believe in the worker after they last heard of it.
     lease_s: int = LEASE_S
+    #: Whether tasks reach services by name and address through this worker.
+    services: bool = False
 
 
 class Worker:
@@ -106,6 +109,19 @@ class Worker:
             clock=clock,
             chance=chance,
             bucket=TokenBucket(rate=_EVENTS_RATE, burst=_EVENTS_BURST, now=clock.monotonic()),
+        )
+        #: What tasks see of services, where the operator wants that.
+        self.services: Final = (
+            ServiceNetwork(
+                client,
+                settings.folder / "hosts",
+                node=settings.node,
+                recorder=self.recorder,
+                clock=clock,
+                chance=chance,
+            )
+            if settings.services
+            else None
         )
         self._client: Final = client
         self._settings: Final = settings
@@ -183,6 +199,7 @@ class Worker:
             clock=self._clock,
             chance=self._chance,
             offers_after_s=offers_after_s,
+            services=self.services,
         )
 
 
@@ -222,6 +239,8 @@ async def _worker(
         supervisor.start("events", made.recorder.run)
         # Without its name it is nobody: then nothing of it goes on.
         supervisor.start("node", keeper.run, on_crash=tasks.OnCrash.FAIL)
+        if made.services is not None:
+            supervisor.start("services", made.services.run)
         supervisor.start("agent", made.run)
         yield made
 

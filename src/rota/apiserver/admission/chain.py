@@ -1,6 +1,7 @@
 """All admission of the server, in the order in which it runs."""
 
 from collections.abc import Mapping
+from ipaddress import IPv4Network
 from typing import Final
 
 from rota.api.identifiers import GroupResource
@@ -22,7 +23,12 @@ FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, RUNTIMES, QUOTAS)
 
 
 def mutating(
-    registry: Registry, copies: Mapping[GroupResource, Followed], ledger: Ledger | None, *, taint_nodes: bool
+    registry: Registry,
+    copies: Mapping[GroupResource, Followed],
+    ledger: Ledger | None,
+    network: IPv4Network,
+    *,
+    taint_nodes: bool,
 ) -> tuple[Admission, ...]:
     """The rules that run before validation.
 
@@ -36,7 +42,7 @@ def mutating(
         Priority(registry, copies[CLASSES]),
         DefaultTolerations(),
         RuntimeClasses(registry, copies[RUNTIMES]),
-        ServiceAddresses(registry),
+        ServiceAddresses(registry, network),
         *((NodeCapacity(registry, ledger),) if ledger is not None else ()),
         ResourceQuota(registry, copies[QUOTAS]),
     )

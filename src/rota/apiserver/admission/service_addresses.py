@@ -21,9 +21,8 @@ from rota.apiserver.contract import Attributes, Object, Registry, Rider
 from rota.store.contract import Guard, Put
 
 SERVICES: Final = GroupResource("", "services")
-NETWORK: Final = ipaddress.ip_network("10.96.0.0/16")
-#: The address of the API server itself, as upstream has it: the first of the network.
-OWN: Final = str(NETWORK[1])
+#: Upstream's.
+NETWORK: Final = ipaddress.IPv4Network("10.96.0.0/16")
 NODE_PORTS: Final = range(30_000, 32_768)
 HEADLESS: Final = "None"
 _SERVICE: Final = GroupKind("", "Service")
@@ -57,8 +56,10 @@ class _Claim(NamedTuple):
 class ServiceAddresses:
     """Fills in `clusterIP` and `nodePort`. Comes before validation, which sees the service as it will be."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, network: ipaddress.IPv4Network = NETWORK) -> None:
+        """Addresses are of `network`."""
         self._registry: Final = registry
+        self._network: Final = network
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> Rider | None:
         """Take what the service needs and does not have."""
@@ -81,9 +82,9 @@ class ServiceAddresses:
         if spec.get("type") == "ExternalName" or wanted == HEADLESS or (wanted and wanted == before.get("clusterIP")):
             return ()
         if wanted:
-            return (await self._given_address(wanted, holder),) if _in_network(wanted, holder) else ()
-        for offset in _candidates(holder.uid, NETWORK.num_addresses - _RESERVED - 1):
-            address = str(NETWORK[_RESERVED + offset])
+            return (await self._given_address(wanted, holder),) if _in_network(wanted, self._network, holder) else ()
+        for offset in _candidates(holder.uid, self._network.num_addresses - _RESERVED - 1):
+            address = str(self._network[_RESERVED + offset])
             claim = await self._claim(f"addresses/{address}", holder)
             if claim is not None:
                 spec["clusterIP"], spec["clusterIPs"] = address, [address]
@@ -188,16 +189,16 @@ def _describe_families(spec: Object) -> None:
     spec.setdefault("ipFamilyPolicy", "SingleStack")
 
 
-def _in_network(address: str, holder: _Holder) -> bool:
+def _in_network(address: str, network: ipaddress.IPv4Network, holder: _Holder) -> bool:
     """Whether an address can be taken; one that is no address at all is left to validation."""
     try:
-        inside = ipaddress.ip_address(address) in NETWORK
+        inside = ipaddress.ip_address(address) in network
     except ValueError:
         return False
     if not inside:
         why = (
             f"failed to allocate IP {address}: the provided IP ({address}) is not in the valid range. "
-            f"The range of valid IPs is {NETWORK}"
+            f"The range of valid IPs is {network}"
         )
         raise errors.invalid(_SERVICE, holder.name, [fields.invalid(_SPEC.child("clusterIPs"), [address], why)])
     return True

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.api import meta, resources, times
+from rota.worker import addresses
 from rota.worker.machine import containers as parts
 from rota.worker.machine import contract, specs, statuses
 from rota.worker.machine.containers import Container, Ending, Stage, Streak
@@ -471,6 +472,7 @@ class Pod:
         if self._over and winding is not None:
             phase = winding.phase or statuses.final_phase(self._main, self._first)
         self._explain_waiting()
+        own = addresses.of(self.seen, self._address)
         found: dict[str, Any] = {
             **statuses.kept(self.seen),
             "phase": phase,
@@ -482,8 +484,8 @@ class Pod:
             "startTime": times.format_time(self.begun_at),
             "hostIP": self._address,
             "hostIPs": [{"ip": self._address}],
-            "podIP": self._address,
-            "podIPs": [{"ip": self._address}],
+            "podIP": own,
+            "podIPs": [{"ip": own}],
             "containerStatuses": [one.on_wire() for one in self._main],
         }  # fmt: skip
         if self.spec.first:
