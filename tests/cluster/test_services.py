@@ -116,7 +116,8 @@ async def ready(client: Client, count: int) -> None:
 
     async def so() -> bool:
         found = (await client.list(SLICES, namespace=HERE)).items
-        return sum(one["conditions"]["ready"] for each in found for one in each.get("endpoints") or ()) == count
+        endpoints = [one for each in found for one in each.get("endpoints") or ()]
+        return len([one for one in endpoints if one["conditions"]["ready"]]) == count
 
     await until(so)
 
@@ -183,8 +184,8 @@ async def test_services_and_pods_of_headless_ones_have_names(tmp_path: Path) -> 
         hosts = ("web", "web.default", "web.default.svc", "web.default.svc.cluster.local")
         found = await asked(client, "short", *(f"http://{one}:{port + 1}/name" for one in hosts))
         assert found == [web] * 4
-        hosts = ("db-0.db", "db-1.db.default", "db-1.db.default.svc.cluster.local")
-        found = await asked(client, "numbered", *(f"http://{one}:{port}/name" for one in hosts))
+        numbered = ("db-0.db", "db-1.db.default", "db-1.db.default.svc.cluster.local")
+        found = await asked(client, "numbered", *(f"http://{one}:{port}/name" for one in numbered))
         assert found == ["db-0", "db-1", "db-1"]
         assert await asked(client, "any", f"http://db:{port}/name") in (["db-0"], ["db-1"])
 

@@ -51,6 +51,7 @@ class NodeAuthorizer:
             ("", relations.PODS): self._pod,
             ("rota.dev", relations.RUNS): self._gettable,
             ("rota.dev", "podstatusbatches"): _statuses,
+            ("discovery.k8s.io", "endpointslices"): _endpoints,
         }
 
     def decide(self, question: Question) -> Verdict:
@@ -166,6 +167,13 @@ def _node(node: str, question: Question) -> Verdict:
                 return _no(f"node '{node}' cannot read all nodes, only its own Node object")
             return _no(f"node '{node}' cannot read '{question.name}', only its own Node object")
     return NO_OPINION
+
+
+def _endpoints(_: str, question: Question) -> Verdict:
+    """Workers pass connections to services on, as kube-proxy does with a role of its own."""
+    if question.verb in _READ and not question.subresource:
+        return _ALLOWED
+    return _no("can only read resources of this type")
 
 
 def _statuses(_: str, question: Question) -> Verdict:

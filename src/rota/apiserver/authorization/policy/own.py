@@ -26,9 +26,6 @@ rota:scheduler: User/rota:scheduler
     create,delete,patch,update  resource.k8s.io  resourceclaims
     patch,update  resource.k8s.io  resourceclaims/binding,resourceclaims/status
     update  core  pods/finalizers
-rota:worker-services: Group/system:nodes
-    read  core  services
-    read  discovery.k8s.io  endpointslices
 rota:explain
     get  core  pods/explain
 rota:metrics-reader
