@@ -39,7 +39,14 @@ async def cluster(data: Path) -> AsyncIterator[Client]:
     clock, chance = system.SystemClock(), system.chance()
     store = await opening.open_store(f"sqlite:///{data}/store.db", time=clock, chance=chance)
     settings = control_plane.Settings(
-        data=data / "master", port=0, workers=2, worker_prefix="w", workers_apart=True, alone=True
+        data=data / "master",
+        port=0,
+        workers=2,
+        worker_prefix="w",
+        workers_apart=True,
+        alone=True,
+        # tasks leave pages in the test's folder, which is closed to others
+        run_as="root" if os.geteuid() == 0 else "",
     )
     try:
         async with asyncio.timeout(PATIENCE_S), control_plane.running(store, settings) as facts:
