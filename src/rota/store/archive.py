@@ -20,8 +20,8 @@ import msgspec
 from msgspec import Struct
 
 from rota.kit import clock
-from rota.store import errors
-from rota.store.contract import Entry, Store
+from rota.store import errors, holds
+from rota.store.contract import Entry, Page, Store
 
 #: The version of the layout; raised whenever an older Rota would misread it.
 FORMAT = 1
@@ -74,7 +74,7 @@ async def backup(store: Store, path: Path, *, time: clock.Clock, progress: Calla
         with _translated(path):
             file = await asyncio.to_thread(_create, unready, path)
             with file:
-                entries, revision = await _write(store, file, time.now(), progress)
+                entries, revision = await _write(store, file, time, progress)
                 await asyncio.to_thread(_finish, file)
             size = unready.stat().st_size
             unready.replace(path)
@@ -84,9 +84,19 @@ async def backup(store: Store, path: Path, *, time: clock.Clock, progress: Calla
     return Summary(entries=entries, revision=revision, size_bytes=size)
 
 
-async def _write(store: Store, file: BinaryIO, taken_at: float, progress: Callable[[int], None]) -> tuple[int, int]:
+async def _write(store: Store, file: BinaryIO, time: clock.Clock, progress: Callable[[int], None]) -> tuple[int, int]:
     """All frames and the digest; how many entries, as of which revision."""
-    page = await store.list("", limit=_PAGE)
+    page, taken_at = await store.list("", limit=_PAGE), time.now()
+    hold = holds.Hold(store, page.revision, time)
+    try:
+        return await _write_pages(store, file, page, taken_at, hold, progress)
+    finally:
+        await hold.release()
+
+
+async def _write_pages(
+    store: Store, file: BinaryIO, page: Page, taken_at: float, hold: holds.Hold, progress: Callable[[int], None]
+) -> tuple[int, int]:
     revision, count = page.revision, 0
     digest = hashlib.sha256(_MAGIC)
     file.write(_MAGIC)
@@ -98,6 +108,7 @@ async def _write(store: Store, file: BinaryIO, taken_at: float, progress: Callab
         progress(count)
         if not page.remaining:
             break
+        await hold.keep()  # a large store takes longer than its history lasts
         page = await store.list("", limit=_PAGE, after=page.entries[-1].key, revision=revision)
     _write_frame(file, digest, count)
     file.write(digest.digest())

@@ -5,13 +5,17 @@ process that runs this does so independently; raising the floor twice to the sam
 """
 
 from collections import deque
+from typing import Final
 
 from rota.kit import clock, logs
-from rota.store import errors
+from rota.store import errors, holds
 from rota.store.contract import Store
 from rota.store.metrics import StoreMetrics
 
 log = logs.get(__name__)
+
+#: How long a reader, such as a backup, may keep history from being compacted.
+_LONGEST_HOLD_S: Final = 3600.0
 
 
 class Compactor:
@@ -33,6 +37,9 @@ class Compactor:
         self._metrics = metrics or StoreMetrics()
         #: (moment, newest revision at that moment), oldest first.
         self._noted: deque[tuple[float, int]] = deque()
+        #: When holds were seen first, and those that are too old.
+        self._holds: dict[str, float] = {}
+        self._overdue: set[str] = set()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -52,9 +59,21 @@ class Compactor:
         while self._noted and self._noted[0][0] <= now - self._keep_s:
             target = self._noted.popleft()[1]
         if target > extent.floor:
+            target = min([target, *await self._held(now)])
+        if target > extent.floor:
             await self._store.compact(target)
             log.debug("history compacted", floor=target)
         self._metrics.revision.set(extent.revision)
         self._metrics.compact_revision.set(max(target, extent.floor))
         self._metrics.history_s.set(now - self._noted[0][0] if self._noted else 0.0)
         self._metrics.size_bytes.set(await self._store.size_bytes())
+
+    async def _held(self, now: float) -> list[int]:
+        """Revisions that readers hold, except those that were held for too long: history must not grow for ever."""
+        found = await holds.held(self._store)
+        self._holds = {key: self._holds.get(key, now) for key in found}
+        overdue = {key for key, since in self._holds.items() if now - since > _LONGEST_HOLD_S}
+        for key in overdue - self._overdue:
+            log.warning("a reader holds history for too long, it is compacted anyway", key=key, revision=found[key])
+        self._overdue = overdue
+        return [revision for key, revision in found.items() if key not in overdue]

@@ -1,9 +1,16 @@
-"""How long a server keeps `/readyz` waiting on a connection of its own while something else is done to it."""
+"""How long a server keeps `/readyz` waiting on a connection of its own while something else is done to it.
+
+A process of its own measures it: a thread of the test would wait for the test's own work as well.
+"""
 
 import contextlib
 import http.client
+import select
+import ssl
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from rota.kit import system
@@ -15,49 +22,46 @@ _PAUSE_S: Final = 0.01
 
 
 class Readiness:
-    """A thread that asks again and again; use `watched` around what is to be measured."""
+    """Measures one server."""
 
     def __init__(self, server: RotaServer) -> None:
         self._server: Final = server
-        self._clock: Final = system.SystemClock()
         #: A busy machine delays everything: what it takes when nothing is done is measured first.
-        self.bound_s: Final = max(BOUND_S, 3 * self._worst_of(lambda: threading.Event().wait(1.0)))
+        self.bound_s: Final = max(BOUND_S, 3 * self.worst_s(lambda: threading.Event().wait(2.0)))
 
     def worst_s(self, work: Callable[[], object]) -> float:
         """The longest that an answer took while `work` ran."""
-        return self._worst_of(work)
+        command = [sys.executable, "-m", __name__, str(self._server.port), str(self._server.certificate)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as watcher:
+            assert watcher.stdin is not None
+            assert watcher.stdout is not None
+            try:
+                assert watcher.stdout.readline() == "begun\n"
+                work()
+            finally:
+                watcher.stdin.close()
+            return float(watcher.stdout.readline())
 
-    def _worst_of(self, work: Callable[[], object]) -> float:
-        with self._watched() as durations:
-            work()
-        return max(durations)
 
-    @contextlib.contextmanager
-    def _watched(self) -> Iterator[list[float]]:
-        durations: list[float] = []
-        over, begun = threading.Event(), threading.Event()
-        thread = threading.Thread(target=self._watch, args=(durations, begun, over))
-        thread.start()
-        begun.wait()
-        try:
-            yield durations
-        finally:
-            over.set()
-            thread.join()
+def _watch(port: int, certificate: str) -> float:
+    """The longest answer until the standard input ends."""
+    clock = system.SystemClock()
+    tls = ssl.create_default_context(cafile=certificate)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=120, context=tls)
+    worst_s = 0.0
+    connection.connect()
+    with contextlib.closing(connection):
+        sys.stdout.write("begun\n")
+        sys.stdout.flush()
+        while not select.select([sys.stdin], [], [], _PAUSE_S)[0]:
+            start = clock.monotonic()
+            connection.request("GET", "/readyz")
+            answer = connection.getresponse()
+            answer.read()
+            worst_s = max(worst_s, clock.monotonic() - start)
+            assert answer.status == http.HTTPStatus.OK, "the server is not ready"
+    return worst_s
 
-    def _watch(self, durations: list[float], begun: threading.Event, over: threading.Event) -> None:
-        connection = http.client.HTTPSConnection(
-            "127.0.0.1", self._server.port, timeout=120, context=self._server.tls()
-        )
-        connection.connect()
-        with contextlib.closing(connection):
-            while True:
-                start = self._clock.monotonic()
-                connection.request("GET", "/readyz")
-                answer = connection.getresponse()
-                answer.read()
-                durations.append(self._clock.monotonic() - start)
-                assert answer.status == http.HTTPStatus.OK, "the server is not ready"
-                begun.set()
-                if over.wait(_PAUSE_S):
-                    return
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{_watch(int(sys.argv[1]), sys.argv[2])}\n")
