@@ -14,6 +14,7 @@ Output is kept in the form of the container runtimes' logs: `<time> stdout|stder
 import contextlib
 import ctypes
 import fcntl
+import gc
 import json
 import os
 import secrets
@@ -673,6 +674,8 @@ def main() -> None:
     """Serve in a folder, unless another one does."""
     folder = Path(sys.argv[1])
     spawning.keep_to_ourselves()
+    # What is loaded by now stays: a fork need not copy it because the collector has looked at it.
+    gc.freeze()
     path = folder / _LOCK
     ended_at = path.stat().st_mtime if path.exists() else 0.0
     with path.open("a") as lock:

@@ -9,6 +9,7 @@ nursery is never in a container's control group, and is not charged for what a c
 import contextlib
 import errno
 import fcntl
+import gc
 import json
 import os
 import signal
@@ -99,6 +100,7 @@ def _fork(request: dict[str, Any], streams: list[int]) -> int:
 def _become(request: dict[str, Any], streams: list[int], report: int) -> NoReturn:
     """In the new process: become the program, or tell why not, and end."""
     try:
+        gc.disable()
         os.setsid()
         for number in _AS_USUAL:
             signal.signal(number, signal.SIG_DFL)
