@@ -20,6 +20,9 @@ from rota.store.contract import Guard, Put
 QUOTAS: Final = GroupResource("", "resourcequotas")
 #: Kinds of which an update can use more than before; all others are only counted.
 _GROWING: Final = frozenset({quotas.PODS, quotas.SERVICES, quotas.CLAIMS})
+#: How long a count serves, unless the quota changes meanwhile; objects that were deleted since count for so long.
+_COUNT_EVERY_S: Final = 1.0
+_MOST_COUNTS: Final = 1000
 
 
 class ResourceQuota:
@@ -28,6 +31,8 @@ class ResourceQuota:
     def __init__(self, registry: Registry, copy: Followed) -> None:
         self._registry: Final = registry
         self._copy: Final = copy
+        #: What was counted last for a quota: its revision, the moment, and the amounts.
+        self._counts: Final[dict[str, tuple[int, float, dict[str, int]]]] = {}
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> Rider | None:
         """Forbidden if a quota would be exceeded."""
@@ -70,7 +75,7 @@ class ResourceQuota:
         recorded = (quota.object.get("status") or {}).get("used") or {}
         used = {one: quotas.measure(one, recorded[one]) for one in hard if one in recorded}
         if used.keys() != hard.keys() or _exceeded(used, wanted, hard):
-            used = await self._count(spec, hard, at)
+            used = await self._counted(quota, spec, hard, at)
         exceeded = _exceeded(used, wanted, hard)
         if exceeded:
             why = (
@@ -81,6 +86,17 @@ class ResourceQuota:
         total = {one: quotas.shown(one, used[one] + wanted.get(one, 0)) for one in hard}
         status = {"hard": dict(spec["hard"]), "used": total}
         return Put(quota.key, self._registry.encode({**quota.object, "status": status}))
+
+    async def _counted(self, quota: Stored, spec: Object, hard: Mapping[str, int], at: Attributes) -> dict[str, int]:
+        """What is used in truth. A client that is refused again and again does not have it counted each time."""
+        known = self._counts.get(quota.key)
+        if known is not None and known[0] == quota.revision and 0 <= at.now - known[1] < _COUNT_EVERY_S:
+            return known[2]
+        used = await self._count(spec, hard, at)
+        if len(self._counts) >= _MOST_COUNTS:
+            self._counts.clear()
+        self._counts[quota.key] = (quota.revision, at.now, used)
+        return used
 
     async def _count(self, spec: Object, hard: Mapping[str, int], at: Attributes) -> dict[str, int]:
         """What all objects of the namespace use of what is limited."""
