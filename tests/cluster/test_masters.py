@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
+from rota.api import times
 from rota.client import kubeconfig
 from rota.kit import system
 from rota.testing.fleets import Fleet, Worker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 PATIENCE_S = 60.0
-#: Within so many seconds a worker has to be with another master.
-MOVED_S = 10.0
+#: Within so many seconds a worker has to know of a new master, and to be with another one.
+MOVED_S = 20.0
 
 
 def until(holds: Callable[[], Any], what: str, *, within_s: float = PATIENCE_S) -> Any:
@@ -60,11 +61,10 @@ def test_a_worker_that_was_told_of_one_master_moves_to_another_that_came_later(f
     until(lambda: servers_of(worker) == both, "the worker knows both masters", within_s=MOVED_S)
     first.kill()
     config = second.folder / "kubeconfig"
-    renewed = _renewals(config, "w1")
-    next(renewed)
-    begun = time.monotonic()
-    until(lambda: next(renewed) != next(renewed), "the worker tells the other master that it lives", within_s=MOVED_S)
-    assert time.monotonic() - begun < MOVED_S
+    killed_at = system.SystemClock().now()
+    # judged by the times that the worker writes: how long it takes to read them depends on how busy the machine is
+    renewed = until(lambda: _renewed_after(config, "w1", killed_at), "the worker renews its Lease at the other master")
+    assert renewed - killed_at < MOVED_S
     assert rota(config, "run", "--", "echo", "moved").strip().endswith("moved")
     # and after a restart, when the master that it joined by is still down
     worker.kill()
@@ -93,11 +93,11 @@ def test_every_master_is_shown_and_named_in_the_join_command(fleet: Fleet) -> No
     until(lambda: "controllers" in shown()[second.endpoint().server]["leads"], "the other one leads")
 
 
-def _renewals(config: Path, node: str) -> Iterator[str]:
-    """When the Lease of a worker was renewed, again and again."""
-    while True:
-        found = json.loads(rota(config, "get", "leases", node, "-n", "kube-node-lease", "-o", "json"))
-        yield found["spec"]["renewTime"]
+def _renewed_after(config: Path, node: str, moment: float) -> float:
+    """When the Lease of a worker was renewed, if that was after a moment; else 0."""
+    found = json.loads(rota(config, "get", "leases", node, "-n", "kube-node-lease", "-o", "json"))
+    renewed = times.parse(found["spec"]["renewTime"])
+    return renewed if renewed > moment else 0.0
 
 
 def test_a_task_says_that_its_node_is_not_ready(fleet: Fleet) -> None:
