@@ -58,8 +58,9 @@ class Pace:
 
 #: For work that somebody waits for, if taking it over costs little: the next one is at it within three seconds.
 PROMPT: Final = Pace(lease_duration_s=2, renew_deadline_s=1.8, retry_period_s=0.4)
-#: For work that takes some reading to take over, and that a pause of some seconds does not harm.
-STEADY: Final = Pace(lease_duration_s=6, renew_deadline_s=4.0, retry_period_s=1.0)
+#: For work that takes some reading to take over, and that a pause of some seconds does not harm: a store that is away
+#: for less than five seconds costs no leadership.
+STEADY: Final = Pace(lease_duration_s=6, renew_deadline_s=5.0, retry_period_s=1.0)
 #: For who has nobody beside it that could take over.
 UNHURRIED: Final = Pace(lease_duration_s=30, renew_deadline_s=25.0, retry_period_s=5.0)
 
