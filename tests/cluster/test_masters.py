@@ -101,7 +101,8 @@ def _renewed_after(config: Path, node: str, moment: float) -> float:
 
 
 def test_a_task_says_that_its_node_is_not_ready(fleet: Fleet) -> None:
-    worker = fleet.worker("w1", "--lease", "4")
+    # long enough for the task to get there before the node is given up, on a busy machine, too
+    worker = fleet.worker("w1", "--lease", "20")
     config = fleet.masters[0].folder / "kubeconfig"
     worker.pause()
     command = [sys.executable, "-m", "rota", "run", "--", "echo", "at last"]
