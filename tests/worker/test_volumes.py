@@ -172,10 +172,10 @@ async def test_a_part_of_a_volume_may_be_mounted_and_is_made(tmp_path: Path) -> 
     pod = _pod({"name": "e", "emptyDir": {}}, {"name": "m", "configMap": {"name": "m"}}, mounts=mounts)
     await _prepare(pod, tmp_path, objects)
     first, second, third = volumes.mounts(pod, "c", tmp_path, {"NAME": "web"})
-    assert Path(first.source) == tmp_path / "e" / "one" / "two"
-    assert Path(first.source).is_dir()
-    assert (Path(second.source), second.read_only) == (tmp_path / "e" / "web" / "x", True)
-    assert Path(third.source).read_text() == "x"
+    assert Path(first.source, first.inside) == tmp_path / "e" / "one" / "two"
+    assert Path(first.source, first.inside).is_dir()
+    assert (Path(second.source, second.inside), second.read_only) == (tmp_path / "e" / "web" / "x", True)
+    assert Path(third.source, third.inside).read_text() == "x"
     assert third.read_only, "what follows the API is not for containers to write"
 
 
