@@ -7,7 +7,7 @@ used, so that `import rota`, and with it the command line, costs nothing. Type c
 __version__ = "0.1.0"
 
 _HOMES = {
-    "building": ("PipelineError", "on_exit"),
+    "pipeline_builder": ("PipelineError", "on_exit"),
     "clients": ("AsyncClient", "Client"),
     "executors": ("Executor",),
     "failures": (

@@ -1,5 +1,3 @@
-from rota.python.building import PipelineError as PipelineError
-from rota.python.building import on_exit as on_exit
 from rota.python.clients import AsyncClient as AsyncClient
 from rota.python.clients import Client as Client
 from rota.python.executors import Executor as Executor
@@ -26,6 +24,8 @@ from rota.python.futures import results as results
 from rota.python.futures import wait as wait
 from rota.python.options import OptionError as OptionError
 from rota.python.options import from_secret as from_secret
+from rota.python.pipeline_builder import PipelineError as PipelineError
+from rota.python.pipeline_builder import on_exit as on_exit
 from rota.python.pipelines import Pipeline as Pipeline
 from rota.python.pipelines import pipeline as pipeline
 from rota.python.pipelines import run_name as run_name

@@ -20,9 +20,9 @@ import aiohttp
 import uvloop
 
 from rota import control_plane
-from rota.apiserver.encryption import administration
+from rota.apiserver.encryption import key_admin
 from rota.apiserver.encryption.rotation import Holdings
-from rota.client import connecting, rights
+from rota.client import client_factory, rights
 from rota.client.elections.elector import SYSTEM
 from rota.client.endpoints import Endpoint
 from rota.client.rights import Right
@@ -31,40 +31,43 @@ from rota.extender import rights as extender_rights
 from rota.extender import service as extending
 from rota.extender.service import Extender
 from rota.extender.view import View
-from rota.kit import logs, pages, system, tasks
+from rota.kit import diagnostics, logs, system, tasks
+from rota.kit.diagnostics import Address
 from rota.kit.metrics import Metrics
-from rota.kit.pages import Address
 from rota.kit.tasks import Supervisor
 from rota.notices import rights as notice_rights
 from rota.notices import webhook
 from rota.notices.agent import Agent
-from rota.notices.announcing import NODES, Announcer
-from rota.notices.clouds import finding
-from rota.notices.clouds.contract import MetadataEndpoint
-from rota.notices.machines import Machines
+from rota.notices.announcer import NODES, Announcer
+from rota.notices.clouds import cloud_detection
+from rota.notices.clouds.cloud_provider import MetadataEndpoint
 from rota.notices.node_events import NodeEvents
-from rota.notices.survivors import Survivors
+from rota.notices.node_lookup import Machines
+from rota.notices.stale_notices import StaleNoticeReaper
 from rota.notices.webhook import Hook, Webhook
-from rota.scheduler import configuration_source, debugging, tracing, watched_kinds
+from rota.scheduler import debug_pages
 from rota.scheduler import rights as scheduler_rights
-from rota.scheduler.configuration_source import ConfigurationSource, LiveConfiguration, LiveFrameworks
-from rota.scheduler.loading import Loaded
-from rota.scheduler.recording import attaching
+from rota.scheduler.ingest import watched_kinds
+from rota.scheduler.observability import tracing
+from rota.scheduler.observability.tracing import Tracer
+from rota.scheduler.plugin_registry import configuration_source
+from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource, LiveConfiguration, LiveFrameworks
+from rota.scheduler.plugin_registry.third_party import Loaded
+from rota.scheduler.recording import attachment
 from rota.scheduler.service import Scheduler
-from rota.scheduler.tracing import Tracer
-from rota.spot import returning
-from rota.spot.marks import Marks
+from rota.spot import return_policy
+from rota.spot.node_signals import NodeSignals
 from rota.spot_control import rights as spot_rights
-from rota.spot_control.leading import SpotControl
-from rota.store import archive, logstore, opening
-from rota.store.contract import Store
+from rota.spot_control.leader_process import SpotControl
+from rota.store import archive, logstore, store_factory
+from rota.store.compaction import Compactor
 from rota.store.metrics import StoreMetrics
-from rota.store.upkeep import Compactor
-from rota.worker import machines, standalone
-from rota.worker.endpoint import serving
-from rota.worker.joining import entry
-from rota.worker.joining.entry import Invitation
-from rota.worker.running import Settings as WorkerSettings
+from rota.store.store_interface import Store
+from rota.worker import host_resources, standalone
+from rota.worker.cluster_join import join
+from rota.worker.cluster_join.join import Invitation
+from rota.worker.endpoint import endpoint_server
+from rota.worker.worker_assembly import Settings as WorkerSettings
 
 log = logs.get(__name__)
 
@@ -91,8 +94,8 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
 async def open_store(url: str, *, create: bool = True, metrics: StoreMetrics | None = None) -> Store:
     """The store at `url`; without `create`, one that is not there is an error and nothing is written."""
     settings = logstore.Settings(metrics=metrics)
-    return await opening.open_store(
-        url, time=system.SystemClock(), chance=system.chance(), create=create, settings=settings
+    return await store_factory.open_store(
+        url, time=system.SystemClock(), rng=system.rng(), create=create, settings=settings
     )
 
 
@@ -120,19 +123,17 @@ async def restore(path: Path, url: str) -> dict[str, int]:
 
 async def encryption_status(url: str, keys: Path) -> list[Holdings]:
     """What is encrypted in the store at `url`, and with which keys."""
-    return await _with_store(url, lambda store: administration.status(store, keys, system.SystemClock()))
+    return await _with_store(url, lambda store: key_admin.status(store, keys, system.SystemClock()))
 
 
 async def rotate_encryption(url: str, keys: Path, *, new_key: bool) -> tuple[str, int]:
     """Encrypt everything with a new key, or with the first of the file; its name, and how many objects had another."""
-    return await _with_store(
-        url, lambda store: administration.rotate(store, keys, system.SystemClock(), new_key=new_key)
-    )
+    return await _with_store(url, lambda store: key_admin.rotate(store, keys, system.SystemClock(), new_key=new_key))
 
 
 async def forget_encryption_keys(url: str, keys: Path) -> list[str]:
     """Take the keys out of the file that nothing is encrypted with; their names."""
-    return await _with_store(url, lambda store: administration.forget(store, keys, system.SystemClock()))
+    return await _with_store(url, lambda store: key_admin.forget(store, keys, system.SystemClock()))
 
 
 async def _with_store(url: str, work: Callable[[Store], Coroutine[Any, Any, _T]]) -> _T:
@@ -157,7 +158,7 @@ async def run_local(
     system.allow_many_files()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     async with contextlib.AsyncExitStack() as parts:
         metrics = Metrics("process", process=True)
         figures = StoreMetrics(metrics.beside("store"))
@@ -166,7 +167,7 @@ async def run_local(
         # Not before: who waits for a database that does not answer may give up at once.
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
-        supervisor = await parts.enter_async_context(tasks.Supervisor("rota", clock=clock, chance=chance))
+        supervisor = await parts.enter_async_context(tasks.Supervisor("rota", clock=clock, rng=rng))
         supervisor.start("compactor", Compactor(store, time=clock, metrics=figures).run)
         facts = await parts.enter_async_context(control_plane.running(store, replace(settings, metrics=metrics)))
         # What a start has made stays: whoever looks for garbage among all of it stops everybody for a moment.
@@ -184,14 +185,14 @@ async def run_worker(
     system.allow_many_files()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    clock, chance = system.SystemClock(), system.chance()
-    settings = await asyncio.to_thread(entry.placed, settings, invitation, clock=clock)
-    listener = serving.listen(settings.address if machines.has_address(settings.address) else "", port)
+    clock, rng = system.SystemClock(), system.rng()
+    settings = await asyncio.to_thread(join.placed, settings, invitation, clock=clock)
+    listener = endpoint_server.listen(settings.address if host_resources.has_address(settings.address) else "", port)
     with contextlib.closing(listener):
-        joined = await entry.enter(settings.folder, settings.node, invitation, clock=clock, chance=chance)
+        joined = await join.enter(settings.folder, settings.node, invitation, clock=clock, rng=rng)
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
-        working = standalone.running_worker(joined, settings, listener=listener, clock=clock, chance=chance)
+        working = standalone.running_worker(joined, settings, listener=listener, clock=clock, rng=rng)
         async with working as worker:
             ready(joined.endpoint.server)
             await _first(stop.wait(), worker.wait())
@@ -238,18 +239,18 @@ async def run_scheduler(
         loop.add_signal_handler(signal.SIGHUP, configuration.reload)
         supervisor.start("configuration", configuration.run)
         if record is not None:
-            supervisor.start("recording", attaching.attach(scheduler, record, clock=clock).run)
+            supervisor.start("recording", attachment.attach(scheduler, record, clock=clock).run)
         supervisor.start("scheduler", scheduler.run)
         ready(f"Scheduling at {endpoint.server} for {', '.join(loaded.configuration.profiles)}. Ctrl-C stops it.")
         if http is not None:
-            shown = debugging.serving(scheduler, client, clock=clock, address=http)
+            shown = debug_pages.serving(scheduler, client, clock=clock, address=http)
             ready(f"Metrics and debugging at {await parts.enter_async_context(shown)}.")
         await stop.wait()
 
 
 async def run_extender(
     endpoint: Endpoint,
-    marks: Marks,
+    marks: NodeSignals,
     *,
     host: str,
     port: int,
@@ -259,27 +260,27 @@ async def run_extender(
     ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Answer a stock scheduler about the nodes of the cluster at an API server, until a signal asks to stop."""
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     async with _beside(endpoint, "extender") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
         await _checked(client, "extender", extender_rights.needed(binds=binds))
-        extender = Extender(client, clock=clock, chance=chance, view=View(marks), binds=binds)
+        extender = Extender(client, clock=clock, rng=rng, view=View(marks), binds=binds)
         async with extending.serving(extender, host=host, port=port, tls=tls) as address:
             supervisor.start("cluster", extender.run)
             ready(f"Answering schedulers at {address} about the nodes of {endpoint.server}. Ctrl-C stops it.")
             if http is not None:
-                ready(f"Metrics at {await parts.enter_async_context(pages.serving(extender.health(), http))}.")
+                ready(f"Metrics at {await parts.enter_async_context(diagnostics.serving(extender.health(), http))}.")
             await stop.wait()
 
 
 async def run_spot_controller(
     endpoint: Endpoint,
     source: ConfigurationSource,
-    marks: Marks,
+    marks: NodeSignals,
     *,
     dry_run: bool = False,
     lease_namespace: str = SYSTEM,
-    back: returning.Settings = returning.USUAL,
-    hear_only: bool = False,
+    back: return_policy.Settings = return_policy.USUAL,
+    record_only: bool = False,
     hook: Hook | None = None,
     http: Address | None = None,
     ready: Callable[[str], None] = lambda _: None,
@@ -289,14 +290,14 @@ async def run_spot_controller(
     Notices come from the nodes' own marks, from events about nodes, and with a `hook` from whoever may send them. With
     `hear_only` they are written on nodes, and somebody else acts on them.
     """
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     async with _beside(endpoint, "spot controller") as (client, supervisor, stop), contextlib.AsyncExitStack() as parts:
-        used = notice_rights.MARKING if hear_only else spot_rights.needed(namespace=lease_namespace, dry_run=dry_run)
-        lacking = await _checked(
+        used = notice_rights.MARKING if record_only else spot_rights.needed(namespace=lease_namespace, dry_run=dry_run)
+        insufficient = await _checked(
             client, "spot controller", (*used, *(notice_rights.EVENTS if marks.heeds_events else ()))
         )
         metrics = Metrics("spot", process=True)
-        if not hear_only:
+        if not record_only:
             configuration = LiveConfiguration(source, clock=clock)
             supervisor.start("configuration", configuration.run)
             control = SpotControl(
@@ -304,7 +305,7 @@ async def run_spot_controller(
                 LiveFrameworks(configuration),
                 marks,
                 clock=clock,
-                chance=chance,
+                rng=rng,
                 identity=_passing_identity(),
                 lease_namespace=lease_namespace,
                 back=back,
@@ -312,19 +313,21 @@ async def run_spot_controller(
             )
             metrics = control.metrics
             supervisor.start("control", control.run)
-        what = "Hearing" if hear_only else "Telling what would be done on" if dry_run else "Acting on"
+        what = "Hearing" if record_only else "Telling what would be done on" if dry_run else "Acting on"
         ready(f"{what} notices of nodes at {endpoint.server}. Ctrl-C stops it.")
         if http is not None:
             # who stands by is as ready as who leads
-            ready(f"Metrics at {await parts.enter_async_context(pages.serving(pages.health(metrics), http))}.")
+            ready(
+                f"Metrics at {await parts.enter_async_context(diagnostics.serving(diagnostics.health(metrics), http))}."
+            )
         # whoever hears a notice writes it on its node, whether it leads or not
         announcer = Announcer(client, marks, clock=clock, metrics=metrics, dry_run=dry_run)
-        if marks.heeds_events and lacking.isdisjoint(notice_rights.EVENTS):
-            events = NodeEvents(client, announcer, marks, clock=clock, chance=chance, metrics=metrics)
+        if marks.heeds_events and insufficient.isdisjoint(notice_rights.EVENTS):
+            events = NodeEvents(client, announcer, marks, clock=clock, rng=rng, metrics=metrics)
             supervisor.start("node events", events.run)
-        known = Machines(client, clock=clock, chance=chance)
+        known = Machines(client, clock=clock, rng=rng)
         supervisor.start("machines", known.run)
-        supervisor.start("survivors", Survivors(known, announcer, clock=clock, chance=chance).run)
+        supervisor.start("survivors", StaleNoticeReaper(known, announcer, clock=clock, rng=rng).run)
         if hook is not None:
             taking = Webhook(announcer, known, marks, clock=clock, token=hook.token, metrics=metrics)
             ready(f"Taking notices at {await parts.enter_async_context(webhook.serving(taking, hook))}.")
@@ -345,7 +348,7 @@ async def run_spot_agent(
 
     Without a `provider` it is found out; `metadata_url` is where its endpoint is, if not at the usual address.
     """
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     async with (
         _beside(endpoint, "spot agent") as (client, supervisor, stop),
         # never by way of a proxy: the address means this machine
@@ -359,19 +362,19 @@ async def run_spot_agent(
 
         if not provider:
             found = await client.get(NODES, node)
-            provider = finding.by_provider_id((found.get("spec") or {}).get("providerID") or "")
+            provider = cloud_detection.by_provider_id((found.get("spec") or {}).get("providerID") or "")
         if not provider:
-            provider = await finding.probed(metadata)
-        asked = metadata(finding.URLS[provider])
-        cloud = finding.cloud(provider, asked, clock=clock, boot=finding.boot_id())
+            provider = await cloud_detection.probed(metadata)
+        asked = metadata(cloud_detection.URLS[provider])
+        cloud = cloud_detection.cloud(provider, asked, clock=clock, boot=cloud_detection.boot_id())
         metrics = Metrics("spot_agent", process=True)
-        announcer = Announcer(client, Marks(), clock=clock, metrics=metrics)
-        agent = Agent(announcer, cloud, node, clock=clock, chance=chance, every_s=every_s, metrics=metrics)
+        announcer = Announcer(client, NodeSignals(), clock=clock, metrics=metrics)
+        agent = Agent(announcer, cloud, node, clock=clock, rng=rng, every_s=every_s, metrics=metrics)
         supervisor.start("agent", agent.run)
         ready(f"Asking {asked.url} ({provider}) whether node {node} will be taken away. Ctrl-C stops it.")
         if http is not None:
-            health = pages.health(metrics, ready=lambda: agent.healthy)
-            ready(f"Metrics at {await parts.enter_async_context(pages.serving(health, http))}.")
+            health = diagnostics.health(metrics, ready=lambda: agent.healthy)
+            ready(f"Metrics at {await parts.enter_async_context(diagnostics.serving(health, http))}.")
         await stop.wait()
 
 
@@ -385,10 +388,10 @@ async def _beside(endpoint: Endpoint, name: str) -> AsyncIterator[tuple[Client, 
     """What a part beside an API server needs: a client, who looks after it, and a word when a signal asks to stop."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     async with (
-        connecting.to_server(endpoint, clock=clock, chance=chance) as client,
-        tasks.Supervisor(name, clock=clock, chance=chance) as supervisor,
+        client_factory.to_server(endpoint, clock=clock, rng=rng) as client,
+        tasks.Supervisor(name, clock=clock, rng=rng) as supervisor,
     ):
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
@@ -402,8 +405,8 @@ def _passing_identity() -> str:
 
 def _scheduler(client: Client, loaded: Loaded, *, elect: bool = True, tracer: Tracer | None = None) -> Scheduler:
     identity = _passing_identity()
-    clock, chance = system.SystemClock(), system.chance()
-    return Scheduler(client, loaded, clock=clock, chance=chance, identity=identity, elect=elect, tracer=tracer)
+    clock, rng = system.SystemClock(), system.rng()
+    return Scheduler(client, loaded, clock=clock, rng=rng, identity=identity, elect=elect, tracer=tracer)
 
 
 def _as_dict(summary: archive.Summary) -> dict[str, int]:

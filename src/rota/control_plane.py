@@ -20,49 +20,49 @@ import rota
 from rota import embedded, worker_process
 from rota.api import users
 from rota.api.users import User
-from rota.apiserver import assembling, securing, serving, trust
 from rota.apiserver.admission.unenforced import Mode
-from rota.apiserver.app import App
-from rota.apiserver.auditing import policy
-from rota.apiserver.auditing.auditor import Auditor
-from rota.apiserver.auditing.log import AuditLog
-from rota.apiserver.authentication import sign_in, static_tokens
+from rota.apiserver.audit import policy
+from rota.apiserver.audit.auditor import Auditor
+from rota.apiserver.audit.log import AuditLog
+from rota.apiserver.authentication import authentication_config, static_tokens
 from rota.apiserver.authentication.oidc import Provider
-from rota.apiserver.encryption import configuration, opening
+from rota.apiserver.encryption import configuration, key_setup
 from rota.apiserver.encryption.keyfile import KeyFile
 from rota.apiserver.encryption.store import EncryptedStore
-from rota.apiserver.limits.settings import Limits
-from rota.apiserver.serving import Served
-from rota.apiserver.subresources.explanations import Door
+from rota.apiserver.flow_control.settings import Limits
+from rota.apiserver.server import assembly, cluster_ca, http_server, tls
+from rota.apiserver.server.app import App
+from rota.apiserver.server.cluster_ca import ClusterCa
+from rota.apiserver.server.http_server import Served
+from rota.apiserver.subresources.explain import LateBoundExplainer
 from rota.apiserver.subresources.workers import Workers
-from rota.apiserver.trust import Trust
-from rota.client import connecting, kubeconfig
+from rota.client import client_factory, kubeconfig
 from rota.client.elections.elector import PROMPT, STEADY, UNHURRIED, Election, LeaderElector
-from rota.client.elections.incumbents import Incumbent
+from rota.client.elections.leader_writes import LeaderWrites
 from rota.client.endpoints import Endpoint
-from rota.client.informers.sharing import SharedInformers
+from rota.client.informers.shared_informers import SharedInformers
 from rota.client.masters import Registration
 from rota.client.verbs import Client
-from rota.controllers import roster
-from rota.dispatch import Push
+from rota.controllers import controller_registry
+from rota.eager_dispatch import EagerDispatch
 from rota.embedded import Listening, LocalWorkers
-from rota.kit import errors, system, tasks, tenure
+from rota.kit import errors, instance_lock, system, tasks
 from rota.kit.metrics import Metrics
 from rota.kit.tasks import Supervisor
 from rota.pki import contexts, files
 from rota.pki.authorities import YEAR_S, Authority, Purpose
 from rota.pki.certificates import Identity, IpAddress, Names, Subject
 from rota.pki.renewal import Renewal
-from rota.scheduler import dispatching
-from rota.scheduler.configuration_source import ConfigurationSource, LiveConfiguration, LiveFrameworks
-from rota.scheduler.explaining.live import LiveExplainer
-from rota.scheduler.rebalancing.leading import RebalancingController
+from rota.scheduler.binding import dispatch_mode
+from rota.scheduler.explanation.live_explainer import LiveExplainer
+from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource, LiveConfiguration, LiveFrameworks
+from rota.scheduler.rebalancing.policy_controller import RebalancingController
 from rota.scheduler.service import Scheduler
 from rota.scheduler_process import SchedulerProcess, Start
-from rota.spot_control.waking import SpotWaking
-from rota.store.contract import Store
-from rota.worker import identities, machines
-from rota.worker.running import Settings as WorkerSettings
+from rota.spot_control.lazy_start import LazySpotController
+from rota.store.store_interface import Store
+from rota.worker import host_resources, identities
+from rota.worker.worker_assembly import Settings as WorkerSettings
 from rota.worker_process import Member, WorkerProcess
 
 #: Upstream's port. Where nobody chose one and it is taken, one of those behind it will do.
@@ -111,7 +111,7 @@ class Settings:
     #: How many workers to run in this process, and what their names begin with; None for what no other master has.
     workers: int = 0
     #: How bound pods reach their workers where they do not say so themselves: by `push` or by `pull`.
-    dispatch: str = dispatching.PUSH
+    dispatch: str = dispatch_mode.PUSH
     worker_prefix: str | None = None
     #: Whom their tasks run as, `USER[:GROUP]`; empty for what `identities.chosen` makes of it.
     run_as: str = ""
@@ -137,27 +137,32 @@ class Settings:
 @contextlib.asynccontextmanager
 async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str, str]]:
     """All parts on a store; what runs where, for people."""
-    clock, chance = system.SystemClock(), system.chance()
-    metrics, explainer = (settings.metrics or Metrics("process", process=True)).beside("apiserver"), Door()
+    clock, rng = system.SystemClock(), system.rng()
+    metrics, explainer = (
+        (settings.metrics or Metrics("process", process=True)).beside("apiserver"),
+        LateBoundExplainer(),
+    )
     configuration = LiveConfiguration(settings.scheduler_config, clock=clock)
-    controllers = roster.chosen(settings.controllers, beside=_deciding_as_the_scheduler(configuration, metrics))
+    controllers = controller_registry.chosen(
+        settings.controllers, beside=_deciding_as_the_scheduler(configuration, metrics)
+    )
     async with contextlib.AsyncExitStack() as parts:
         await asyncio.to_thread(files.make_private_folder, settings.data)
-        identity = parts.enter_context(tenure.held(settings.data / "master.lock"))
+        identity = parts.enter_context(instance_lock.held(settings.data / "master.lock"))
         away = await _begun_workers(parts, settings)
-        keys = await opening.open_keys(store, settings.encryption_keys or settings.data / ENCRYPTION_KEYS, clock)
-        provided = await trust.read_provided(settings.authority) if settings.authority is not None else None
-        shared = await trust.ensure(EncryptedStore(store, keys), now=clock.now(), provided=provided)
-        supervisor = await parts.enter_async_context(tasks.Supervisor("control plane", clock=clock, chance=chance))
+        keys = await key_setup.open_keys(store, settings.encryption_keys or settings.data / ENCRYPTION_KEYS, clock)
+        provided = await cluster_ca.read_provided_ca(settings.authority) if settings.authority is not None else None
+        shared = await cluster_ca.ensure(EncryptedStore(store, keys), now=clock.now(), provided=provided)
+        supervisor = await parts.enter_async_context(tasks.Supervisor("control plane", clock=clock, rng=rng))
         calling = _calling(shared.authority, supervisor)
         beyond = Workers(calling)
         parts.push_async_callback(beyond.close)
         workers = LocalWorkers(beyond=beyond)
         app = await parts.enter_async_context(
-            assembling.server(
+            assembly.server(
                 store,
                 clock=clock,
-                chance=chance,
+                rng=rng,
                 signing_in=_signing_in(settings, shared),
                 conflict_check=settings.conflict_check,
                 encryption=keys,
@@ -169,7 +174,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                 taint_nodes="node-lifecycle" in controllers,
                 service_network=settings.service_network,
                 logs=workers,
-                wires=workers,
+                worker_streams=workers,
                 usage=workers,
             )
         )
@@ -187,7 +192,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
             authority=shared.authority,
             beside=supervisor,
         )
-        push = Push(custom=settings.dispatch, local=away or workers, tls=calling, clock=clock)
+        push = EagerDispatch(custom=settings.dispatch, local=away or workers, tls=calling, clock=clock)
         parts.push_async_callback(push.close)
         apart = _for_scheduler(url, shared.authority, settings) if settings.scheduler_apart else None
         await _start_clients(
@@ -212,7 +217,7 @@ async def running(store: Store, settings: Settings) -> AsyncIterator[Mapping[str
                 await parts.enter_async_context(workers.running(app, shares, listening=listening))
             else:
                 # Entered after whatever the workers call, so that they end before it does.
-                beside = await parts.enter_async_context(tasks.Supervisor("workers", clock=clock, chance=chance))
+                beside = await parts.enter_async_context(tasks.Supervisor("workers", clock=clock, rng=rng))
                 beside.start("process", lambda: away.run(_for_workers(url, listening, shares)))
                 await away.wait_ready()
             facts["workers"] = ", ".join(one.node for one in shares)
@@ -276,16 +281,18 @@ async def _auditor(
     return Auditor(rules, log, clock, secret=tuple(encrypted))
 
 
-def _signing_in(settings: Settings, shared: Trust) -> sign_in.Settings:
+def _signing_in(settings: Settings, shared: ClusterCa) -> authentication_config.Settings:
     tokens = static_tokens.read(settings.token_file) if settings.token_file is not None else {}
-    return sign_in.Settings(signing_key=shared.account_key, static_tokens=tokens, providers=settings.providers)
+    return authentication_config.Settings(
+        signing_key=shared.account_key, static_tokens=tokens, providers=settings.providers
+    )
 
 
 def _own_names(host: str) -> tuple[str, ...]:
     """How clients reach a master that listens there: whoever listens everywhere is known by an address of its own."""
     if host not in _EVERYWHERE:
         return (host,)
-    return (machines.own_address(),)
+    return (host_resources.own_address(),)
 
 
 def _url(host: str, served: Served) -> str:
@@ -296,12 +303,12 @@ def _url(host: str, served: Served) -> str:
 def _own_address(known_as: tuple[str, ...]) -> str:
     """The address by which other masters reach this machine."""
     known = (str(one) for one in Names.of(known_as).addresses)
-    return next(filter(machines.has_address, known), "") or machines.own_address()
+    return next(filter(host_resources.has_address, known), "") or host_resources.own_address()
 
 
 def _not_of_this_machine(known_as: tuple[str, ...]) -> tuple[IpAddress, ...]:
     """Those addresses that this master is known by and that another machine has, such as one that spreads load."""
-    return tuple(one for one in Names.of(known_as).addresses if not machines.has_address(str(one)))
+    return tuple(one for one in Names.of(known_as).addresses if not host_resources.has_address(str(one)))
 
 
 async def _serve(
@@ -315,7 +322,7 @@ async def _serve(
     clock = system.SystemClock()
     chosen = settings.port
     for port in [chosen] if chosen is not None else range(DEFAULT_PORT, DEFAULT_PORT + _PORTS):
-        listening = securing.serve(
+        listening = tls.serve(
             app, authority, beside=supervisor, clock=clock, host=settings.host, port=port, known_as=known_as
         )
         try:
@@ -330,7 +337,7 @@ async def _serve(
 
 async def _serve_plainly(parts: contextlib.AsyncExitStack, app: App, port: int) -> Served:
     try:
-        return await parts.enter_async_context(serving.serve(app, port=port, acting_as=users.ADMINISTRATOR))
+        return await parts.enter_async_context(http_server.serve(app, port=port, acting_as=users.ADMINISTRATOR))
     except OSError as problem:
         raise _cannot_listen(port, problem) from problem
 
@@ -344,7 +351,7 @@ def _calling(authority: Authority, supervisor: Supervisor) -> ssl.SSLContext:
     clock = system.SystemClock()
 
     def issue() -> Identity:
-        return authority.issue(_TO_WORKERS, purpose=Purpose.CLIENT, now=clock.now(), lifetime_s=securing.LIFETIME_S)
+        return authority.issue(_TO_WORKERS, purpose=Purpose.CLIENT, now=clock.now(), lifetime_s=tls.LIFETIME_S)
 
     first = issue()
     context = contexts.client(first, server_authorities=authority.certificate_pem)
@@ -397,21 +404,23 @@ def _for_scheduler(url: str, authority: Authority, settings: Settings) -> Callab
     return start
 
 
-def _deciding_as_the_scheduler(configuration: LiveConfiguration, metrics: Metrics) -> Mapping[str, roster.Make]:
+def _deciding_as_the_scheduler(
+    configuration: LiveConfiguration, metrics: Metrics
+) -> Mapping[str, controller_registry.Make]:
     """Controllers that think as the scheduler does, and therefore live with it; told to who scrapes this master."""
     return {
         "rebalancing": lambda client, around: RebalancingController(
             client,
             LiveFrameworks(configuration),
             clock=around.clock,
-            chance=around.chance,
+            rng=around.rng,
             metrics=metrics.beside("rebalancer"),
         ),
-        "spot": lambda client, around: SpotWaking(
+        "spot": lambda client, around: LazySpotController(
             client,
             LiveFrameworks(configuration),
             clock=around.clock,
-            chance=around.chance,
+            rng=around.rng,
             metrics=metrics.beside("spot"),
         ),
     }
@@ -420,12 +429,12 @@ def _deciding_as_the_scheduler(configuration: LiveConfiguration, metrics: Metric
 async def _start_clients(
     parts: contextlib.AsyncExitStack,
     app: App,
-    shared: Trust,
-    explainer: Door,
+    shared: ClusterCa,
+    explainer: LateBoundExplainer,
     reserved: tuple[IpAddress, ...],
     identity: str,
-    push: Push,
-    controllers: Mapping[str, roster.Make],
+    push: EagerDispatch,
+    controllers: Mapping[str, controller_registry.Make],
     configuration: LiveConfiguration,
     metrics: Metrics,
     *,
@@ -438,13 +447,13 @@ async def _start_clients(
 
     One that is apart comes in by the front door, and `apart` tells it the way. Where we do not `decide`, there is none.
     """
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
 
     async def client(name: str) -> Client:
         user = User(name=f"rota:{name}", groups=(users.AUTHENTICATED,))
-        return await parts.enter_async_context(connecting.to_application(app, clock=clock, chance=chance, user=user))
+        return await parts.enter_async_context(client_factory.to_application(app, clock=clock, rng=rng, user=user))
 
-    incumbent = Incumbent()
+    incumbent = LeaderWrites()
     clients = {
         name: (await client(f"controller:{name}")).with_settings(
             term=incumbent.header, metrics=metrics.beside(name.replace("-", "_"))
@@ -462,7 +471,7 @@ async def _start_clients(
     # Several processes on one store run the same controllers: one of them at a time.
     election = Election(name="rota-controllers", identity=identity, pace=UNHURRIED if alone else STEADY)
     reader = await client("controllers")
-    elector = LeaderElector(reader, election, clock=clock, chance=chance)
+    elector = LeaderElector(reader, election, clock=clock, rng=rng)
     scheduler: Scheduler | SchedulerProcess | None = None
     if decide and apart is not None:
         scheduler = explainer.explainer = process = SchedulerProcess(apart, identity=identity, clock=clock)
@@ -472,7 +481,7 @@ async def _start_clients(
             await client("scheduler"),
             configuration.loaded,
             clock=clock,
-            chance=chance,
+            rng=rng,
             identity=identity,
             pace=UNHURRIED if alone else PROMPT,
             dispatcher=push,
@@ -481,7 +490,7 @@ async def _start_clients(
         scheduler.follow(configuration)
         explainer.explainer = LiveExplainer(scheduler)
     # Entered last, so that it ends before the clients of what it runs are closed.
-    supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, chance=chance))
+    supervisor = await parts.enter_async_context(tasks.Supervisor("leader", clock=clock, rng=rng))
     registration = Registration(
         await client("masters"),
         identity=identity,
@@ -499,7 +508,7 @@ async def _start_clients(
 
 
 async def _run_controllers(
-    controllers: Mapping[str, roster.Make],
+    controllers: Mapping[str, controller_registry.Make],
     clients: Mapping[str, Client],
     reader: Client,
     authority: Authority,
@@ -507,13 +516,13 @@ async def _run_controllers(
     metrics: Metrics,
 ) -> None:
     """Run controllers until cancelled; what many of them follow is followed once, by `reader`."""
-    clock, chance = system.SystemClock(), system.chance()
-    around = roster.Surroundings(clock=clock, chance=chance, authority=authority, reserved=reserved)
+    clock, rng = system.SystemClock(), system.rng()
+    around = controller_registry.ControllerContext(clock=clock, rng=rng, authority=authority, reserved=reserved)
     informers = SharedInformers(
-        reader, roster.SHARED, clock=clock, chance=chance, metrics=metrics.beside("controllers")
+        reader, controller_registry.SHARED, clock=clock, rng=rng, metrics=metrics.beside("controllers")
     )
     made = {name: make(clients[name].with_settings(informers=informers), around) for name, make in controllers.items()}
-    async with tasks.Supervisor("controllers", clock=clock, chance=chance) as supervisor:
+    async with tasks.Supervisor("controllers", clock=clock, rng=rng) as supervisor:
         supervisor.start("informers", informers.run)
         for name, controller in made.items():
             supervisor.start(name, controller.run)

@@ -21,24 +21,24 @@ from aiohttp import web
 
 from rota.api import times, users
 from rota.api.users import User
-from rota.apiserver.app import App
-from rota.apiserver.subresources import conversations
-from rota.apiserver.subresources.conversations import Wires
+from rota.apiserver.server.app import App
+from rota.apiserver.subresources import streaming
 from rota.apiserver.subresources.logs import LogRequest, LogSource, NoWorkers
+from rota.apiserver.subresources.streaming import WorkerStreams
 from rota.apiserver.subresources.summaries import Summary
 from rota.apiserver.subresources.usage import UsageSource
 from rota.apiserver.subresources.worker_addresses import Address
-from rota.client import connecting
+from rota.client import client_factory
 from rota.kit import system
 from rota.kit.tasks import Supervisor
 from rota.pki import contexts
 from rota.pki.authorities import DAY_S, Authority, Purpose
 from rota.pki.certificates import Identity, Names, Subject
 from rota.pki.renewal import Renewal
-from rota.worker import running
-from rota.worker.endpoint import logs, lookup, serving
-from rota.worker.running import Worker
-from rota.worker.runtimes.contract import LogOptions
+from rota.worker import worker_assembly
+from rota.worker.endpoint import endpoint_server, logs, lookup
+from rota.worker.runtimes.runtime_interface import LogOptions
+from rota.worker.worker_assembly import Worker
 
 _NODE: Final = "system:node:"
 _NODES: Final = "system:nodes"
@@ -46,7 +46,7 @@ _NODES: Final = "system:nodes"
 LIFETIME_S: Final = 90 * DAY_S
 
 
-class Beyond(LogSource, Wires, UsageSource, Protocol):
+class Beyond(LogSource, WorkerStreams, UsageSource, Protocol):
     """Reaches workers that are elsewhere."""
 
 
@@ -93,7 +93,7 @@ class Listening:
 
 
 class LocalWorkers:
-    """The workers of this process, and the way to all others; a `LogSource`, `Wires` and a `UsageSource`."""
+    """The workers of this process, and the way to all others; a `LogSource`, `WorkerStreams` and a `UsageSource`."""
 
     def __init__(self, beyond: Beyond | None = None) -> None:
         self._beyond: Final = beyond or NoWorkers()
@@ -119,8 +119,8 @@ class LocalWorkers:
         async for chunk in logs.stream(worker, pod, request.container, options, previous=request.previous):
             yield chunk
 
-    async def connect(self, node: str, address: Address | None, /) -> conversations.Stream:
-        """See `Wires.connect`."""
+    async def connect(self, node: str, address: Address | None, /) -> streaming.Stream:
+        """See `WorkerStreams.connect`."""
         endpoint = self._endpoints.get(node)
         if endpoint is None:
             return await self._beyond.connect(node, address)
@@ -136,7 +136,7 @@ class LocalWorkers:
         endpoint = self._endpoints.get(node)
         if endpoint is None:
             return await self._beyond.usage(node, address)
-        return msgspec.convert(await endpoint.app[serving.STATISTICS].summary(), Summary)
+        return msgspec.convert(await endpoint.app[endpoint_server.STATISTICS].summary(), Summary)
 
     def offer(self, node: str, pods: list[dict[str, Any]], /) -> bool:
         """See `Local.offer`."""
@@ -148,25 +148,25 @@ class LocalWorkers:
 
     @contextlib.asynccontextmanager
     async def running(
-        self, app: App, shares: Sequence[running.Settings], *, listening: Listening
+        self, app: App, shares: Sequence[worker_assembly.Settings], *, listening: Listening
     ) -> AsyncIterator[list[str]]:
         """Workers with these settings; their names."""
-        clock, chance = system.SystemClock(), system.chance()
+        clock, rng = system.SystemClock(), system.rng()
         async with contextlib.AsyncExitStack() as parts:
             for share in shares:
                 name = share.node
                 user = User(name=f"{_NODE}{name}", groups=(_NODES, users.AUTHENTICATED))
                 client = await parts.enter_async_context(
-                    connecting.to_application(app, clock=clock, chance=chance, user=user)
+                    client_factory.to_application(app, clock=clock, rng=rng, user=user)
                 )
-                listener = serving.listen(listening.host, 0)
+                listener = endpoint_server.listen(listening.host, 0)
                 parts.callback(listener.close)
                 own = msgspec.structs.replace(share, port=listener.getsockname()[1])
-                worker = await parts.enter_async_context(running.worker(client, own, clock=clock, chance=chance))
+                worker = await parts.enter_async_context(worker_assembly.worker(client, own, clock=clock, rng=rng))
                 self._workers[name] = worker
-                self._endpoints[name] = await parts.enter_async_context(serving.unlistening(worker))
+                self._endpoints[name] = await parts.enter_async_context(endpoint_server.unlistening(worker))
                 tls = listening.context(name)
-                await parts.enter_async_context(serving.serve(worker, listener=listener, tls=tls))
+                await parts.enter_async_context(endpoint_server.serve(worker, listener=listener, tls=tls))
             try:
                 yield [share.node for share in shares]
             finally:
@@ -176,11 +176,11 @@ class LocalWorkers:
 
 def shares(
     count: int, *, folder: Path, prefix: str | None, api_server: tuple[str, str], address: str
-) -> list[running.Settings]:
+) -> list[worker_assembly.Settings]:
     """Of so many workers, each with a folder in `folder` and with its share of the machine."""
     beginning = prefix if prefix is not None else _kept_name(folder)
     return [
-        running.Settings(
+        worker_assembly.Settings(
             node=f"{beginning}{number}",
             folder=folder / f"{beginning}{number}",
             share=1 / count,

@@ -20,17 +20,17 @@ import msgspec
 import uvloop
 
 from rota.api import errors
-from rota.client import connecting
+from rota.client import client_factory
 from rota.client.elections.elector import PROMPT
 from rota.client.endpoints import Endpoint
-from rota.dispatch import Push
-from rota.kit import farewells, logs, system, tasks
+from rota.eager_dispatch import EagerDispatch
+from rota.kit import logs, subprocess_shutdown, system, tasks
 from rota.kit.clock import Clock
 from rota.pki import contexts
 from rota.pki.certificates import Identity
-from rota.scheduler import dispatching
-from rota.scheduler.configuration_source import ConfigurationSource, LiveConfiguration
-from rota.scheduler.explaining.live import LiveExplainer
+from rota.scheduler.binding import dispatch_mode
+from rota.scheduler.explanation.live_explainer import LiveExplainer
+from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource, LiveConfiguration
 from rota.scheduler.service import Scheduler
 
 log = logs.get(__name__)
@@ -55,7 +55,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     client: Identity | None = None
     #: What workers on other machines are shown.
     to_workers: Identity | None = None
-    dispatch: str = dispatching.PULL
+    dispatch: str = dispatch_mode.PULL
     #: Absolute paths of the scheduler configuration and of plugin files; the process follows them by itself.
     scheduler_config: str = ""
     plugins: tuple[str, ...] = ()
@@ -196,7 +196,7 @@ class SchedulerProcess:
         self._process.stdin.write(_encode(line) + b"\n")
 
     async def _end(self, process: Process) -> None:
-        await farewells.end(process, patience_s=_FAREWELL_S, clock=self._clock, what="scheduler")
+        await subprocess_shutdown.end(process, patience_s=_FAREWELL_S, clock=self._clock, what="scheduler")
 
 
 # --- in the process -------------------------------------------------------------------------------------------------
@@ -208,10 +208,10 @@ async def _run() -> None:
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin.buffer)
     told = _greeting(await lines.readline())
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     async with (
-        connecting.to_server(_endpoint(told.start), clock=clock, chance=chance) as client,
-        tasks.Supervisor("scheduler", clock=clock, chance=chance) as supervisor,
+        client_factory.to_server(_endpoint(told.start), clock=clock, rng=rng) as client,
+        tasks.Supervisor("scheduler", clock=clock, rng=rng) as supervisor,
         contextlib.AsyncExitStack() as parts,
     ):
         push = _dispatcher(told.start, clock)
@@ -221,7 +221,7 @@ async def _run() -> None:
             client,
             configuration.loaded,
             clock=clock,
-            chance=chance,
+            rng=rng,
             identity=told.identity,
             pace=PROMPT,
             dispatcher=push,
@@ -294,11 +294,11 @@ class _Nobody:
         return False
 
 
-def _dispatcher(start: Start, clock: Clock) -> Push:
+def _dispatcher(start: Start, clock: Clock) -> EagerDispatch:
     tls = None
     if start.to_workers is not None and start.certificate_authority is not None:
         tls = contexts.client(start.to_workers, server_authorities=start.certificate_authority)
-    return Push(custom=start.dispatch, local=_Nobody(), tls=tls, clock=clock)
+    return EagerDispatch(custom=start.dispatch, local=_Nobody(), tls=tls, clock=clock)
 
 
 if __name__ == "__main__":

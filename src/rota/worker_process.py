@@ -19,16 +19,16 @@ from typing import Any, Final
 import msgspec
 import uvloop
 
-from rota.client import connecting
+from rota.client import client_factory
 from rota.client.endpoints import Endpoint
-from rota.kit import errors, farewells, logs, system
-from rota.kit.backoff import Chance
+from rota.kit import errors, logs, subprocess_shutdown, system
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.pki import contexts
 from rota.pki.certificates import Identity
-from rota.worker import folders, running
-from rota.worker.endpoint import serving
-from rota.worker.running import Settings, Worker
+from rota.worker import folders, worker_assembly
+from rota.worker.endpoint import endpoint_server
+from rota.worker.worker_assembly import Settings, Worker
 
 log = logs.get(__name__)
 
@@ -163,7 +163,7 @@ class WorkerProcess:
         raise ProcessEndedError(f"the process of the workers has ended with {await process.wait()}")
 
     async def _end(self, process: Process) -> None:
-        await farewells.end(process, patience_s=_FAREWELL_S, clock=self._clock, what="workers")
+        await subprocess_shutdown.end(process, patience_s=_FAREWELL_S, clock=self._clock, what="workers")
 
 
 # --- in the process -------------------------------------------------------------------------------------------------
@@ -179,12 +179,12 @@ async def _run() -> None:
         return
     told = _start(first)
     system.allow_many_files()
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     async with contextlib.AsyncExitStack() as parts:
         workers: dict[str, Worker] = {}
         try:
             for one in told.members:
-                worker = await parts.enter_async_context(_working(told, one, clock=clock, chance=chance))
+                worker = await parts.enter_async_context(_working(told, one, clock=clock, rng=rng))
                 workers[one.settings.node] = worker
         except errors.UserError as problem:
             _say(_Word(problem.message, problem.remedy))
@@ -213,7 +213,7 @@ async def _take_offers(lines: asyncio.StreamReader, workers: dict[str, Worker]) 
 
 
 @contextlib.asynccontextmanager
-async def _working(told: Start, member: Member, *, clock: Clock, chance: Chance) -> AsyncIterator[Worker]:
+async def _working(told: Start, member: Member, *, clock: Clock, rng: Rng) -> AsyncIterator[Worker]:
     endpoint = Endpoint(
         server=told.server,
         certificate_authority=told.certificate_authority,
@@ -221,14 +221,14 @@ async def _working(told: Start, member: Member, *, clock: Clock, chance: Chance)
         client_key=member.client.key,
     )
     tls = contexts.server(member.serving, client_authorities=told.certificate_authority)
-    listener = serving.listen(told.host, 0)
+    listener = endpoint_server.listen(told.host, 0)
     with contextlib.closing(listener):
         settings = msgspec.structs.replace(member.settings, port=listener.getsockname()[1])
         await _succeed(settings.folder, clock)
         async with (
-            connecting.to_server(endpoint, clock=clock, chance=chance) as client,
-            running.worker(client, settings, clock=clock, chance=chance) as worker,
-            serving.serve(worker, listener=listener, tls=tls),
+            client_factory.to_server(endpoint, clock=clock, rng=rng) as client,
+            worker_assembly.worker(client, settings, clock=clock, rng=rng) as worker,
+            endpoint_server.serve(worker, listener=listener, tls=tls),
         ):
             yield worker
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from rota.apiserver import stored_form
-from rota.store.contract import Put, Transaction
+from rota.store.store_interface import Put, Transaction
 from rota.testing.api import ApiServer
 
 PODS = "/api/v1/namespaces/default/pods"

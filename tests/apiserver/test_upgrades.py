@@ -18,10 +18,11 @@ from uvicorn.server import ServerState
 
 from rota.api import scopes
 from rota.api.users import User
-from rota.apiserver import connections, serving
-from rota.apiserver.auditing import policy
-from rota.apiserver.auditing.auditor import Auditor
-from rota.apiserver.subresources import conversations
+from rota.apiserver.audit import policy
+from rota.apiserver.audit.auditor import Auditor
+from rota.apiserver.http import connections
+from rota.apiserver.server import http_server
+from rota.apiserver.subresources import streaming
 from rota.apiserver.subresources.logs import NoWorkers
 from rota.apiserver.subresources.worker_addresses import Address
 from rota.kit import sockets, system
@@ -59,7 +60,7 @@ class _Worker(NoWorkers):
 
     async def connect(  # type: ignore[override]  # this one does answer
         self, node: str, _: Address | None, /
-    ) -> conversations.Stream:
+    ) -> streaming.Stream:
         assert node == "n1"
         return await asyncio.open_connection("127.0.0.1", self.port)
 
@@ -129,8 +130,8 @@ async def scene() -> AsyncIterator[_Scene]:
     opened: list[asyncio.StreamWriter] = []
     log = _Log()
     auditor = Auditor(policy.default(), log, system.SystemClock())
-    server = ApiServer(wires=worker, conflict_check=False, auditor=auditor)
-    async with listener, server as api, serving.serve(api.app) as served:
+    server = ApiServer(worker_streams=worker, conflict_check=False, auditor=auditor)
+    async with listener, server as api, http_server.serve(api.app) as served:
         await api.post("/api/v1/nodes", {"metadata": {"name": "n1"}})
         containers = [{"name": "c", "image": "i"}, {"name": "d", "image": "i"}]
         pod = {"metadata": {"name": "a"}, "spec": {"nodeName": "n1", "containers": containers}}

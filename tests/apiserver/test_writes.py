@@ -8,7 +8,7 @@ import pytest
 from rota.api import scheme
 from rota.api.identifiers import GroupResource
 from rota.api.users import ADMINISTRATOR
-from rota.apiserver.contract import Attributes
+from rota.apiserver.interfaces import Attributes
 from rota.apiserver.registry import writes
 
 SCHEME = scheme.builtin()

@@ -9,7 +9,7 @@ import yaml
 
 from rota import assembly
 from rota.cli import extender, scheduler, spot, spot_controller
-from rota.client import connecting
+from rota.client import client_factory
 from rota.client.endpoints import Endpoint
 from rota.client.rights import MissingRights
 from rota.client.verbs import Client
@@ -83,8 +83,8 @@ def restricted(endpoint: Endpoint, kubeconfig: Callable[[str], str]) -> str:
         return str(yaml.safe_load(answer)["status"]["token"])
 
     async def work() -> str:
-        clock, chance = system.SystemClock(), system.chance()
-        async with connecting.to_server(endpoint, clock=clock, chance=chance) as client:
+        clock, rng = system.SystemClock(), system.rng()
+        async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
             return await granted(client)
 
     return kubeconfig(assembly.run(work()))

@@ -7,8 +7,8 @@ import pytest
 from tests.cli.conftest import Rota
 
 from rota.api import amounts, times
-from rota.cli.acts import pages
-from rota.cli.acts.pages import Gathered, Page
+from rota.cli.commands import object_pages
+from rota.cli.commands.object_pages import Gathered, Page
 from rota.testing import manifests
 from rota.testing.live import LiveServer
 
@@ -47,7 +47,7 @@ class TestPods:
         running = {"running": {"startedAt": "2026-01-01T00:05:00Z"}}
         status = {"name": "main", "ready": True, "restartCount": 2, "state": running}
         pod["status"] = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z", "containerStatuses": [status]}
-        page = pages.of(gathered(pod))
+        page = object_pages.of(gathered(pod))
         assert page.title == "Pod default/web"
         assert facts(page)["Status"] == "Running on n1"
         assert facts(page)["Created"] == "10m ago"
@@ -59,7 +59,7 @@ class TestPods:
         pod = manifests.pod("web")
         refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
         pod["status"] = {"phase": "Pending", "conditions": [refused]}
-        page = pages.of(gathered(pod))
+        page = object_pages.of(gathered(pod))
         assert facts(page)["Status"] == "Pending: 0/1 nodes"
         assert page.sections[1].rows[0][:2] == ["PodScheduled", "False"]
 
@@ -68,17 +68,17 @@ class TestPods:
         ended = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
         status = {"name": "main", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended}
         pod["status"] = {"phase": "Running", "containerStatuses": [status]}
-        row = list(pages.of(gathered(pod)).sections[0].rows[0])
+        row = list(object_pages.of(gathered(pod)).sections[0].rows[0])
         assert (row[1], row[-1]) == ("CrashLoopBackOff", "before: OOMKilled")
         pod["status"] = {"phase": "Failed", "containerStatuses": [{"name": "main", "state": ended}]}
-        assert pages.of(gathered(pod)).sections[0].rows[0][1] == "OOMKilled (137)"
+        assert object_pages.of(gathered(pod)).sections[0].rows[0][1] == "OOMKilled (137)"
 
     def test_events_come_last_with_how_often_they_happened(self) -> None:
         event = {
             "type": "Warning", "reason": "FailedScheduling", "message": "no room", "count": 3,
             "lastTimestamp": "2026-01-01T00:09:00Z", "source": {"component": "scheduler"}, "metadata": {},
         }  # fmt: skip
-        page = pages.of(gathered(manifests.pod("web"), events=[event]))
+        page = object_pages.of(gathered(manifests.pod("web"), events=[event]))
         last = page.sections[-1]
         assert list(last.rows[0]) == ["60s", "Warning", "FailedScheduling", "scheduler", "no room (3 times)"]
 
@@ -87,19 +87,19 @@ def test_a_job_says_how_far_it_has_come() -> None:
     job = manifests.job("nightly")
     job["spec"] |= {"completions": 5, "parallelism": 2, "backoffLimit": 4}
     job["status"] = {"succeeded": 2, "active": 2, "failed": 1, "startTime": "2026-01-01T00:00:00Z"}
-    found = facts(pages.of(gathered(job)))
+    found = facts(object_pages.of(gathered(job)))
     assert found["Status"] == "Running"
     assert found["Progress"] == "2 of 5 done, 2 active, 1 failed"
     assert found["Runs"] == "main: true"
     job["status"]["conditions"] = [{"type": "Failed", "status": "True", "message": "too many failures"}]
-    assert facts(pages.of(gathered(job)))["Status"] == "Failed: too many failures"
+    assert facts(object_pages.of(gathered(job)))["Status"] == "Failed: too many failures"
 
 
 def test_a_deployment_counts_its_replicas_and_lists_its_pods() -> None:
     deployment = manifests.deployment("web", replicas=3)
     deployment["status"] = {"updatedReplicas": 3, "readyReplicas": 2, "availableReplicas": 1}
     pod = manifests.pod("web-1", on="n1")
-    page = pages.of(gathered(deployment, pods=[pod]))
+    page = object_pages.of(gathered(deployment, pods=[pod]))
     assert facts(page)["Replicas"] == "3 wanted: 3 updated, 2 ready, 1 available"
     assert facts(page)["Selector"] == "app=web"
     assert list(page.sections[0].rows[0])[:3] == ["web-1", "Pending", "n1"]
@@ -107,15 +107,17 @@ def test_a_deployment_counts_its_replicas_and_lists_its_pods() -> None:
 
 def test_of_an_empty_node_no_empty_table_is_shown() -> None:
     account: dict[str, Any] = {"resources": [], "pods": []}
-    assert [one.columns[0] for one in pages.node(gathered(manifests.node("n")), account).sections] == ["RESOURCE"]
+    assert [one.columns[0] for one in object_pages.node(gathered(manifests.node("n")), account).sections] == [
+        "RESOURCE"
+    ]
     taken = account | {"pods": [{"namespace": "a", "name": "web", "cpu": "1", "memory": 0, "phase": "Running"}]}
-    shown = pages.node(gathered(manifests.node("n")), taken).sections
+    shown = object_pages.node(gathered(manifests.node("n")), taken).sections
     assert [one.columns[0] for one in shown] == ["RESOURCE", "NAMESPACE"]
 
 
 def test_a_secret_keeps_its_values_to_itself() -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"key": "aHVudGVyMg=="}}
-    text = pages.of(gathered(secret)).sections[0].text
+    text = object_pages.of(gathered(secret)).sections[0].text
     assert "aHVudGVyMg" not in text
     assert "key: (9 bytes)" in text
 
@@ -139,7 +141,7 @@ def test_a_secret_keeps_its_values_to_itself() -> None:
     ],
 )
 def test_a_selector_is_written_as_queries_write_it(selector: dict[str, Any], text: str) -> None:
-    assert pages.selector_text(selector) == text
+    assert object_pages.selector_text(selector) == text
 
 
 class TestAtAServer:

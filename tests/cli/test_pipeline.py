@@ -10,9 +10,9 @@ import pytest
 import yaml
 from tests.cli.conftest import Cluster, Rota
 
-from rota.api.pipelines import drawing
-from rota.cli.acts import run_following
-from rota.cli.acts.run_following import Seen
+from rota.api.pipelines import diagrams
+from rota.cli.commands import pipeline_progress
+from rota.cli.commands.pipeline_progress import Seen
 from rota.testing.live import LiveServer
 
 GROUP = "/apis/rota.dev/v1alpha1/namespaces"
@@ -67,7 +67,7 @@ def test_of_what_waits_it_is_shown_for_what() -> None:
     ]
     unscheduled = {"type": "PodScheduled", "status": "False", "message": "no room"}
     pods = [{"metadata": {"name": "c-0"}, "status": {"conditions": [unscheduled]}}]
-    shown = [(line[0], line[-1]) for line in run_following.rows(Seen(run, known, pods))]
+    shown = [(line[0], line[-1]) for line in pipeline_progress.rows(Seen(run, known, pods))]
     assert shown == [
         ("◌ a", "tried again in 0s: it broke"),
         ("◌ b", "███······· 1/3"),
@@ -78,7 +78,7 @@ def test_of_what_waits_it_is_shown_for_what() -> None:
 
 
 def test_a_name_in_a_picture_does_nothing() -> None:
-    drawn = drawing.svg({"<script>": frozenset()}, {"<script>": "Failed"})
+    drawn = diagrams.svg({"<script>": frozenset()}, {"<script>": "Failed"})
     assert "<script>" not in drawn
     assert "&lt;script&gt;" in drawn
 
@@ -176,7 +176,7 @@ def test_no_run_is_begun_of_what_is_not_there_or_with_parameters_that_nobody_kno
 
 def test_a_run_that_never_began_is_shown_without_steps_and_times(capsys: pytest.CaptureFixture[str]) -> None:
     status = {"phase": "Failed", "message": "there is no pipeline x", "finishedAt": "2026-01-01T00:00:00Z"}
-    run_following.show(Seen({"metadata": {"name": "r"}, "spec": {"pipeline": "x"}, "status": status}, (), ()))
+    pipeline_progress.show(Seen({"metadata": {"name": "r"}, "spec": {"pipeline": "x"}, "status": status}, (), ()))
     assert capsys.readouterr().out == "r: Failed, 0/0 done\nthere is no pipeline x\n"
 
 
@@ -190,7 +190,7 @@ def test_a_run_that_never_began_is_shown_without_steps_and_times(capsys: pytest.
 )
 def test_a_run_is_told_to_the_second_as_its_times_are(began: str, ended: str, shown: str) -> None:
     status = {"phase": "Succeeded", "startedAt": began, "finishedAt": ended}
-    assert run_following.summary({"metadata": {"name": "r"}, "spec": {}, "status": status})[4] == shown
+    assert pipeline_progress.summary({"metadata": {"name": "r"}, "spec": {}, "status": status})[4] == shown
 
 
 @pytest.mark.slow

@@ -162,11 +162,11 @@ def test_who_asks_a_server_loads_none() -> None:
     """Servers, controllers, workers and stores take seconds to import on a busy machine; their clients need none."""
     script = """
 import importlib, json, pkgutil, sys
-from rota.cli import acts
+from rota.cli import commands as acts
 for one in pkgutil.iter_modules(acts.__path__):
-    importlib.import_module(f"rota.cli.acts.{one.name}")
-servers = {"rota.assembly", "rota.control_plane", "rota.apiserver.app", "rota.controllers.roster", "rota.worker.agent"}
-print(json.dumps(sorted(servers & sys.modules.keys())))
+    importlib.import_module(f"rota.cli.commands.{one.name}")
+servers = {"rota.assembly", "rota.control_plane", "rota.apiserver.server.app", "rota.controllers.controller_registry",
+"rota.worker.agent"} print(json.dumps(sorted(servers & sys.modules.keys())))
 """
     done = run(sys.executable, "-c", script)
     assert done.returncode == 0, done.stderr

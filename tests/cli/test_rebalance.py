@@ -7,7 +7,7 @@ import pytest
 from tests.cli.conftest import Rota
 
 from rota.api import drifts
-from rota.scheduler.rebalancing.contract import Strategy
+from rota.scheduler.rebalancing.rebalance_plan import Strategy
 from rota.testing import manifests
 from rota.testing.live import LiveServer
 

@@ -69,7 +69,7 @@ def test_pods_that_another_configuration_would_place_are_counted(
 def test_decisions_that_come_out_otherwise_are_told_by_the_exit_code(
     recording: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.scheduler.cycle.Cycle.choose", lambda *_, **__: "n2")
+    monkeypatch.setattr("rota.scheduler.cycle.scheduling_cycle.SchedulingCycle.choose", lambda *_, **__: "n2")
     code, out = rota(capsys, recording)
     assert code == 3
     assert out.startswith("4 decisions, 3 different: ")

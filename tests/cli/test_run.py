@@ -14,7 +14,7 @@ import yaml
 from tests.cli.conftest import ROTA, Cluster, read_until
 
 from rota.cli import run
-from rota.cli.acts import placements, tasks
+from rota.cli.commands import placement_reasons, task_manifest
 from rota.cli.main import main
 from rota.kit import system
 
@@ -25,7 +25,7 @@ PLAIN: dict[str, Any] = {
 
 
 def test_a_command_becomes_a_pod_that_runs_once() -> None:
-    pod = tasks.manifest(("/usr/bin/My_Tool.py", "a", "$HOME"), **PLAIN)
+    pod = task_manifest.manifest(("/usr/bin/My_Tool.py", "a", "$HOME"), **PLAIN)
     assert pod["metadata"]["generateName"] == "my-tool-py-"
     assert pod["spec"]["restartPolicy"] == "Never"
     (container,) = pod["spec"]["containers"]
@@ -36,7 +36,7 @@ def test_a_command_becomes_a_pod_that_runs_once() -> None:
 
 def test_what_it_needs_is_asked_for() -> None:
     wishes = {"cpu": "1500m", "memory": "4Gi", "gpu": 2, "labels": ("team=a",), "variables": ("X=1=2",), "name": "n"}
-    pod = tasks.manifest(("true",), **{**PLAIN, **wishes})
+    pod = task_manifest.manifest(("true",), **{**PLAIN, **wishes})
     (container,) = pod["spec"]["containers"]
     assert container["resources"]["requests"] == {"cpu": "1500m", "memory": "4Gi", "nvidia.com/gpu": "2"}
     assert container["resources"]["limits"] == {"memory": "4Gi", "nvidia.com/gpu": "2"}
@@ -47,7 +47,7 @@ def test_what_it_needs_is_asked_for() -> None:
 
 def test_at_a_terminal_the_task_knows_of_what_kind_it_is_unless_somebody_says_otherwise() -> None:
     def environment(**more: Any) -> Any:
-        pod = tasks.manifest(("top",), **{**PLAIN, "stdin": True, "terminal": "xterm-256color", **more})
+        pod = task_manifest.manifest(("top",), **{**PLAIN, "stdin": True, "terminal": "xterm-256color", **more})
         return pod["spec"]["containers"][0]["env"]
 
     assert environment(tty=True) == [{"name": "TERM", "value": "xterm-256color"}]
@@ -59,7 +59,7 @@ def test_at_a_terminal_the_task_knows_of_what_kind_it_is_unless_somebody_says_ot
 @pytest.mark.parametrize("wrong", [{"cpu": "lots"}, {"labels": ("x",)}, {"variables": ("=1",)}])
 def test_what_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(click.UsageError):
-        tasks.manifest(("true",), **{**PLAIN, **wrong})
+        task_manifest.manifest(("true",), **{**PLAIN, **wrong})
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_why_a_task_is_where_it_is_in_a_few_words(nodes: list[tuple[str, bool, b
         {"name": name, "feasible": feasible, "best": best, "total": 7, "scores": scores}
         for name, feasible, best in nodes
     ]
-    assert placements.reason({"nodes": told}, "here") == reason
-    assert placements.reason({}, "here") == ""
+    assert placement_reasons.reason({"nodes": told}, "here") == reason
+    assert placement_reasons.reason({}, "here") == ""
 
 
 def test_a_misspelt_option_is_not_taken_for_the_command() -> None:

@@ -80,7 +80,7 @@ def test_an_unsafe_provider_is_refused() -> None:
     [
         (["--token-auth-file", "missing.csv"], "cannot read the token file missing.csv"),
         (["--token-auth-file", "short.csv"], "line 1 of short.csv names no token and user"),
-        (["--authority", "nowhere"], "ca.crt: No such file or directory; name a folder with ca.crt and ca.key"),
+        (["--ca-dir", "nowhere"], "ca.crt: No such file or directory; name a folder with ca.crt and ca.key"),
         (PROVIDER[:2], "--oidc-issuer-url and --oidc-client-id go together"),
         ([*PROVIDER, "--oidc-signing-algs", "none"], "none is no algorithm that tokens may be signed with"),
     ],

@@ -8,7 +8,7 @@ from tests.cli.conftest import Cluster, Rota
 from rota.api import times
 from rota.kit import system
 from rota.spot import reservations
-from rota.spot_control.leading import LEASE
+from rota.spot_control.leader_process import LEASE
 from rota.testing import manifests
 from rota.testing.live import LiveServer
 

@@ -8,8 +8,8 @@ import pytest
 from tests.cli.conftest import Rota
 
 from rota.api import times
-from rota.cli.acts import overview
-from rota.cli.acts.overview import Reading
+from rota.cli.commands import cluster_status
+from rota.cli.commands.cluster_status import Reading
 from rota.cli.main import main
 from rota.testing import manifests
 from rota.testing.live import LiveServer
@@ -38,14 +38,14 @@ def test_workers_are_ready_not_ready_or_cordoned() -> None:
     lost, closed = manifests.node("lost"), manifests.node("closed")
     lost["status"]["conditions"][0]["status"] = "Unknown"
     closed["spec"] = {"unschedulable": True}
-    found = overview.summary(reading(nodes=[manifests.node("a"), lost, closed]))["workers"]
+    found = cluster_status.summary(reading(nodes=[manifests.node("a"), lost, closed]))["workers"]
     assert found == {"ready": 2, "not_ready": ["lost"], "cordoned": ["closed"]}
 
 
 def test_only_a_lease_that_is_renewed_has_a_leader() -> None:
     fresh, stale = "2026-01-01T00:09:55.000000Z", "2026-01-01T00:09:00.000000Z"
     leases = [lease("rota-controllers", "m1", fresh), lease("kube-scheduler", "m2", stale)]
-    assert overview.summary(reading(leases=leases))["leaders"] == {"controllers": "m1", "scheduler": ""}
+    assert cluster_status.summary(reading(leases=leases))["leaders"] == {"controllers": "m1", "scheduler": ""}
 
 
 def test_every_master_is_shown_with_its_version_and_what_it_leads() -> None:
@@ -63,7 +63,7 @@ def test_every_master_is_shown_with_its_version_and_what_it_leads() -> None:
     ]
     leases = [*masters, lease("rota-controllers", "host_m1", fresh), lease("kube-scheduler", "host_m1", fresh)]
     faults = {"https://m1:6443": "", "https://m2:6443": "does not answer"}
-    first, second = overview.summary(replace(reading(leases=leases), masters=faults))["masters"]
+    first, second = cluster_status.summary(replace(reading(leases=leases), masters=faults))["masters"]
     assert (first["version"], first["leads"], first["fault"]) == ("1.2", ["controllers", "scheduler"], "")
     assert (second["leads"], second["fault"], second["silent_s"]) == ([], "does not answer", 60)
 
@@ -75,7 +75,7 @@ def test_pods_count_by_phase_and_only_those_that_may_run_take_room() -> None:
         pod("c", "Pending", on="n", cpu="500m"),
         pod("d", "Pending"),
     ]
-    found = overview.summary(reading(nodes=[manifests.node("n")], pods=pods))
+    found = cluster_status.summary(reading(nodes=[manifests.node("n")], pods=pods))
     assert found["pods"] == {"Running": 1, "Pending": 2, "Succeeded": 1}
     assert found["resources"]["cpu"] == {"allocatable": 4000, "requested": 2000}
     assert found["queue"] == {"waiting": 1, "unschedulable": 0, "gated": 0}
@@ -85,7 +85,7 @@ def test_the_queue_knows_who_was_refused_and_who_is_held_back() -> None:
     refused = pod("a", "Pending")
     refused["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
     gated = pod("b", "Pending", schedulingGates=[{"name": "g"}])
-    queue = overview.summary(reading(pods=[refused, gated, pod("c", "Pending")]))["queue"]
+    queue = cluster_status.summary(reading(pods=[refused, gated, pod("c", "Pending")]))["queue"]
     assert queue == {"waiting": 3, "unschedulable": 1, "gated": 1}
 
 
@@ -97,7 +97,7 @@ def test_warnings_are_the_latest_of_the_last_hour() -> None:
     old = warning(0, "2025-12-31T20:00:00Z")
     recent = [warning(number, f"2026-01-01T00:0{number}:00Z") for number in range(1, 8)]
     again = warning(7, "2026-01-01T00:06:30Z")
-    shown = overview.summary(reading(warnings=[*reversed(recent), again, old]))["warnings"]
+    shown = cluster_status.summary(reading(warnings=[*reversed(recent), again, old]))["warnings"]
     assert [one["object"] for one in shown] == ["Pod/p3", "Pod/p4", "Pod/p5", "Pod/p6", "Pod/p7"]
     assert shown[-1]["age_s"] == 180
 

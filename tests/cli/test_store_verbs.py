@@ -17,7 +17,7 @@ import pytest
 
 from rota.bench import store as bench_store
 from rota.cli import up
-from rota.store.contract import Committed
+from rota.store.store_interface import Committed
 from rota.testing.store_contract import opened
 
 ROTA = str(Path(sys.executable).with_name("rota"))

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from tests.cli.conftest import Rota
 
-from rota.cli.acts import controlled
-from rota.controllers import roster
+from rota.cli.commands import controller_presence
+from rota.controllers import controller_registry
 from rota.testing import manifests
 from rota.testing.live import LiveServer
 
@@ -162,8 +162,8 @@ def test_a_workload_that_nobody_acts_on_is_said_to_be_idle(rota: Rota, namespace
 
 
 def test_controllers_are_looked_for_by_the_names_of_the_roster() -> None:
-    named = {controlled.controller_of(kind) for _, kind in controlled.NEEDY}
-    assert {"deployments", "replica-sets", "jobs", "cron-jobs"} <= named & roster.ROSTER.keys()
+    named = {controller_presence.controller_of(kind) for _, kind in controller_presence.NEEDY}
+    assert {"deployments", "replica-sets", "jobs", "cron-jobs"} <= named & controller_registry.ROSTER.keys()
 
 
 class TestDelete:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import rota
 from rota.cli import verbs
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 from rota.cli.main import root
 
 

@@ -15,7 +15,7 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def chance() -> random.Random:
+def rng() -> random.Random:
     return random.Random(0)
 
 

@@ -13,8 +13,8 @@ import pytest
 import uvloop
 
 from rota.client.endpoints import Endpoint
-from rota.client.transports.contract import Call, TransportError
 from rota.client.transports.http import HttpTransport
+from rota.client.transports.transport import Call, TransportError
 from rota.kit.system import SystemClock
 from rota.pki import contexts
 from rota.pki.authorities import DAY_S, Authority, Purpose
@@ -94,12 +94,12 @@ async def leave(endpoint: Endpoint, how: str, after_s: float) -> None:
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("how", ["cancels and waits", "cancels", "closes"])
 def test_a_caller_that_leaves_leaves_nothing_open(place: Place, how: str, run: Run) -> None:
-    chance = random.Random(how)
+    rng = random.Random(how)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         for _ in range(20):
             # Each on an event loop that ends right after it, as in a program that stops.
-            run(leave(place.endpoint, how, chance.random() * 0.02))
+            run(leave(place.endpoint, how, rng.random() * 0.02))
         gc.collect()
     assert [str(one.message) for one in said] == []
 

@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rota.api import errors
-from rota.client.elections import claims
-from rota.client.elections.claims import Term
+from rota.client.elections import lease_claims
 from rota.client.elections.elector import LEASES, PROMPT, STEADY, Election, LeaderElector, LeadershipLost, Pace
-from rota.client.elections.incumbents import Incumbent
+from rota.client.elections.leader_writes import LeaderWrites
+from rota.client.elections.lease_claims import Term
 from rota.client.transports.in_process import InProcessTransport
 from rota.client.verbs import Client
 from rota.testing.api import ApiServer
@@ -25,28 +25,28 @@ SPEC = {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "t1", "l
 
 
 def test_a_lease_is_believed_for_its_duration_after_its_last_change() -> None:
-    seen = claims.observe(None, {"spec": SPEC}, now=100.0)
-    again = claims.observe(seen, {"spec": dict(SPEC)}, now=110.0)
+    seen = lease_claims.observe(None, {"spec": SPEC}, now=100.0)
+    again = lease_claims.observe(seen, {"spec": dict(SPEC)}, now=110.0)
     assert again.at == 100.0
-    assert not claims.may_claim(again, "b", 114.9)
-    assert claims.may_claim(again, "b", 115.0)
-    renewed = claims.observe(again, {"spec": {**SPEC, "renewTime": "t2"}}, now=114.0)
-    assert not claims.may_claim(renewed, "b", 128.9)
+    assert not lease_claims.may_claim(again, "b", 114.9)
+    assert lease_claims.may_claim(again, "b", 115.0)
+    renewed = lease_claims.observe(again, {"spec": {**SPEC, "renewTime": "t2"}}, now=114.0)
+    assert not lease_claims.may_claim(renewed, "b", 128.9)
 
 
 def test_an_own_or_a_free_lease_may_be_claimed_at_once() -> None:
-    assert claims.may_claim(claims.observe(None, {"spec": SPEC}, 0.0), "a", 0.0)
-    assert claims.may_claim(claims.observe(None, {"spec": {**SPEC, "holderIdentity": ""}}, 0.0), "b", 0.0)
-    assert claims.may_claim(claims.observe(None, {}, 0.0), "b", 0.0)
+    assert lease_claims.may_claim(lease_claims.observe(None, {"spec": SPEC}, 0.0), "a", 0.0)
+    assert lease_claims.may_claim(lease_claims.observe(None, {"spec": {**SPEC, "holderIdentity": ""}}, 0.0), "b", 0.0)
+    assert lease_claims.may_claim(lease_claims.observe(None, {}, 0.0), "b", 0.0)
 
 
 def test_every_term_but_no_renewal_counts_as_a_transition() -> None:
     held = {**SPEC, "acquireTime": "then"}
-    renewed = claims.next_claim(held, "a", duration_s=15, now=0, renewing=True)
+    renewed = lease_claims.next_claim(held, "a", duration_s=15, now=0, renewing=True)
     assert (renewed["leaseTransitions"], renewed["acquireTime"]) == (3, "then")
-    again = claims.next_claim(held, "a", duration_s=15, now=0, renewing=False)
+    again = lease_claims.next_claim(held, "a", duration_s=15, now=0, renewing=False)
     assert (again["leaseTransitions"], again["holderIdentity"]) == (4, "a")
-    taken = claims.next_claim({**held, "strategy": "x"}, "b", duration_s=15, now=0, renewing=False)
+    taken = lease_claims.next_claim({**held, "strategy": "x"}, "b", duration_s=15, now=0, renewing=False)
     assert (taken["leaseTransitions"], taken["holderIdentity"], taken["strategy"]) == (4, "b", "x")
     assert taken["acquireTime"] != "then"
 
@@ -65,7 +65,7 @@ class Candidate:
             Client(transport),
             Election(name="test", namespace="default", identity=identity, pace=pace),
             clock=clock,
-            chance=random.Random(identity),
+            rng=random.Random(identity),
         )
         self.terms: list[Term] = []
         self.leading = False
@@ -243,7 +243,7 @@ async def test_what_the_leader_raises_comes_out_and_the_lease_is_given_back(conn
     async def lead(term: Term) -> None:
         raise RuntimeError("boom")
 
-    elector = LeaderElector(client, election, clock=clock, chance=random.Random(0))
+    elector = LeaderElector(client, election, clock=clock, rng=random.Random(0))
     with pytest.raises(RuntimeError, match="boom"):
         await elector.run(lead)
     lease = await client.get(LEASES, "test", namespace="default")
@@ -311,7 +311,7 @@ async def test_no_leader_acts_past_its_lease(
 
 async def test_a_write_after_the_lease_ran_out_is_not_sent(connect: Connect, clock: FakeClock) -> None:
     """A leader that was asleep past the end of its Lease wakes up in its work, before its renewal is looked at."""
-    incumbent, asleep, awake = Incumbent(), asyncio.Event(), asyncio.Event()
+    incumbent, asleep, awake = LeaderWrites(), asyncio.Event(), asyncio.Event()
     writer = Client(connect()).with_settings(term=incumbent.header)
     note = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "note", "namespace": "default"}}
     refused: list[errors.Conflict] = []
@@ -326,7 +326,7 @@ async def test_a_write_after_the_lease_ran_out_is_not_sent(connect: Connect, clo
 
     transport = connect()
     election = Election(name="test", namespace="default", identity="first", pace=PROMPT)
-    elector = LeaderElector(Client(transport), election, clock=clock, chance=random.Random(0))
+    elector = LeaderElector(Client(transport), election, clock=clock, rng=random.Random(0))
     task = asyncio.create_task(incumbent.run(elector, lead))
     await clock.advance(0.1)
     assert asleep.is_set()
@@ -384,7 +384,7 @@ def test_never_do_two_lead_and_in_the_end_one_does(steps: list[tuple[int, str, f
                             Client(transport),
                             Election(name="test", namespace="default", identity=f"candidate-{number}", pace=pace),
                             clock=clock,
-                            chance=random.Random(number),
+                            rng=random.Random(number),
                         )
                     )
                 )

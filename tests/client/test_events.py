@@ -12,8 +12,8 @@ from rota.client.events.correlation import Correlator, CountEvent, CreateEvent, 
 from rota.client.events.recorder import EVENTS, EventRecorder
 from rota.client.transports.in_process import InProcessTransport
 from rota.client.verbs import Client
-from rota.kit.buckets import TokenBucket
 from rota.kit.metrics import Metrics
+from rota.kit.rate_limit import TokenBucket
 from rota.testing.api import ApiServer
 from rota.testing.clocks import FakeClock
 from rota.testing.scripted_api import CUT, Reply, ScriptedApi
@@ -93,7 +93,7 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 async def recorder(client: Client, clock: FakeClock, metrics: Metrics) -> AsyncIterator[EventRecorder]:
-    made = EventRecorder(client, Source(component="test"), clock=clock, chance=random.Random(0), metrics=metrics)
+    made = EventRecorder(client, Source(component="test"), clock=clock, rng=random.Random(0), metrics=metrics)
     task = asyncio.create_task(made.run())
     yield made
     task.cancel()
@@ -136,7 +136,7 @@ async def test_no_object_is_left_without_its_warning_because_others_had_more_to_
 ) -> None:
     bucket = TokenBucket(rate=50, burst=100, now=0.0)
     recorder = EventRecorder(
-        client, Source(component="test"), clock=clock, chance=random.Random(0), metrics=metrics, bucket=bucket
+        client, Source(component="test"), clock=clock, rng=random.Random(0), metrics=metrics, bucket=bucket
     )
     for attempt in range(3):
         for number in range(1200):
@@ -162,7 +162,7 @@ async def test_events_reach_a_real_server_and_count_there(clock: FakeClock) -> N
     async with ApiServer(clock=clock) as server:
         transport = InProcessTransport(server.app, clock=clock)
         client = Client(transport)
-        recorder = EventRecorder(client, Source(component="test"), clock=clock, chance=random.Random(0))
+        recorder = EventRecorder(client, Source(component="test"), clock=clock, rng=random.Random(0))
         task = asyncio.create_task(recorder.run())
         for _ in range(3):
             recorder.event(POD, "Warning", "Failed", "no room")

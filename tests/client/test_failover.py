@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from rota.client.endpoints import Endpoint, EndpointError
-from rota.client.transports.contract import Call, Interrupted, Transport, Unreachable
 from rota.client.transports.failover import FailoverTransport
 from rota.client.transports.http import HttpTransport
 from rota.client.transports.in_process import InProcessTransport
 from rota.client.transports.replaceable import ReplaceableTransport
+from rota.client.transports.transport import Call, Interrupted, Transport, Unreachable
 from rota.kit.system import SystemClock
 from rota.testing.scripted_api import CUT, Reply, ScriptedApi
 

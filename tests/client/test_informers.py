@@ -67,7 +67,7 @@ class Rig:
             Source(client=Client(self.transport), target=TARGET, page_size=page_size),
             decode=codec.decode,
             clock=clock,
-            chance=random.Random(0),
+            rng=random.Random(0),
             indexers={"namespace": cache.by_namespace, "owner": cache.by_owner},
             metrics=self.metrics,
         )

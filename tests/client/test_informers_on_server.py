@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.api import codec, errors
-from rota.apiserver import serving
+from rota.apiserver.server import http_server
 from rota.client.endpoints import Endpoint
 from rota.client.informers.cache import Key
 from rota.client.informers.informer import Informer
@@ -100,7 +100,7 @@ async def _run(steps: list[tuple[str, str]], page_size: int) -> float:
                     ),
                     decode=codec.decode,
                     clock=clock,
-                    chance=random.Random(seed),
+                    rng=random.Random(seed),
                     metrics=metrics,
                 )
             )
@@ -112,7 +112,7 @@ async def _run(steps: list[tuple[str, str]], page_size: int) -> float:
                 case "cut":
                     cutter.cut()
                 case "compact":
-                    await server.store.compact((await server.store.extent()).revision)
+                    await server.store.compact((await server.store.revision_range()).revision)
                 case "settle":
                     await clock.settle()
                 case "wait":
@@ -158,19 +158,19 @@ async def test_a_cut_and_a_compaction_at_once_lose_nothing() -> None:
 
 @pytest.mark.slow
 async def test_an_informer_survives_the_restart_of_its_server() -> None:
-    clock, chance = SystemClock(), random.Random(0)
+    clock, rng = SystemClock(), random.Random(0)
     async with ApiServer() as server:
         client = Client(InProcessTransport(server.app, clock=clock))
-        async with serving.serve(_Endless(server)) as served:  # type: ignore[arg-type]
+        async with http_server.serve(_Endless(server)) as served:  # type: ignore[arg-type]
             remote = HttpTransport(Endpoint(server=served.url))
             source = Source(client=Client(remote), target=MAPS)
-            informer = Informer(source, decode=codec.decode, clock=clock, chance=chance)
+            informer = Informer(source, decode=codec.decode, clock=clock, rng=rng)
             running = asyncio.ensure_future(informer.run())
             await informer.wait_synced()
             await _change(client, "write", "a", 1)
         await _change(client, "write", "b", 2)
         await _change(client, "delete", "a", 3)
-        async with serving.serve(_Endless(server), port=served.port):  # type: ignore[arg-type]
+        async with http_server.serve(_Endless(server), port=served.port):  # type: ignore[arg-type]
             async with asyncio.timeout(10):
                 while informer.cache.get("b", "default") is None or informer.lag_s:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)

@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from rota.api import errors
-from rota.apiserver import serving
-from rota.client import connecting, credentials, kubeconfig
+from rota.apiserver.server import http_server
+from rota.client import client_factory, credentials, kubeconfig
 from rota.client.endpoints import Endpoint, EndpointError
-from rota.client.transports.contract import Unreachable
 from rota.client.transports.http import HttpTransport
+from rota.client.transports.transport import Unreachable
 from rota.client.verbs import Client
 from rota.kit.errors import UserError
 from rota.kit.system import SystemClock
@@ -200,12 +200,12 @@ async def test_tls_with_both_sides_certificates_from_a_kubeconfig(certificates: 
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificates / "ca.pem")
     context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
     context.verify_mode = ssl.CERT_REQUIRED
-    clock, chance = SystemClock(), random.Random(0)
-    async with ApiServer() as server, serving.serve(server.app, ssl=context) as served:
+    clock, rng = SystemClock(), random.Random(0)
+    async with ApiServer() as server, http_server.serve(server.app, ssl=context) as served:
         user = {name: str(certificates / f"client.{ending}") for name, ending in _CLIENT_FILES.items()}
         cluster = {"server": served.url, "certificate-authority": str(certificates / "ca.pem")}
         endpoint = kubeconfig.load(_write(tmp_path, cluster, user), clock=clock)
-        async with connecting.to_server(endpoint, clock=clock, chance=chance) as client:
+        async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
             assert (await client.get(("", "v1", "namespaces"), "default"))["kind"] == "Namespace"
             with pytest.raises(errors.NotFound):
                 await client.get(("", "v1", "namespaces"), "nowhere")

@@ -3,11 +3,11 @@
 import random
 
 from rota.api import times
-from rota.client import connecting, masters
+from rota.client import client_factory, masters
 from rota.client.masters import Master, Registration
 from rota.kit import system
 from rota.testing.api import ApiServer
-from rota.worker.joining.masters import merged
+from rota.worker.cluster_join.masters import merged
 
 NOW = 1_000.0
 
@@ -36,7 +36,7 @@ async def test_a_master_lists_itself_and_removes_those_that_are_long_gone() -> N
     clock = system.SystemClock()
     async with (
         ApiServer() as server,
-        connecting.to_application(server.app, clock=clock, chance=random.Random(0)) as client,
+        client_factory.to_application(server.app, clock=clock, rng=random.Random(0)) as client,
     ):
         await Registration(client, identity="h_1", address="https://a:1", version="2", clock=clock).renew()
         gone = {"spec": {"renewTime": times.format_micro_time(clock.now() - 7200)}}

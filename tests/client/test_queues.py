@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from rota.client.queues.core import QueueCore
 from rota.client.queues.work import WorkQueue
-from rota.kit.buckets import TokenBucket
+from rota.kit.rate_limit import TokenBucket
 from rota.testing.clocks import FakeClock
 
 KEYS = st.integers(0, 3)
@@ -94,8 +94,8 @@ def test_only_who_has_a_key_can_give_it_back() -> None:
 
 
 @pytest.fixture
-def queue(clock: FakeClock, chance: random.Random) -> WorkQueue[str]:
-    return WorkQueue[str](clock=clock, chance=chance)
+def queue(clock: FakeClock, rng: random.Random) -> WorkQueue[str]:
+    return WorkQueue[str](clock=clock, rng=rng)
 
 
 async def test_a_waiting_worker_gets_what_is_added(queue: WorkQueue[str], clock: FakeClock) -> None:

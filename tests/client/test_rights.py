@@ -75,9 +75,9 @@ async def test_what_nothing_works_without_is_told_in_one_line(cluster: VirtualCl
 
 async def test_what_can_be_done_without_is_given_back(cluster: VirtualCluster) -> None:
     client = await granted(cluster, "bound", [one for one in SPOT if not one.loses])
-    lacking = await rights.check(client, SPOT, part="spot controller", manifest="m")
-    assert lacking == {one for one in SPOT if one.loses}
-    assert not lacking.isdisjoint(notice_rights.EVENTS)
+    insufficient = await rights.check(client, SPOT, part="spot controller", manifest="m")
+    assert insufficient == {one for one in SPOT if one.loses}
+    assert not insufficient.isdisjoint(notice_rights.EVENTS)
 
 
 async def test_a_server_that_does_not_answer_such_questions_is_taken_as_it_is() -> None:

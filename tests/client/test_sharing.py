@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from rota.client import connecting
+from rota.client import client_factory
 from rota.client.informers.cache import Key, by_namespace, by_node
-from rota.client.informers.sharing import SharedInformers
+from rota.client.informers.shared_informers import SharedInformers
 from rota.client.verbs import Object
 from rota.kit import system, tasks
 from rota.testing import manifests
@@ -17,7 +17,7 @@ NODES = ("", "v1", "nodes")
 
 
 async def test_a_collection_is_followed_once_and_everybody_hears_of_it() -> None:
-    clock, chance = system.SystemClock(), random.Random(0)
+    clock, rng = system.SystemClock(), random.Random(0)
     heard: list[tuple[str, str]] = []
 
     def part(name: str) -> None:
@@ -29,14 +29,14 @@ async def test_a_collection_is_followed_once_and_everybody_hears_of_it() -> None
 
     async with ApiServer() as api:
         await api.post("/api/v1/namespaces/default/pods", manifests.pod("p", on="n"))
-        async with connecting.to_application(api.app, clock=clock, chance=chance) as client:
-            shared = SharedInformers(client, {PODS}, clock=clock, chance=chance)
+        async with client_factory.to_application(api.app, clock=clock, rng=rng) as client:
+            shared = SharedInformers(client, {PODS}, clock=clock, rng=rng)
             informers: list[object] = []
             for name in ("one", "other"):
                 part(name)
             assert informers[0] is informers[1]
             assert shared.informer(NODES, lambda *_: None) is None
-            async with tasks.Supervisor("test", clock=clock, chance=chance) as running:
+            async with tasks.Supervisor("test", clock=clock, rng=rng) as running:
                 running.start("informers", shared.run)
                 found = shared.informer(PODS, lambda *_: None)
                 assert found is not None
@@ -46,9 +46,9 @@ async def test_a_collection_is_followed_once_and_everybody_hears_of_it() -> None
 
 
 async def test_one_name_of_an_index_means_one_thing() -> None:
-    clock, chance = system.SystemClock(), random.Random(0)
-    async with ApiServer() as api, connecting.to_application(api.app, clock=clock, chance=chance) as client:
-        shared = SharedInformers(client, {PODS}, clock=clock, chance=chance)
+    clock, rng = system.SystemClock(), random.Random(0)
+    async with ApiServer() as api, client_factory.to_application(api.app, clock=clock, rng=rng) as client:
+        shared = SharedInformers(client, {PODS}, clock=clock, rng=rng)
         shared.informer(PODS, lambda *_: None, indexers={"place": by_node})
         with pytest.raises(ValueError, match="another index place"):
             shared.informer(PODS, lambda *_: None, indexers={"place": by_namespace})

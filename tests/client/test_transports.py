@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from rota.apiserver import serving
+from rota.apiserver.server import http_server
 from rota.client.endpoints import Endpoint
-from rota.client.transports.contract import Call, Interrupted, TimedOut, Transport, TransportError, Unreachable
 from rota.client.transports.http import HttpTransport
 from rota.client.transports.in_process import Application, InProcessTransport
 from rota.client.transports.retries import RetryingTransport
+from rota.client.transports.transport import Call, Interrupted, TimedOut, Transport, TransportError, Unreachable
 from rota.kit.system import SystemClock
 from rota.testing.clocks import FakeClock
 from rota.testing.scripted_api import CUT, Reply, ScriptedApi
@@ -36,7 +36,7 @@ class _Closable:
 
 @contextlib.asynccontextmanager
 async def _over_http(app: Application) -> AsyncIterator[Transport]:
-    async with serving.serve(_Closable(app)) as served:  # type: ignore[arg-type]
+    async with http_server.serve(_Closable(app)) as served:  # type: ignore[arg-type]
         transport = HttpTransport(Endpoint(server=served.url))
         yield transport
         await transport.close()
@@ -199,7 +199,7 @@ class _Renewed:
 
 
 async def test_a_call_refused_for_its_credentials_is_sent_again_with_fresh_ones(api: ScriptedApi) -> None:
-    async with serving.serve(_Closable(api)) as served:  # type: ignore[arg-type]
+    async with http_server.serve(_Closable(api)) as served:  # type: ignore[arg-type]
         transport = HttpTransport(Endpoint(server=served.url, credentials=_Renewed()))
         api.replies.append(Reply(code=401, reason="Unauthorized"))
         async with transport.open(Call(method="POST", path="/x")) as answer:
@@ -278,7 +278,7 @@ async def test_a_caller_that_is_cancelled_does_not_cancel_the_write(clock: FakeC
 
 @pytest.fixture
 async def retrying(api: ScriptedApi, clock: FakeClock) -> AsyncIterator[RetryingTransport]:
-    transport = RetryingTransport(InProcessTransport(api, clock=clock), clock=clock, chance=random.Random(0))
+    transport = RetryingTransport(InProcessTransport(api, clock=clock), clock=clock, rng=random.Random(0))
     yield transport
     await transport.close()
 

@@ -10,20 +10,20 @@ import pytest
 
 from rota.api import codec, errors, scheme
 from rota.api.models import load
-from rota.apiserver import serving
+from rota.apiserver.server import http_server
 from rota.client import paths, pods, wire
 from rota.client.endpoints import Endpoint
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
-from rota.client.transports.contract import Call, Transport, Unreachable
 from rota.client.transports.http import HttpTransport
 from rota.client.transports.in_process import InProcessTransport
+from rota.client.transports.transport import Call, Transport, Unreachable
 from rota.client.typed import TypedClient
 from rota.client.verbs import Client, PatchType, Propagation, Selection, Settings
 from rota.client.wire import EventType
 from rota.kit.system import SystemClock
 from rota.testing.api import ApiServer
-from rota.testing.schedulers import MeddlingTransport
+from rota.testing.schedulers import FaultyTransport
 from rota.testing.scripted_api import Reply, ScriptedApi
 
 SCHEME = scheme.builtin()
@@ -50,7 +50,7 @@ async def _transport(server: ApiServer, kind: str) -> AsyncIterator[Transport]:
         yield transport
         await transport.close()
         return
-    async with serving.serve(server.app) as served:
+    async with http_server.serve(server.app) as served:
         transport = HttpTransport(Endpoint(server=served.url))
         yield transport
         await transport.close()
@@ -236,7 +236,7 @@ async def test_typed_verbs_speak_structs(real: Client) -> None:
 async def test_several_informers_hold_what_the_server_holds(real: Client) -> None:
     clock = SystemClock()
     informers = [
-        Informer(Source(client=real, target=MAPS), decode=codec.decode, clock=clock, chance=random.Random(seed))
+        Informer(Source(client=real, target=MAPS), decode=codec.decode, clock=clock, rng=random.Random(seed))
         for seed in range(5)
     ]
     tasks = [asyncio.create_task(informer.run()) for informer in informers]
@@ -281,7 +281,7 @@ async def test_a_connection_that_breaks_between_single_bindings_costs_only_the_o
         if "/pods/b/" in call.path:
             raise Unreachable(f"{call}: nobody is there")
 
-    transport = MeddlingTransport(InProcessTransport(api, clock=SystemClock()))
+    transport = FaultyTransport(InProcessTransport(api, clock=SystemClock()))
     transport.before = breaking
     api.replies.append(Reply(code=404, reason="NotFound"))
     wanted = [pods.Binding(namespace="default", pod=name, node="n1") for name in ("a", "b", "c")]

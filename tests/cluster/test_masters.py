@@ -15,7 +15,7 @@ import pytest
 from rota.api import times
 from rota.client import kubeconfig
 from rota.kit import system
-from rota.testing.fleets import Fleet, Worker
+from rota.testing.process_cluster import ProcessCluster, Worker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 PATIENCE_S = 60.0
@@ -47,13 +47,13 @@ def servers_of(worker: Worker) -> set[str]:
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    with Fleet(tmp_path / "fleet", store_url=f"sqlite:///{tmp_path}/store.db") as made:
+def fleet(tmp_path: Path) -> Iterator[ProcessCluster]:
+    with ProcessCluster(tmp_path / "fleet", store_url=f"sqlite:///{tmp_path}/store.db") as made:
         made.master("m1")
         yield made
 
 
-def test_a_worker_that_was_told_of_one_master_moves_to_another_that_came_later(fleet: Fleet) -> None:
+def test_a_worker_that_was_told_of_one_master_moves_to_another_that_came_later(fleet: ProcessCluster) -> None:
     first = fleet.masters[0]
     worker = fleet.worker("w1", "--lease", "4")
     second = fleet.master("m2")
@@ -72,7 +72,7 @@ def test_a_worker_that_was_told_of_one_master_moves_to_another_that_came_later(f
     assert rota(config, "run", "--", "echo", "again").strip().endswith("again")
 
 
-def test_every_master_is_shown_and_named_in_the_join_command(fleet: Fleet) -> None:
+def test_every_master_is_shown_and_named_in_the_join_command(fleet: ProcessCluster) -> None:
     first, second = fleet.masters[0], fleet.master("m2")
     urls = {one.endpoint().server: one for one in (first, second)}
     config = second.folder / "kubeconfig"
@@ -100,7 +100,7 @@ def _renewed_after(config: Path, node: str, moment: float) -> float:
     return renewed if renewed > moment else 0.0
 
 
-def test_a_task_says_that_its_node_is_not_ready(fleet: Fleet) -> None:
+def test_a_task_says_that_its_node_is_not_ready(fleet: ProcessCluster) -> None:
     # long enough for the task to get there before the node is given up, on a busy machine, too
     worker = fleet.worker("w1", "--lease", "20")
     config = fleet.masters[0].folder / "kubeconfig"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import rota
-from rota.testing.fleets import Fleet, Member
+from rota.testing.process_cluster import Member, ProcessCluster
 
 pytestmark = pytest.mark.slow
 
@@ -47,15 +47,15 @@ def end(member: Member, how: str) -> None:
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    with Fleet(tmp_path / "fleet", store_url=f"sqlite:///{tmp_path}/store.db") as made:
+def fleet(tmp_path: Path) -> Iterator[ProcessCluster]:
+    with ProcessCluster(tmp_path / "fleet", store_url=f"sqlite:///{tmp_path}/store.db") as made:
         made.master("m1")
         made.worker("w1", "--resources", "cpu=8")
         yield made
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_results_of_calls_outlive_their_worker(fleet: Fleet, tmp_path: Path, how: str) -> None:
+def test_results_of_calls_outlive_their_worker(fleet: ProcessCluster, tmp_path: Path, how: str) -> None:
     config = fleet.masters[0].folder / "kubeconfig"
     with rota.Client(config) as client:
         names = {one: client.submit(wait_for, str(tmp_path), one).name for one in MOMENTS}
@@ -68,7 +68,7 @@ def test_results_of_calls_outlive_their_worker(fleet: Fleet, tmp_path: Path, how
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-def test_outputs_of_steps_outlive_their_worker(fleet: Fleet, tmp_path: Path, how: str) -> None:
+def test_outputs_of_steps_outlive_their_worker(fleet: ProcessCluster, tmp_path: Path, how: str) -> None:
     @rota.pipeline
     def moments() -> list[str]:
         return [wait_for(str(tmp_path), one) for one in MOMENTS]
@@ -82,7 +82,7 @@ def test_outputs_of_steps_outlive_their_worker(fleet: Fleet, tmp_path: Path, how
         assert run.result(PATIENCE_S) == [f"{one} is {[one]}" for one in MOMENTS]
 
 
-def test_results_that_no_master_was_there_to_hear_of_are_told_later(fleet: Fleet, tmp_path: Path) -> None:
+def test_results_that_no_master_was_there_to_hear_of_are_told_later(fleet: ProcessCluster, tmp_path: Path) -> None:
     """The worker cannot tell of the end of a task, and is then killed itself."""
     master, config = fleet.masters[0], fleet.masters[0].folder / "kubeconfig"
     with rota.Client(config) as client:
@@ -98,7 +98,7 @@ def test_results_that_no_master_was_there_to_hear_of_are_told_later(fleet: Fleet
         assert client.future(future.name).result(PATIENCE_S) == f"away is {['away']}"
 
 
-def test_a_run_is_waited_for_while_the_api_is_away(fleet: Fleet, tmp_path: Path) -> None:
+def test_a_run_is_waited_for_while_the_api_is_away(fleet: ProcessCluster, tmp_path: Path) -> None:
     @rota.pipeline
     def one() -> str:
         return wait_for(str(tmp_path), "after")
@@ -116,7 +116,7 @@ def test_a_run_is_waited_for_while_the_api_is_away(fleet: Fleet, tmp_path: Path)
         assert waiting.result(PATIENCE_S) == f"after is {['after']}"
 
 
-def _restart_worker(fleet: Fleet, folder: Path, how: str) -> None:
+def _restart_worker(fleet: ProcessCluster, folder: Path, how: str) -> None:
     worker = fleet.workers[0]
     # the others must run before the worker goes away, or they would only begin after it
     end(worker, how)

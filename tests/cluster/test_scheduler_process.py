@@ -12,15 +12,15 @@ import pytest_asyncio
 
 from rota import control_plane
 from rota.api import errors
-from rota.apiserver import serving
-from rota.client import connecting, kubeconfig, paths, pods
+from rota.apiserver.server import http_server
+from rota.client import client_factory, kubeconfig, paths, pods
 from rota.kit import system
 from rota.kit.metrics import Metrics
 from rota.scheduler_process import ProcessEndedError, SchedulerProcess, Start
-from rota.store import opening
+from rota.store import store_factory
+from rota.store.compaction import Compactor
 from rota.store.logstore import Settings as StoreSettings
 from rota.store.metrics import StoreMetrics
-from rota.store.upkeep import Compactor
 from rota.testing import manifests
 from rota.testing.api import ApiServer
 
@@ -37,7 +37,7 @@ async def api() -> AsyncIterator[ApiServer]:
 
 
 async def test_it_places_and_explains_and_goes_when_told(api: ApiServer) -> None:
-    async with serving.serve(api.app) as served:
+    async with http_server.serve(api.app) as served:
         scheduler = SchedulerProcess(lambda: Start(server=served.url), identity="one", clock=system.SystemClock())
         with pytest.raises(errors.ServiceUnavailable):
             await scheduler.explain({}, node="", limit=None)
@@ -63,7 +63,7 @@ async def test_it_places_and_explains_and_goes_when_told(api: ApiServer) -> None
 
 
 async def test_its_death_is_an_error_and_nobody_waits_for_its_answers(api: ApiServer) -> None:
-    async with serving.serve(api.app) as served:
+    async with http_server.serve(api.app) as served:
         scheduler = SchedulerProcess(lambda: Start(server=served.url), identity="one", clock=system.SystemClock())
         running = asyncio.create_task(scheduler.run())
         async with asyncio.timeout(PATIENCE_S):
@@ -81,15 +81,15 @@ async def test_its_death_is_an_error_and_nobody_waits_for_its_answers(api: ApiSe
 
 
 async def test_a_master_may_have_its_scheduler_apart(tmp_path: Path) -> None:
-    clock, chance = system.SystemClock(), system.chance()
-    store = await opening.open_store("memory://", time=clock, chance=chance)
+    clock, rng = system.SystemClock(), system.rng()
+    store = await store_factory.open_store("memory://", time=clock, rng=rng)
     settings = control_plane.Settings(data=tmp_path / "data", port=0, scheduler_apart=True)
     try:
         async with control_plane.running(store, settings) as facts:
             endpoint = kubeconfig.load(Path(facts["config"]), clock=clock)
             async with (
                 asyncio.timeout(PATIENCE_S),
-                connecting.to_server(endpoint, clock=clock, chance=chance) as client,
+                client_factory.to_server(endpoint, clock=clock, rng=rng) as client,
                 client.watch(pods.PODS, namespace="default") as events,
             ):
                 await client.create(("", "v1", "nodes"), manifests.node("n", zone="a"))
@@ -105,10 +105,10 @@ async def test_a_master_may_have_its_scheduler_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("apart", [False, True], ids=["in the master", "apart"])
 async def test_a_masters_metrics_tell_of_its_scheduler_controllers_and_store(tmp_path: Path, apart: bool) -> None:
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     metrics = Metrics("process", process=True)
     figures = StoreMetrics(metrics.beside("store"))
-    store = await opening.open_store("memory://", time=clock, chance=chance, settings=StoreSettings(metrics=figures))
+    store = await store_factory.open_store("memory://", time=clock, rng=rng, settings=StoreSettings(metrics=figures))
     await Compactor(store, time=clock, metrics=figures).step()
     settings = control_plane.Settings(data=tmp_path / "data", port=0, scheduler_apart=apart, metrics=metrics)
     try:
@@ -116,7 +116,7 @@ async def test_a_masters_metrics_tell_of_its_scheduler_controllers_and_store(tmp
             endpoint = kubeconfig.load(Path(facts["config"]), clock=clock)
             async with (
                 asyncio.timeout(PATIENCE_S),
-                connecting.to_server(endpoint, clock=clock, chance=chance) as client,
+                client_factory.to_server(endpoint, clock=clock, rng=rng) as client,
                 client.watch(pods.PODS, namespace="default") as events,
             ):
                 await client.create(("", "v1", "nodes"), manifests.node("n", zone="a"))

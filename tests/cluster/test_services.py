@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from rota import control_plane
-from rota.client import connecting, kubeconfig, pods
+from rota.client import client_factory, kubeconfig, pods
 from rota.client.verbs import Client, PatchType
 from rota.kit import system
-from rota.store import opening
-from rota.testing import fleets
+from rota.store import store_factory
+from rota.testing import process_cluster
 from rota.testing.servers.processes import free_port
 from rota.worker.runtimes.process import sandbox
 
@@ -36,8 +36,8 @@ needs_mounts = pytest.mark.skipif(
 
 @asynccontextmanager
 async def cluster(data: Path) -> AsyncIterator[Client]:
-    clock, chance = system.SystemClock(), system.chance()
-    store = await opening.open_store(f"sqlite:///{data}/store.db", time=clock, chance=chance)
+    clock, rng = system.SystemClock(), system.rng()
+    store = await store_factory.open_store(f"sqlite:///{data}/store.db", time=clock, rng=rng)
     settings = control_plane.Settings(
         data=data / "master",
         port=0,
@@ -51,11 +51,11 @@ async def cluster(data: Path) -> AsyncIterator[Client]:
     try:
         async with asyncio.timeout(PATIENCE_S), control_plane.running(store, settings) as facts:
             endpoint = kubeconfig.load(Path(facts["config"]), clock=clock)
-            async with connecting.to_server(endpoint, clock=clock, chance=chance) as client:
+            async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
                 yield client
     finally:
         await store.close()
-        fleets.end_tasks(data)
+        process_cluster.end_tasks(data)
 
 
 def template(app: str, port: int, folder: Path) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from rota import control_plane
-from rota.client import connecting, kubeconfig, paths, pods
+from rota.client import client_factory, kubeconfig, paths, pods
 from rota.client.verbs import Client
 from rota.kit import system
 from rota.kit.errors import UserError
-from rota.scheduler import dispatching
-from rota.store import opening
+from rota.scheduler.binding import dispatch_mode
+from rota.store import store_factory
 from rota.worker import folders
 from rota.worker_process import WorkerProcess
 
@@ -27,9 +27,9 @@ PATIENCE_S = 60.0
 
 
 @asynccontextmanager
-async def master(data: Path, dispatch: str = dispatching.PULL) -> AsyncIterator[Client]:
-    clock, chance = system.SystemClock(), system.chance()
-    store = await opening.open_store(f"sqlite:///{data}/store.db", time=clock, chance=chance)
+async def master(data: Path, dispatch: str = dispatch_mode.PULL) -> AsyncIterator[Client]:
+    clock, rng = system.SystemClock(), system.rng()
+    store = await store_factory.open_store(f"sqlite:///{data}/store.db", time=clock, rng=rng)
     settings = control_plane.Settings(
         data=data / "master", port=0, workers=2, worker_prefix="w", workers_apart=True, dispatch=dispatch
     )
@@ -37,7 +37,7 @@ async def master(data: Path, dispatch: str = dispatching.PULL) -> AsyncIterator[
         async with asyncio.timeout(PATIENCE_S), control_plane.running(store, settings) as facts:
             assert facts["workers"] == "w1, w2"
             endpoint = kubeconfig.load(Path(facts["config"]), clock=clock)
-            async with connecting.to_server(endpoint, clock=clock, chance=chance) as client:
+            async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
                 yield client
     finally:
         await store.close()
@@ -68,7 +68,7 @@ def processes() -> list[int]:
     return [int(one) for one in children if b"rota.worker_process" in Path(f"/proc/{one}/cmdline").read_bytes()]
 
 
-@pytest.mark.parametrize("mode", dispatching.MODES)
+@pytest.mark.parametrize("mode", dispatch_mode.MODES)
 async def test_tasks_run_there_and_their_logs_are_read_from_there(tmp_path: Path, mode: str) -> None:
     async with master(tmp_path, mode) as client:
         assert len(processes()) == 1

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from rota.api import selectors
 from rota.columns.cluster import Cluster
 from rota.columns.counts import Clause, PodQuery
+from rota.columns.existing_terms import TermKind
 from rota.columns.objects import MalformedObjectError
+from rota.columns.pod_interner import PodInterner, read_node
 from rota.columns.pods import PodInfo
 from rota.columns.snapshots import Snapshot
-from rota.columns.terms import TermKind
-from rota.columns.vocabulary import Vocabulary, read_node
 from rota.testing import clusters
 from rota.testing.clusters import Document, build, make_node, make_pod
 
@@ -92,12 +92,12 @@ def histories(draw: st.DrawFn) -> list[tuple[str, Any]]:
     return steps
 
 
-def follow(cluster: Cluster, steps: Sequence[tuple[str, Any]], vocabulary: Vocabulary) -> None:
+def follow(cluster: Cluster, steps: Sequence[tuple[str, Any]], interner: PodInterner) -> None:
     for kind, what in steps:
         if kind == "node":
             cluster.set_node(read_node(what))
         elif kind == "pod":
-            cluster.add_pod(vocabulary.pod(what))
+            cluster.add_pod(interner.pod(what))
         elif kind == "drop node":
             cluster.remove_node(what)
         else:
@@ -122,11 +122,11 @@ def outcome(steps: Sequence[tuple[str, Any]]) -> tuple[list[Document], list[Docu
 @clusters.LAW
 @given(histories())
 def test_a_cluster_that_followed_deltas_equals_one_built_from_scratch(steps: list[tuple[str, Any]]) -> None:
-    vocabulary = Vocabulary()
-    followed = build([], [], vocabulary)
+    interner = PodInterner()
+    followed = build([], [], interner)
     picture(followed)  # makes the count columns, so that they have to follow
-    follow(followed, steps, vocabulary)
-    assert picture(followed) == picture(build(*outcome(steps), vocabulary))
+    follow(followed, steps, interner)
+    assert picture(followed) == picture(build(*outcome(steps), interner))
 
 
 @pytest.mark.slow
@@ -135,13 +135,13 @@ def test_a_cluster_that_followed_deltas_equals_one_built_from_scratch(steps: lis
 def test_pods_that_come_all_at_once_count_as_if_they_had_come_one_by_one(
     situation: tuple[list[Document], list[Document]], before_their_nodes: bool
 ) -> None:
-    vocabulary = Vocabulary()
+    interner = PodInterner()
     nodes, pods = situation
-    one_by_one = build(nodes, pods, vocabulary)
-    at_once = build([] if before_their_nodes else nodes, [], vocabulary)
+    one_by_one = build(nodes, pods, interner)
+    at_once = build([] if before_their_nodes else nodes, [], interner)
     picture(at_once)  # makes the count columns, so that they have to follow
     by_node: dict[str, list[PodInfo]] = {}
-    for pod in map(vocabulary.pod, pods):
+    for pod in map(interner.pod, pods):
         by_node.setdefault(pod.node_name, []).append(pod)
     for name, there in by_node.items():
         at_once.add_pods(name, there)
@@ -150,23 +150,23 @@ def test_pods_that_come_all_at_once_count_as_if_they_had_come_one_by_one(
     assert picture(at_once) == picture(one_by_one)
     for uid in list(at_once.pods):
         at_once.remove_pod(uid)
-    assert picture(at_once) == picture(build(nodes, [], vocabulary))
+    assert picture(at_once) == picture(build(nodes, [], interner))
 
 
 @pytest.mark.slow
 @clusters.LAW
 @given(clusters.situations(), st.data())
 def test_a_trial_leaves_no_trace(situation: tuple[list[Document], list[Document]], data: st.DataObject) -> None:
-    vocabulary = Vocabulary()
-    cluster = build(*situation, vocabulary)
+    interner = PodInterner()
+    cluster = build(*situation, interner)
     before = picture(cluster)
     order = {node.name: list(node.pods) for node in cluster.node_infos()}
-    with cluster.trial():
+    with cluster.what_if():
         for number in range(data.draw(st.integers(1, 4))):
-            cluster.add_pod(vocabulary.pod(data.draw(clusters.pods(f"new{number}", on=list(cluster.by_name)))))
+            cluster.add_pod(interner.pod(data.draw(clusters.pods(f"new{number}", on=list(cluster.by_name)))))
         for uid in data.draw(st.lists(st.sampled_from(sorted(cluster.pods)), max_size=4)):
             cluster.remove_pod(uid)
-        with cluster.trial():
+        with cluster.what_if():
             for uid in list(cluster.pods):
                 cluster.remove_pod(uid)
     assert picture(cluster) == before
@@ -174,16 +174,16 @@ def test_a_trial_leaves_no_trace(situation: tuple[list[Document], list[Document]
 
 
 def test_pods_wait_for_a_node_that_is_not_known_yet() -> None:
-    vocabulary = Vocabulary()
-    cluster = build([], [make_pod("early", on="late", cpu="2")], vocabulary)
+    interner = PodInterner()
+    cluster = build([], [make_pod("early", on="late", cpu="2")], interner)
     assert "uid-early" in cluster.pods
     info = cluster.set_node(read_node(make_node("late")))
     assert info.requested["cpu"] == 2000
 
 
 def test_rows_of_removed_nodes_are_used_again() -> None:
-    vocabulary = Vocabulary()
-    cluster = build([make_node("a"), make_node("b")], [make_pod("p", on="a")], vocabulary)
+    interner = PodInterner()
+    cluster = build([make_node("a"), make_node("b")], [make_pod("p", on="a")], interner)
     cluster.remove_node("a")
     assert cluster.set_node(read_node(make_node("c"))).row == 0
     assert cluster.size == 2
@@ -191,27 +191,27 @@ def test_rows_of_removed_nodes_are_used_again() -> None:
 
 
 def test_a_node_whose_object_did_not_change_is_no_change() -> None:
-    cluster = build([make_node("a")], [], Vocabulary())
-    generation = cluster.journal.generation
+    cluster = build([make_node("a")], [], PodInterner())
+    generation = cluster.change_log.generation
     cluster.set_node(read_node(make_node("a")))
-    assert cluster.journal.generation == generation
+    assert cluster.change_log.generation == generation
 
 
 def test_columns_grow_with_the_cluster() -> None:
-    vocabulary = Vocabulary()
-    cluster = build([make_node(f"n{number}") for number in range(200)], [make_pod("p", on="n150")], vocabulary)
+    interner = PodInterner()
+    cluster = build([make_node(f"n{number}") for number in range(200)], [make_pod("p", on="n150")], interner)
     assert cluster.size == 200
     assert int(cluster.requested[0, 150]) == 100
     assert int(np.count_nonzero(cluster.alive)) == 200
 
 
 def test_equal_pods_share_one_shape() -> None:
-    vocabulary = Vocabulary()
-    first = vocabulary.pod(make_pod("a"))
+    interner = PodInterner()
+    first = interner.pod(make_pod("a"))
     token = {"name": "kube-api-access-x7x2p", "projected": {"sources": []}}
-    second = vocabulary.pod(make_pod("b", volumes=[token]))
+    second = interner.pod(make_pod("b", volumes=[token]))
     assert first.shape is second.shape
-    assert vocabulary.pod(make_pod("c", cpu="200m")).shape is not first.shape
+    assert interner.pod(make_pod("c", cpu="200m")).shape is not first.shape
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_malformed_pod_is_refused_with_the_path(field: str, value: object, pat
     document = make_pod("p")
     document["spec"][field] = value
     with pytest.raises(MalformedObjectError) as refusal:
-        Vocabulary().pod(document)
+        PodInterner().pod(document)
     assert refusal.value.path == path
 
 
@@ -237,14 +237,14 @@ def test_a_malformed_pod_is_refused_with_the_path(field: str, value: object, pat
 def test_a_snapshot_stands_still_until_it_catches_up(
     before: list[tuple[str, Any]], after: list[tuple[str, Any]]
 ) -> None:
-    vocabulary = Vocabulary()
-    source = build([], [], vocabulary)
-    follow(source, before, vocabulary)
+    interner = PodInterner()
+    source = build([], [], interner)
+    follow(source, before, interner)
     snapshot = Snapshot(source)
     then = picture(snapshot.cluster)
     assert then == picture(source)
-    follow(source, after, vocabulary)
-    with source.trial():
+    follow(source, after, interner)
+    with source.what_if():
         for uid in list(source.pods):
             source.remove_pod(uid)
     assert picture(snapshot.cluster) == then
@@ -254,7 +254,7 @@ def test_a_snapshot_stands_still_until_it_catches_up(
 
 
 def test_a_snapshot_follows_the_catalog() -> None:
-    source = build([], [], Vocabulary())
+    source = build([], [], PodInterner())
     snapshot = Snapshot(source)
     source.catalog.put("Service", {"metadata": {"name": "web", "namespace": "default"}})
     source.catalog.remove("Namespace", "", "other")
@@ -266,7 +266,7 @@ def test_a_snapshot_follows_the_catalog() -> None:
 
 
 def test_a_snapshot_that_nobody_holds_is_not_kept_informed() -> None:
-    source = build([make_node("a")], [], Vocabulary())
+    source = build([make_node("a")], [], PodInterner())
     snapshot = Snapshot(source)
     log = weakref.ref(snapshot._log)
     del snapshot

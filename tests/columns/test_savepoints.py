@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.columns.test_cluster import picture
 
 from rota.columns.cluster import Cluster, Savepoint
+from rota.columns.pod_interner import PodInterner
 from rota.columns.snapshots import Snapshot
-from rota.columns.vocabulary import Vocabulary
 from rota.testing.clusters import build, make_node, make_pod
 
 NODES = ("n0", "n1", "n2")
@@ -28,8 +28,8 @@ def shown(cluster: Cluster) -> dict[str, Any]:
 class Savepoints(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.vocabulary = Vocabulary()
-        self.cluster = build([make_node(name) for name in NODES], [], self.vocabulary)
+        self.interner = PodInterner()
+        self.cluster = build([make_node(name) for name in NODES], [], self.interner)
         self.follower = Snapshot(self.cluster)
         #: Open savepoints, each with what the cluster and a book beside it were.
         self.open: list[tuple[Savepoint, Cluster, dict[str, int]]] = []
@@ -38,7 +38,7 @@ class Savepoints(RuleBasedStateMachine):
 
     @rule(name=PODS, node=PLACES, cpu=st.sampled_from(["1", "2"]), app=st.sampled_from(["web", "db"]))
     def add(self, name: str, node: str, cpu: str, app: str) -> None:
-        self.cluster.add_pod(self.vocabulary.pod(make_pod(name, on=node, cpu=cpu, labels={"app": app})))
+        self.cluster.add_pod(self.interner.pod(make_pod(name, on=node, cpu=cpu, labels={"app": app})))
         before = self.given.get(node, 0)
         self.given[node] = before + 1
         self.cluster.undo_with(lambda: self.given.__setitem__(node, before))
@@ -51,7 +51,7 @@ class Savepoints(RuleBasedStateMachine):
     def replace(self, name: str) -> None:
         known = self.cluster.pods.get(f"uid-{name}")
         if known is not None:
-            self.cluster.restate_pod(known)
+            self.cluster.replace_pod(known)
 
     @rule()
     def mark(self) -> None:
@@ -77,7 +77,7 @@ class Savepoints(RuleBasedStateMachine):
     @rule()
     def ask_what_if(self) -> None:
         before = shown(self.cluster)
-        with self.cluster.trial():
+        with self.cluster.what_if():
             for uid in list(self.cluster.pods):
                 self.cluster.remove_pod(uid)
         assert shown(self.cluster) == before
@@ -94,7 +94,7 @@ TestSavepoints.settings = settings(max_examples=60, stateful_step_count=30, dead
 
 
 def test_an_earlier_savepoint_does_not_end_before_a_later_one() -> None:
-    cluster = build([make_node("a")], [], Vocabulary())
+    cluster = build([make_node("a")], [], PodInterner())
     first, second = cluster.savepoint(), cluster.savepoint()
     with pytest.raises(RuntimeError, match="later savepoint"):
         first.roll_back()

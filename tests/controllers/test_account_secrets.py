@@ -19,12 +19,10 @@ async def controlling(cluster: VirtualCluster) -> AsyncIterator[None]:
     secrets = AccountSecretController(
         cluster.acting_as("rota:controller:account-secrets"),
         clock=cluster.clock,
-        chance=cluster.chance,
+        rng=cluster.rng,
         bundle="the authority",
     )
-    tokens = JoinTokenController(
-        cluster.acting_as("rota:controller:join-tokens"), clock=cluster.clock, chance=cluster.chance
-    )
+    tokens = JoinTokenController(cluster.acting_as("rota:controller:join-tokens"), clock=cluster.clock, rng=cluster.rng)
     async with cluster.running(secrets.run), cluster.running(tokens.run):
         yield
 

@@ -13,11 +13,11 @@ from tests.controllers.workloads import PODS, Kubelet, listed, reaches, reasons
 
 from rota.api import errors, meta, times
 from rota.client.verbs import Client, Listing, PatchType
-from rota.controllers.autoscaling import pace, proposals, wording
+from rota.controllers.autoscaling import behavior, condition_messages, replica_calculator
+from rota.controllers.autoscaling.behavior import Memory
 from rota.controllers.autoscaling.controller import AUTOSCALERS, AutoscalingController
-from rota.controllers.autoscaling.pace import Memory
-from rota.controllers.autoscaling.proposals import Measured, Proposal, Reading, Target, Tolerances, Unknown
-from rota.controllers.autoscaling.reading import POD_METRICS
+from rota.controllers.autoscaling.metrics_client import POD_METRICS
+from rota.controllers.autoscaling.replica_calculator import Measured, Proposal, Reading, Target, Tolerances, Unknown
 from rota.controllers.stateful_sets.controller import STATEFUL_SETS
 from rota.testing.virtual_api import VirtualCluster
 
@@ -54,7 +54,7 @@ def replicas(metric: Any, pods: Sequence[Any], millis: Sequence[int | None], cur
 def proposed(metric: Any, reading: Reading, pods: Sequence[Any], *, current: int = 0) -> Proposal | Unknown:
     count = current or len(pods)
     target = Target(namespace="default", pods=pods, wanted=count, present=count)
-    return proposals.propose(metric, reading, target, tolerances=Tolerances(), now=NOW)
+    return replica_calculator.propose(metric, reading, target, tolerances=Tolerances(), now=NOW)
 
 
 def several(*asks: str, unready: Sequence[int] = ()) -> list[Any]:
@@ -192,7 +192,7 @@ def test_a_metric_of_pods_is_reckoned_as_a_value_for_each_whoever_is_ready() -> 
 def test_what_cannot_be_read_is_said_in_words_that_people_look_for(
     metric: Any, message: str, among_others: str
 ) -> None:
-    found = proposed(metric, wording.unread(metric, "default", "E"), several("1"))
+    found = proposed(metric, condition_messages.unread(metric, "default", "E"), several("1"))
     assert found == Unknown(f"FailedGet{metric['type']}Metric", message, among_others + message)
 
 
@@ -212,7 +212,7 @@ def spec(**more: Any) -> dict[str, Any]:
 
 
 def decided(it: Any, memory: Memory, current: int, wanted: int, now: float = 1000.0) -> tuple[int, str, str]:
-    found = pace.decide(it, memory, current=current, wanted=wanted, now=now)
+    found = behavior.decide(it, memory, current=current, wanted=wanted, now=now)
     return found.replicas, found.able[1], found.limited[1]
 
 
@@ -307,7 +307,7 @@ async def scaling(cluster: VirtualCluster, *, maximum: int = 5, **more: Any) -> 
     """A StatefulSet of two pods, which start at once, and an autoscaler of it."""
     client = MeasuringClient(cluster.acting_as(USER)._transport)
     client.asked = []
-    controller = AutoscalingController(client, clock=cluster.clock, chance=cluster.chance)
+    controller = AutoscalingController(client, clock=cluster.clock, rng=cluster.rng)
     sets = test_stateful_sets.running(cluster)
     async with cluster.running(Kubelet(cluster).run), sets, cluster.running(controller.run):
         made = test_stateful_sets.stateful_set(2, podManagementPolicy="Parallel")

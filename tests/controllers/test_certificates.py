@@ -9,7 +9,7 @@ import pytest
 
 from rota.api import errors
 from rota.client.verbs import Client
-from rota.controllers import signing
+from rota.controllers import certificate_signer
 from rota.controllers.certificates import REQUESTS, CertificateController
 from rota.pki import certificates, keys, pinning, signing_requests
 from rota.pki.authorities import Authority
@@ -28,7 +28,7 @@ def authority(cluster: VirtualCluster) -> Authority:
 @pytest.fixture(autouse=True)
 async def controlling(cluster: VirtualCluster, authority: Authority) -> AsyncIterator[None]:
     controller = CertificateController(
-        cluster.acting_as("rota:controller:certificates"), authority, clock=cluster.clock, chance=cluster.chance
+        cluster.acting_as("rota:controller:certificates"), authority, clock=cluster.clock, rng=cluster.rng
     )
     async with cluster.running(controller.run):
         yield
@@ -48,7 +48,7 @@ def request(
     subject: Subject = NODE,
     *,
     name: str = "r",
-    signer: str = signing.WORKER_CLIENT,
+    signer: str = certificate_signer.WORKER_CLIENT,
     usages: list[str] | None = None,
     names: Names | None = None,
     key: keys.PrivateKey | None = None,
@@ -119,7 +119,7 @@ async def test_a_worker_whose_certificate_has_expired_shows_by_its_key_that_it_i
     cluster: VirtualCluster, newcomer: Client
 ) -> None:
     key = keys.generate()
-    annotations = {signing.KEY_ANNOTATION: pinning.pin_of_key(key.public_key())}
+    annotations = {certificate_signer.KEY_ANNOTATION: pinning.pin_of_key(key.public_key())}
     metadata = {"name": "n1", "annotations": annotations}
     await cluster.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
     await newcomer.create(REQUESTS, request(key=key))
@@ -179,9 +179,13 @@ async def test_the_administrator_of_a_cluster_is_no_worker(cluster: VirtualClust
         pytest.param(request(names=Names.of(["n1"])), id="with a host name"),
         pytest.param(request(usages=["digital signature", "server auth"]), id="for another purpose"),
         pytest.param(request(usages=[*CLIENT_USAGES, "server auth"]), id="for more than its purpose"),
-        pytest.param(request(signer=signing.CLIENT), id="of another signer"),
+        pytest.param(request(signer=certificate_signer.CLIENT), id="of another signer"),
         pytest.param(
-            request(signer=signing.WORKER_SERVING, usages=["digital signature", "server auth"], names=Names.of(["n1"])),
+            request(
+                signer=certificate_signer.WORKER_SERVING,
+                usages=["digital signature", "server auth"],
+                names=Names.of(["n1"]),
+            ),
             id="for a server",
         ),
         pytest.param(request(signer="example.com/own"), id="of a signer that is not ours"),
@@ -196,7 +200,7 @@ async def test_what_is_not_a_workers_request_waits_for_a_person(
 
 async def test_a_person_can_approve_a_clients_request(cluster: VirtualCluster) -> None:
     ann = Subject(common_name="ann", organizations=("dev",))
-    await cluster.client.create(REQUESTS, request(ann, signer=signing.CLIENT, expirationSeconds=3600))
+    await cluster.client.create(REQUESTS, request(ann, signer=certificate_signer.CLIENT, expirationSeconds=3600))
     await approve(cluster)
     found = facts(await settled(cluster))
     assert found.subject == ann
@@ -205,7 +209,9 @@ async def test_a_person_can_approve_a_clients_request(cluster: VirtualCluster) -
 
 async def test_a_person_can_approve_a_servers_request(cluster: VirtualCluster, worker: Client) -> None:
     asked = request(
-        signer=signing.WORKER_SERVING, usages=["digital signature", "server auth"], names=Names.of(["n1", "10.0.0.1"])
+        signer=certificate_signer.WORKER_SERVING,
+        usages=["digital signature", "server auth"],
+        names=Names.of(["n1", "10.0.0.1"]),
     )
     await worker.create(REQUESTS, asked)
     await approve(cluster)
@@ -214,7 +220,7 @@ async def test_a_person_can_approve_a_servers_request(cluster: VirtualCluster, w
 
 
 async def test_what_is_approved_but_not_right_fails(cluster: VirtualCluster) -> None:
-    await cluster.client.create(REQUESTS, request(Subject(common_name="n1"), signer=signing.WORKER_CLIENT))
+    await cluster.client.create(REQUESTS, request(Subject(common_name="n1"), signer=certificate_signer.WORKER_CLIENT))
     await approve(cluster)
     asked = await settled(cluster)
     assert states(asked) == {"Approved": "ByHand", "Failed": "SignerValidationFailure"}
@@ -222,7 +228,7 @@ async def test_what_is_approved_but_not_right_fails(cluster: VirtualCluster) -> 
 
 
 async def test_what_is_denied_stays_denied(cluster: VirtualCluster) -> None:
-    asked = await cluster.client.create(REQUESTS, request(Subject(common_name="ann"), signer=signing.CLIENT))
+    asked = await cluster.client.create(REQUESTS, request(Subject(common_name="ann"), signer=certificate_signer.CLIENT))
     denied = {**asked, "status": {"conditions": [{"type": "Denied", "status": "True"}]}}
     await cluster.client.update(REQUESTS, denied, subresource="approval")
     assert set(states(await settled(cluster))) == {"Denied"}
@@ -251,7 +257,7 @@ async def later(cluster: VirtualCluster, seconds: float, *names: str) -> None:
 
 
 async def test_a_request_that_was_approved_late_is_signed_all_the_same(cluster: VirtualCluster) -> None:
-    await cluster.client.create(REQUESTS, request(Subject(common_name="ann"), signer=signing.CLIENT))
+    await cluster.client.create(REQUESTS, request(Subject(common_name="ann"), signer=certificate_signer.CLIENT))
     cluster.clock.step_wall(5 * 3600)
     await approve(cluster)
     assert facts(await settled(cluster)).subject.common_name == "ann"
@@ -269,8 +275,8 @@ async def test_a_request_names_its_real_sender(cluster: VirtualCluster, newcomer
 
 
 async def test_a_requests_content_never_changes(cluster: VirtualCluster) -> None:
-    asked = await cluster.client.create(REQUESTS, request(Subject(common_name="ann"), signer=signing.CLIENT))
-    other = request(Subject(common_name="eve"), signer=signing.CLIENT)
+    asked = await cluster.client.create(REQUESTS, request(Subject(common_name="ann"), signer=certificate_signer.CLIENT))
+    other = request(Subject(common_name="eve"), signer=certificate_signer.CLIENT)
     for door in ("", "status", "approval"):
         current = await cluster.client.get(REQUESTS, "r")
         changed = await cluster.client.update(REQUESTS, {**current, "spec": other["spec"]}, subresource=door)
@@ -278,7 +284,7 @@ async def test_a_requests_content_never_changes(cluster: VirtualCluster) -> None
 
 
 async def test_nobody_approves_through_another_door(cluster: VirtualCluster) -> None:
-    asked = await cluster.client.create(REQUESTS, request(Subject(common_name="ann"), signer=signing.CLIENT))
+    asked = await cluster.client.create(REQUESTS, request(Subject(common_name="ann"), signer=certificate_signer.CLIENT))
     approved = {**asked, "status": {"conditions": [{"type": "Approved", "status": "True"}]}}
     assert (await cluster.client.update(REQUESTS, approved))["status"] == {}
     approved["metadata"] = (await cluster.client.get(REQUESTS, "r"))["metadata"]
@@ -287,7 +293,7 @@ async def test_nobody_approves_through_another_door(cluster: VirtualCluster) -> 
 
 
 async def test_who_may_not_approve_a_signers_requests_is_refused(cluster: VirtualCluster) -> None:
-    await cluster.client.create(REQUESTS, request(Subject(common_name="ann"), signer=signing.CLIENT))
+    await cluster.client.create(REQUESTS, request(Subject(common_name="ann"), signer=certificate_signer.CLIENT))
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -316,7 +322,7 @@ async def test_who_may_not_approve_a_signers_requests_is_refused(cluster: Virtua
 async def test_nobody_asks_for_the_rights_of_masters(cluster: VirtualCluster, newcomer: Client) -> None:
     masters = Subject(common_name="eve", organizations=("system:masters",))
     with pytest.raises(errors.Forbidden, match="system:masters group is not allowed"):
-        await newcomer.create(REQUESTS, request(masters, signer=signing.CLIENT))
+        await newcomer.create(REQUESTS, request(masters, signer=certificate_signer.CLIENT))
 
 
 @pytest.mark.parametrize(
@@ -365,7 +371,7 @@ def test_an_endpoint_gets_the_address_that_its_worker_is_seen_at(
     wanted: signing_requests.Request, seen: list[str], granted: bool
 ) -> None:
     """10.0.0.9 is what spreads calls over the masters: whoever is behind it seems to be there."""
-    assert signing.may_serve(wanted, seen, reserved=[ipaddress.ip_address("10.0.0.9")]) is granted
+    assert certificate_signer.may_serve(wanted, seen, reserved=[ipaddress.ip_address("10.0.0.9")]) is granted
 
 
 async def test_an_endpoint_whose_worker_was_seen_nowhere_waits_for_a_person(
@@ -374,5 +380,7 @@ async def test_an_endpoint_whose_worker_was_seen_nowhere_waits_for_a_person(
     names = Names(addresses=(ipaddress.ip_address("10.0.0.5"),))
     usages = ["digital signature", "server auth"]
     extra = {"rota.dev/client-address": ["10.0.0.5"]}
-    await worker.create(REQUESTS, request(signer=signing.WORKER_SERVING, usages=usages, names=names, extra=extra))
+    await worker.create(
+        REQUESTS, request(signer=certificate_signer.WORKER_SERVING, usages=usages, names=names, extra=extra)
+    )
     assert states(await settled(cluster)) == {}

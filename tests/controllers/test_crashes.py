@@ -20,10 +20,10 @@ from rota.controllers.cron_jobs.controller import CRON_JOBS, CronJobController
 from rota.controllers.daemon_sets.controller import DaemonSetController
 from rota.controllers.deployments import sizes
 from rota.controllers.deployments.controller import DEPLOYMENTS, REPLICA_SETS, DeploymentController
-from rota.controllers.history_keeping import REVISIONS
 from rota.controllers.jobs.controller import JOBS, JobController
-from rota.controllers.jobs.tally import index_of
+from rota.controllers.jobs.job_accounting import index_of
 from rota.controllers.replica_sets import ReplicaSetController
+from rota.controllers.revision_history import REVISIONS
 from rota.controllers.stateful_sets.controller import VOLUME_CLAIMS, StatefulSetController
 from rota.testing import virtual_api
 from rota.testing.virtual_api import VirtualCluster
@@ -61,7 +61,7 @@ class DyingClient(Client):
 async def dies(cluster: VirtualCluster, make: Make, user: str, *, writes: int, sent: bool) -> bool:
     """Run a controller until it dies; whether it did, or had nothing more to write."""
     client = DyingClient(cluster.acting_as(user), writes=writes, sent=sent)
-    async with cluster.running(make(client, clock=cluster.clock, chance=cluster.chance).run):
+    async with cluster.running(make(client, clock=cluster.clock, rng=cluster.rng).run):
         for _ in range(60):
             await cluster.clock.advance(1)
             if client.died.is_set():
@@ -71,15 +71,15 @@ async def dies(cluster: VirtualCluster, make: Make, user: str, *, writes: int, s
 
 @contextlib.asynccontextmanager
 async def lives(cluster: VirtualCluster, make: Make, user: str) -> AsyncIterator[None]:
-    async with cluster.running(make(cluster.acting_as(user), clock=cluster.clock, chance=cluster.chance).run):
+    async with cluster.running(make(cluster.acting_as(user), clock=cluster.clock, rng=cluster.rng).run):
         yield
 
 
-async def at_every_write(story: Callable[[VirtualCluster, int], Awaitable[bool]]) -> None:
+async def at_every_write(state_history: Callable[[VirtualCluster, int], Awaitable[bool]]) -> None:
     """Tell a story in which a controller dies at its first write, its second, and so on, until it has no more."""
     for writes in range(1, _MOST):
         async with virtual_api.cluster() as cluster:
-            if not await story(cluster, writes):
+            if not await state_history(cluster, writes):
                 assert writes > 3
                 return
     raise AssertionError(f"more than {_MOST} writes")
@@ -88,7 +88,7 @@ async def at_every_write(story: Callable[[VirtualCluster, int], Awaitable[bool]]
 @pytest.mark.parametrize("sent", [False, True])
 @pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
 async def test_a_job_comes_to_the_same_end(mode: str, sent: bool) -> None:
-    async def story(cluster: VirtualCluster, writes: int) -> bool:
+    async def state_history(cluster: VirtualCluster, writes: int) -> bool:
         failed: set[str] = set()
 
         def ends(pod: Any) -> Ending:
@@ -108,13 +108,13 @@ async def test_a_job_comes_to_the_same_end(mode: str, sent: bool) -> None:
         assert len(await listed(cluster, PODS)) == 3
         return died
 
-    await at_every_write(story)
+    await at_every_write(state_history)
 
 
 @pytest.mark.parametrize("sent", [False, True])
 @pytest.mark.parametrize("strategy", ["RollingUpdate", "Recreate"])
 async def test_a_rollout_comes_to_the_same_end(strategy: str, sent: bool) -> None:
-    async def story(cluster: VirtualCluster, writes: int) -> bool:
+    async def state_history(cluster: VirtualCluster, writes: int) -> bool:
         sets = lives(cluster, ReplicaSetController, "rota:controller:replica-sets")
         async with cluster.running(Kubelet(cluster).run), sets:
             made = test_deployments.deployment(2, strategy={"type": strategy}, revisionHistoryLimit=1)
@@ -133,12 +133,12 @@ async def test_a_rollout_comes_to_the_same_end(strategy: str, sent: bool) -> Non
         assert sorted(map(sizes.replicas, await listed(cluster, REPLICA_SETS))) == [0, 2]
         return died
 
-    await at_every_write(story)
+    await at_every_write(state_history)
 
 
 @pytest.mark.parametrize("sent", [False, True])
 async def test_a_set_comes_to_the_same_size(sent: bool) -> None:
-    async def story(cluster: VirtualCluster, writes: int) -> bool:
+    async def state_history(cluster: VirtualCluster, writes: int) -> bool:
         user = "rota:controller:replica-sets"
         async with cluster.running(Kubelet(cluster).run):
             await test_deployments.create(cluster, test_deployments.deployment(3))
@@ -151,7 +151,7 @@ async def test_a_set_comes_to_the_same_size(sent: bool) -> None:
         assert sum(map(pod_states.is_active, await listed(cluster, PODS))) == 3
         return died
 
-    await at_every_write(story)
+    await at_every_write(state_history)
 
 
 @pytest.mark.parametrize("sent", [False, True])
@@ -182,7 +182,7 @@ async def test_a_run_of_a_cron_job_is_made_once(cluster: VirtualCluster, writes:
 async def test_a_daemon_set_comes_to_the_same_end(surge: int, sent: bool) -> None:
     rolling = {"maxSurge": surge, "maxUnavailable": 1 - surge}
 
-    async def story(cluster: VirtualCluster, writes: int) -> bool:
+    async def state_history(cluster: VirtualCluster, writes: int) -> bool:
         user = test_daemon_sets.USER
         async with cluster.running(Kubelet(cluster).run):
             strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
@@ -198,12 +198,12 @@ async def test_a_daemon_set_comes_to_the_same_end(surge: int, sent: bool) -> Non
         assert [one["revision"] for one in await listed(cluster, REVISIONS)] == [2]
         return died
 
-    await at_every_write(story)
+    await at_every_write(state_history)
 
 
 @pytest.mark.parametrize(("policy", "sent"), [("OrderedReady", True), ("Parallel", False)])
 async def test_a_stateful_set_comes_to_the_same_end(policy: str, sent: bool) -> None:
-    async def story(cluster: VirtualCluster, writes: int) -> bool:
+    async def state_history(cluster: VirtualCluster, writes: int) -> bool:
         user = test_stateful_sets.USER
         async with cluster.running(Kubelet(cluster).run):
             claimed = {"volumeClaimTemplates": [test_stateful_sets.DATA], "podManagementPolicy": policy}
@@ -221,4 +221,4 @@ async def test_a_stateful_set_comes_to_the_same_end(policy: str, sent: bool) -> 
         assert len(await listed(cluster, VOLUME_CLAIMS)) == 2
         return died
 
-    await at_every_write(story)
+    await at_every_write(state_history)

@@ -22,7 +22,7 @@ from rota.testing.virtual_api import VirtualCluster
 @contextlib.asynccontextmanager
 async def running(cluster: VirtualCluster) -> AsyncIterator[None]:
     client = cluster.acting_as("rota:controller:cron-jobs")
-    async with cluster.running(CronJobController(client, clock=cluster.clock, chance=cluster.chance).run):
+    async with cluster.running(CronJobController(client, clock=cluster.clock, rng=cluster.rng).run):
         yield
 
 
@@ -196,18 +196,18 @@ async def test_a_job_that_went_missing_is_forgotten(cluster: VirtualCluster) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1))
 async def test_whenever_the_controller_dies_every_run_is_made_once(cluster: VirtualCluster, seed: int) -> None:
-    chance, seen = random.Random(seed), dict[str, float | None]()
+    rng, seen = random.Random(seed), dict[str, float | None]()
     await cluster.client.create(CRON_JOBS, cron_job(concurrencyPolicy="Forbid", successfulJobsHistoryLimit=0))
     for _ in range(60):
         async with running(cluster):
-            await a_few_steps(chance)
-        await cluster.clock.advance(chance.choice([1, 5, 20]))
+            await a_few_steps(rng)
+        await cluster.clock.advance(rng.choice([1, 5, 20]))
         there = await listed(cluster, JOBS)
         assert sum(not runs.end_of(one) for one in there) <= 1
         for one in there:
             if meta.uid(one) not in seen:
                 seen[meta.uid(one)] = runs.scheduled_at(one)
-            elif not runs.end_of(one) and chance.random() < 0.5:
+            elif not runs.end_of(one) and rng.random() < 0.5:
                 await end(cluster, meta.name(one))
     async with running(cluster):
         await cluster.clock.advance(2)

@@ -12,12 +12,12 @@ from tests.controllers.workloads import NODE, NODES, PODS, Ending, Kubelet, list
 from rota.api import meta
 from rota.client.verbs import PatchType
 from rota.controllers import pod_states
+from rota.controllers.controller_revisions import HASH_LABEL
 from rota.controllers.daemon_sets import placement, plan
 from rota.controllers.daemon_sets.controller import DAEMON_SETS, DaemonSetController
 from rota.controllers.daemon_sets.placement import Fit, Placement
 from rota.controllers.daemon_sets.plan import State
-from rota.controllers.histories import HASH_LABEL
-from rota.controllers.history_keeping import REVISIONS
+from rota.controllers.revision_history import REVISIONS
 from rota.testing.virtual_api import VirtualCluster
 
 USER = "rota:controller:daemon-sets"
@@ -28,7 +28,7 @@ RESERVED = {"key": "reserved", "value": "yes", "effect": "NoSchedule"}
 @contextlib.asynccontextmanager
 async def running(cluster: VirtualCluster) -> AsyncIterator[None]:
     client = cluster.acting_as(USER)
-    async with cluster.running(DaemonSetController(client, clock=cluster.clock, chance=cluster.chance).run):
+    async with cluster.running(DaemonSetController(client, clock=cluster.clock, rng=cluster.rng).run):
         yield
 
 

@@ -27,11 +27,9 @@ QUOTAS = ("", "v1", "resourcequotas")
 @contextlib.asynccontextmanager
 async def running(cluster: VirtualCluster) -> AsyncIterator[None]:
     deployments = DeploymentController(
-        cluster.acting_as("rota:controller:deployments"), clock=cluster.clock, chance=cluster.chance
+        cluster.acting_as("rota:controller:deployments"), clock=cluster.clock, rng=cluster.rng
     )
-    sets = ReplicaSetController(
-        cluster.acting_as("rota:controller:replica-sets"), clock=cluster.clock, chance=cluster.chance
-    )
+    sets = ReplicaSetController(cluster.acting_as("rota:controller:replica-sets"), clock=cluster.clock, rng=cluster.rng)
     async with cluster.running(deployments.run), cluster.running(sets.run):
         yield
 
@@ -254,17 +252,17 @@ async def test_a_deployment_adopts_the_set_that_another_left(cluster: VirtualClu
 async def test_controllers_that_die_at_any_moment_change_nothing_about_the_end(
     cluster: VirtualCluster, seed: int
 ) -> None:
-    chance, replicas, number = random.Random(seed), 3, 1
+    rng, replicas, number = random.Random(seed), 3, 1
     kubelet = Kubelet(cluster)
     async with cluster.running(kubelet.run):
         await create(cluster, deployment(3))
         for _ in range(25):
-            if chance.random() < 0.3:
-                replicas, number = chance.randrange(1, 6), chance.randrange(1, 4)
+            if rng.random() < 0.3:
+                replicas, number = rng.randrange(1, 6), rng.randrange(1, 4)
                 await set_image(cluster, f"app:{number}")
                 await change(cluster, replicas=replicas)
             async with running(cluster):
-                await a_few_steps(chance)
+                await a_few_steps(rng)
             await cluster.clock.advance(0.5)
         async with running(cluster):
             generation = meta.metadata(await cluster.client.get(DEPLOYMENTS, "web", namespace="default"))["generation"]

@@ -17,7 +17,7 @@ SETS = ("apps", "v1", "replicasets")
 @pytest.fixture(autouse=True)
 async def controlling(cluster: VirtualCluster) -> AsyncIterator[None]:
     controller = DisruptionController(
-        cluster.acting_as("rota:controller:disruption"), clock=cluster.clock, chance=cluster.chance
+        cluster.acting_as("rota:controller:disruption"), clock=cluster.clock, rng=cluster.rng
     )
     async with cluster.running(controller.run):
         yield

@@ -199,7 +199,7 @@ async def controlling(cluster: VirtualCluster) -> AsyncIterator[None]:
     node = manifests.node("n")
     await cluster.client.create(NODES, node)
     controller = EndpointController(
-        cluster.acting_as("rota:controller:endpoints"), clock=cluster.clock, chance=cluster.chance
+        cluster.acting_as("rota:controller:endpoints"), clock=cluster.clock, rng=cluster.rng
     )
     async with cluster.running(controller.run):
         yield

@@ -22,9 +22,7 @@ WIDGETS = ("example.com", "v1", "widgets")
 
 @pytest.fixture(autouse=True)
 async def collecting(cluster: VirtualCluster) -> AsyncIterator[None]:
-    collector = GarbageCollector(
-        cluster.acting_as("rota:controller:garbage"), clock=cluster.clock, chance=cluster.chance
-    )
+    collector = GarbageCollector(cluster.acting_as("rota:controller:garbage"), clock=cluster.clock, rng=cluster.rng)
     async with cluster.running(collector.run):
         await collector.wait_synced()
         yield
@@ -77,9 +75,7 @@ async def test_an_object_whose_owner_never_was_goes(cluster: VirtualCluster) -> 
 
 async def test_a_collector_that_runs_again_sees_what_it_missed(cluster: VirtualCluster) -> None:
     # Beside the one that every test has; both may act, neither minds the other.
-    collector = GarbageCollector(
-        cluster.acting_as("rota:controller:garbage"), clock=cluster.clock, chance=cluster.chance
-    )
+    collector = GarbageCollector(cluster.acting_as("rota:controller:garbage"), clock=cluster.clock, rng=cluster.rng)
     for number in range(2):
         owner = await _make(cluster, f"owner-{number}")
         await _make(cluster, "a", _reference(owner))

@@ -11,8 +11,8 @@ from rota.api.meta import Object
 from rota.controllers import pod_states
 from rota.controllers.jobs import plan
 from rota.controllers.jobs.indexes import Indexes
+from rota.controllers.jobs.job_accounting import FINALIZER, INDEX, account, accounted_uids, index_of, is_tracked, tally
 from rota.controllers.jobs.plan import Backoff
-from rota.controllers.jobs.tally import FINALIZER, INDEX, account, booked_off, index_of, is_tracked, tally
 
 NOW = 1_700_000_000.0
 
@@ -104,7 +104,7 @@ def test_every_end_is_written_down_once_before_its_pod_may_go(drawn: tuple[Objec
     # Who comes back after the pods were let go, or some of them, finds the same sum.
     for gone in (released, set(sorted(released)[::2]), set[str]()):
         left = {meta.uid(one) for one in pods if is_tracked(one)} - gone
-        booked = booked_off(accounts.status, left)
+        booked = accounted_uids(accounts.status, left)
         for name in ("succeeded", "failed"):
             before = accounts.status.get(name, 0) + len(uncounted.get(name, ()))
             assert booked.get(name, 0) + len(booked["uncountedTerminatedPods"].get(name, ())) == before
@@ -116,7 +116,7 @@ def test_a_round_after_a_round_finds_nothing_new_to_write_down(drawn: tuple[Obje
     job, pods = drawn
     first = account(tally(job, pods), job["status"], ending="")
     released = {meta.uid(one) for one in first.released}
-    status = booked_off(first.status, {meta.uid(one) for one in pods if is_tracked(one)} - released)
+    status = accounted_uids(first.status, {meta.uid(one) for one in pods if is_tracked(one)} - released)
     later = [
         {**one, "metadata": {**one["metadata"], "finalizers": []}} if meta.uid(one) in released else one for one in pods
     ]

@@ -12,9 +12,9 @@ from rota.api import meta, times
 from rota.client import pods as pod_actions
 from rota.client.verbs import Object, Propagation
 from rota.controllers import pod_states
-from rota.controllers.jobs import tally as job_tally
+from rota.controllers.jobs import job_accounting as job_tally
 from rota.controllers.jobs.controller import JOBS, JobController
-from rota.controllers.jobs.tally import FINALIZER, INDEX, index_of
+from rota.controllers.jobs.job_accounting import FINALIZER, INDEX, index_of
 from rota.testing import manifests
 from rota.testing.virtual_api import VirtualCluster
 
@@ -24,7 +24,7 @@ QUOTAS = ("", "v1", "resourcequotas")
 @contextlib.asynccontextmanager
 async def running(cluster: VirtualCluster) -> AsyncIterator[None]:
     client = cluster.acting_as("rota:controller:jobs")
-    async with cluster.running(JobController(client, clock=cluster.clock, chance=cluster.chance).run):
+    async with cluster.running(JobController(client, clock=cluster.clock, rng=cluster.rng).run):
         yield
 
 
@@ -477,11 +477,11 @@ async def test_a_large_job_is_counted_in_portions(cluster: VirtualCluster, monke
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 async def test_whenever_the_controller_dies_every_pod_is_counted_once(cluster: VirtualCluster, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     fates: dict[str, Ending] = {}
 
     def ends(pod: Object) -> Ending:
-        fate = Ending(code=int(chance.random() < 0.3), after_s=chance.choice([0.5, 1.0, 3.0]))
+        fate = Ending(code=int(rng.random() < 0.3), after_s=rng.choice([0.5, 1.0, 3.0]))
         return fates.setdefault(meta.uid(pod), fate)
 
     kubelet = Kubelet(cluster, ends=ends)
@@ -492,7 +492,7 @@ async def test_whenever_the_controller_dies_every_pod_is_counted_once(cluster: V
         await create(cluster, job(**spec))
         for _ in range(400):
             async with running(cluster):
-                await a_few_steps(chance)
+                await a_few_steps(rng)
             await cluster.clock.advance(0.5)
             found = await cluster.client.get(JOBS, "work", namespace="default")
             if meta.is_condition_true(found, "Complete"):

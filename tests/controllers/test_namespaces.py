@@ -8,7 +8,7 @@ import pytest
 from rota.api import errors, meta
 from rota.api.kinds import ResourceType
 from rota.controllers import namespaces
-from rota.controllers.namespaces import NAMESPACES, NamespaceController, Remains
+from rota.controllers.namespaces import NAMESPACES, NamespaceController, RemainingContent
 from rota.testing.virtual_api import VirtualCluster
 
 MAPS = ("", "v1", "configmaps")
@@ -22,13 +22,13 @@ def _statuses(conditions: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def test_an_empty_namespace_may_go() -> None:
-    verdict = namespaces.judge([], Remains(), now="t1")
+    verdict = namespaces.judge([], RemainingContent(), now="t1")
     assert verdict.again_after_s is None
     assert set(_statuses(verdict.conditions).values()) == {"False"}
 
 
 def test_what_remains_is_told_with_its_finalizers_and_waited_for() -> None:
-    remains = Remains()
+    remains = RemainingContent()
     objects: list[dict[str, Any]] = [
         {"metadata": {"finalizers": ["a/b"], "deletionGracePeriodSeconds": 0}},
         {"metadata": {"deletionGracePeriodSeconds": 30}},
@@ -47,10 +47,10 @@ def test_what_remains_is_told_with_its_finalizers_and_waited_for() -> None:
 
 
 def test_what_is_not_known_keeps_a_namespace() -> None:
-    verdict = namespaces.judge([], Remains(undiscovered=("metrics.k8s.io/v1beta1",)), now="t1")
+    verdict = namespaces.judge([], RemainingContent(undiscovered=("metrics.k8s.io/v1beta1",)), now="t1")
     assert verdict.again_after_s == 10.0
     assert _statuses(verdict.conditions)["NamespaceDeletionDiscoveryFailure"] == "True"
-    failed = namespaces.judge(verdict.conditions, Remains(failures=["pods: no"]), now="t2")
+    failed = namespaces.judge(verdict.conditions, RemainingContent(failures=["pods: no"]), now="t2")
     assert failed.again_after_s is not None
     assert _statuses(failed.conditions)["NamespaceDeletionContentFailure"] == "True"
     assert _statuses(failed.conditions)["NamespaceDeletionDiscoveryFailure"] == "False"
@@ -59,7 +59,7 @@ def test_what_is_not_known_keeps_a_namespace() -> None:
 @pytest.fixture(autouse=True)
 async def controlling(cluster: VirtualCluster) -> AsyncIterator[None]:
     controller = NamespaceController(
-        cluster.acting_as("rota:controller:namespaces"), clock=cluster.clock, chance=cluster.chance
+        cluster.acting_as("rota:controller:namespaces"), clock=cluster.clock, rng=cluster.rng
     )
     async with cluster.running(controller.run):
         yield

@@ -14,12 +14,8 @@ from rota.testing.virtual_api import VirtualCluster
 
 @pytest.fixture(autouse=True)
 async def controlling(cluster: VirtualCluster) -> AsyncIterator[None]:
-    lifecycle = NodeLifecycle(
-        cluster.acting_as("rota:controller:node-lifecycle"), clock=cluster.clock, chance=cluster.chance
-    )
-    eviction = TaintEviction(
-        cluster.acting_as("rota:controller:taint-eviction"), clock=cluster.clock, chance=cluster.chance
-    )
+    lifecycle = NodeLifecycle(cluster.acting_as("rota:controller:node-lifecycle"), clock=cluster.clock, rng=cluster.rng)
+    eviction = TaintEviction(cluster.acting_as("rota:controller:taint-eviction"), clock=cluster.clock, rng=cluster.rng)
     async with cluster.running(lifecycle.run), cluster.running(eviction.run):
         yield
 

@@ -12,8 +12,8 @@ from rota.api import errors, meta, selectors
 from rota.client.events.correlation import Source
 from rota.client.events.recorder import EventRecorder
 from rota.client.informers.cache import Key
-from rota.controllers import claims, pod_control
-from rota.controllers.claims import Claims, OwnerKind
+from rota.controllers import controller_ref_manager, pod_control
+from rota.controllers.controller_ref_manager import Claims, OwnerKind
 from rota.controllers.expectations import TIMEOUT_S, Expectations
 from rota.controllers.pod_control import PODS, PodControl
 from rota.testing import manifests
@@ -156,10 +156,10 @@ async def _owner(cluster: VirtualCluster, name: str = "web") -> dict[str, Any]:
     return KIND.complete(made)
 
 
-def _control(cluster: VirtualCluster, chance: Any = None) -> tuple[PodControl, Expectations]:
+def _control(cluster: VirtualCluster, rng: Any = None) -> tuple[PodControl, Expectations]:
     expectations = Expectations(cluster.clock)
-    recorder = EventRecorder(cluster.client, Source(component="test"), clock=cluster.clock, chance=cluster.chance)
-    control = PodControl(cluster.client, recorder=recorder, expectations=expectations, chance=chance or cluster.chance)
+    recorder = EventRecorder(cluster.client, Source(component="test"), clock=cluster.clock, rng=cluster.rng)
+    control = PodControl(cluster.client, recorder=recorder, expectations=expectations, rng=rng or cluster.rng)
     return control, expectations
 
 
@@ -257,4 +257,4 @@ class TestClaims:
         assert meta.controller_of(await cluster.client.get(PODS, "p", namespace="default")) is None
 
     def test_what_nobody_controls_is_filed_by_namespace(self) -> None:
-        assert claims.by_controller(pod("u", 1)) == (claims.orphans("default"),)
+        assert controller_ref_manager.by_controller(pod("u", 1)) == (controller_ref_manager.orphans("default"),)

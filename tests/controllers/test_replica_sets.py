@@ -29,7 +29,7 @@ async def controlling(cluster: VirtualCluster) -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def running(cluster: VirtualCluster) -> AsyncIterator[None]:
     client = cluster.acting_as("rota:controller:replica-sets")
-    async with cluster.running(ReplicaSetController(client, clock=cluster.clock, chance=cluster.chance).run):
+    async with cluster.running(ReplicaSetController(client, clock=cluster.clock, rng=cluster.rng).run):
         yield
 
 
@@ -151,15 +151,15 @@ async def test_what_the_server_refuses_is_said_in_a_condition_until_it_is_over(
 
 @pytest.mark.slow
 async def test_a_controller_that_dies_at_any_moment_leaves_no_pod_too_many_or_too_few(cluster: VirtualCluster) -> None:
-    chance, wanted = random.Random(7), 0
+    rng, wanted = random.Random(7), 0
     kubelet = Kubelet(cluster)
     async with cluster.running(kubelet.run):
         await cluster.client.create(REPLICA_SETS, replica_set(replicas=0))
         for _ in range(30):
-            wanted = chance.randrange(9)
+            wanted = rng.randrange(9)
             await scale(cluster, "web", wanted)
             async with running(cluster):
-                await a_few_steps(chance)
+                await a_few_steps(rng)
             await cluster.clock.advance(1)
         async with running(cluster):
             await reaches(cluster, REPLICA_SETS, "web", replicas=wanted, readyReplicas=wanted)

@@ -16,7 +16,7 @@ MAPS = ("", "v1", "configmaps")
 @pytest.fixture(autouse=True)
 async def controlling(cluster: VirtualCluster) -> AsyncIterator[None]:
     controller = QuotaController(
-        cluster.acting_as("rota:controller:resource-quotas"), clock=cluster.clock, chance=cluster.chance
+        cluster.acting_as("rota:controller:resource-quotas"), clock=cluster.clock, rng=cluster.rng
     )
     async with cluster.running(controller.run):
         yield

@@ -14,7 +14,7 @@ _LABEL = "rbac.authorization.k8s.io/aggregate-to-view"
 @pytest.fixture(autouse=True)
 async def controlling(cluster: VirtualCluster) -> AsyncIterator[None]:
     controller = RoleAggregation(
-        cluster.acting_as("rota:controller:role-aggregation"), clock=cluster.clock, chance=cluster.chance
+        cluster.acting_as("rota:controller:role-aggregation"), clock=cluster.clock, rng=cluster.rng
     )
     async with cluster.running(controller.run):
         yield

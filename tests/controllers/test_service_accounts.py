@@ -22,7 +22,7 @@ async def controlling(cluster: VirtualCluster) -> AsyncIterator[None]:
     controller = ServiceAccountController(
         cluster.acting_as("rota:controller:service-accounts"),
         clock=cluster.clock,
-        chance=cluster.chance,
+        rng=cluster.rng,
         bundle=lambda: _PEM,
     )
     async with cluster.running(controller.run):

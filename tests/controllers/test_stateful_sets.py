@@ -11,8 +11,8 @@ from tests.controllers.workloads import PODS, Ending, Kubelet, listed, reaches, 
 
 from rota.api import meta
 from rota.client.verbs import PatchType
-from rota.controllers.histories import HASH_LABEL
-from rota.controllers.history_keeping import REVISIONS
+from rota.controllers.controller_revisions import HASH_LABEL
+from rota.controllers.revision_history import REVISIONS
 from rota.controllers.stateful_sets import identity, plan
 from rota.controllers.stateful_sets.controller import STATEFUL_SETS, VOLUME_CLAIMS, StatefulSetController
 from rota.controllers.stateful_sets.plan import State
@@ -28,7 +28,7 @@ DATA = {
 @contextlib.asynccontextmanager
 async def running(cluster: VirtualCluster) -> AsyncIterator[None]:
     client = cluster.acting_as(USER)
-    async with cluster.running(StatefulSetController(client, clock=cluster.clock, chance=cluster.chance).run):
+    async with cluster.running(StatefulSetController(client, clock=cluster.clock, rng=cluster.rng).run):
         yield
 
 

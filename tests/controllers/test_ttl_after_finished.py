@@ -14,7 +14,7 @@ from rota.testing.virtual_api import VirtualCluster
 @pytest.fixture(autouse=True)
 async def controlling(cluster: VirtualCluster) -> AsyncIterator[None]:
     client = cluster.acting_as("rota:controller:ttl-after-finished")
-    async with cluster.running(TtlAfterFinished(client, clock=cluster.clock, chance=cluster.chance).run):
+    async with cluster.running(TtlAfterFinished(client, clock=cluster.clock, rng=cluster.rng).run):
         yield
 
 

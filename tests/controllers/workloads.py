@@ -13,7 +13,7 @@ from rota.client.paths import Target
 from rota.client.pods import Binding
 from rota.client.verbs import Object, PatchType, Selection
 from rota.controllers.daemon_sets.placement import node_of
-from rota.controllers.reconciling import Reconciler
+from rota.controllers.reconciler import Reconciler
 from rota.testing.virtual_api import VirtualCluster
 
 PODS = ("", "v1", "pods")
@@ -53,9 +53,7 @@ class Kubelet:
         #: How pods have ended by themselves, by their uids.
         self.ended: dict[str, int] = {}
         self._cluster = cluster
-        self._frame = Reconciler[Key](
-            cluster.client, "kubelet", self._process, clock=cluster.clock, chance=cluster.chance
-        )
+        self._frame = Reconciler[Key](cluster.client, "kubelet", self._process, clock=cluster.clock, rng=cluster.rng)
         self._pods = self._frame.follow(PODS, lambda key, _old, _new: self._frame.queue.add(key))
 
     async def run(self) -> None:
@@ -133,9 +131,9 @@ class Kubelet:
         )
 
 
-async def a_few_steps(chance: random.Random) -> None:
+async def a_few_steps(rng: random.Random) -> None:
     """Let whatever runs take some turns of the loop, so few that it is in the middle of something."""
-    for _ in range(chance.randrange(300)):
+    for _ in range(rng.randrange(300)):
         await asyncio.sleep(0)
 
 

@@ -7,7 +7,7 @@ import click
 
 from rota.cli import help as helping
 from rota.cli import verbs
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 from rota.cli.main import root
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rota.testing import fleets
+from rota.testing import process_cluster
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 _MARK = "@@@"
@@ -82,7 +82,7 @@ def follow(page: str, folder: Path, *, patience_s: float = 110) -> list[Followed
 
 def _end_tasks(folder: Path) -> None:
     """End what a page's cluster has left running: tasks outlive it, as they should, but not the test."""
-    fleets.end_tasks(folder)
+    process_cluster.end_tasks(folder)
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if entry.name.isdecimal() and (entry / "cwd").readlink().is_relative_to(folder):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import rota
-from rota.python.building import StepWishes
 from rota.python.options import Wishes
+from rota.python.pipeline_builder import StepWishes
 from rota.python.pipelines import PipelineWishes
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"

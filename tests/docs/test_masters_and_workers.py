@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.testing import fleets
+from rota.testing import process_cluster
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 _READY = "is up|is ready"
@@ -47,7 +47,7 @@ def test_the_page_works_as_written(page: str, tmp_path: Path) -> None:
             timeout=280,
         )
     finally:
-        fleets.end_tasks(tmp_path)
+        process_cluster.end_tasks(tmp_path)
     logs = "\n".join(one.read_text() for one in tmp_path.glob("*.log"))
     assert done.returncode == 0, f"{done.stderr}\n{logs}"
     for promised in re.findall(r"```text\n(.*?)```", (HOWTO / page).read_text(), re.DOTALL):

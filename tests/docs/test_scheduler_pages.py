@@ -6,8 +6,8 @@ import pytest
 import yaml
 from tests.docs import following
 
-from rota.scheduler import builtin, loading
-from rota.scheduler.framework.points import ExtensionPoint
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
+from rota.scheduler.plugin_registry import builtin, third_party
 
 PAGES = {"explain-a-pod.md": 5, "replay-decisions.md": 2, "extend-the-scheduler.md": 1, "rebalance.md": 3}
 
@@ -33,7 +33,7 @@ def test_every_file_of_the_page_is_named_in_the_sentence_before_it(page: str) ->
 
 def test_the_profile_that_leaves_everything_to_an_extender_has_no_plugin_at_these_points() -> None:
     (text,) = (block.text for block in following.blocks("extend-the-scheduler.md") if block.file == "takeover.yaml")
-    configuration = loading.load(text, builtin.registry()).configuration
+    configuration = third_party.load(text, builtin.registry()).configuration
     for point in ("filter", "score", "postFilter"):
         assert configuration.first.points.get(ExtensionPoint(point), ()) == ()
     (extender,) = configuration.extenders

@@ -12,11 +12,11 @@ from tests.docs import following
 from tests.docs.following import Block
 
 from rota.columns.cluster import Cluster
-from rota.columns.vocabulary import Vocabulary, read_node
-from rota.scheduler import builtin, loading
+from rota.columns.pod_interner import PodInterner, read_node
 from rota.scheduler.framework.events import Action, ClusterEvent, Resource
-from rota.scheduler.framework.points import ExtensionPoint
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
 from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.plugin_registry import builtin, third_party
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue
 from rota.testing.clusters import make_node, make_pod
 
@@ -58,7 +58,7 @@ def test_the_entry_point_of_the_page_makes_the_plugin_known_by_name(
     ]
     config = yaml.safe_load(files["sched.yaml"])
     config["profiles"][0]["plugins"]["multiPoint"]["enabled"][0]["name"] = "CheapNodes"
-    loaded = loading.load(yaml.safe_dump(config), builtin.registry(), entry_points=installed)
+    loaded = third_party.load(yaml.safe_dump(config), builtin.registry(), entry_points=installed)
     scorers = loaded.configuration.first.points[ExtensionPoint.SCORE]
     assert [(plugin.name, plugin.weight) for plugin in scorers][-1] == ("CheapNodes", 3)
     sys.modules.pop("cheap_nodes", None)
@@ -70,12 +70,12 @@ def test_the_filter_of_the_page_wakes_its_pods_when_an_affordable_node_comes(
     files = {block.file: block.text for block in blocks() if block.file}
     (tmp_path / "not_too_dear.py").write_text(files["not_too_dear.py"])
     monkeypatch.syspath_prepend(tmp_path)
-    loaded = loading.load(files["filter.yaml"], builtin.registry())
+    loaded = third_party.load(files["filter.yaml"], builtin.registry())
     profile = loaded.configuration.first
     queue = SchedulingQueue({profile.scheduler_name: Framework(profile, loaded.registry)})
-    queue.add(Vocabulary().pod(make_pod("web")), 0.0)
+    queue.add(PodInterner().pod(make_pod("web")), 0.0)
     assert queue.pop(0.0) is not None
-    queue.requeue("uid-web", now=0.0, rejectors={"NotTooDear"})
+    queue.requeue("uid-web", now=0.0, unschedulable_plugins={"NotTooDear"})
     added = ClusterEvent(Resource.NODE, Action.ADD)
     for price, woken in (("80", 0), ("10", 1)):
         node = Cluster().set_node(read_node(make_node("n", labels={"example.com/price": price})))

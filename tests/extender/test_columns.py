@@ -12,7 +12,7 @@ from rota.extender.answers import Adviser
 from rota.extender.columns import Columns, Named
 from rota.extender.facts import NodeFacts
 from rota.extender.view import View, read_pod
-from rota.spot.nodes import Capacity, Reading
+from rota.spot.node_readings import Capacity, Reading
 from rota.spot.policies import BASE, MAX_SHARE, WISH, PolicyError
 from rota.testing import manifests
 

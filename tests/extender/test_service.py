@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rota.client import connecting
+from rota.client import client_factory
 from rota.extender import service
 from rota.extender.service import Extender
 from rota.extender.view import View
@@ -46,12 +46,12 @@ class Asked:
 
 @contextlib.asynccontextmanager
 async def extending(api: ApiServer, *, started: bool = True) -> AsyncIterator[Asked]:
-    clock, chance = system.SystemClock(), random.Random(0)
+    clock, rng = system.SystemClock(), random.Random(0)
     async with (
-        connecting.to_application(api.app, clock=clock, chance=chance) as client,
+        client_factory.to_application(api.app, clock=clock, rng=rng) as client,
         aiohttp.ClientSession() as session,
     ):
-        extender = Extender(client, clock=clock, chance=chance, view=View(), binds=True)
+        extender = Extender(client, clock=clock, rng=rng, view=View(), binds=True)
         async with service.serving(extender, host="127.0.0.1", port=0) as url:
             asked = Asked(session, url)
             if not started:

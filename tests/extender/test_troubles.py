@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from rota.cli import certificates
-from rota.client import connecting
+from rota.client import client_factory
 from rota.extender import service
 from rota.extender.service import Extender
 from rota.extender.view import View
@@ -31,12 +31,12 @@ pytestmark = pytest.mark.slow
 
 @contextlib.asynccontextmanager
 async def extending(*, tls: ssl.SSLContext | None = None, binds: bool = False) -> AsyncIterator[str]:
-    clock, chance = system.SystemClock(), random.Random(0)
+    clock, rng = system.SystemClock(), random.Random(0)
     async with ApiServer() as api:
         for name, capacity in (("s1", "spot"), ("d1", "on-demand")):
             await api.post(NODES, manifests.node(name, **{"node.kubernetes.io/capacity": capacity}))
-        async with connecting.to_application(api.app, clock=clock, chance=chance) as client:
-            extender = Extender(client, clock=clock, chance=chance, view=View(), binds=binds)
+        async with client_factory.to_application(api.app, clock=clock, rng=rng) as client:
+            extender = Extender(client, clock=clock, rng=rng, view=View(), binds=binds)
             async with service.serving(extender, host="127.0.0.1", port=0, tls=tls) as url:
                 running = asyncio.ensure_future(extender.run())
                 try:

@@ -179,29 +179,29 @@ async def test_more_connections_than_there_can_be_files_leave_the_store_its_own(
             assert answer.status == 200
 
 
-def broken(chance: random.Random) -> bytes:
+def broken(rng: random.Random) -> bytes:
     """A request that nobody should send."""
     methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "BREW", "G\0T"]
     words = ["api", "apis", "v1", "pods", "namespaces", "default", "..", "%00", "%zz", "\\", "{}", "x" * 300, "é"]
-    path = "/" + "/".join(chance.choices(words, k=chance.randrange(6)))
+    path = "/" + "/".join(rng.choices(words, k=rng.randrange(6)))
     bodies: list[Any] = [
         *(b"", b"{", b"[" * 5000, b"null", b'{"metadata":{"name":7}}', b"\xff\xfe\x00", b"k8s\x00\x0a\xff\xff\xff\xff"),
-        *(b'{"a":1}' * 50, chance.randbytes(300)),
+        *(b'{"a":1}' * 50, rng.randbytes(300)),
     ]
-    body: bytes = chance.choice(bodies)
+    body: bytes = rng.choice(bodies)
     types = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "text/\0", "x"]
-    length = chance.choice([str(len(body)), str(len(body) + 5), "-1", "99999999999999999999", "ten"])
+    length = rng.choice([str(len(body)), str(len(body) + 5), "-1", "99999999999999999999", "ten"])
     head = (
-        f"{chance.choice(methods)} {path} HTTP/{chance.choice(['1.1', '1.1', '1.1', '9', '1.0'])}\r\n"
+        f"{rng.choice(methods)} {path} HTTP/{rng.choice(['1.1', '1.1', '1.1', '9', '1.0'])}\r\n"
         f"Host: 127.0.0.1\r\nConnection: close\r\n"
-        f"Content-Type: {chance.choice(types)}\r\nContent-Length: {length}\r\n\r\n"
+        f"Content-Type: {rng.choice(types)}\r\nContent-Length: {length}\r\n\r\n"
     )
     whole = head.encode() + body
-    return whole if chance.random() < 0.8 else whole[: chance.randrange(len(whole))]
+    return whole if rng.random() < 0.8 else whole[: rng.randrange(len(whole))]
 
 
 async def test_ten_thousand_malformed_requests_leave_the_server_as_it_was(master: Master) -> None:
-    chance = random.Random(4)
+    rng = random.Random(4)
     codes: dict[int, int] = {}
 
     async def send(payload: bytes) -> None:
@@ -220,7 +220,7 @@ async def test_ten_thousand_malformed_requests_leave_the_server_as_it_was(master
 
     async def sender(count: int) -> None:
         for _ in range(count):
-            await send(broken(chance))
+            await send(broken(rng))
 
     async with session(master) as http:
         await create(http, "before", "kept")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rota.api import errors
-from rota.client import connecting
-from rota.client.transports.contract import TransportError
+from rota.client import client_factory
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client
 from rota.client.wire import EventType
 from rota.kit import system
@@ -41,7 +41,7 @@ async def client_of(*masters: Master) -> AsyncIterator[Client]:
     """A client that knows all of them, and asks the first."""
     first, *others = [master.endpoint() for master in masters]
     endpoint = replace(first, fallbacks=tuple(other.server for other in others))
-    async with connecting.to_server(endpoint, clock=CLOCK, chance=random.Random(3)) as client:
+    async with client_factory.to_server(endpoint, clock=CLOCK, rng=random.Random(3)) as client:
         yield client
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rota.api import errors
-from rota.client import connecting, credentials
+from rota.client import client_factory, credentials
 from rota.client.verbs import Client
 from rota.kit import system
 from rota.testing import manifests
@@ -33,7 +33,7 @@ async def user_of(master: Master, token: str = "") -> AsyncIterator[Client]:
     endpoint = master.endpoint()
     if token:
         endpoint = replace(endpoint, client_certificate=None, client_key=None, credentials=credentials.bearer(token))
-    async with connecting.to_server(endpoint, clock=CLOCK, chance=random.Random(5)) as client:
+    async with client_factory.to_server(endpoint, clock=CLOCK, rng=random.Random(5)) as client:
         yield client.with_settings(retry=False, timeout_s=30.0)
 
 
@@ -75,7 +75,7 @@ async def test_a_crowd_slows_itself_down_and_not_the_heartbeats(start: Callable[
     tokens.touch(mode=0o600)
     tokens.write_text(TOKENS)
     master = start(f"sqlite:///{tmp_path}/store.db", options=("--token-auth-file", str(tokens), "--max-requests", "20"))
-    crowd, ann, beats, health = Tally(), Tally(), Tally(), Tally()
+    domain_count, ann, beats, health = Tally(), Tally(), Tally(), Tally()
     async with (
         user_of(master) as admin,
         user_of(master, "crowd-token") as crowding,
@@ -92,15 +92,15 @@ async def test_a_crowd_slows_itself_down_and_not_the_heartbeats(start: Callable[
 
         patch = {"spec": {"leaseDurationSeconds": 15}}
         await asyncio.gather(
-            *(repeat(crowd, lambda: crowding.request("GET", PATH), 0.0) for _ in range(150)),
+            *(repeat(domain_count, lambda: crowding.request("GET", PATH), 0.0) for _ in range(150)),
             repeat(ann, lambda: annoyed.get(MAPS, "m0", namespace="default"), 0.1),
             repeat(beats, lambda: beating.patch(LEASES, "beat", patch, namespace="default"), 0.1),
             repeat(health, lambda: beating.request("GET", "/readyz"), 0.2),
         )
-    assert crowd.codes[429] > 0, crowd.codes
-    assert set(crowd.codes) <= {200, 429}
+    assert domain_count.codes[429] > 0, domain_count.codes
+    assert set(domain_count.codes) <= {200, 429}
     for tally in (ann, beats, health):
         assert set(tally.codes) == {200}, (ann.codes, beats.codes, health.codes)
-        assert tally.codes[200] > 3, (ann.codes, beats.codes, health.codes, crowd.codes)
+        assert tally.codes[200] > 3, (ann.codes, beats.codes, health.codes, domain_count.codes)
     # a node is taken for dead after forty seconds, a leader loses its lease after ten
     assert beats.slowest_s < 5.0

@@ -11,13 +11,13 @@ from rota.federation.placement.scheduling import Scheduler
 
 
 def test_what_is_kept_between_bindings_changes_no_decision() -> None:
-    chance = random.Random(7)  # the same bindings every time
+    rng = random.Random(7)  # the same bindings every time
     clusters = [Cluster(bench.cluster(number)) for number in range(40)]
     kept = Scheduler(Fleet(clusters))
     compiled = {name: Placement(placement) for name, placement in bench.PLACEMENTS.items()}
     for number in range(300):
-        name = chance.choice(sorted(bench.PLACEMENTS))
-        obj = bench.binding(number, bench.PLACEMENTS[name], held=chance.choice([0, 0, 2]))
+        name = rng.choice(sorted(bench.PLACEMENTS))
+        obj = bench.binding(number, bench.PLACEMENTS[name], held=rng.choice([0, 0, 2]))
         alone = Scheduler(Fleet(clusters)).schedule(obj)
         together = kept.schedule(obj, compiled[name])
         assert (together.clusters, together.reason) == (alone.clusters, alone.reason)

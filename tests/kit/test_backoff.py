@@ -24,11 +24,11 @@ def policies(draw: st.DrawFn) -> Policy:
 
 @given(policies(), st.integers(1, 10_000), st.randoms(use_true_random=False))
 def test_a_delay_lies_between_what_its_jitter_allows_and_the_cap(
-    policy: Policy, failures: int, chance: random.Random
+    policy: Policy, failures: int, rng: random.Random
 ) -> None:
     ceiling = policy.ceiling(failures)
     floor = {Jitter.NONE: ceiling, Jitter.EQUAL: ceiling / 2, Jitter.FULL: 0}[policy.jitter]
-    assert floor <= policy.delay(failures, chance) <= ceiling <= policy.cap_s
+    assert floor <= policy.delay(failures, rng) <= ceiling <= policy.cap_s
 
 
 @given(policies(), st.integers(1, 10_000))

@@ -18,7 +18,7 @@ def clock() -> FakeClock:
 
 def supervisor_on(clock: FakeClock) -> Supervisor:
     policy = Policy(initial_s=1, factor=2, cap_s=8, jitter=Jitter.NONE)
-    return Supervisor("test", clock=clock, chance=random.Random(1), backoff=policy)
+    return Supervisor("test", clock=clock, rng=random.Random(1), backoff=policy)
 
 
 async def forever() -> None:

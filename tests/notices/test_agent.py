@@ -11,18 +11,18 @@ import pytest
 from tests.notices.fake_clouds import LATER, FakeAws, FakeAzure, FakeCloud, FakeGcp
 
 from rota.api import errors
-from rota.client import connecting
-from rota.client.transports.contract import Interrupted
+from rota.client import client_factory
+from rota.client.transports.transport import Interrupted
 from rota.client.verbs import Client
 from rota.kit import system
 from rota.kit.metrics import Metrics
 from rota.notices.agent import Agent
 from rota.notices.announcements import HEARD, SAID_BY, Announcement, Decision
-from rota.notices.announcing import NODES, Announcer
-from rota.notices.clouds import finding
-from rota.notices.clouds.contract import MetadataEndpoint
-from rota.spot import nodes
-from rota.spot.marks import AT_RISK, TERMINATING, Marks
+from rota.notices.announcer import NODES, Announcer
+from rota.notices.clouds import cloud_detection
+from rota.notices.clouds.cloud_provider import MetadataEndpoint
+from rota.spot import node_readings
+from rota.spot.node_signals import AT_RISK, TERMINATING, NodeSignals
 from rota.testing import manifests
 from rota.testing.api import PATIENCE_S, ApiServer
 
@@ -63,13 +63,13 @@ class Machine:
 
     @contextlib.asynccontextmanager
     async def looked_after(self, url: str) -> AsyncIterator[Agent]:
-        clock, chance = system.SystemClock(), random.Random(0)
+        clock, rng = system.SystemClock(), random.Random(0)
         async with aiohttp.ClientSession() as session:
-            cloud = finding.cloud(
+            cloud = cloud_detection.cloud(
                 self.provider, MetadataEndpoint(url, session, clock=clock), clock=clock, boot=self.boot
             )
-            announcer = Announcer(self.client, Marks(), clock=clock, metrics=self.metrics)
-            agent = Agent(announcer, cloud, "n1", clock=clock, chance=chance, every_s=EVERY_S, metrics=self.metrics)
+            announcer = Announcer(self.client, NodeSignals(), clock=clock, metrics=self.metrics)
+            agent = Agent(announcer, cloud, "n1", clock=clock, rng=rng, every_s=EVERY_S, metrics=self.metrics)
             running = asyncio.ensure_future(agent.run())
             try:
                 yield agent
@@ -115,7 +115,7 @@ async def machine(provider: str) -> AsyncIterator[tuple[Machine, str]]:
     clock, fake = system.SystemClock(), CLOUDS[provider]()
     async with (
         ApiServer() as api,
-        connecting.to_application(api.app, clock=clock, chance=random.Random(0)) as client,
+        client_factory.to_application(api.app, clock=clock, rng=random.Random(0)) as client,
         fake.serving() as url,
     ):
         await client.create(NODES, manifests.node("n1"))
@@ -129,7 +129,7 @@ async def test_a_machine_that_goes_marks_its_node_once_over_restarts(provider: s
             take_away(here.fake)
             await here.until(here.goes)
             node = await here.node()
-            notice = nodes.read(node, Marks(), now=system.SystemClock().now()).notice
+            notice = node_readings.read(node, NodeSignals(), now=system.SystemClock().now()).notice
             assert notice is not None
             assert notice.provider == provider
             assert node["metadata"]["annotations"][SAID_BY] == "agent"

@@ -12,8 +12,8 @@ from rota.api import times
 from rota.api.patches import merge
 from rota.notices import announcements
 from rota.notices.announcements import HEARD, SAID_BY, Announcement, Decision, Kind, Verdict
-from rota.spot import nodes
-from rota.spot.marks import AT_RISK, TERMINATES_AT, Marks
+from rota.spot import node_readings
+from rota.spot.node_signals import AT_RISK, TERMINATES_AT, NodeSignals
 
 NOW = times.parse("2026-03-01T12:00:00Z")
 ENDS = Announcement(kind=Kind.TERMINATION, source="webhook", provider="aws", deadline=NOW + 100, id="1")
@@ -45,7 +45,7 @@ def decided(before: dict[str, Any], said: Announcement, now: float = NOW) -> tup
 
 
 def ends_at(marked: dict[str, Any]) -> float:
-    notice = nodes.read(marked, Marks(), now=NOW).notice
+    notice = node_readings.read(marked, NodeSignals(), now=NOW).notice
     assert notice is not None
     return notice.deadline
 
@@ -58,7 +58,7 @@ def test_what_is_said_in_the_future_is_said_now() -> None:
 def test_a_termination_is_read_from_the_node_as_it_was_said() -> None:
     verdict, marked = decided(node(), ENDS)
     assert verdict is Verdict.MARKED
-    notice = nodes.read(marked, Marks(), now=NOW + 50).notice
+    notice = node_readings.read(marked, NodeSignals(), now=NOW + 50).notice
     assert notice is not None
     assert (notice.provider, notice.since, notice.deadline) == ("aws", NOW, NOW + 100)
     assert marked["metadata"]["annotations"][SAID_BY] == "webhook"
@@ -76,7 +76,7 @@ def test_what_is_repeated_is_known_even_after_it_was_withdrawn() -> None:
     assert announcements.decide(marked, ENDS, now=NOW + 5, lead=120) == Decision(Verdict.KNOWN)
     verdict, calm = decided(marked, Announcement(kind=Kind.WITHDRAWN, source="webhook"))
     assert verdict is Verdict.WITHDRAWN
-    assert nodes.read(calm, Marks(), now=NOW).notice is None
+    assert node_readings.read(calm, NodeSignals(), now=NOW).notice is None
     assert TERMINATES_AT not in calm["metadata"]["annotations"]
     assert decided(calm, ENDS) == (Verdict.KNOWN, calm)
 
@@ -123,7 +123,7 @@ def test_a_new_machine_under_an_old_name_has_nothing_to_do_with_the_old_one(
 def test_a_risk_is_no_notice_and_does_not_hide_one() -> None:
     risk = Announcement(kind=Kind.RISK, source="agent", provider="aws", id="r")
     verdict, marked = decided(node(), risk)
-    reading = nodes.read(marked, Marks(), now=NOW)
+    reading = node_readings.read(marked, NodeSignals(), now=NOW)
     assert (verdict, reading.notice, reading.risky) == (Verdict.MARKED, None, AT_RISK)
     assert marked["spec"]["taints"][-1]["effect"] == "PreferNoSchedule"
     assert decided(marked, replace(risk, id="s"))[0] is Verdict.KNOWN
@@ -139,10 +139,10 @@ def test_a_withdrawal_of_nothing_changes_no_marks() -> None:
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(Kind), st.integers(-100, 300), st.integers(0, 30)), max_size=40))
 def test_whatever_is_said_in_whatever_order_nodes_stay_small_and_repetitions_change_nothing(
-    story: list[tuple[Kind, int, int]],
+    state_history: list[tuple[Kind, int, int]],
 ) -> None:
     now = node()
-    for kind, left, number in story:
+    for kind, left, number in state_history:
         said = Announcement(kind=kind, source="webhook", provider="gcp", deadline=NOW + left, id=str(number))
         _, now = decided(now, said)
         decision = announcements.decide(now, said, now=NOW, lead=30)

@@ -12,8 +12,8 @@ from rota.api import times
 from rota.kit import system
 from rota.kit.errors import UserError
 from rota.notices.announcements import Kind
-from rota.notices.clouds import finding
-from rota.notices.clouds.contract import Cloud, CloudError, MetadataEndpoint
+from rota.notices.clouds import cloud_detection
+from rota.notices.clouds.cloud_provider import Cloud, CloudError, MetadataEndpoint
 from rota.testing.clocks import FakeClock
 
 CLOUDS: dict[str, Callable[[], FakeCloud]] = {"aws": FakeAws, "gcp": FakeGcp, "azure": FakeAzure}
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 async def asked(fake: FakeCloud, provider: str) -> AsyncIterator[Cloud]:
     clock = system.SystemClock()
     async with fake.serving() as url, aiohttp.ClientSession() as session:
-        yield finding.cloud(provider, MetadataEndpoint(url, session, clock=clock), clock=clock, boot="b1")
+        yield cloud_detection.cloud(provider, MetadataEndpoint(url, session, clock=clock), clock=clock, boot="b1")
 
 
 async def test_amazon_says_nothing_then_a_risk_then_the_end() -> None:
@@ -107,7 +107,7 @@ async def test_an_endpoint_that_is_slow_is_not_waited_for() -> None:
     fake, clock = FakeAws(), FakeClock()
     fake.trouble = "slow"
     async with fake.serving() as url, aiohttp.ClientSession() as session:
-        cloud = finding.cloud("aws", MetadataEndpoint(url, session, clock=clock), clock=clock, boot="")
+        cloud = cloud_detection.cloud("aws", MetadataEndpoint(url, session, clock=clock), clock=clock, boot="")
         looking = asyncio.ensure_future(cloud.look())
         async with asyncio.timeout(30):
             while not fake.asked:  # noqa: ASYNC110 - only the fake tells
@@ -120,7 +120,7 @@ async def test_an_endpoint_that_is_slow_is_not_waited_for() -> None:
 async def test_nobody_at_the_address_is_told() -> None:
     async with aiohttp.ClientSession() as session:
         clock = system.SystemClock()
-        cloud = finding.cloud(
+        cloud = cloud_detection.cloud(
             "azure", MetadataEndpoint("http://127.0.0.1:1", session, clock=clock), clock=clock, boot=""
         )
         with pytest.raises(CloudError, match="does not answer"):
@@ -134,7 +134,7 @@ async def test_nobody_at_the_address_is_told() -> None:
     [("aws:///a/i-1", "aws"), ("gce://p/z/n", "gcp"), ("azure:///x", "azure"), ("kind://x", ""), ("", "")],
 )
 def test_a_providers_id_names_the_cloud(provider_id: str, provider: str) -> None:
-    assert finding.by_provider_id(provider_id) == provider
+    assert cloud_detection.by_provider_id(provider_id) == provider
 
 
 @pytest.mark.parametrize("provider", CLOUDS)
@@ -142,11 +142,11 @@ async def test_a_cloud_is_known_by_how_its_endpoint_answers(provider: str) -> No
     clock = system.SystemClock()
     async with CLOUDS[provider]().serving() as url, aiohttp.ClientSession() as session:
         # every cloud has its endpoint at the same address
-        assert await finding.probed(lambda _: MetadataEndpoint(url, session, clock=clock)) == provider
+        assert await cloud_detection.probed(lambda _: MetadataEndpoint(url, session, clock=clock)) == provider
 
 
 async def test_where_no_cloud_answers_one_has_to_be_named() -> None:
     clock = system.SystemClock()
     async with aiohttp.ClientSession() as session:
         with pytest.raises(UserError, match="name one of aws, gcp, azure with --provider"):
-            await finding.probed(lambda _: MetadataEndpoint("http://127.0.0.1:1", session, clock=clock))
+            await cloud_detection.probed(lambda _: MetadataEndpoint("http://127.0.0.1:1", session, clock=clock))

@@ -9,11 +9,11 @@ from rota.client.rights import Right
 from rota.client.verbs import Client
 from rota.notices import rights
 from rota.notices.announcements import Announcement, Kind, Verdict
-from rota.notices.announcing import NODES, Announcer
-from rota.notices.machines import Machines
+from rota.notices.announcer import NODES, Announcer
 from rota.notices.messages import Machine
 from rota.notices.node_events import EVENTS, NodeEvents
-from rota.spot.marks import TERMINATING, Marks
+from rota.notices.node_lookup import Machines
+from rota.spot.node_signals import TERMINATING, NodeSignals
 from rota.testing import access, manifests, virtual_api
 from rota.testing.virtual_api import VirtualCluster
 
@@ -45,7 +45,7 @@ async def granted(cluster: VirtualCluster, user: str, wanted: Iterable[Right]) -
 
 async def test_an_agent_marks_its_own_node_and_no_other(cluster: VirtualCluster) -> None:
     client = await granted(cluster, "agent", rights.needed_by_agent("n1"))
-    announcer = Announcer(client, Marks(), clock=cluster.clock)
+    announcer = Announcer(client, NodeSignals(), clock=cluster.clock)
     ends = Announcement(kind=Kind.TERMINATION, source="agent", provider="aws", id="1")
     assert await announcer.announce("n1", ends) is Verdict.MARKED
     over = Announcement(kind=Kind.WITHDRAWN, source="agent", own=True, forgets=True)
@@ -56,9 +56,9 @@ async def test_an_agent_marks_its_own_node_and_no_other(cluster: VirtualCluster)
 
 async def test_whoever_only_hears_needs_nodes_and_events_about_them(cluster: VirtualCluster) -> None:
     client = await granted(cluster, "hearer", (*rights.MARKING, *rights.EVENTS))
-    announcer = Announcer(client, Marks(), clock=cluster.clock)
-    events = NodeEvents(client, announcer, Marks(), clock=cluster.clock, chance=cluster.chance)
-    machines = Machines(client, clock=cluster.clock, chance=cluster.chance)
+    announcer = Announcer(client, NodeSignals(), clock=cluster.clock)
+    events = NodeEvents(client, announcer, NodeSignals(), clock=cluster.clock, rng=cluster.rng)
+    machines = Machines(client, clock=cluster.clock, rng=cluster.rng)
     async with cluster.running(events.run), cluster.running(machines.run):
         node, now = await cluster.client.get(NODES, "n1"), times.format_time(cluster.clock.now())
         event = {

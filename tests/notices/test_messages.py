@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.notices import bodies
 
 from rota.api import times
-from rota.notices import machines, messages
+from rota.notices import messages, node_lookup
 from rota.notices.announcements import Kind
 from rota.notices.messages import MOST, Machine, Malformed, Message
-from rota.spot import marks
-from rota.spot.marks import Marks
+from rota.spot import node_signals
+from rota.spot.node_signals import NodeSignals
 
 NOW = times.parse("2026-03-01T12:00:00Z")
 
@@ -22,7 +22,7 @@ NOW = times.parse("2026-03-01T12:00:00Z")
 def read(body: Any, **headers: str) -> list[Message]:
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return messages.read(sent, named, marks=Marks(), now=NOW)
+    return messages.read(sent, named, marks=NodeSignals(), now=NOW)
 
 
 def only(body: Any, **headers: str) -> Message:
@@ -113,7 +113,7 @@ def test_a_provider_that_nobody_knows_is_named_with_those_that_are_known(tmp_pat
         read(body)
     table = tmp_path / "marks.yaml"
     table.write_text("marks:\n- {means: notice, place: taint, key: example.com/x, provider: exampel, lead: 9}\n")
-    found = messages.read(json.dumps(body).encode(), {}, marks=marks.read(table), now=NOW)
+    found = messages.read(json.dumps(body).encode(), {}, marks=node_signals.read(table), now=NOW)
     assert found[0].said.provider == "exampel"
 
 
@@ -208,4 +208,4 @@ def test_nothing_that_is_sent_makes_it_stumble(body: Any) -> None:
     ],
 )
 def test_machines_are_known_by_what_their_clouds_call_them(provider_id: str, known: set[str]) -> None:
-    assert set(machines.names(provider_id)) == known
+    assert set(node_lookup.names(provider_id)) == known

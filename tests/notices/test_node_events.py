@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from rota.api import errors, meta, times
-from rota.client.transports.contract import Interrupted
+from rota.client.transports.transport import Interrupted
 from rota.client.verbs import Object
 from rota.kit.metrics import Metrics
 from rota.notices import node_events
 from rota.notices.announcements import Announcement, Decision, Kind
-from rota.notices.announcing import NODES, Announcer
+from rota.notices.announcer import NODES, Announcer
 from rota.notices.node_events import EVENTS, NodeEvents
-from rota.spot import marks, nodes
-from rota.spot.marks import TERMINATING, Marks
+from rota.spot import node_readings, node_signals
+from rota.spot.node_signals import TERMINATING, NodeSignals
 from rota.testing import manifests, virtual_api
 from rota.testing.virtual_api import VirtualCluster
 
@@ -31,10 +31,10 @@ class World:
         self.metrics = Metrics("spot")
 
     @contextlib.asynccontextmanager
-    async def listening(self, table: Marks | None = None) -> AsyncIterator[None]:
-        table = table or Marks()
+    async def listening(self, table: NodeSignals | None = None) -> AsyncIterator[None]:
+        table = table or NodeSignals()
         announcer = Announcer(self.client, table, clock=self.clock, metrics=self.metrics)
-        listener = NodeEvents(self.client, announcer, table, clock=self.clock, chance=self.cluster.chance)
+        listener = NodeEvents(self.client, announcer, table, clock=self.clock, rng=self.cluster.rng)
         async with self.cluster.running(listener.run):
             await self.clock.advance(1)
             yield
@@ -63,8 +63,8 @@ class World:
         await self.clock.advance(1)
         return made
 
-    async def reading(self, name: str = "n1") -> nodes.Reading:
-        return nodes.read(await self.client.get(NODES, name), Marks(), now=self.clock.now())
+    async def reading(self, name: str = "n1") -> node_readings.Reading:
+        return node_readings.read(await self.client.get(NODES, name), NodeSignals(), now=self.clock.now())
 
     async def version(self, name: str = "n1") -> str:
         return str((await self.client.get(NODES, name))["metadata"]["resourceVersion"])
@@ -191,7 +191,7 @@ async def test_users_add_reasons_and_say_who_may_give_them(world: World, tmp_pat
         "marks:\n- {means: notice, place: event, key: Reclaimed, values: [our-agent], provider: ours, lead: 45}\n"
     )
     node = await world.node()
-    async with world.listening(marks.read(path)):
+    async with world.listening(node_signals.read(path)):
         await world.event(node, "Reclaimed")
         assert (await world.reading()).notice is None
         await world.event(node, "Reclaimed", source={"component": "our-agent"})
@@ -209,9 +209,9 @@ def test_events_of_the_newer_kind_are_read_as_well() -> None:
         "lastTimestamp": None,
         "reportingComponent": "karpenter",
     }
-    found = node_events.read(event, Marks())
+    found = node_events.read(event, NodeSignals())
     assert found is not None
     said = found[1]
     assert (said.kind, said.provider, said.uid, said.id) == (Kind.TERMINATION, "karpenter", "u", "e")
     assert said.deadline == times.parse("2026-03-01T12:02:00Z")
-    assert node_events.read({**event, "involvedObject": {"kind": "Pod", "name": "p"}}, Marks()) is None
+    assert node_events.read({**event, "involvedObject": {"kind": "Pod", "name": "p"}}, NodeSignals()) is None

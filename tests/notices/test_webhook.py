@@ -14,16 +14,16 @@ import pytest
 from tests.notices import bodies
 
 from rota.api import times
-from rota.client import connecting
-from rota.client.transports.contract import Interrupted
+from rota.client import client_factory
+from rota.client.transports.transport import Interrupted
 from rota.kit import system
 from rota.kit.errors import UserError
 from rota.kit.metrics import Metrics
 from rota.notices import webhook
-from rota.notices.announcing import Announcer
-from rota.notices.machines import Machines
+from rota.notices.announcer import Announcer
+from rota.notices.node_lookup import Machines
 from rota.notices.webhook import Hook, Token, Webhook
-from rota.spot.marks import TERMINATING, Marks
+from rota.spot.node_signals import TERMINATING, NodeSignals
 from rota.testing import manifests
 from rota.testing.api import PATIENCE_S, ApiServer
 
@@ -68,12 +68,12 @@ async def until(condition: Callable[[], bool]) -> None:
 async def listening(
     folder: Path, *, synced: bool = True, guarded: bool = True, dry_run: bool = False
 ) -> AsyncIterator[Sender]:
-    clock, chance = system.SystemClock(), random.Random(0)
+    clock, rng = system.SystemClock(), random.Random(0)
     secret = folder / "token"
     secret.write_text(f"{SECRET}\n")
     async with (
         ApiServer() as api,
-        connecting.to_application(api.app, clock=clock, chance=chance) as client,
+        client_factory.to_application(api.app, clock=clock, rng=rng) as client,
         aiohttp.ClientSession() as session,
     ):
         for name, provider_id in (
@@ -86,8 +86,8 @@ async def listening(
             made = manifests.node(name)
             made["spec"] = {**made.get("spec", {}), "providerID": provider_id}
             assert (await api.post(NODES, made)).code == 201
-        table, metrics = Marks(), Metrics("spot")
-        machines = Machines(client, clock=clock, chance=chance)
+        table, metrics = NodeSignals(), Metrics("spot")
+        machines = Machines(client, clock=clock, rng=rng)
         hook = Webhook(
             Announcer(client, table, clock=clock, metrics=metrics, dry_run=dry_run),
             machines,

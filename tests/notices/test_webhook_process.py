@@ -85,7 +85,7 @@ def test_a_notice_that_is_sent_makes_the_controller_leave_the_node(tmp_path: Pat
 def test_notices_are_only_heard_where_another_acts(tmp_path: Path) -> None:
     authority = certificate(tmp_path)
     (tmp_path / "token").write_text(SECRET)
-    options = ["--hear-only", "--webhook", "127.0.0.1:0", "--webhook-token", str(tmp_path / "token")]
+    options = ["--record-only", "--webhook", "127.0.0.1:0", "--webhook-token", str(tmp_path / "token")]
     tls = ["--webhook-tls-cert", str(tmp_path / "tls.crt"), "--webhook-tls-key", str(tmp_path / "tls.key")]
     with LiveServer() as server:
         server.create("/api/v1/nodes", manifests.node("n1"))

@@ -13,12 +13,12 @@ from tests.packaging.charts import CHART, EVERYTHING, NAMESPACE, Document, HelmE
 
 import rota
 from rota.cli.main import root
-from rota.scheduler import builtin, loading
-from rota.spot import marks, nodes
+from rota.scheduler.plugin_registry import builtin, third_party
+from rota.spot import node_readings, node_signals
 
 pytestmark = [pytest.mark.slow, pytest.mark.helm]
 
-SPOT, LABEL = marks.Means.SPOT, marks.Place.LABEL
+SPOT, LABEL = node_signals.Means.SPOT, node_signals.Place.LABEL
 IPV6 = {"listenHost": "[::]"}
 CASES: Mapping[str, Mapping[str, Any]] = {
     "default": {},
@@ -139,7 +139,7 @@ def test_with_nothing_enabled_nothing_is_there() -> None:
 
 def test_pods_had_better_not_be_on_any_machine_that_is_known_as_spot() -> None:
     templates = dict(pods(render(EVERYTHING)))
-    known = {one.key: one.values for one in marks.BUILTIN if (one.means, one.place) == (SPOT, LABEL)}
+    known = {one.key: one.values for one in node_signals.BUILTIN if (one.means, one.place) == (SPOT, LABEL)}
     affinity = templates["scheduler"]["spec"]["affinity"]["nodeAffinity"]
     (term,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
     assert {one["key"]: tuple(one.get("values", ())) for one in term["preference"]["matchExpressions"]} == known
@@ -159,7 +159,7 @@ def test_settings_are_a_configuration_that_the_scheduler_takes() -> None:
     given = {"parallelism": 4, "leaderElection": {"leaseDuration": "30s", "resourceName": "elsewhere"}}
     documents = render({"scheduler": {"schedulerName": "packing", "settings": given}})
     text = chosen(documents, "ConfigMap", "rota-scheduler")["data"]["settings.yaml"]
-    loaded = loading.load(text.encode(), builtin.registry()).configuration
+    loaded = third_party.load(text.encode(), builtin.registry()).configuration
     assert list(loaded.profiles) == ["packing"]
     assert loaded.settings.parallelism == 4
     # its role allows this Lease and no other
@@ -172,7 +172,7 @@ def test_settings_are_a_configuration_that_the_scheduler_takes() -> None:
 def test_profiles_of_ones_own_take_the_place_of_ours() -> None:
     profiles = [{"schedulerName": "a"}, {"schedulerName": "b"}]
     text = chosen(render({"scheduler": {"settings": {"profiles": profiles}}}), "ConfigMap")["data"]["settings.yaml"]
-    assert list(loading.load(text.encode(), builtin.registry()).configuration.profiles) == ["a", "b"]
+    assert list(third_party.load(text.encode(), builtin.registry()).configuration.profiles) == ["a", "b"]
 
 
 def test_a_change_of_what_pods_read_starts_them_anew() -> None:
@@ -190,7 +190,7 @@ def test_marks_are_a_file_that_the_product_reads(tmp_path: Any) -> None:
     file = tmp_path / "marks.yaml"
     file.write_text(chosen(render(EVERYTHING), "ConfigMap", "rota-marks")["data"]["marks.yaml"])
     node = {"metadata": {"name": "a"}, "spec": {"taints": [{"key": "example.com/reclaim", "effect": "NoSchedule"}]}}
-    notice = nodes.read(node, marks.read(file), now=0.0).notice
+    notice = node_readings.read(node, node_signals.read(file), now=0.0).notice
     assert notice is not None
     assert notice.provider == "example"
 
@@ -223,6 +223,6 @@ def test_the_schema_knows_every_value_and_what_marks_can_mean() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert schema["properties"].keys() - values.keys() == {"global"}
     mark = schema["properties"]["marks"]["items"]["properties"]
-    assert mark.keys() == set(marks.Mark.__struct_fields__)
-    assert set(mark["means"]["enum"]) == {one.value for one in marks.Means}
-    assert set(mark["place"]["enum"]) == {one.value for one in marks.Place}
+    assert mark.keys() == set(node_signals.NodeSignal.__struct_fields__)
+    assert set(mark["means"]["enum"]) == {one.value for one in node_signals.Means}
+    assert set(mark["place"]["enum"]) == {one.value for one in node_signals.Place}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import rota
-from rota.testing import fleets
+from rota.testing import process_cluster
 
 ROTA = str(Path(sys.executable).with_name("rota"))
 
@@ -46,7 +46,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(20)
             process.kill()
-            fleets.end_tasks(folder)
+            process_cluster.end_tasks(folder)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from tests.python.conftest import Cluster
 from tests.worker.runtimes.bench import needs_containers
 
 import rota
-from rota.python import bootstrap, sessions
+from rota.python import sessions, task_runner
 
 pytestmark = pytest.mark.slow
 
@@ -87,10 +87,10 @@ def test_results_of_other_machines_are_fetched(
     client: rota.Client, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def not_here(path: str, digest: str) -> bytes:
-        raise bootstrap.Missing(f"{path} is on another machine")
+        raise task_runner.Missing(f"{path} is on another machine")
 
     data = os.urandom(200_000)
-    monkeypatch.setattr(bootstrap, "content", not_here)
+    monkeypatch.setattr(task_runner, "content", not_here)
     future = client.submit(lambda: data)
     assert future.result(PATIENCE_S) == data
     assert list(RESULTS.glob(f"{future.name}*"))

@@ -5,9 +5,9 @@ from typing import Any, cast
 import pytest
 
 import rota
-from rota.python import manifests, packing
+from rota.python import manifests, serialization
 from rota.python.options import Options
-from rota.python.packing import Packed
+from rota.python.serialization import Packed
 
 
 @rota.task(
@@ -29,7 +29,7 @@ def add(left: int, right: int) -> int:
 
 
 def _job(options: Options) -> dict[str, Any]:
-    packed = Packed(name="add", content=packing.pack(add.function, (1, 2), {}, name="add"))
+    packed = Packed(name="add", content=serialization.pack(add.function, (1, 2), {}, name="add"))
     made: Any = manifests.job("add-1", "default", packed, options, session="s", parts=1)
     return dict(made)
 
@@ -62,7 +62,7 @@ def test_nothing_of_the_call_stands_in_the_job() -> None:
     def greet(word: str) -> str:
         return word
 
-    packed = Packed(name="greet", content=packing.pack(greet, ("a password",), {}, name="greet"))
+    packed = Packed(name="greet", content=serialization.pack(greet, ("a password",), {}, name="greet"))
     job = manifests.job("greet-1", "default", packed, Options(), session="s", parts=len(packed.parts()))
     secret = manifests.secret("greet-1", "default", packed, Options(), session="s", key="k", file="", results="/r")
     assert packed.parts()[0] in secret["stringData"].values()

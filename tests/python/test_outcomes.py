@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rota.python import bootstrap, failures, outcomes
+from rota.python import failures, outcomes, task_runner
 from rota.python.outcomes import Outcome, Raised, Returned
 
 KEY = "key"
@@ -21,7 +21,7 @@ def _pod(*, message: str = "", code: int | None = 0, reason: str = "", **status:
 
 
 def _left(kind: str, text: str, key: str = KEY, **more: str) -> str:
-    return json.dumps({kind: text, "mac": bootstrap.sign(key, kind, text), **more})
+    return json.dumps({kind: text, "mac": task_runner.sign(key, kind, text), **more})
 
 
 def _of(pod: dict[str, Any]) -> Outcome:

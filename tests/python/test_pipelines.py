@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import rota
 from rota.api.pipelines import expressions
-from rota.python import bootstrap
+from rota.python import task_runner
 from rota.python.promises import Promise
 
 
@@ -150,7 +150,7 @@ def test_lists_that_are_known_are_items_whatever_they_hold() -> None:
 
     items = _step(many.manifest()["spec"], "visit-2")["forEach"]["items"]
     assert items[0] == {"0": '"{\\u007b a }} $(B)"', "1": "{{ parameters.greeting }}"}
-    assert bootstrap.read(items[0]["0"]) == "{{ a }} $(B)"
+    assert task_runner.read(items[0]["0"]) == "{{ a }} $(B)"
     assert items[1]["0"] == "{{ steps.visit.outputs.result }}"
 
 
@@ -165,7 +165,7 @@ def test_a_comparison_holds_when_the_pipeline_runs_as_it_would_here(found: Any, 
     promise = Promise(None, "steps.a.outputs.result", kind="value")
 
     def holds(condition: Any) -> bool:
-        return expressions.condition(condition.text).holds(lambda _: bootstrap.write(found))
+        return expressions.condition(condition.text).holds(lambda _: task_runner.write(found))
 
     assert holds(promise == wanted) is (found == wanted)
     assert holds(promise != wanted) is (found != wanted)

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from rota.columns.pod_interner import PodInterner
 from rota.columns.pods import PodInfo
-from rota.columns.vocabulary import Vocabulary
-from rota.scheduler.framework import binding
-from rota.scheduler.framework.points import ExtensionPoint, PermitResult, PreBindPlan, points_of
+from rota.scheduler.framework import binding_points
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint, PermitResult, PreBindPlan, points_of
 from rota.scheduler.framework.registry import Enabled, Handle, NoArgs, ProfileSpec, Registry
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.framework.state import CycleState
@@ -17,7 +17,7 @@ from rota.scheduler.framework.status import SKIP, SUCCESS, Code, Status, unsched
 from rota.testing.clusters import make_pod
 
 FULL = unschedulable("no licence left")
-POD = Vocabulary().pod(make_pod("p"))
+POD = PodInterner().pod(make_pod("p"))
 
 
 class Recorder:
@@ -77,13 +77,13 @@ async def together(calls: Sequence[Coroutine[Any, Any, Status]]) -> Sequence[Sta
 
 def test_reserve_stops_at_the_first_refusal() -> None:
     built, calls = framework(A={}, B={"reserve": FULL}, C={})
-    assert binding.reserve(built, CycleState(), POD, "n") == FULL.by("B")
+    assert binding_points.reserve(built, CycleState(), POD, "n") == FULL.by("B")
     assert calls == ["A.reserve", "B.reserve"]
 
 
 def test_unreserve_runs_for_all_in_reverse_and_survives_faults() -> None:
     built, calls = framework(A={}, B={"unreserve": RuntimeError("stuck")}, C={})
-    (fault,) = binding.unreserve(built, CycleState(), POD, "n")
+    (fault,) = binding_points.unreserve(built, CycleState(), POD, "n")
     assert (fault.code, fault.plugin) == (Code.ERROR, "B")
     assert calls == ["C.unreserve", "B.unreserve", "A.unreserve"]
 
@@ -93,21 +93,21 @@ def test_permit_collects_waits_and_caps_them() -> None:
     built, _ = framework(
         A={"permit": PermitResult(wait, 5.0)}, B={"permit": PermitResult(wait, 1e9)}, C={"permit": PermitResult()}
     )
-    permission = binding.permit(built, CycleState(), POD, "n")
+    permission = binding_points.permit(built, CycleState(), POD, "n")
     assert permission.status.code is Code.WAIT
-    assert permission.waits_s == {"A": 5.0, "B": binding.LONGEST_WAIT_S}
+    assert permission.waits_s == {"A": 5.0, "B": binding_points.LONGEST_WAIT_S}
 
 
 def test_a_rejection_beats_a_wait_and_ends_permit() -> None:
     built, calls = framework(A={"permit": PermitResult(Status(Code.WAIT), 5.0)}, B={"permit": PermitResult(FULL)}, C={})
-    assert binding.permit(built, CycleState(), POD, "n").status == FULL.by("B")
+    assert binding_points.permit(built, CycleState(), POD, "n").status == FULL.by("B")
     assert calls == ["A.permit", "B.permit"]
 
 
 @pytest.mark.parametrize("point", ["reserve", "permit"])
 def test_a_raising_plugin_is_an_error_under_its_name(point: str) -> None:
     built, _ = framework(A={point: KeyError("gone")})
-    answer = getattr(binding, point)(built, CycleState(), POD, "n")
+    answer = getattr(binding_points, point)(built, CycleState(), POD, "n")
     status = answer if isinstance(answer, Status) else answer.status
     assert (status.code, status.plugin) == (Code.ERROR, "A")
 
@@ -123,7 +123,7 @@ async def test_pre_bind_runs_neighbours_together_where_they_allow_it() -> None:
         groups.append(len(coroutines))
         return await together(coroutines)
 
-    assert (await binding.pre_bind(built, CycleState(), POD, "n", run_together=counted)).ok
+    assert (await binding_points.pre_bind(built, CycleState(), POD, "n", run_together=counted)).ok
     assert groups == [2, 1]
     assert [call for call in calls if call.endswith("pre_bind")] == [
         "A.pre_bind",
@@ -135,22 +135,22 @@ async def test_pre_bind_runs_neighbours_together_where_they_allow_it() -> None:
 
 async def test_a_failing_pre_bind_ends_the_binding() -> None:
     built, calls = framework(A={"pre_bind": FULL}, B={})
-    assert await binding.pre_bind(built, CycleState(), POD, "n", run_together=together) == FULL.by("A")
+    assert await binding_points.pre_bind(built, CycleState(), POD, "n", run_together=together) == FULL.by("A")
     assert "B.pre_bind" not in calls
     built, _ = framework(A={"plan": PreBindPlan(FULL)})
-    assert await binding.pre_bind(built, CycleState(), POD, "n", run_together=together) == FULL.by("A")
+    assert await binding_points.pre_bind(built, CycleState(), POD, "n", run_together=together) == FULL.by("A")
 
 
 async def test_the_first_bind_plugin_that_does_not_skip_decides() -> None:
     built, calls = framework(A={"bind": SKIP}, B={}, C={})
-    assert (await binding.bind(built, CycleState(), POD, "n")).ok
+    assert (await binding_points.bind(built, CycleState(), POD, "n")).ok
     assert calls == ["A.bind", "B.bind"]
     built, _ = framework(A={"bind": SKIP})
-    assert (await binding.bind(built, CycleState(), POD, "n")).code is Code.ERROR
+    assert (await binding_points.bind(built, CycleState(), POD, "n")).code is Code.ERROR
 
 
 async def test_post_bind_faults_are_told_and_change_nothing() -> None:
     built, calls = framework(A={"post_bind": RuntimeError("log full")}, B={})
-    (fault,) = await binding.post_bind(built, CycleState(), POD, "n")
+    (fault,) = await binding_points.post_bind(built, CycleState(), POD, "n")
     assert fault.plugin == "A"
     assert calls == ["A.post_bind", "B.post_bind"]

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.columns.vocabulary import Vocabulary, read_node
-from rota.scheduler import builtin
+from rota.columns.pod_interner import PodInterner, read_node
 from rota.scheduler.config import resolution
 from rota.scheduler.config.specs import specs_of
-from rota.scheduler.decide import Decider
+from rota.scheduler.cycle.decision import Decider
 from rota.scheduler.framework.evaluation import Evaluation
-from rota.scheduler.framework.points import ExtensionPoint
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.framework.status import SUCCESS
+from rota.scheduler.plugin_registry import builtin
 from rota.testing import clusters
 from rota.testing.clusters import Document, build
 
@@ -95,10 +95,10 @@ Situation = tuple[list[Document], list[Document]]
 @clusters.LAW
 @given(any_framework, a_situation, a_pod)
 def test_filters_agree_in_both_forms(framework: Framework, situation: Situation, incoming: Document) -> None:
-    vocabulary = Vocabulary()
-    cluster = build(*situation, vocabulary)
+    interner = PodInterner()
+    cluster = build(*situation, interner)
     cluster.catalog.put("Service", SERVICE)
-    evaluation = Evaluation(framework, vocabulary.pod(incoming), cluster)
+    evaluation = Evaluation(framework, interner.pod(incoming), cluster)
     state, pod = evaluation.state, evaluation.pod
     if not evaluation.pre_filter_status.ok:
         return
@@ -118,10 +118,10 @@ def test_filters_agree_in_both_forms(framework: Framework, situation: Situation,
 @clusters.LAW
 @given(any_framework, a_situation, a_pod)
 def test_scores_agree_in_both_forms(framework: Framework, situation: Situation, incoming: Document) -> None:
-    vocabulary = Vocabulary()
-    cluster = build(*situation, vocabulary)
+    interner = PodInterner()
+    cluster = build(*situation, interner)
     cluster.catalog.put("Service", SERVICE)
-    evaluation = Evaluation(framework, vocabulary.pod(incoming), cluster)
+    evaluation = Evaluation(framework, interner.pod(incoming), cluster)
     state, pod = evaluation.state, evaluation.pod
     rows = np.flatnonzero(evaluation.feasible)
     for plugin in framework.at(ExtensionPoint.SCORE):
@@ -153,18 +153,18 @@ def test_an_evaluation_that_kept_up_equals_a_fresh_one(
 ) -> None:
     # What counts as a few rows, so that small clusters take the way of large ones too.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rota.scheduler.framework.parts.FEW_ROWS", few)
+        patch.setattr("rota.scheduler.framework.plugin_results.FEW_ROWS", few)
         patch.setattr("rota.scheduler.framework.evaluation.FEW_ROWS", few)
         keep_up(framework, situation, templates, data)
 
 
 def keep_up(framework: Framework, situation: Situation, templates: list[Document], data: st.DataObject) -> None:
-    vocabulary = Vocabulary()
-    cluster = build(*situation, vocabulary)
+    interner = PodInterner()
+    cluster = build(*situation, interner)
     decider = Decider(framework, cluster)
     for step in range(data.draw(st.integers(2, 10))):
         template = data.draw(st.sampled_from(templates))
-        pod = vocabulary.pod({**template, "metadata": {**template["metadata"], "uid": f"step{step}"}})
+        pod = interner.pod({**template, "metadata": {**template["metadata"], "uid": f"step{step}"}})
         evaluation = decider.evaluate(pod)
         assert told(evaluation) == told(Evaluation(framework, pod, cluster))
         names = sorted(cluster.by_name)
@@ -180,7 +180,7 @@ def keep_up(framework: Framework, situation: Situation, templates: list[Document
             case "service":
                 cluster.catalog.put("Service", SERVICE)
             case _:
-                cluster.add_pod(vocabulary.pod(data.draw(clusters.pods(f"other{step}", on=names))))
+                cluster.add_pod(interner.pod(data.draw(clusters.pods(f"other{step}", on=names))))
 
 
 @clusters.LAW
@@ -188,13 +188,13 @@ def keep_up(framework: Framework, situation: Situation, templates: list[Document
 def test_a_decision_does_not_depend_on_the_order_of_nodes_and_pods(
     framework: Framework, situation: Situation, incoming: Document, order: Any
 ) -> None:
-    vocabulary = Vocabulary()
+    interner = PodInterner()
     nodes, pods = situation
     shuffled_nodes, shuffled_pods = list(nodes), list(pods)
     order.shuffle(shuffled_nodes)
     order.shuffle(shuffled_pods)
-    first = Decider(framework, build(nodes, pods, vocabulary)).decide(vocabulary.pod(incoming))
-    second = Decider(framework, build(shuffled_nodes, shuffled_pods, vocabulary)).decide(vocabulary.pod(incoming))
+    first = Decider(framework, build(nodes, pods, interner)).decide(interner.pod(incoming))
+    second = Decider(framework, build(shuffled_nodes, shuffled_pods, interner)).decide(interner.pod(incoming))
     assert told(first.evaluation) == told(second.evaluation)
     if first.row >= 0:
         best = {first.evaluation.cluster.nodes[row].name for row in first.evaluation.best_rows()}  # type: ignore[union-attr]
@@ -205,13 +205,13 @@ def test_a_decision_does_not_depend_on_the_order_of_nodes_and_pods(
 @clusters.LAW
 @given(a_situation, st.lists(a_pod, min_size=1, max_size=4), st.integers(0, 7))
 def test_no_decision_puts_a_node_over_its_capacity(situation: Situation, templates: list[Document], start: int) -> None:
-    vocabulary = Vocabulary()
+    interner = PodInterner()
     nodes, _ = situation
-    cluster = build(nodes, [], vocabulary)
+    cluster = build(nodes, [], interner)
     decider = Decider(FRAMEWORKS[0], cluster)
     for number in range(12):
         template = templates[number % len(templates)]
-        pod = vocabulary.pod({**template, "metadata": {**template["metadata"], "uid": f"pod{number}"}})
+        pod = interner.pod({**template, "metadata": {**template["metadata"], "uid": f"pod{number}"}})
         decision = decider.decide(pod, start=start)
         if decision.node_name is not None:
             cluster.add_pod(pod, decision.node_name)

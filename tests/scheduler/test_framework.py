@@ -9,18 +9,18 @@ import pytest
 from rota.columns.arrays import BoolArray, CodeArray, IntArray, Rows
 from rota.columns.cluster import Cluster
 from rota.columns.nodes import NodeInfo
+from rota.columns.pod_interner import PodInterner, read_node
 from rota.columns.pods import PodInfo
-from rota.columns.vocabulary import Vocabulary, read_node
-from rota.scheduler import builtin
 from rota.scheduler.config import resolution
 from rota.scheduler.config.specs import specs_of
-from rota.scheduler.decide import Decider, Decision
+from rota.scheduler.cycle.decision import Decider, Decision
 from rota.scheduler.framework.evaluation import Evaluation
-from rota.scheduler.framework.points import ExtensionPoint, PreFilterResult, points_of
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint, PreFilterResult, points_of
 from rota.scheduler.framework.registry import Enabled, Handle, NoArgs, ProfileSpec, Registry
 from rota.scheduler.framework.runtime import Framework, UnboundError
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
+from rota.scheduler.plugin_registry import builtin
 from rota.testing.clusters import build, make_node, make_pod
 
 TOO_ODD = unschedulable("odd number")
@@ -119,9 +119,9 @@ def framework_of(*plugins: Any, weight: int = 1) -> Framework:
 
 
 def decide(framework: Framework, *, nodes: int = 4, **spec: Any) -> Decision:
-    vocabulary = Vocabulary()
-    cluster = build([make_node(f"n{number}") for number in range(nodes)], [], vocabulary)
-    return Decider(framework, cluster).decide(vocabulary.pod(make_pod("p", **spec)))
+    interner = PodInterner()
+    cluster = build([make_node(f"n{number}") for number in range(nodes)], [], interner)
+    return Decider(framework, cluster).decide(interner.pod(make_pod("p", **spec)))
 
 
 @pytest.mark.parametrize("plugin", [OddScalar, OddVector])
@@ -260,10 +260,10 @@ def test_a_sieve_spares_the_scalar_filter_most_nodes() -> None:
 
 
 def test_of_equal_nodes_the_first_at_or_after_start_is_taken() -> None:
-    vocabulary = Vocabulary()
-    cluster = build([make_node(f"n{number}") for number in range(4)], [], vocabulary)
+    interner = PodInterner()
+    cluster = build([make_node(f"n{number}") for number in range(4)], [], interner)
     decider = Decider(framework_of(builtin.registry()["NodeName"]), cluster)
-    pod = vocabulary.pod(make_pod("p"))
+    pod = interner.pod(make_pod("p"))
     assert [decider.decide(pod, start=start).node_name for start in (0, 2, 3, 4)] == ["n0", "n2", "n3", "n0"]
 
 
@@ -272,14 +272,14 @@ def test_no_nodes_is_a_refusal() -> None:
 
 
 def test_nominated_pods_of_the_same_or_a_higher_priority_hold_their_place() -> None:
-    vocabulary = Vocabulary()
-    cluster = build([make_node("a", cpu="2"), make_node("b", cpu="1")], [], vocabulary)
+    interner = PodInterner()
+    cluster = build([make_node("a", cpu="2"), make_node("b", cpu="1")], [], interner)
     registry = builtin.registry()
     decider = Decider(Framework(resolution.default(specs_of(registry)).first, registry), cluster)
-    pod = vocabulary.pod(make_pod("p", cpu="1", priority=10))
+    pod = interner.pod(make_pod("p", cpu="1", priority=10))
     assert decider.decide(pod).node_name == "a"
     for priority, chosen in ((9, "a"), (10, "b"), (11, "b")):
-        coming = vocabulary.pod(make_pod("coming", cpu="2", priority=priority))
+        coming = interner.pod(make_pod("coming", cpu="2", priority=priority))
         decision = decider.decide(pod, nominations={"a": [coming]})
         assert decision.node_name == chosen
         expected = ("NodeResourcesFit", Code.UNSCHEDULABLE) if chosen == "b" else ("", Code.SUCCESS)
@@ -297,11 +297,11 @@ def test_a_plugin_without_a_signature_is_asked_every_time() -> None:
             asked += 1
             return SUCCESS
 
-    vocabulary = Vocabulary()
-    cluster = build([make_node("n0")], [], vocabulary)
+    interner = PodInterner()
+    cluster = build([make_node("n0")], [], interner)
     decider = Decider(framework_of(Fickle), cluster)
     for number in range(3):
-        decider.decide(vocabulary.pod(make_pod(f"p{number}")))
+        decider.decide(interner.pod(make_pod(f"p{number}")))
     assert asked == 3
 
 
@@ -341,25 +341,25 @@ def test_cycle_state_clones_what_changes_and_shares_the_rest() -> None:
 
 
 def test_a_refreshed_evaluation_still_holds_the_places_of_nominated_pods() -> None:
-    vocabulary = Vocabulary()
-    cluster = build([make_node("a", cpu="4"), make_node("b", cpu="1")], [], vocabulary)
+    interner = PodInterner()
+    cluster = build([make_node("a", cpu="4"), make_node("b", cpu="1")], [], interner)
     registry = builtin.registry()
     framework = Framework(resolution.default(specs_of(registry)).first, registry)
-    pod = vocabulary.pod(make_pod("p", cpu="1", priority=10))
-    coming = vocabulary.pod(make_pod("coming", cpu="3", priority=10))
+    pod = interner.pod(make_pod("p", cpu="1", priority=10))
+    coming = interner.pod(make_pod("coming", cpu="3", priority=10))
     evaluation = Evaluation(framework, pod, cluster, nominations={"a": [coming]})
     assert evaluation.feasible.tolist() == [True, True]
-    cluster.add_pod(vocabulary.pod(make_pod("other", cpu="1", on="a")))
+    cluster.add_pod(interner.pod(make_pod("other", cpu="1", on="a")))
     evaluation.refresh(pod)
     assert evaluation.feasible.tolist() == [False, True]
     assert evaluation.status_of(0).plugin == "NodeResourcesFit"
 
 
 def test_a_refreshed_evaluation_stays_within_the_rows_that_it_was_made_for() -> None:
-    vocabulary = Vocabulary()
-    cluster = build([make_node("a"), make_node("b")], [], vocabulary)
+    interner = PodInterner()
+    cluster = build([make_node("a"), make_node("b")], [], interner)
     framework = framework_of(builtin.registry()["NodeName"])
-    pod = vocabulary.pod(make_pod("p"))
+    pod = interner.pod(make_pod("p"))
     evaluation = Evaluation(framework, pod, cluster, within=np.array([True, False]))
     cluster.set_node(read_node(make_node("b", labels={"new": "label"})))
     evaluation.refresh(pod)

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from rota.columns import allocation
-from rota.columns.vocabulary import Vocabulary, normalized_image, read_node
-from rota.scheduler import builtin
+from rota.columns.pod_interner import PodInterner, normalized_image, read_node
 from rota.scheduler.config import resolution
 from rota.scheduler.config.specs import specs_of
-from rota.scheduler.decide import Decider, Decision
+from rota.scheduler.cycle.decision import Decider, Decision
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.framework.status import Code
+from rota.scheduler.plugin_registry import builtin
 from rota.testing.clusters import HOSTNAME, ZONE, Document, build, make_node, make_pod
 
 REGISTRY = builtin.registry()
@@ -33,11 +33,11 @@ DEFAULT = framework()
 def decide(
     nodes: list[Document], pods: list[Document], pod: Document, *, by: Framework = DEFAULT, **kinds: Document
 ) -> Decision:
-    vocabulary = Vocabulary()
-    cluster = build(nodes, pods, vocabulary)
+    interner = PodInterner()
+    cluster = build(nodes, pods, interner)
     for kind, document in kinds.items():
         cluster.catalog.put(kind, document)
-    return Decider(by, cluster).decide(vocabulary.pod(pod))
+    return Decider(by, cluster).decide(interner.pod(pod))
 
 
 def scores(decision: Decision, plugin: str) -> list[int]:
@@ -148,7 +148,7 @@ def test_services_and_owners_spread_pods_by_default(source: str | None) -> None:
 
 
 def test_a_falling_shape_truncates_towards_zero() -> None:
-    assert allocation.broken_line([(0, 100), (30, 0)], 10) == 67
+    assert allocation.piecewise_linear([(0, 100), (30, 0)], 10) == 67
     strategy = {
         "type": "RequestedToCapacityRatio",
         "resources": [{"name": "cpu", "weight": 1}],
@@ -214,12 +214,12 @@ def test_the_first_pod_of_a_group_that_wants_its_own_kind_may_start_it() -> None
 
 
 def test_pods_waiting_in_line_notice_a_new_service() -> None:
-    vocabulary = Vocabulary()
+    interner = PodInterner()
     nodes = [make_node("a", labels={ZONE: "z1"}), make_node("b", labels={ZONE: "z2"})]
-    cluster = build(nodes, [make_pod("running", on="a", labels={"app": "web"})], vocabulary)
+    cluster = build(nodes, [make_pod("running", on="a", labels={"app": "web"})], interner)
     decider = Decider(DEFAULT, cluster)
     for number in range(4):
-        pod = vocabulary.pod(make_pod(f"p{number}", labels={"app": "web"}))
+        pod = interner.pod(make_pod(f"p{number}", labels={"app": "web"}))
         assert ("PodTopologySpread" in decider.decide(pod).evaluation.scores_of(0)) is (number == 3)
         if number == 2:
             cluster.catalog.put("Service", SERVICE)
@@ -248,15 +248,15 @@ def test_scores_need_no_pre_score_where_a_profile_leaves_it_out() -> None:
 
 
 def test_a_node_that_opens_late_gets_its_full_score() -> None:
-    vocabulary = Vocabulary()
+    interner = PodInterner()
     closed = [make_node(f"n{number}") for number in range(4)]
     for node in closed[1:]:
         node["spec"]["unschedulable"] = True
-    cluster = build(closed, [], vocabulary)
+    cluster = build(closed, [], interner)
     decider = Decider(DEFAULT, cluster)
     for number in range(3):
-        decider.decide(vocabulary.pod(make_pod(f"p{number}")))
+        decider.decide(interner.pod(make_pod(f"p{number}")))
     cluster.set_node(read_node(make_node("n2")))
-    decision = decider.decide(vocabulary.pod(make_pod("last")))
+    decision = decider.decide(interner.pod(make_pod("last")))
     assert decision.evaluation.scores_of(2) == decision.evaluation.scores_of(0)
     assert int(decision.evaluation.totals[2]) == int(decision.evaluation.totals[0]) > 0

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from rota.columns.pod_interner import PodInterner
 from rota.columns.pods import PodInfo
-from rota.columns.vocabulary import Vocabulary
 from rota.scheduler.framework.events import Action, Resource
 from rota.scheduler.framework.registry import NoArgs
 from rota.scheduler.framework.state import CycleState
@@ -17,7 +17,7 @@ ANY: Any = None
 
 
 def pod(**spec: Any) -> PodInfo:
-    return Vocabulary().pod({"metadata": {"name": "pod"}, "spec": {"containers": [], **spec}})
+    return PodInterner().pod({"metadata": {"name": "pod"}, "spec": {"containers": [], **spec}})
 
 
 def test_higher_priority_comes_first_and_then_the_longer_wait() -> None:

@@ -5,20 +5,20 @@ from typing import Any
 import pytest
 
 from rota.columns.cluster import Cluster
-from rota.columns.vocabulary import Vocabulary, read_node
-from rota.scheduler import builtin
+from rota.columns.pod_interner import PodInterner, read_node
 from rota.scheduler.config import resolution
 from rota.scheduler.config.specs import specs_of
-from rota.scheduler.framework import queueing
+from rota.scheduler.framework import queueing_hints
 from rota.scheduler.framework.events import Action, ClusterEvent, Resource
-from rota.scheduler.framework.queueing import WakeUps
+from rota.scheduler.framework.queueing_hints import QueueingHintMap
 from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.plugin_registry import builtin
 from rota.testing import schedulers
 from rota.testing.clusters import HOSTNAME, ZONE, Document, make_node, make_pod
 
 REGISTRY = builtin.registry()
 FRAMEWORK = Framework(resolution.default(specs_of(REGISTRY)).first, REGISTRY)
-WAKE_UPS = WakeUps(FRAMEWORK)
+WAKE_UPS = QueueingHintMap(FRAMEWORK)
 
 NODE_ADDED = ClusterEvent(Resource.NODE, Action.ADD)
 POD_DELETED = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
@@ -40,7 +40,7 @@ def node(*, taints: list[Document] | None = None, cordoned: bool = False, gpus: 
 
 
 def pod(name: str = "other", **fields: Any) -> Any:
-    return Vocabulary().pod(make_pod(name, **fields))
+    return PodInterner().pod(make_pod(name, **fields))
 
 
 def port(number: int) -> list[Document]:
@@ -103,20 +103,20 @@ GREW = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_ALLOCATABLE)
 def test_an_event_helps_only_whom_it_can(
     plugin: str, spec: Document, event: ClusterEvent, old: Any, new: Any, helps: bool
 ) -> None:
-    refused = Vocabulary().pod(make_pod("refused", **spec))
+    refused = PodInterner().pod(make_pod("refused", **spec))
     assert WAKE_UPS.worth_trying(refused, [plugin], event, old, new) == ([plugin] if helps else [])
 
 
 def test_an_existing_pod_whose_anti_affinity_ends_helps() -> None:
     hostile = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": "web"}}}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [hostile]}}
-    refused = Vocabulary().pod(make_pod("refused", labels={"app": "web"}))
+    refused = PodInterner().pod(make_pod("refused", labels={"app": "web"}))
     leaving = pod(on="a", affinity=affinity)
     assert WAKE_UPS.worth_trying(refused, ["InterPodAffinity"], POD_DELETED, leaving, None)
 
 
 def test_a_hint_that_raises_and_a_plugin_that_is_gone_count_as_hope() -> None:
-    refused = Vocabulary().pod(make_pod("refused"))
+    refused = PodInterner().pod(make_pod("refused"))
     assert WAKE_UPS.worth_trying(refused, ["NodeResourcesFit"], POD_DELETED, "nonsense", None) == ["NodeResourcesFit"]
     assert WAKE_UPS.worth_trying(refused, ["Gone"], POD_DELETED, None, None) == ["Gone"]
 
@@ -127,14 +127,14 @@ def test_events_that_no_plugin_subscribed_to_interest_nobody() -> None:
 
 
 def test_a_gated_pod_is_not_admitted() -> None:
-    gated = Vocabulary().pod(make_pod("gated", schedulingGates=[{"name": "wait"}]))
-    assert queueing.admit(FRAMEWORK, gated).plugin == "SchedulingGates"
-    assert queueing.admit(FRAMEWORK, Vocabulary().pod(make_pod("free"))).ok
+    gated = PodInterner().pod(make_pod("gated", schedulingGates=[{"name": "wait"}]))
+    assert queueing_hints.admit(FRAMEWORK, gated).plugin == "SchedulingGates"
+    assert queueing_hints.admit(FRAMEWORK, PodInterner().pod(make_pod("free"))).ok
 
 
 def test_more_important_pods_come_first_and_then_those_that_waited_longer() -> None:
     low, high = pod("low", priority=1), pod("high", priority=9)
-    keys = [queueing.sort_key(FRAMEWORK, who, at) for who, at in ((high, 5.0), (low, 1.0), (low, 2.0))]
+    keys = [queueing_hints.sort_key(FRAMEWORK, who, at) for who, at in ((high, 5.0), (low, 1.0), (low, 2.0))]
     assert keys == sorted(keys)
 
 
@@ -161,6 +161,6 @@ def test_a_pod_that_default_constraints_refused_wakes_when_pods_come_and_go(
     event: ClusterEvent, old: Any, new: Any, helps: bool
 ) -> None:
     framework = Framework(schedulers.configured(DEFAULTS % ZONE).configuration.first, REGISTRY)
-    refused = Vocabulary().pod(make_pod("refused", labels={"app": "db"}))
+    refused = PodInterner().pod(make_pod("refused", labels={"app": "db"}))
     plugin = "PodTopologySpread"
-    assert WakeUps(framework).worth_trying(refused, [plugin], event, old, new) == ([plugin] if helps else [])
+    assert QueueingHintMap(framework).worth_trying(refused, [plugin], event, old, new) == ([plugin] if helps else [])

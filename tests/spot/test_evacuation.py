@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.spot import evacuation
-from rota.spot.evacuation import SAFETY_S, Act, Guest
-from rota.spot.nodes import Notice
+from rota.spot.evacuation import SAFETY_S, Act, EvictedPod
+from rota.spot.node_readings import Notice
 from rota.spot.policies import AtDeadline
 
 NOTICE = Notice(node="n", uid="u", provider="aws", mark="m", since=1000.0, deadline=1120.0)
@@ -24,8 +24,8 @@ def guest(
     refusals: int = 0,
     refused_at: float = -math.inf,
     going: bool = False,
-) -> Guest:
-    return Guest(
+) -> EvictedPod:
+    return EvictedPod(
         key=key,
         uid=key,
         priority=priority,
@@ -38,7 +38,7 @@ def guest(
     )
 
 
-def acts(*guests: Guest, now: float) -> list[tuple[Act, str]]:
+def acts(*guests: EvictedPod, now: float) -> list[tuple[Act, str]]:
     return [(step.act, step.guest.key) for step in evacuation.plan(guests, NOTICE, now=now).steps]
 
 
@@ -100,7 +100,7 @@ GUESTS = st.lists(
 
 
 @given(GUESTS, st.floats(1000, 1200))
-def test_every_pod_is_acted_on_or_looked_at_again(guests: list[Guest], now: float) -> None:
+def test_every_pod_is_acted_on_or_looked_at_again(guests: list[EvictedPod], now: float) -> None:
     plan = evacuation.plan(guests, NOTICE, now=now)
     acted = {step.guest.key for step in plan.steps}
     waiting = [one for one in guests if one.key not in acted]

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.spot import policies
-from rota.spot.nodes import Capacity
-from rota.spot.policies import AtDeadline, Policy, PolicyError, Spread, Wish
+from rota.spot.node_readings import Capacity
+from rota.spot.policies import AtDeadline, Policy, PolicyError, SpotPreference, Spread
 
 
 def test_without_a_word_spot_is_preferred_and_everything_allowed() -> None:
@@ -45,7 +45,7 @@ def test_what_is_wrong_or_contradicts_itself_is_refused_by_name(said: dict[str, 
 
 
 def test_only_and_never_are_kept_to() -> None:
-    only, never = Policy(wish=Wish.ONLY), Policy(wish=Wish.NEVER)
+    only, never = Policy(wish=SpotPreference.ONLY), Policy(wish=SpotPreference.NEVER)
     assert policies.refusal(only, Spread(), Capacity.ON_DEMAND)
     assert policies.refusal(only, Spread(), Capacity.UNKNOWN)
     assert not policies.refusal(only, Spread(), Capacity.SPOT)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rota.spot import prices
-from rota.spot.nodes import Capacity
+from rota.spot.node_readings import Capacity
 
 TYPE = "node.kubernetes.io/instance-type"
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.spot import scoring
-from rota.spot.nodes import Capacity
-from rota.spot.policies import PREFER, Policy, Wish
+from rota.spot.node_readings import Capacity
+from rota.spot.policies import PREFER, Policy, SpotPreference
 from rota.spot.risks import Risks
 from rota.spot.scoring import Candidate
 
@@ -23,7 +23,7 @@ def scored(candidate: Candidate, policy: Policy = PREFER) -> float:
 
 def test_spot_wins_where_it_is_preferred_and_not_where_it_is_not() -> None:
     assert scored(SPOT) > scored(STAYING)
-    never = Policy(wish=Wish.NEVER)
+    never = Policy(wish=SpotPreference.NEVER)
     equal = replace(SPOT, price=1.0)
     assert scored(equal, never) < scored(STAYING, never)
 

@@ -10,10 +10,10 @@ import pytest
 import yaml
 from tests.cli.conftest import Cluster
 
-from rota.client import connecting, kubeconfig
+from rota.client import client_factory, kubeconfig
 from rota.kit import system
 from rota.testing import manifests
-from rota.testing.fleets import Member
+from rota.testing.process_cluster import Member
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -32,10 +32,10 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         process.stop()
 
 
-def until(holds: Callable[[], bool]) -> None:
+def until(place_reservations: Callable[[], bool]) -> None:
     clock = system.SystemClock()
     deadline = clock.monotonic() + 60
-    while not holds():
+    while not place_reservations():
         assert clock.monotonic() < deadline, "it did not come true"
         clock.block(0.2)
 
@@ -49,9 +49,9 @@ def listed(cluster: Cluster, *what: str) -> list[Any]:
 
 async def labelled(cluster: Cluster, node: str) -> None:
     """Make a node a spot machine, as its provider would."""
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     endpoint = kubeconfig.load(cluster.folder / "kubeconfig", clock=clock)
-    async with connecting.to_server(endpoint, clock=clock, chance=chance) as client:
+    async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
         await client.patch(("", "v1", "nodes"), node, {"metadata": {"labels": {"node.kubernetes.io/capacity": "spot"}}})
 
 

@@ -14,9 +14,9 @@ from rota.client.verbs import Object
 from rota.controllers.disruption import BUDGETS, DisruptionController
 from rota.controllers.replica_sets import REPLICA_SETS, ReplicaSetController
 from rota.kit.metrics import Metrics
-from rota.scheduler import builtin, configuration_source, loading
+from rota.scheduler.plugin_registry import builtin, configuration_source, third_party
 from rota.spot import reservations
-from rota.spot.returning import USUAL, Settings
+from rota.spot.return_policy import USUAL, Settings
 from rota.spot_control.controller import SpotController
 from rota.testing import manifests
 from rota.testing.virtual_api import VirtualCluster
@@ -92,7 +92,7 @@ class World:
 
     @contextlib.asynccontextmanager
     async def living(self) -> AsyncIterator["World"]:
-        given = {"clock": self.clock, "chance": self.cluster.chance}
+        given = {"clock": self.clock, "chance": self.cluster.rng}
         async with (
             self.cluster.running(self.machines.run),
             self.cluster.running(ReplicaSetController(self.client, **given).run),  # type: ignore[arg-type]
@@ -107,9 +107,9 @@ class World:
         """While a spot controller runs; figures go on from one to the next."""
         controller = SpotController(
             self.client,
-            configuration_source.frameworks(loading.default(builtin.registry())),
+            configuration_source.frameworks(third_party.default(builtin.registry())),
             clock=self.clock,
-            chance=self.cluster.chance,
+            rng=self.cluster.rng,
             metrics=self.metrics,
             namespace=namespace,
             back=back,

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from pathlib import Path
 from typing import Any
 
-from rota.client import connecting, kubeconfig
+from rota.client import client_factory, kubeconfig
 from rota.client.paths import Target
 from rota.client.verbs import Client, Object, Selection
 from rota.kit import system, tasks
@@ -84,9 +84,9 @@ class Cluster:
 @contextlib.asynccontextmanager
 async def connected(config: Path) -> AsyncIterator[Client]:
     """A client of the server that a kubeconfig names."""
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     endpoint = kubeconfig.load(config, clock=clock)
-    async with connecting.to_server(endpoint, clock=clock, chance=chance) as client:
+    async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
         yield client
 
 
@@ -95,16 +95,16 @@ async def cluster(
     config: Path, nodes: Sequence[Mapping[str, Any]], *, start_s: float = 0.0, heartbeat_s: float = 2.0
 ) -> AsyncIterator[Cluster]:
     """A namespace of its own on a server, and these nodes; all of it, and every pod, is gone at the end."""
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     async with connected(config) as client:
         namespace = f"stock-{secrets.token_hex(4)}"
         await client.create(NAMESPACES, {"metadata": {"name": namespace}})
-        simulated = SimulatedNodes(client, nodes, clock=clock, chance=chance, start_s=start_s, heartbeat_s=heartbeat_s)
+        simulated = SimulatedNodes(client, nodes, clock=clock, rng=rng, start_s=start_s, heartbeat_s=heartbeat_s)
         try:
             await simulated.register()
             # Schedulers hear of nodes and pods through watches of their own, in no order; nobody tells when they have.
             await asyncio.sleep(_SETTLING_S)
-            async with tasks.Supervisor("test", clock=clock, chance=chance) as parts:
+            async with tasks.Supervisor("test", clock=clock, rng=rng) as parts:
                 parts.start("nodes", simulated.run)
                 yield Cluster(client, simulated, namespace)
         finally:

@@ -101,43 +101,43 @@ def _example(obj: dict[str, Any]) -> Example:
     )
 
 
-def case(chance: random.Random, among: Sequence[Example]) -> list[Request]:
+def case(rng: random.Random, among: Sequence[Example]) -> list[Request]:
     """A case about one of the examples."""
-    example = chance.choice(among)
-    return chance.choice(WAYS)(chance, example)
+    example = rng.choice(among)
+    return rng.choice(WAYS)(rng, example)
 
 
-def _creating(chance: random.Random, example: Example) -> list[Request]:
+def _creating(rng: random.Random, example: Example) -> list[Request]:
     """Created with something wrong, read, and listed."""
-    obj = changed(chance, example.obj)
+    obj = changed(rng, example.obj)
     return [
-        Request(method="POST", path=example.collection, query=_write_options(chance), body=obj),
-        Request(path=example.path, accept=chance.choice(["", TABLE, METADATA])),
+        Request(method="POST", path=example.collection, query=_write_options(rng), body=obj),
+        Request(path=example.path, accept=rng.choice(["", TABLE, METADATA])),
     ]
 
 
-def _updating(chance: random.Random, example: Example) -> list[Request]:
+def _updating(rng: random.Random, example: Example) -> list[Request]:
     """Created, then replaced by something else."""
-    obj = changed(chance, example.obj)
+    obj = changed(rng, example.obj)
     if isinstance(obj.get("metadata"), dict):
-        obj["metadata"].update(chance.choice([{}, {"resourceVersion": "$rv0"}, {"resourceVersion": "1"}]))
-    where = f"{example.path}{chance.choice(['', '', '', '/status'])}"
+        obj["metadata"].update(rng.choice([{}, {"resourceVersion": "$rv0"}, {"resourceVersion": "1"}]))
+    where = f"{example.path}{rng.choice(['', '', '', '/status'])}"
     return [
         _made(example),
-        Request(method="PUT", path=where, query=_write_options(chance), body=obj),
+        Request(method="PUT", path=where, query=_write_options(rng), body=obj),
         Request(path=example.path),
     ]
 
 
-def _patching(chance: random.Random, example: Example) -> list[Request]:
+def _patching(rng: random.Random, example: Example) -> list[Request]:
     """Created, then changed by a patch of one of three kinds."""
-    place = chance.choice(list(_places(example.obj)))
-    value = copy.deepcopy(chance.choice([*_WRONG, *_values(example.obj)]))
-    kind = chance.choice([MERGE, STRATEGIC, STRATEGIC, JSON_PATCH])
+    place = rng.choice(list(_places(example.obj)))
+    value = copy.deepcopy(rng.choice([*_WRONG, *_values(example.obj)]))
+    kind = rng.choice([MERGE, STRATEGIC, STRATEGIC, JSON_PATCH])
     patch: Any
     if kind == JSON_PATCH:
         pointer = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in place)
-        op = chance.choice(["add", "replace", "remove", "test", "move", "copy"])
+        op = rng.choice(["add", "replace", "remove", "test", "move", "copy"])
         patch = [{"op": op, "path": pointer, **_operands(op, pointer, value)}]
     else:
         patch = _nested(example.obj, place, value, whole_lists=kind == MERGE)
@@ -145,8 +145,8 @@ def _patching(chance: random.Random, example: Example) -> list[Request]:
         _made(example),
         Request(
             method="PATCH",
-            path=f"{example.path}{chance.choice(['', '', '', '/status'])}",
-            query=_write_options(chance),
+            path=f"{example.path}{rng.choice(['', '', '', '/status'])}",
+            query=_write_options(rng),
             content_type=kind,
             body=patch,
         ),
@@ -154,12 +154,12 @@ def _patching(chance: random.Random, example: Example) -> list[Request]:
     ]
 
 
-def _applying(chance: random.Random, example: Example) -> list[Request]:
+def _applying(rng: random.Random, example: Example) -> list[Request]:
     """Applied by two managers, who may not agree."""
-    first = example.obj if chance.random() < 0.7 else changed(chance, example.obj)
-    second = chance.choice([changed, _thinned])(chance, example.obj)
-    force = chance.choice([{}, {"force": "true"}, {"force": "false"}])
-    again = chance.choice([_thinned(chance, example.obj), first])
+    first = example.obj if rng.random() < 0.7 else changed(rng, example.obj)
+    second = rng.choice([changed, _thinned])(rng, example.obj)
+    force = rng.choice([{}, {"force": "true"}, {"force": "false"}])
+    again = rng.choice([_thinned(rng, example.obj), first])
     return [
         Request(method="PATCH", path=example.path, query={"fieldManager": "one"}, content_type=APPLY, body=first),
         Request(
@@ -170,7 +170,7 @@ def _applying(chance: random.Random, example: Example) -> list[Request]:
     ]
 
 
-def _listing(chance: random.Random, example: Example) -> list[Request]:
+def _listing(rng: random.Random, example: Example) -> list[Request]:
     """Several of a kind, listed by selectors and page by page."""
     made = []
     for number in range(3):
@@ -178,7 +178,7 @@ def _listing(chance: random.Random, example: Example) -> list[Request]:
         obj["metadata"]["name"] = f"{example.name}-{number}"
         obj["metadata"]["labels"] = {"case": "$ns", "number": str(number), **({"odd": "yes"} if number % 2 else {})}
         made.append(Request(method="POST", path=example.collection, body=obj))
-    labels = chance.choice(
+    labels = rng.choice(
         [
             "case=$ns",
             "case=$ns,odd",
@@ -193,7 +193,7 @@ def _listing(chance: random.Random, example: Example) -> list[Request]:
             "case=$ns,odd in (yes,no),number",
         ]
     )
-    fields = chance.choice(
+    fields = rng.choice(
         [
             "",
             "",
@@ -209,8 +209,8 @@ def _listing(chance: random.Random, example: Example) -> list[Request]:
         ]
     )
     options = {"labelSelector": labels, **({"fieldSelector": fields} if fields else {})}
-    accept = chance.choice(["", "", TABLE, METADATA_LIST])
-    limit = chance.choice(["1", "2", "0", "-1", "x"])
+    accept = rng.choice(["", "", TABLE, METADATA_LIST])
+    limit = rng.choice(["1", "2", "0", "-1", "x"])
     return [
         *made,
         Request(path=example.collection, query=options, accept=accept),
@@ -221,12 +221,12 @@ def _listing(chance: random.Random, example: Example) -> list[Request]:
     ]
 
 
-def _deleting(chance: random.Random, example: Example) -> list[Request]:
+def _deleting(rng: random.Random, example: Example) -> list[Request]:
     """Deleted, with options, finalizers and preconditions."""
     obj = copy.deepcopy(example.obj)
-    if chance.random() < 0.5:
-        obj["metadata"]["finalizers"] = chance.choice([["example.com/wait"], ["orphan"], ["foregroundDeletion"]])
-    options: Any = chance.choice(
+    if rng.random() < 0.5:
+        obj["metadata"]["finalizers"] = rng.choice([["example.com/wait"], ["orphan"], ["foregroundDeletion"]])
+    options: Any = rng.choice(
         [
             None,
             {},
@@ -252,8 +252,8 @@ def _deleting(chance: random.Random, example: Example) -> list[Request]:
         ]
     )
     # with a body, a stock server ignores what the parameters say, even that nothing should happen
-    query = chance.choice([{}, {"gracePeriodSeconds": "0"}, {"propagationPolicy": "Background"}])
-    if options is None and chance.random() < 0.3:
+    query = rng.choice([{}, {"gracePeriodSeconds": "0"}, {"propagationPolicy": "Background"}])
+    if options is None and rng.random() < 0.3:
         query = {"dryRun": "All"}
     return [
         Request(method="POST", path=example.collection, body=obj),
@@ -265,7 +265,7 @@ def _deleting(chance: random.Random, example: Example) -> list[Request]:
     ]
 
 
-def _babbling(chance: random.Random, example: Example) -> list[Request]:
+def _babbling(rng: random.Random, example: Example) -> list[Request]:
     """Bodies, types, paths and parameters that make no sense."""
     text = json.dumps(example.obj)
     bodies: list[Any] = [
@@ -283,29 +283,27 @@ def _babbling(chance: random.Random, example: Example) -> list[Request]:
         {**example.obj, "unknown": 1, "metadata": {**example.obj["metadata"], "nope": 2}},
         text.replace("{", '{"apiVersion": "v1",', 1),
     ]
-    body = chance.choice(bodies)
-    kind = chance.choice([JSON, JSON, JSON, "application/yaml", "text/plain", MERGE, APPLY, "application/json; x", "x"])
-    patch = chance.choice([STRATEGIC, MERGE, JSON_PATCH, APPLY, JSON])
+    body = rng.choice(bodies)
+    kind = rng.choice([JSON, JSON, JSON, "application/yaml", "text/plain", MERGE, APPLY, "application/json; x", "x"])
+    patch = rng.choice([STRATEGIC, MERGE, JSON_PATCH, APPLY, JSON])
     query = {
-        **_write_options(chance),
-        **chance.choice([{}, {"fieldManager": "x" * 129}, {"pretty": "true"}, {"a": "b"}]),
+        **_write_options(rng),
+        **rng.choice([{}, {"fieldManager": "x" * 129}, {"pretty": "true"}, {"a": "b"}]),
     }
     return [
         Request(method="POST", path=example.collection, query=query, content_type=kind, body=body),
         Request(method="PUT", path=example.path, query=query, body=body),
         Request(method="PATCH", path=example.path, query=query, content_type=patch, body=body),
-        Request(method=chance.choice(["POST", "PUT", "PATCH", "OPTIONS"]), path=_odd_path(chance, example)),
-        Request(
-            path=_odd_path(chance, example), accept=chance.choice(["", "text/html", "application/xml", TABLE, "x"])
-        ),
+        Request(method=rng.choice(["POST", "PUT", "PATCH", "OPTIONS"]), path=_odd_path(rng, example)),
+        Request(path=_odd_path(rng, example), accept=rng.choice(["", "text/html", "application/xml", TABLE, "x"])),
     ]
 
 
-def _watching(chance: random.Random, example: Example) -> list[Request]:
+def _watching(rng: random.Random, example: Example) -> list[Request]:
     """A watch over what has just happened, with selectors that objects come into and go out of."""
     labelled = copy.deepcopy(example.obj)
     labelled["metadata"]["labels"] = {**labelled["metadata"].get("labels", {}), "case": "$ns", "in": "yes"}
-    options: Any = chance.choice(
+    options: Any = rng.choice(
         [
             {"resourceVersion": "$rv0"},
             {"resourceVersion": "x"},
@@ -317,7 +315,7 @@ def _watching(chance: random.Random, example: Example) -> list[Request]:
             {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"},
         ]
     )
-    patch = {"metadata": {"labels": {"in": chance.choice([None, "no", "yes"]), "more": "1"}}}
+    patch = {"metadata": {"labels": {"in": rng.choice([None, "no", "yes"]), "more": "1"}}}
     return [
         Request(method="POST", path=example.collection, body=labelled),
         Request(method="PATCH", path=example.path, content_type=MERGE, body=patch),
@@ -325,7 +323,7 @@ def _watching(chance: random.Random, example: Example) -> list[Request]:
         Request(
             path=example.collection,
             query={"labelSelector": "case=$ns", **options, "watch": "true", "timeoutSeconds": "1"},
-            accept=chance.choice(["", "", TABLE, METADATA]),
+            accept=rng.choice(["", "", TABLE, METADATA]),
         ),
     ]
 
@@ -337,39 +335,39 @@ WAYS: Final[Sequence[Callable[[random.Random, Example], list[Request]]]] = (
 SLOW_WAYS: Final = (_watching,)
 
 
-def changed(chance: random.Random, obj: dict[str, Any]) -> dict[str, Any]:
+def changed(rng: random.Random, obj: dict[str, Any]) -> dict[str, Any]:
     """The object with one or two things gone, wrong, doubled or new."""
     result = copy.deepcopy(obj)
-    for _ in range(chance.choice([1, 1, 1, 2])):
+    for _ in range(rng.choice([1, 1, 1, 2])):
         places = list(_places(result))
         if not places:  # the first change took everything but the type
             break
-        *way, last = chance.choice(places)
+        *way, last = rng.choice(places)
         part: Any = result
         for step in way:
             part = part[step]
-        match chance.randrange(5):
+        match rng.randrange(5):
             case 0:
                 del part[last]
             case 1 if isinstance(part[last], dict):
-                part[last][chance.choice(["unknown", "name", "key", "value", "type"])] = chance.choice(_WRONG)
+                part[last][rng.choice(["unknown", "name", "key", "value", "type"])] = rng.choice(_WRONG)
             case 1 if isinstance(part[last], list) and part[last]:
                 part[last].append(copy.deepcopy(part[last][0]))
             case 2:
-                part[last] = copy.deepcopy(chance.choice(list(_values(result))))
+                part[last] = copy.deepcopy(rng.choice(list(_values(result))))
             case _:
-                part[last] = copy.deepcopy(chance.choice(_WRONG))
+                part[last] = copy.deepcopy(rng.choice(_WRONG))
     return result
 
 
-def _thinned(chance: random.Random, obj: dict[str, Any]) -> dict[str, Any]:
+def _thinned(rng: random.Random, obj: dict[str, Any]) -> dict[str, Any]:
     """The object with some of its parts only, its name among them."""
     result = copy.deepcopy(obj)
-    for name in [name for name in result if name not in {"apiVersion", "kind", "metadata"} and chance.random() < 0.3]:
+    for name in [name for name in result if name not in {"apiVersion", "kind", "metadata"} and rng.random() < 0.3]:
         del result[name]
     spec = result.get("spec")
     if isinstance(spec, dict):
-        for name in [name for name in spec if chance.random() < 0.4]:
+        for name in [name for name in spec if rng.random() < 0.4]:
             del spec[name]
     return result
 
@@ -413,9 +411,9 @@ def _operands(op: str, pointer: str, value: Any) -> dict[str, Any]:
     return {} if op == "remove" else {"value": value}
 
 
-def _write_options(chance: random.Random) -> dict[str, str]:
+def _write_options(rng: random.Random) -> dict[str, str]:
     return dict(
-        chance.choice(
+        rng.choice(
             [
                 {},
                 {},
@@ -436,8 +434,8 @@ def _made(example: Example) -> Request:
     return Request(method="POST", path=example.collection, body=example.obj)
 
 
-def _odd_path(chance: random.Random, example: Example) -> str:
-    return chance.choice(
+def _odd_path(rng: random.Random, example: Example) -> str:
+    return rng.choice(
         [
             example.collection,
             example.path,

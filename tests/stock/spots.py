@@ -17,15 +17,15 @@ from tests.stock.audits import Audit
 from tests.stock.clusters import EVENTS, NODES, PODS, Cluster
 
 from rota.api import errors, meta, times
-from rota.client import connecting, kubeconfig
+from rota.client import client_factory, kubeconfig
 from rota.client.informers.cache import Key
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
 from rota.client.verbs import Client, Object
 from rota.kit import system, tasks
-from rota.scheduler import builtin, configuration_source, loading
-from rota.spot import returning
-from rota.spot.marks import TERMINATES_AT, TERMINATING
+from rota.scheduler.plugin_registry import builtin, configuration_source, third_party
+from rota.spot import return_policy
+from rota.spot.node_signals import TERMINATES_AT, TERMINATING
 from rota.spot_control.controller import SpotController
 from rota.testing import manifests
 from rota.testing.servers.kubernetes import ControllerManager, Scheduler, StockApiServer, write_kubeconfig
@@ -112,16 +112,18 @@ async def token(client: Client) -> str:
 
 
 @contextlib.asynccontextmanager
-async def controlling(config: Path, *, back: returning.Settings = returning.USUAL) -> AsyncIterator[SpotController]:
+async def controlling(
+    config: Path, *, back: return_policy.Settings = return_policy.USUAL
+) -> AsyncIterator[SpotController]:
     """A spot controller at work, in this process."""
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     endpoint = kubeconfig.load(config, clock=clock)
     async with (
-        connecting.to_server(endpoint, clock=clock, chance=chance) as client,
-        tasks.Supervisor("spot", clock=clock, chance=chance) as parts,
+        client_factory.to_server(endpoint, clock=clock, rng=rng) as client,
+        tasks.Supervisor("spot", clock=clock, rng=rng) as parts,
     ):
-        profiles = configuration_source.frameworks(loading.default(builtin.registry()))
-        controller = SpotController(client, profiles, clock=clock, chance=chance, back=back)
+        profiles = configuration_source.frameworks(third_party.default(builtin.registry()))
+        controller = SpotController(client, profiles, clock=clock, rng=rng, back=back)
         parts.start("controller", controller.run)
         yield controller
 
@@ -130,11 +132,11 @@ class Onlooker:
     """Sees every change of the pods of a namespace: where each is, and how few of an app ever served at once."""
 
     def __init__(self, client: Client, namespace: str) -> None:
-        clock, chance = system.SystemClock(), system.chance()
+        clock, rng = system.SystemClock(), system.rng()
         self._clock: Final = clock
         source = Source(client=client, target=PODS, namespace=namespace)
-        self._pods: Final = Informer[Object](source, decode=msgspec.json.decode, clock=clock, chance=chance)
-        self._parts: Final = tasks.Supervisor("onlooker", clock=clock, chance=chance)
+        self._pods: Final = Informer[Object](source, decode=msgspec.json.decode, clock=clock, rng=rng)
+        self._parts: Final = tasks.Supervisor("onlooker", clock=clock, rng=rng)
         self._serving: Final[Counter[str]] = Counter()
         #: Of each app since `reset`.
         self.fewest: Final[dict[str, int]] = {}

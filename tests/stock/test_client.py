@@ -115,10 +115,10 @@ async def test_pods_are_bound_evicted_and_scaled(client: Client, namespace: str)
 
 
 async def test_an_informer_follows_a_collection(client: Client, namespace: str) -> None:
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     await client.create(MAPS, manifests.config_map("before"), namespace=namespace)
     source = Source(client=client, target=_kind(MAPS), namespace=namespace)
-    informer = Informer[Object](source, decode=msgspec.json.decode, clock=clock, chance=chance)
+    informer = Informer[Object](source, decode=msgspec.json.decode, clock=clock, rng=rng)
     gone = asyncio.Event()
 
     def changed(key: Key, old: Object | None, new: Object | None) -> None:
@@ -126,7 +126,7 @@ async def test_an_informer_follows_a_collection(client: Client, namespace: str) 
             gone.set()
 
     informer.add_handler(changed)
-    async with tasks.Supervisor("test", clock=clock, chance=chance) as parts, asyncio.timeout(PATIENCE_S):
+    async with tasks.Supervisor("test", clock=clock, rng=rng) as parts, asyncio.timeout(PATIENCE_S):
         parts.start("maps", informer.run)
         await informer.wait_synced()
         assert informer.cache.get("before", namespace) is not None
@@ -137,12 +137,12 @@ async def test_an_informer_follows_a_collection(client: Client, namespace: str) 
 
 
 async def test_one_of_two_candidates_leads_and_the_other_follows_when_it_goes(client: Client, namespace: str) -> None:
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     leading: asyncio.Queue[str] = asyncio.Queue()
 
     async def campaign(identity: str) -> None:
         election = Election(name="race", namespace=namespace, identity=identity)
-        elector = LeaderElector(client, election, clock=clock, chance=chance)
+        elector = LeaderElector(client, election, clock=clock, rng=rng)
 
         async def lead(_: object) -> None:
             leading.put_nowait(identity)
@@ -164,10 +164,10 @@ async def test_one_of_two_candidates_leads_and_the_other_follows_when_it_goes(cl
 
 
 async def test_events_are_recorded_and_counted(client: Client, namespace: str) -> None:
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     pod = await client.create(PODS, manifests.pod("p"), namespace=namespace)
-    recorder = EventRecorder(client, Reporter(component="rota-test"), clock=clock, chance=chance)
-    async with tasks.Supervisor("test", clock=clock, chance=chance) as parts, asyncio.timeout(PATIENCE_S):
+    recorder = EventRecorder(client, Reporter(component="rota-test"), clock=clock, rng=rng)
+    async with tasks.Supervisor("test", clock=clock, rng=rng) as parts, asyncio.timeout(PATIENCE_S):
         parts.start("events", recorder.run)
         for _ in range(3):
             recorder.event(pod, "Normal", "Waiting", "nothing to do", action="Testing")

@@ -12,10 +12,10 @@ import yaml
 from tests.scheduler.extenders.conftest import HttpExtender
 from tests.stock.clusters import PODS, Cluster, cluster
 
-from rota.client import connecting, kubeconfig
+from rota.client import client_factory, kubeconfig
 from rota.kit import system
-from rota.scheduler.explaining import asking
-from rota.scheduler.explaining.asking import Asker
+from rota.scheduler.explanation import explain_client
+from rota.scheduler.explanation.explain_client import ExplainClient
 from rota.scheduler.service import Scheduler
 from rota.testing import manifests, schedulers
 from rota.testing.servers import kubernetes
@@ -66,12 +66,12 @@ async def stock(server: StockApiServer, *extenders: dict[str, Any]) -> AsyncIter
 @contextlib.asynccontextmanager
 async def ours(server: StockApiServer, extender: dict[str, Any]) -> AsyncIterator[str]:
     """Our scheduler at work; the name that pods ask for."""
-    clock, chance = system.SystemClock(), random.Random(0)
+    clock, rng = system.SystemClock(), random.Random(0)
     endpoint = kubeconfig.load(server.kubeconfig("system:kube-scheduler"), clock=clock)
     config = yaml.safe_dump({"profiles": [{"schedulerName": "ours"}], "extenders": [extender]})
-    async with connecting.to_server(endpoint, clock=clock, chance=chance) as client:
+    async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
         loaded = schedulers.configured(config)
-        scheduler = Scheduler(client, loaded, clock=clock, chance=chance, identity="ours", elect=False)
+        scheduler = Scheduler(client, loaded, clock=clock, rng=rng, identity="ours", elect=False)
         running = asyncio.ensure_future(scheduler.run())
         async with asyncio.timeout(30):
             await scheduler.wait_synced()
@@ -182,13 +182,13 @@ async def test_both_ask_the_same_and_do_as_they_are_told(server: StockApiServer,
 async def test_a_stock_cluster_is_explained_in_the_words_of_its_scheduler(server: StockApiServer) -> None:
     nodes = [manifests.node(name) for name in NODES]
     nodes[0]["spec"] = {"taints": [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]}
-    clock, chance = system.SystemClock(), random.Random(0)
+    clock, rng = system.SystemClock(), random.Random(0)
     async with cluster(server.kubeconfig(), nodes) as it:
         async with stock(server) as name:
             await it.create(PODS, sized("big", name, "9"))
             said = await it.unschedulable("big")
-        assert await asking.of_server(it.client, "big", namespace=it.namespace, most=100) is None
-        asker = Asker(schedulers.configured(), clock=clock, chance=chance)
+        assert await explain_client.of_server(it.client, "big", namespace=it.namespace, most=100) is None
+        asker = ExplainClient(schedulers.configured(), clock=clock, rng=rng)
         told = await asker.pod(it.client, "big", namespace=it.namespace, most=100)
     counted = told.summary.partition("0/3 nodes are available: ")[2]
     assert counted

@@ -10,18 +10,18 @@ import pytest
 from tests.stock.clusters import EVENTS, NODES
 
 from rota.api import meta, times
-from rota.client import connecting, kubeconfig, rights
+from rota.client import client_factory, kubeconfig, rights
 from rota.client.rights import MissingRights
 from rota.client.verbs import Client, Object
 from rota.extender import rights as extender_rights
 from rota.kit import system
 from rota.notices import rights as notice_rights
 from rota.notices.announcements import HEARD, Announcement, Kind, Verdict
-from rota.notices.announcing import Announcer
+from rota.notices.announcer import Announcer
 from rota.notices.node_events import NodeEvents
 from rota.scheduler import rights as scheduler_rights
-from rota.spot import nodes
-from rota.spot.marks import TERMINATING, Marks
+from rota.spot import node_readings
+from rota.spot.node_signals import TERMINATING, NodeSignals
 from rota.testing import manifests
 from rota.testing.api import PATIENCE_S
 from rota.testing.servers.kubernetes import StockApiServer
@@ -41,14 +41,14 @@ def server() -> Iterator[StockApiServer]:
 async def connected(config: Path) -> AsyncIterator[Client]:
     clock = system.SystemClock()
     endpoint = kubeconfig.load(config, clock=clock)
-    async with connecting.to_server(endpoint, clock=clock, chance=system.chance()) as client:
+    async with client_factory.to_server(endpoint, clock=clock, rng=system.rng()) as client:
         yield client
 
 
 async def test_the_stock_schedulers_role_lacks_one_thing_that_ours_uses(server: StockApiServer) -> None:
     async with connected(server.kubeconfig("system:kube-scheduler")) as client:
-        lacking = await rights.check(client, SCHEDULER, part="scheduler", manifest="m")
-        assert rights.in_words(sorted(lacking, key=str)) == "create pods/eviction"
+        insufficient = await rights.check(client, SCHEDULER, part="scheduler", manifest="m")
+        assert rights.in_words(sorted(insufficient, key=str)) == "create pods/eviction"
         assert await rights.missing(client, extender_rights.needed(binds=True)) == []
         with pytest.raises(MissingRights) as told:
             await rights.check(client, notice_rights.needed_by_agent("n1"), part="spot agent", manifest="m.yaml")
@@ -62,11 +62,11 @@ async def test_a_notice_is_written_once_and_the_node_tells_it(server: StockApiSe
     async with connected(server.kubeconfig()) as client:
         await client.create(NODES, manifests.node("told"))
         ends = Announcement(kind=Kind.TERMINATION, source="webhook", provider="gcp", deadline=clock.now() + 60, id="x")
-        announcers = [Announcer(client, Marks(), clock=clock) for _ in range(4)]
+        announcers = [Announcer(client, NodeSignals(), clock=clock) for _ in range(4)]
         verdicts = await asyncio.gather(*(one.announce("told", ends) for one in announcers))
         assert sorted(verdict.value for verdict in verdicts) == ["known", "known", "known", "marked"]
         node = await client.get(NODES, "told")
-        notice = nodes.read(node, Marks(), now=clock.now()).notice
+        notice = node_readings.read(node, NodeSignals(), now=clock.now()).notice
         assert notice is not None
         assert (notice.provider, notice.mark) == ("gcp", TERMINATING)
         assert node["metadata"]["annotations"][HEARD] == ends.mark
@@ -77,14 +77,16 @@ async def test_a_notice_is_written_once_and_the_node_tells_it(server: StockApiSe
 
 
 async def test_an_event_about_a_node_becomes_a_notice_and_not_for_its_namesake(server: StockApiServer) -> None:
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     async with connected(server.kubeconfig()) as client:
         first = await client.create(NODES, manifests.node("said"))
         await client.create(EVENTS, _event(first, clock.now()), namespace="default")
         await client.delete(NODES, "said")
         again = await client.create(NODES, manifests.node("said"))
         other = await client.create(NODES, manifests.node("other"))
-        listener = NodeEvents(client, Announcer(client, Marks(), clock=clock), Marks(), clock=clock, chance=chance)
+        listener = NodeEvents(
+            client, Announcer(client, NodeSignals(), clock=clock), NodeSignals(), clock=clock, rng=rng
+        )
         running = asyncio.ensure_future(listener.run())
         try:
             await client.create(EVENTS, _event(other, clock.now()), namespace="default")

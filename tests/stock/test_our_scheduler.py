@@ -13,7 +13,7 @@ import yaml
 from tests.stock.clusters import EVENTS, LEASES, PODS, Cluster, cluster
 from tests.stock.test_scheduler import PRIORITIES, ZONE, anti_affinity, zoned
 
-from rota.client import connecting, kubeconfig
+from rota.client import client_factory, kubeconfig
 from rota.client.endpoints import Endpoint
 from rota.kit import system
 from rota.scheduler.service import Scheduler
@@ -44,12 +44,12 @@ async def scheduling(
     server: StockApiServer, identity: str = "ours", *, name: str = "default-scheduler", endpoint: Endpoint | None = None
 ) -> AsyncIterator[Scheduler]:
     """Our scheduler at work for the pods of a name; as the user that every stock cluster knows, or as another."""
-    clock, chance = system.SystemClock(), random.Random(0)
+    clock, rng = system.SystemClock(), random.Random(0)
     endpoint = endpoint or kubeconfig.load(server.kubeconfig("system:kube-scheduler"), clock=clock)
     lease = {"resourceName": "kube-scheduler" if name == "default-scheduler" else f"{name}-scheduler"}
     loaded = schedulers.configured(yaml.safe_dump({"leaderElection": lease, "profiles": [{"schedulerName": name}]}))
-    async with connecting.to_server(endpoint, clock=clock, chance=chance) as client:
-        scheduler = Scheduler(client, loaded, clock=clock, chance=chance, identity=identity)
+    async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
+        scheduler = Scheduler(client, loaded, clock=clock, rng=rng, identity=identity)
         running = asyncio.ensure_future(scheduler.run())
         async with asyncio.timeout(30):
             await scheduler.wait_synced()
@@ -244,7 +244,7 @@ async def _mounted(it: Cluster, server: StockApiServer, folder: Path) -> Path:
 
 
 async def _lease(server: StockApiServer) -> dict[str, Any]:
-    clock, chance = system.SystemClock(), random.Random(0)
+    clock, rng = system.SystemClock(), random.Random(0)
     endpoint = kubeconfig.load(server.kubeconfig(), clock=clock)
-    async with connecting.to_server(endpoint, clock=clock, chance=chance) as client:
+    async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
         return await client.get(LEASES, "kube-scheduler", namespace="kube-system")

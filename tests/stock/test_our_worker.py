@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from rota.api import meta
-from rota.client import connecting, kubeconfig
+from rota.client import client_factory, kubeconfig
 from rota.client.verbs import Client
 from rota.kit import system
 from rota.pki.authorities import Authority
-from rota.testing.fleets import Worker
+from rota.testing.process_cluster import Worker
 from rota.testing.servers.kubernetes import ControllerManager, StockApiServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.stock, pytest.mark.timeout(240)]
@@ -46,7 +46,7 @@ def stock(tmp_path: Path) -> Iterator[StockApiServer]:
 async def client(stock: StockApiServer) -> AsyncIterator[Client]:
     clock = system.SystemClock()
     endpoint = kubeconfig.load(stock.kubeconfig(), clock=clock)
-    async with connecting.to_server(endpoint, clock=clock, chance=random.Random(0)) as made:
+    async with client_factory.to_server(endpoint, clock=clock, rng=random.Random(0)) as made:
         yield made
 
 

@@ -9,9 +9,9 @@ import pytest
 from tests.stock import answers, generation
 
 from rota.client import kubeconfig
-from rota.client.transports.contract import Interrupted, Transport
 from rota.client.transports.http import HttpTransport
 from rota.client.transports.in_process import InProcessTransport
+from rota.client.transports.transport import Interrupted, Transport
 from rota.kit import system
 from rota.testing.api import ApiServer
 from rota.testing.differential import allowances, cases, normal
@@ -48,11 +48,11 @@ async def test_the_record_says_what_the_stock_server_says(stock: Transport, kind
 
 @pytest.mark.parametrize("seed", range(BATCHES))
 async def test_generated_requests_get_the_same_answers(stock: Transport, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(CASES_IN_A_BATCH):
         async with ApiServer() as api:
             ours = InProcessTransport(api.app, clock=api.clock)
-            await _compare(ours, stock, generation.case(chance, EXAMPLES))
+            await _compare(ours, stock, generation.case(rng, EXAMPLES))
             await ours.close()
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.stock.clusters import EVENTS, Cluster, cluster
 from tests.stock.test_same_workloads import DEPLOYMENTS, alike, shape
 
-from rota.testing import fleets
+from rota.testing import process_cluster
 from rota.testing.servers.kubernetes import ControllerManager
 from rota.testing.servers.rota import RotaServer
 
@@ -41,7 +41,7 @@ def servers() -> Iterator[tuple[RotaServer, RotaServer]]:
             yield ours, bare
         finally:
             for one in (ours, bare):
-                fleets.end_tasks(one.folder)
+                process_cluster.end_tasks(one.folder)
 
 
 @pytest.fixture

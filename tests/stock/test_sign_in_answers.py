@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from rota.api.users import User
-from rota.apiserver.authentication import sign_in
+from rota.apiserver.authentication import authentication_config
 from rota.client import kubeconfig
-from rota.client.transports.contract import Call, Transport
 from rota.client.transports.http import HttpTransport
 from rota.client.transports.in_process import InProcessTransport
+from rota.client.transports.transport import Call, Transport
 from rota.kit import system
 from rota.pki import keys, signing_requests
 from rota.pki.certificates import Subject
@@ -183,7 +183,7 @@ def _comparable(value: Any, name: str = "") -> Any:
 @pytest.fixture
 async def ours() -> AsyncIterator[Side]:
     administrator = User(name="administrator", uid="administrator", groups=("system:masters", "system:authenticated"))
-    settings = sign_in.Settings(issuer="https://kubernetes.default.svc")
+    settings = authentication_config.Settings(issuer="https://kubernetes.default.svc")
     async with ApiServer(signing_in=settings) as api:
         transport = InProcessTransport(api.app, clock=api.clock, user=administrator)
         yield Side(transport)

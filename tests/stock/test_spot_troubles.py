@@ -20,7 +20,7 @@ from tests.stock.spots import ACCOUNT, BUDGETS, USER, Onlooker, Plane, machine
 
 from rota.client.verbs import Object
 from rota.testing import manifests
-from rota.testing.fleets import Member
+from rota.testing.process_cluster import Member
 from rota.testing.servers.kubernetes import write_kubeconfig
 
 #: A server lets tokens in for so long after their end.

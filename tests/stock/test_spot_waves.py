@@ -13,10 +13,10 @@ from tests.stock.test_spot_extender import settings
 
 from rota.client.verbs import Selection
 from rota.kit import system
-from rota.spot import evacuation, returning
-from rota.spot_control import marking
+from rota.spot import evacuation, return_policy
+from rota.spot_control import node_state
 from rota.testing import manifests
-from rota.testing.fleets import Member
+from rota.testing.process_cluster import Member
 from rota.testing.servers import processes
 from rota.testing.servers.kubernetes import ControllerManager
 
@@ -70,7 +70,7 @@ def told_once(plane: Plane, it: Cluster, onlooker: Onlooker, *nodes: str) -> lis
 
 
 async def test_half_of_the_spot_machines_go_and_the_service_stays_and_goes_back(plane: Plane, config: Path) -> None:
-    soon = returning.Settings(stable_s=3.0, cooldown_s=3.0, most_at_once=4, every_s=1.0)
+    soon = return_policy.Settings(stable_s=3.0, cooldown_s=3.0, most_at_once=4, every_s=1.0)
     spot, stays = [f"spot-{n}" for n in range(8)], [f"stays-{n}" for n in range(4)]
     nodes = [*(machine(name) for name in spot), *(machine(name, "on-demand") for name in stays)]
     async with world(plane, nodes) as (it, onlooker), spots.controlling(config, back=soon):
@@ -123,7 +123,7 @@ async def test_two_hundred_notices_at_once_trip_no_breaker(plane: Plane, config:
         assert all(onlooker.fewest[app] >= 12 for app in apps)
         assert len(told_once(plane, it, onlooker, *spot)) == 60
         nodes_now = (await it.client.list(NODES, selection=Selection(labels=f"{spots.CAPACITY}=spot"))).items
-        assert all(marking.since(node) is not None for node in nodes_now)
+        assert all(node_state.since(node) is not None for node in nodes_now)
 
 
 async def test_a_pod_of_two_budgets_is_asked_for_once_and_goes_in_its_last_moment(plane: Plane, config: Path) -> None:

@@ -51,13 +51,13 @@ class Ledger:
 async def test_no_node_is_oversold_where_there_is_room_and_all_are_placed(server: StockApiServer) -> None:
     """Nobody checks bindings here: for the very last place two schedulers may race, which is not what this is about."""
     nodes = [_node(number) for number in range(NODE_COUNT)]
-    clock, chance, ledger = system.SystemClock(), system.chance(), Ledger()
+    clock, rng, ledger = system.SystemClock(), system.rng(), Ledger()
     with Scheduler(server.kubeconfig("system:kube-scheduler"), name="stock"):
         async with cluster(server.kubeconfig(), nodes, heartbeat_s=60.0) as it, scheduling(server, name="ours"):
             source = Source(client=it.client, target=PODS)
-            pods = Informer[Object](source, decode=msgspec.json.decode, clock=clock, chance=chance)
+            pods = Informer[Object](source, decode=msgspec.json.decode, clock=clock, rng=rng)
             pods.add_handler(ledger.changed)
-            async with tasks.Supervisor("ledger", clock=clock, chance=chance) as parts:
+            async with tasks.Supervisor("ledger", clock=clock, rng=rng) as parts:
                 parts.start("pods", pods.run)
                 await pods.wait_synced()
                 await _create(it, POD_COUNT)

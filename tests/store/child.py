@@ -5,7 +5,7 @@ import json
 import sys
 
 from rota import assembly
-from rota.store.contract import Committed, Put, Transaction
+from rota.store.store_interface import Committed, Put, Transaction
 
 
 def say(**words: object) -> None:

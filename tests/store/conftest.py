@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rota.store.contract import Store
+from rota.store.store_interface import Store
 from rota.testing.databases import BACKENDS, DURABLE, FreshDatabase, fresh_database
 from rota.testing.store_contract import opened
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rota.kit import system
 from rota.store import archive, errors
-from rota.store.contract import Committed, Put, Store, Transaction
+from rota.store.store_interface import Committed, Put, Store, Transaction
 from rota.testing.databases import BACKENDS, FreshDatabase, fresh_database
 from rota.testing.store_contract import opened
 
@@ -47,12 +47,12 @@ async def test_a_backup_fills_any_other_backend(database: FreshDatabase, target:
         content = await filled(store, 1203)
         summary = await archive.backup(store, path, time=CLOCK)
         assert (summary.entries, summary.size_bytes) == (1203, path.stat().st_size)
-        old = (await store.extent()).revision
+        old = (await store.revision_range()).revision
     async with opened(target.url) as store:
         summary = await archive.restore(store, path)
         assert summary.entries == 1203
         assert await content_of(store) == content
-        assert (await store.extent()).revision > old
+        assert (await store.revision_range()).revision > old
         with pytest.raises(errors.Expired):
             async with store.watch("", after=old):
                 pass
@@ -149,10 +149,10 @@ def test_a_rightly_signed_file_of_nonsense_is_refused_too(tmp_path: Path, body: 
 async def test_a_bad_backup_leaves_the_target_untouched(good: Path) -> None:
     good.write_bytes(good.read_bytes()[:-1])
     async with opened("memory://") as store:
-        before = await store.extent()
+        before = await store.revision_range()
         with pytest.raises(errors.Corrupt):
             await archive.restore(store, good)
-        assert await store.extent() == before
+        assert await store.revision_range() == before
 
 
 async def test_a_backup_of_a_newer_version_says_so(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rota.store import errors
-from rota.store.contract import Event
+from rota.store.store_interface import Event
 from rota.testing.store_contract import gather_events, opened, revision_of
 
 SERVERS = [pytest.param("postgres", marks=pytest.mark.postgres), pytest.param("etcd", marks=pytest.mark.etcd)]
@@ -26,7 +26,7 @@ async def test_a_lost_connection_is_retried_and_watches_resume_without_a_gap(
     server = request.getfixturevalue(f"private_{kind}")()
     url = server.create_database() if kind == "postgres" else server.url
     async with opened(url) as store, opened(url) as other:
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
         acknowledged: list[str] = []
         stop = asyncio.Event()
 
@@ -91,7 +91,7 @@ async def test_a_full_disk_is_named_and_loses_nothing_acknowledged(small_disk: P
         with pytest.raises(errors.NoSpace, match="free disk space"):
             await fill()
         assert {entry.key: entry.revision for entry in (await store.list("")).entries} == kept
-        assert (await store.extent()).revision == max(kept.values())
+        assert (await store.revision_range()).revision == max(kept.values())
     async with opened(url) as store:
         assert {entry.key: entry.revision for entry in (await store.list("")).entries} == kept
         # With space again, it goes on.

@@ -9,11 +9,11 @@ import pytest
 from rota.kit import system
 from rota.store import errors
 from rota.store.backends.memory import Database, MemoryEngine
-from rota.store.contract import Entry, Extent
 from rota.store.engine import Applied
-from rota.store.ledger import Work
 from rota.store.logstore import LogStore
-from rota.store.watching import Tail
+from rota.store.store_interface import Entry, RevisionRange
+from rota.store.store_watch import Tail
+from rota.store.write_plan import Work
 from rota.testing.clocks import FakeClock
 from rota.testing.store_contract import revision_of
 
@@ -21,7 +21,7 @@ CLOCK = system.SystemClock()
 
 
 async def started(engine: MemoryEngine) -> LogStore:
-    return await LogStore.start(engine, time=CLOCK, chance=system.chance())
+    return await LogStore.start(engine, time=CLOCK, rng=system.rng())
 
 
 async def test_watches_of_a_database_that_went_back_in_time_list_again() -> None:
@@ -30,12 +30,12 @@ async def test_watches_of_a_database_that_went_back_in_time_list_again() -> None
     store, other = await started(MemoryEngine(database, CLOCK)), await started(MemoryEngine(database, CLOCK))
     for number in range(5):
         await store.create(f"/a/{number}", b"")
-    last = (await store.extent()).revision
+    last = (await store.revision_range()).revision
     async with store.watch("/a/", after=last) as watch:
         reading = asyncio.ensure_future(anext(watch))
         await asyncio.sleep(0)
         database.log.clear()
-        database.extent = Extent(2, 0)
+        database.revision_range = RevisionRange(2, 0)
         await other.create("/b/x", b"")
         with pytest.raises(errors.Expired):
             await asyncio.wait_for(reading, 5)
@@ -78,14 +78,14 @@ async def test_who_gives_up_closing_a_store_does_not_undo_what_it_had_accepted()
 async def test_what_is_committed_before_a_store_listens_is_told_at_once() -> None:
     database = Database()
     other = await started(MemoryEngine(database, CLOCK))
-    start = (await other.extent()).revision
+    start = (await other.revision_range()).revision
 
     class Late(MemoryEngine):
-        async def extent(self) -> Extent:
-            extent = await super().extent()
-            if extent.revision == start:
+        async def revision_range(self) -> RevisionRange:
+            revision_range = await super().revision_range()
+            if revision_range.revision == start:
                 await other.create("/a/x", b"")
-            return extent
+            return revision_range
 
     store = await started(Late(database, CLOCK))
     async with store.watch("/a/", after=start) as watch:
@@ -122,7 +122,7 @@ async def test_an_outage_is_one_line_when_it_begins_one_when_it_ends_and_a_count
 ) -> None:
     clock = FakeClock()
     engine = Away(Database(), clock)
-    store = await LogStore.start(engine, time=clock, chance=random.Random(0))
+    store = await LogStore.start(engine, time=clock, rng=random.Random(0))
     await store.create("/a", b"")
     engine.away = True
     reads = [asyncio.create_task(store.get("/a")) for _ in range(50)]

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from rota.store import errors
-from rota.store.contract import Committed, Delete, Extent, Guard, Outcome, Put, Refused, Store, Transaction
+from rota.store.store_interface import (
+    Committed,
+    Delete,
+    Outcome,
+    Precondition,
+    Put,
+    Refused,
+    RevisionRange,
+    Store,
+    Transaction,
+)
 from rota.testing.databases import FreshDatabase
 from rota.testing.store_contract import gather_to, opened, replay
 
@@ -69,14 +79,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     @initialize(target=revisions)
     def open(self) -> int:
-        async def open_() -> tuple[Store, Store, Extent]:
+        async def open_() -> tuple[Store, Store, RevisionRange]:
             url = type(self).url_of_fresh_database()
             store, other = [await self.stack.enter_async_context(opened(url)) for _ in range(2)]
-            return store, other, await store.extent()
+            return store, other, await store.revision_range()
 
-        self.store, self.other, extent = self.run(open_())
-        self.model = Model(extent.revision)
-        self.start, self.floor = extent.revision, extent.floor
+        self.store, self.other, revision_range = self.run(open_())
+        self.model = Model(revision_range.revision)
+        self.start, self.floor = revision_range.revision, revision_range.floor
         return self.start
 
     def teardown(self) -> None:
@@ -119,17 +129,17 @@ class StoreMachine(RuleBasedStateMachine):
             assert outcome.revision == self.model.revision
         return self.model.revision
 
-    def guard(self, key: str, kind: str) -> Guard:
+    def guard(self, key: str, kind: str) -> Precondition:
         current = self.model.states[self.model.revision].get(key, (b"", 0, 0))
         match kind:
             case "absent":
-                return Guard(key, revision=0)
+                return Precondition(key, revision=0)
             case "current":
-                return Guard(key, revision=current[1])
+                return Precondition(key, revision=current[1])
             case "created":
-                return Guard(key, created=current[2])
+                return Precondition(key, created=current[2])
             case _:
-                return Guard(key, revision=self.start)
+                return Precondition(key, revision=self.start)
 
     @rule(second=st.booleans(), key=KEYS)
     def get(self, second: bool, key: str) -> None:
@@ -166,14 +176,14 @@ class StoreMachine(RuleBasedStateMachine):
         store = self.through(second)
         states = self.model.states
         now = {key: value for key, value in states[self.model.revision].items() if key.startswith(prefix)}
-        touched = [at for at in sorted(states) if at > revision and _under(states, at, prefix)]
+        tainted_nodes = [at for at in sorted(states) if at > revision and _under(states, at, prefix)]
 
         async def follow() -> dict[str, bytes]:
             page = await store.list(prefix, revision=revision)
             async with store.watch(prefix, after=revision) as watch:
-                events = await gather_to(watch, touched[-1]) if touched else []
+                events = await gather_to(watch, tainted_nodes[-1]) if tainted_nodes else []
             assert [event.revision for event in events] == sorted(event.revision for event in events)
-            assert {event.revision for event in events} == set(touched)
+            assert {event.revision for event in events} == set(tainted_nodes)
             return replay(page.entries, events)
 
         if revision < self.floor:
@@ -190,9 +200,9 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def extent_agrees(self) -> None:
         if self.store:
-            extent = self.run(self.other.extent())
-            assert extent.revision == self.model.revision
-            assert extent.floor == self.floor
+            revision_range = self.run(self.other.revision_range())
+            assert revision_range.revision == self.model.revision
+            assert revision_range.floor == self.floor
 
 
 def _under(states: dict[int, dict[str, tuple[bytes, int, int]]], at: int, prefix: str) -> bool:

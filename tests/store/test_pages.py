@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.store.contract import Delete, Put, Store, Transaction
+from rota.store.store_interface import Delete, Put, Store, Transaction
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rota.store.contract import Store
+from rota.store.store_interface import Store
 from rota.testing.databases import FreshDatabase
 from rota.testing.store_contract import opened
 
@@ -55,7 +55,7 @@ def child(*arguments: str) -> Iterator[Child]:
 async def test_many_processes_write_and_watch_one_database(durable: FreshDatabase) -> None:
     writers, pairs = 4, 60
     async with opened(durable.url) as store:
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
     with contextlib.ExitStack() as stack:
         count = str(2 * writers * pairs)
         watching = [stack.enter_context(child("watch", durable.url, str(start), count)) for _ in range(2)]
@@ -90,9 +90,9 @@ async def check_round(store: Store, name: str, acknowledged: dict[int, int], new
     assert all(len(pair) == 2 and pair[0] == pair[1] for pair in found.values())
     assert {number: pair[0] for number, pair in found.items() if number in acknowledged} == acknowledged
     assert len(found) <= len(acknowledged) + 1
-    extent = await store.extent()
-    assert extent.revision >= max(acknowledged.values()) > newest
-    return extent.revision
+    revision_range = await store.revision_range()
+    assert revision_range.revision >= max(acknowledged.values()) > newest
+    return revision_range.revision
 
 
 @pytest.mark.parametrize(

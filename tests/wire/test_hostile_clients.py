@@ -298,11 +298,11 @@ def _query(parameter: str, value: str) -> str:
 
 class TestConnections:
     def test_what_is_no_http_is_refused(self, live: LiveServer) -> None:
-        chance = random.Random(7)
+        rng = random.Random(7)
         for _ in range(50):
             with _connect(live) as connection:
                 with contextlib.suppress(ConnectionError):
-                    connection.sendall(chance.randbytes(chance.randrange(1, 400)) + b"\r\n\r\n")
+                    connection.sendall(rng.randbytes(rng.randrange(1, 400)) + b"\r\n\r\n")
                     connection.shutdown(socket.SHUT_WR)
                 assert _status(connection) in {0, 400}
 
@@ -339,15 +339,15 @@ class TestConnections:
         assert live.request("GET", f"{config_maps}/cut")[0] == 404
 
     def test_connections_that_are_opened_and_dropped_leave_nothing(self, live: LiveServer, config_maps: str) -> None:
-        chance = random.Random(11)
+        rng = random.Random(11)
         watch = _request("GET", f"{config_maps}?watch=true")
         create = _request("POST", config_maps, json.dumps(manifests.config_map("again")).encode())
         for _ in range(20):
             with contextlib.ExitStack() as stack:
                 for _ in range(100):
                     connection = _connect(live)
-                    stack.callback(_reset if chance.random() < 0.5 else socket.socket.close, connection)
-                    request = chance.choice([b"", watch, create, create[:-10], watch[:20], watch + create])
+                    stack.callback(_reset if rng.random() < 0.5 else socket.socket.close, connection)
+                    request = rng.choice([b"", watch, create, create[:-10], watch[:20], watch + create])
                     connection.sendall(request)
             assert live.request("GET", "/livez")[0] == 200
 
@@ -403,15 +403,15 @@ class TestWrites:
         lock = threading.Lock()
 
         def write(worker: int) -> None:
-            chance = random.Random(worker)
+            rng = random.Random(worker)
             for number in range(25):
                 name = f"w{worker}-{number}"
                 request = _request("POST", path, json.dumps(manifests.config_map(name)).encode())
                 connection = _connect(live)
                 with lock:
                     sent.add(name)
-                connection.sendall(request[: chance.randrange(10, len(request))] if chance.random() < 0.3 else request)
-                if chance.random() < 0.4:
+                connection.sendall(request[: rng.randrange(10, len(request))] if rng.random() < 0.3 else request)
+                if rng.random() < 0.4:
                     _reset(connection)
                     continue
                 connection.settimeout(0.5)

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from rota.api import errors
-from rota.client import connecting, credentials, kubeconfig
+from rota.client import client_factory, credentials, kubeconfig
 from rota.client.endpoints import Endpoint
 from rota.kit import system
 from rota.pki import keys, pinning, signing_requests
@@ -73,7 +73,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     (folder / "ca.key").write_bytes(authority.key_pem)
     (folder / "tokens.csv").write_text('bobs-token,bob,1,"dev,ops"\n')
     command = [ROTA, "up", "--workers", "0", "--data", str(folder / "data"), "--store", "memory://", "--port", "0"]
-    command += ["--authority", str(folder), "--token-auth-file", str(folder / "tokens.csv")]
+    command += ["--ca-dir", str(folder), "--token-auth-file", str(folder / "tokens.csv")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
@@ -229,14 +229,14 @@ def test_no_version_of_tls_before_1_2_is_spoken(cluster: Running) -> None:
 
 
 async def test_our_own_client_signs_in_by_the_written_kubeconfig(cluster: Running) -> None:
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     endpoint = kubeconfig.load(cluster.data / "kubeconfig", clock=clock)
-    async with connecting.to_server(endpoint, clock=clock, chance=chance) as client:
+    async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
         assert any(one["metadata"]["name"] == "default" for one in (await client.list(NAMESPACES)).items)
 
 
 async def test_our_own_client_follows_a_token_file_that_changes(cluster: Running, tmp_path: Path) -> None:
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     path = tmp_path / "token"
     path.write_text("old-token\n")
     endpoint = Endpoint(
@@ -246,7 +246,7 @@ async def test_our_own_client_follows_a_token_file_that_changes(cluster: Running
     )
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     target = ("authentication.k8s.io", "v1", "selfsubjectreviews")
-    async with connecting.to_server(endpoint, clock=clock, chance=chance) as client:
+    async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
         with pytest.raises(errors.Unauthorized):
             await client.create(target, review)
         path.write_text("bobs-token\n")
@@ -254,7 +254,7 @@ async def test_our_own_client_follows_a_token_file_that_changes(cluster: Running
 
 
 async def test_our_own_client_asks_a_plugin_for_its_token(cluster: Running, tmp_path: Path) -> None:
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     answer = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "kind": "ExecCredential",
@@ -264,7 +264,7 @@ async def test_our_own_client_asks_a_plugin_for_its_token(cluster: Running, tmp_
     authority = cluster.authority.certificate_pem
     endpoint = Endpoint(server=cluster.url, certificate_authority=authority, credentials=plugin)
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    async with connecting.to_server(endpoint, clock=clock, chance=chance) as client:
+    async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
         said = await client.create(("authentication.k8s.io", "v1", "selfsubjectreviews"), review)
     assert said["status"]["userInfo"]["username"] == "bob"
 
@@ -283,7 +283,7 @@ def join_token(cluster: Running) -> str:
 
 async def test_a_newcomer_joins_with_a_token_and_gets_its_own_certificate(cluster: Running, join_token: str) -> None:
     """The way of a worker: a join token, a request, a certificate, and then its own node and no other."""
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     # all that it is told: where the server is, the hash of its authority, and the token
     authority = await pinning.authority_of("127.0.0.1", cluster.port, pinning.pin(cluster.authority.certificate_pem))
     joining = Endpoint(server=cluster.url, certificate_authority=authority, credentials=credentials.bearer(join_token))
@@ -296,7 +296,7 @@ async def test_a_newcomer_joins_with_a_token_and_gets_its_own_certificate(cluste
         "usages": ["digital signature", "client auth"],
     }
     body = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "spec": spec}
-    async with connecting.to_server(joining, clock=clock, chance=chance) as newcomer:
+    async with client_factory.to_server(joining, clock=clock, rng=rng) as newcomer:
         asked = await newcomer.create(requests, {**body, "metadata": {"generateName": "join-"}})
         for _ in range(200):
             asked = await newcomer.get(requests, asked["metadata"]["name"])
@@ -311,7 +311,7 @@ async def test_a_newcomer_joins_with_a_token_and_gets_its_own_certificate(cluste
         client_certificate=base64.b64decode(asked["status"]["certificate"]),
         client_key=keys.to_pem(key),
     )
-    async with connecting.to_server(worker, clock=clock, chance=chance) as client:
+    async with client_factory.to_server(worker, clock=clock, rng=rng) as client:
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w1"}}
         await client.create(("", "v1", "nodes"), node)
         with pytest.raises(errors.Forbidden):

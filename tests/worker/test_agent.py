@@ -11,17 +11,17 @@ import msgspec
 import pytest
 
 from rota.api import errors
-from rota.client import connecting
+from rota.client import client_factory
 from rota.client.verbs import Client
 from rota.kit import system
 from rota.kit.errors import UserError
 from rota.testing.api import ApiServer
-from rota.worker import running
+from rota.worker import worker_assembly
 from rota.worker.agent import PODS, Agent
 from rota.worker.node import NODES, NodeTaken
 from rota.worker.runtimes.container.runtime import ContainerRuntime
-from rota.worker.runtimes.contract import LogOptions
 from rota.worker.runtimes.process.runtime import ProcessRuntime
+from rota.worker.runtimes.runtime_interface import LogOptions
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 20.0
@@ -34,7 +34,7 @@ class Worker:
         self.client = client
         self.folder = folder
         self.clock = system.SystemClock()
-        self.settings = running.Settings(
+        self.settings = worker_assembly.Settings(
             node="w1",
             folder=folder,
             labels={"zone": "z"},
@@ -47,7 +47,7 @@ class Worker:
         self.agent: Agent
 
     async def start(self) -> None:
-        context = running.worker(self.client, self.settings, clock=self.clock, chance=random.Random(0))
+        context = worker_assembly.worker(self.client, self.settings, clock=self.clock, rng=random.Random(0))
         made = await self._parts.enter_async_context(context)
         assert isinstance(made.runtime, ProcessRuntime)
         self.runtime = made.runtime
@@ -76,8 +76,8 @@ class Worker:
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
     async with ApiServer() as server:
-        clock, chance = system.SystemClock(), random.Random(0)
-        async with connecting.to_application(server.app, clock=clock, chance=chance) as made:
+        clock, rng = system.SystemClock(), random.Random(0)
+        async with client_factory.to_application(server.app, clock=clock, rng=rng) as made:
             yield made
 
 
@@ -283,12 +283,12 @@ async def test_tasks_have_devices_of_their_own_also_after_the_agent_was_away(cli
 
 
 async def test_nobody_else_can_be_the_same_worker(client: Client, worker: Worker, tmp_path: Path) -> None:
-    again = running.worker(client, worker.settings, clock=worker.clock, chance=random.Random(0))
+    again = worker_assembly.worker(client, worker.settings, clock=worker.clock, rng=random.Random(0))
     with pytest.raises(UserError, match="a worker runs in"):
         await again.__aenter__()
     twin = msgspec.structs.replace(worker.settings, folder=tmp_path / "twin")
     with pytest.raises(NodeTaken, match="another worker runs as w1"):
-        await running.worker(client, twin, clock=worker.clock, chance=random.Random(0)).__aenter__()
+        await worker_assembly.worker(client, twin, clock=worker.clock, rng=random.Random(0)).__aenter__()
 
 
 async def test_many_short_tasks_all_end(client: Client, worker: Worker) -> None:

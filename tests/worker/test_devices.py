@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rota.worker.devices import Devices
-from rota.worker.runtimes.contract import Launch, LaunchError
+from rota.worker.runtimes.runtime_interface import Launch, LaunchError
 
 GPU = "nvidia.com/gpu"
 

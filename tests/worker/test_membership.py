@@ -16,18 +16,20 @@ from rota.pki.certificates import Identity, Names
 from rota.testing import virtual_api
 from rota.testing.clocks import FakeClock
 from rota.testing.virtual_api import VirtualCluster
-from rota.worker.joining import entry, membership, renewing, requests
-from rota.worker.joining.entry import CannotJoin, Invitation
-from rota.worker.joining.membership import Membership
-from rota.worker.joining.requests import NotGranted
-from rota.worker.running import Settings
+from rota.worker.cluster_join import certificate_renewal, certificate_requests, join, membership
+from rota.worker.cluster_join.certificate_requests import NotGranted
+from rota.worker.cluster_join.join import CannotJoin, Invitation
+from rota.worker.cluster_join.membership import Membership
+from rota.worker.worker_assembly import Settings
 
 CLOCK = FakeClock()
 AUTHORITY = Authority.create(now=CLOCK.now())
 
 
 def identity(node: str, *, lifetime_s: float = YEAR_S) -> Identity:
-    return AUTHORITY.issue(requests.subject(node), purpose=Purpose.CLIENT, now=CLOCK.now(), lifetime_s=lifetime_s)
+    return AUTHORITY.issue(
+        certificate_requests.subject(node), purpose=Purpose.CLIENT, now=CLOCK.now(), lifetime_s=lifetime_s
+    )
 
 
 def member(node: str = "w1", *, lifetime_s: float = YEAR_S) -> Membership:
@@ -61,7 +63,7 @@ async def test_who_comes_back_goes_by_what_it_kept_and_by_the_masters_that_it_is
     membership.save(tmp_path, kept)
 
     async def again(invitation: Invitation, node: str = "w1") -> Membership:
-        return await entry.enter(tmp_path, node, invitation, clock=CLOCK, chance=random.Random(0))
+        return await join.enter(tmp_path, node, invitation, clock=CLOCK, rng=random.Random(0))
 
     assert await again(Invitation()) == kept
     told = await again(Invitation(servers=("m3", "https://m4:7443"), authority_hash=pinning.pin(AUTHORITY.signing_pem)))
@@ -80,30 +82,30 @@ async def test_who_comes_back_goes_by_what_it_kept_and_by_the_masters_that_it_is
 
 async def test_a_kubeconfig_of_the_worker_itself_is_a_membership(tmp_path: Path) -> None:
     brought = replace(member().endpoint, credentials=credentials.ANONYMOUS)
-    joined = await entry.enter(tmp_path, "w1", Invitation(endpoint=brought), clock=CLOCK, chance=random.Random(0))
+    joined = await join.enter(tmp_path, "w1", Invitation(endpoint=brought), clock=CLOCK, rng=random.Random(0))
     assert joined.node == "w1"
     assert membership.load(tmp_path, clock=CLOCK) == joined
 
 
 def test_a_worker_is_known_by_the_address_that_it_goes_to_its_masters_by(tmp_path: Path) -> None:
     settings = Settings(node="w1", folder=tmp_path)
-    placed = entry.placed(settings, Invitation(servers=("127.0.0.1:7443", "m2")), clock=CLOCK)
+    placed = join.placed(settings, Invitation(servers=("127.0.0.1:7443", "m2")), clock=CLOCK)
     assert (placed.address, placed.api_server) == ("127.0.0.1", ("127.0.0.1", "7443"))
     told = Settings(node="w1", folder=tmp_path, address="10.1.2.3")
-    assert entry.placed(told, Invitation(servers=("127.0.0.1",)), clock=CLOCK).address == "10.1.2.3"
+    assert join.placed(told, Invitation(servers=("127.0.0.1",)), clock=CLOCK).address == "10.1.2.3"
 
 
 def test_an_endpoint_shows_what_it_was_granted_if_that_is_for_its_address(tmp_path: Path) -> None:
     here, elsewhere = Names.of(["10.0.0.5"]), Names.of(["10.0.0.6"])
-    shown, granted = renewing.first_serving(tmp_path, "w1", here, clock=CLOCK)
+    shown, granted = certificate_renewal.first_serving(tmp_path, "w1", here, clock=CLOCK)
     assert granted is None
     assert certificates.names(certificates.read_pem(shown.certificate, source="it")) == here
     good = AUTHORITY.issue(
-        requests.subject("w1"), purpose=Purpose.SERVER, now=CLOCK.now(), lifetime_s=DAY_S, names=here
+        certificate_requests.subject("w1"), purpose=Purpose.SERVER, now=CLOCK.now(), lifetime_s=DAY_S, names=here
     )
     membership.save_serving(tmp_path, good)
-    assert renewing.first_serving(tmp_path, "w1", here, clock=CLOCK) == (good, good)
-    assert renewing.first_serving(tmp_path, "w1", elsewhere, clock=CLOCK)[1] is None
+    assert certificate_renewal.first_serving(tmp_path, "w1", here, clock=CLOCK) == (good, good)
+    assert certificate_renewal.first_serving(tmp_path, "w1", elsewhere, clock=CLOCK)[1] is None
 
 
 @pytest.fixture
@@ -116,26 +118,26 @@ async def cluster() -> AsyncIterator[VirtualCluster]:
 async def test_a_certificate_is_replaced_when_two_thirds_of_its_life_are_over(cluster: VirtualCluster) -> None:
     authority = Authority.create(now=cluster.clock.now())
     controller = CertificateController(
-        cluster.acting_as("rota:controller:certificates"), authority, clock=cluster.clock, chance=cluster.chance
+        cluster.acting_as("rota:controller:certificates"), authority, clock=cluster.clock, rng=cluster.rng
     )
     worker = cluster.acting_as("system:node:w1", "system:nodes")
     first = authority.issue(
-        requests.subject("w1"), purpose=Purpose.CLIENT, now=cluster.clock.now(), lifetime_s=3 * 3600.0
+        certificate_requests.subject("w1"), purpose=Purpose.CLIENT, now=cluster.clock.now(), lifetime_s=3 * 3600.0
     )
     installed: list[Identity] = []
 
     async def install(fresh: Identity) -> None:
         installed.append(fresh)
 
-    renewal = renewing.Certificate(
-        worker, "w1", requests.CLIENT, first, install=install, clock=cluster.clock, chance=cluster.chance
+    renewal = certificate_renewal.Certificate(
+        worker, "w1", certificate_requests.CLIENT, first, install=install, clock=cluster.clock, rng=cluster.rng
     )
     async with cluster.running(controller.run), cluster.running(renewal.run):
         await cluster.clock.advance(1.8 * 3600)
         assert not installed
         await cluster.clock.advance(0.4 * 3600)
     (fresh,) = installed
-    assert fresh.facts.subject == requests.subject("w1")
+    assert fresh.facts.subject == certificate_requests.subject("w1")
     assert fresh.facts.not_after > first.facts.not_after
     assert fresh.key != first.key
 
@@ -143,7 +145,9 @@ async def test_a_certificate_is_replaced_when_two_thirds_of_its_life_are_over(cl
 async def test_what_nobody_grants_is_said(cluster: VirtualCluster) -> None:
     worker = cluster.acting_as("system:node:w1", "system:nodes")
     names = Names.of(["10.0.0.5"])
-    asking = requests.obtain(worker, "w1", requests.SERVING, clock=cluster.clock, patience_s=30.0, names=names)
+    asking = certificate_requests.obtain(
+        worker, "w1", certificate_requests.SERVING, clock=cluster.clock, patience_s=30.0, names=names
+    )
     result: list[BaseException] = []
 
     async def ask() -> None:

@@ -13,14 +13,14 @@ import pytest
 from tests.worker.runtimes.bench import build_root, needs_containers
 from tests.worker.test_agent import Worker, _create, _log, _phase, _until
 
-from rota.client import connecting
+from rota.client import client_factory
 from rota.client.verbs import Client
 from rota.kit import system
 from rota.kit.errors import UserError
 from rota.testing.api import ApiServer
 from rota.testing.clocks import FakeClock
-from rota.worker import running
-from rota.worker.machines import Machine
+from rota.worker import worker_assembly
+from rota.worker.host_resources import HostResources
 from rota.worker.node import LEASE_S, NODES, NodeKeeper
 from rota.worker.runtimes.container import engines
 
@@ -31,8 +31,8 @@ EVENTS = ("", "v1", "events")
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
     async with ApiServer() as server:
-        clock, chance = system.SystemClock(), random.Random(0)
-        async with connecting.to_application(server.app, clock=clock, chance=chance) as made:
+        clock, rng = system.SystemClock(), random.Random(0)
+        async with client_factory.to_application(server.app, clock=clock, rng=rng) as made:
             yield made
 
 
@@ -156,7 +156,7 @@ async def test_a_node_says_at_once_that_it_runs_short(client: Client) -> None:
     clock, holds = FakeClock(), {"status": "False"}
     keeper = NodeKeeper(
         client,
-        Machine(node="w9", address="127.0.0.1", capacity={}, allocatable={}),
+        HostResources(node="w9", address="127.0.0.1", capacity={}, allocatable={}),
         incarnation="i",
         predecessor="",
         clock=clock,
@@ -268,9 +268,9 @@ async def test_a_worker_that_could_run_nothing_does_not_start(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "problem", lambda: "crun not found; install crun and util-linux")
-    settings = running.Settings(node="w1", folder=tmp_path / "worker", runtime="container")
+    settings = worker_assembly.Settings(node="w1", folder=tmp_path / "worker", runtime="container")
     with pytest.raises(UserError, match="crun not found; install crun"):
-        await running.worker(client, settings, clock=system.SystemClock(), chance=random.Random(0)).__aenter__()
+        await worker_assembly.worker(client, settings, clock=system.SystemClock(), rng=random.Random(0)).__aenter__()
 
 
 @needs_containers

@@ -11,7 +11,7 @@ import pytest
 from tests.worker.runtimes.bench import build_root, needs_containers
 from tests.worker.test_agent import Worker, _create, _log, _phase, _until
 
-from rota.client import connecting
+from rota.client import client_factory
 from rota.client.verbs import Client
 from rota.kit import system
 from rota.kit.errors import UserError
@@ -26,8 +26,8 @@ SECRET = "the administrator's key\n"
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
     async with ApiServer() as server:
-        clock, chance = system.SystemClock(), random.Random(0)
-        async with connecting.to_application(server.app, clock=clock, chance=chance) as made:
+        clock, rng = system.SystemClock(), random.Random(0)
+        async with client_factory.to_application(server.app, clock=clock, rng=rng) as made:
             yield made
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from rota.testing.clocks import FakeClock
 from rota.worker import usage
-from rota.worker.runtimes.contract import Place
+from rota.worker.runtimes.runtime_interface import Place
 from rota.worker.usage import Meter
 
 MEGABYTE = 1024 * 1024

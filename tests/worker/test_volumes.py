@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from rota.worker import projections, volumes
-from rota.worker.machines import Machine
+from rota.worker.host_resources import HostResources
 from rota.worker.projections import File
 from rota.worker.references import ConfigMap, TokenWanted
-from rota.worker.runtimes.contract import LaunchError
+from rota.worker.runtimes.runtime_interface import LaunchError
 from rota.worker.volumes import VolumeError
 
-MACHINE = Machine(node="n", address="192.0.2.1", capacity={}, allocatable={})
+MACHINE = HostResources(node="n", address="192.0.2.1", capacity={}, allocatable={})
 
 
 class Objects:

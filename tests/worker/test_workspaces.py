@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota.api.pipelines import naming
+from rota.api.pipelines import object_names
 from rota.client.verbs import Object
 from rota.testing import virtual_api
 from rota.testing.virtual_api import VirtualCluster
@@ -26,7 +26,7 @@ class Node:
         self.cluster = cluster
         self.run = run
         self.uid = str(run["metadata"]["uid"])
-        self.shared = Path(naming.workspace(self.uid))
+        self.shared = Path(object_names.workspace(self.uid))
         self.pods: list[Object] = []
         self._folder = folder
         self.workspaces = self.worker()
@@ -43,7 +43,7 @@ class Node:
 
     def begin(self) -> None:
         """A step comes to this node."""
-        pod = self.pod(**{naming.WORKSPACE_ANNOTATION: "r"})
+        pod = self.pod(**{object_names.WORKSPACE_ANNOTATION: "r"})
         self.workspaces.prepare(pod)
         self.pods.append(pod)
 

@@ -187,9 +187,9 @@ def check_generate_name(group: str, plural: str, prefix: str) -> list[str]:
     return check(masked)
 
 
-def generate(prefix: str, chance: RandomChoice) -> str:
+def generate(prefix: str, rng: RandomChoice) -> str:
     """A name from a `generateName` prefix, cut so that the suffix always fits."""
-    suffix = "".join(chance.choice(SUFFIX_ALPHABET) for _ in range(SUFFIX_LENGTH))
+    suffix = "".join(rng.choice(SUFFIX_ALPHABET) for _ in range(SUFFIX_LENGTH))
     return prefix[: MAX_GENERATED_LENGTH - SUFFIX_LENGTH] + suffix
 
 

@@ -19,7 +19,7 @@ from rota.api import errors, fields, gotext, schemas, scheme
 from rota.api.identifiers import GroupVersionKind, parse_api_version
 from rota.api.kinds import ResourceType
 from rota.apiserver import yaml_values
-from rota.apiserver.contract import CustomSchema, Object
+from rota.apiserver.interfaces import CustomSchema, Object
 from rota.apiserver.protobuf import decoding
 
 JSON: Final = "application/json"

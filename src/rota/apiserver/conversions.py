@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
-from rota.apiserver.contract import Object
+from rota.apiserver.interfaces import Object
 
 _Rewrite: TypeAlias = Callable[[Object], Object]
 

@@ -14,8 +14,8 @@ from rota.api import errors
 from rota.api.identifiers import GroupVersion, GroupVersionKind
 from rota.api.kinds import ResourceType, Subresource
 from rota.api.scheme import Scheme
-from rota.apiserver import documents, negotiation
-from rota.apiserver.documents import Document
+from rota.apiserver.http import cached_documents, negotiation
+from rota.apiserver.http.cached_documents import Document
 
 #: Whether a subresource of the scheme is to be shown; what is refused when it is called should not be offered.
 Shown: TypeAlias = Callable[[ResourceType, Subresource], bool]
@@ -76,7 +76,7 @@ class Discovery:
     def document(self, path: str, accept: str = "") -> Document | None:
         """The document for `/api`, `/apis` or a path one or two steps below; None if there is nothing there.
 
-        NotAcceptable if the client does not read JSON. Send it with `documents.respond`.
+        NotAcceptable if the client does not read JSON. Send it with `http.cached_documents.respond`.
         """
         segments = tuple(path.strip("/").split("/"))
         if not self._exists(segments):
@@ -114,11 +114,11 @@ class Discovery:
         match segments:
             case (("api" | "apis") as root,) if aggregated:
                 content_type = f"application/json;g={_AGGREGATED_GROUP};v={aggregated};as={_AGGREGATED_KIND}"
-                return documents.encode(aggregated_list(scheme, root, aggregated, shown=shown), content_type)
+                return cached_documents.encode(aggregated_list(scheme, root, aggregated, shown=shown), content_type)
             case ("api",):
-                return documents.encode(api_versions(scheme, self._server_address))
+                return cached_documents.encode(api_versions(scheme, self._server_address))
             case ("apis",):
-                return documents.encode(group_list(scheme))
+                return cached_documents.encode(group_list(scheme))
             case ("apis", group) if group:
                 return _document(group_description(scheme, group))
             case ("api", version):
@@ -194,7 +194,7 @@ def aggregated_list(scheme: Scheme, root: str, version: str, *, shown: Shown = s
 
 
 def _document(content: dict[str, Any] | None) -> Document | None:
-    return None if content is None else documents.encode(content)
+    return None if content is None else cached_documents.encode(content)
 
 
 def _groups(scheme: Scheme) -> list[tuple[str, tuple[str, ...]]]:

@@ -1,7 +1,7 @@
 """From method and path to what is asked of which resource. Pure: a function of the path and the scheme.
 
-Paths outside of `/api` and `/apis` are the server's own (`health`, `discovery`); they are not known here. A path that
-names a group version that is served but nothing in it is refused as upstream's router refuses it, with a `Status`;
+Paths outside of `/api` and `/apis` are the server's own (`server.health`, `discovery`); they are not known here. A path
+that names a group version that is served but nothing in it is refused as upstream's router refuses it, with a `Status`;
 for any other the answer is None and the page does not exist.
 """
 

@@ -15,9 +15,9 @@ from rota.api import errors, keys
 from rota.api.identifiers import GroupVersion
 from rota.api.kinds import ResourceType
 from rota.apiserver import conversions
-from rota.apiserver.contract import Damaged, Object
+from rota.apiserver.interfaces import Damaged, Object
 from rota.kit import logs
-from rota.store.contract import Entry
+from rota.store.store_interface import Entry
 
 log = logs.get(__name__)
 

@@ -22,11 +22,12 @@ import uvloop
 from msgspec import Struct
 
 from rota import assembly
-from rota.apiserver import assembling, serving
+from rota.apiserver.server import assembly as server_assembly
+from rota.apiserver.server import http_server
 from rota.bench.http import Connection, Lookout
 from rota.bench.report import Result, duration, median, rate
 from rota.kit import system
-from rota.store.contract import Committed, Delete, Store, Transaction
+from rota.store.store_interface import Committed, Delete, Store, Transaction
 
 CLIENTS = 16
 PAGE = 100
@@ -324,7 +325,7 @@ def _serve_api(store_url: str, pipe: Pipe) -> None:
     async def app() -> AsyncIterator[Any]:
         store = await assembly.open_store(store_url)
         try:
-            async with assembling.server(store, clock=system.SystemClock(), chance=system.chance()) as made:
+            async with server_assembly.server(store, clock=system.SystemClock(), rng=system.rng()) as made:
                 yield made
         finally:
             await store.close()
@@ -360,7 +361,7 @@ class _Hello:
 
 async def _serve(app: Callable[[], contextlib.AbstractAsyncContextManager[Any]], pipe: Pipe) -> None:
     """Serve until the other end of the pipe is closed."""
-    async with app() as made, serving.serve(made) as served:
+    async with app() as made, http_server.serve(made) as served:
         pipe.send(served.port)
         await _end_of(pipe)
 

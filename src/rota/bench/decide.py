@@ -17,14 +17,14 @@ from msgspec import Struct
 
 from rota.bench.report import Result, median, rate
 from rota.columns.cluster import Cluster
+from rota.columns.pod_interner import PodInterner, read_node
 from rota.columns.pods import PodInfo
-from rota.columns.vocabulary import Vocabulary, read_node
-from rota.scheduler import builtin
 from rota.scheduler.config import resolution
 from rota.scheduler.config.specs import specs_of
-from rota.scheduler.decide import Decider
+from rota.scheduler.cycle.decision import Decider
 from rota.scheduler.framework.registry import Registry
 from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.plugin_registry import builtin
 
 Document = dict[str, Any]
 Template = Callable[[int], Document]
@@ -67,35 +67,35 @@ def _workloads(effort: Effort) -> Iterable[Result]:
 
 def _placed(name: str, template: Template, nodes: int, effort: Effort, *, running: int = 0) -> Result:
     """Place pods one after the other, and give decisions per second beside the reference's."""
-    cluster, vocabulary = _cluster(nodes), Vocabulary()
-    _fill(cluster, vocabulary, running)
+    cluster, interner = _cluster(nodes), PodInterner()
+    _fill(cluster, interner, running)
     numbers = itertools.count()
     rates = []
     for _ in range(effort.rounds):
-        pods = [vocabulary.pod(template(next(numbers))) for _ in range(effort.decisions + 1)]
+        pods = [interner.pod(template(next(numbers))) for _ in range(effort.decisions + 1)]
         decider = Decider(_framework(), cluster)
         _place(decider, pods[:1])
         rates.append(effort.decisions / _timed(lambda: _place(decider, pods[1:])))  # noqa: B023 - called at once
     plain = Decider(_plain_framework(), cluster)
-    reference = 1 / _timed(lambda: _place(plain, [vocabulary.pod(template(next(numbers)))]))
+    reference = 1 / _timed(lambda: _place(plain, [interner.pod(template(next(numbers)))]))
     return rate(name, median(rates), reference, against=AGAINST)
 
 
 def _preemptions(effort: Effort) -> Iterable[Result]:
     """Full nodes, pods of five priorities on them, and pods that are more important than all of those."""
     for name, template in (("equal pods", important), ("pods that differ", important_and_different)):
-        cluster, vocabulary = _cluster(NODES), Vocabulary()
+        cluster, interner = _cluster(NODES), PodInterner()
         for number in range(10 * NODES):
             pod = _pod(number, cpu="3200m", memory="12Gi", priority=number % 5)
             pod["status"] = {"startTime": f"2026-01-01T{number % 24:02}:{number % 60:02}:00Z"}
-            cluster.add_pod(vocabulary.pod(pod), f"node-{number // 10:05}")
+            cluster.add_pod(interner.pod(pod), f"node-{number // 10:05}")
         count = itertools.count(10 * NODES)
         decider = Decider(_framework(), cluster)
-        _make_room(decider, [vocabulary.pod(template(next(count)))])
-        pods = [vocabulary.pod(template(next(count))) for _ in range(effort.preemptions)]
+        _make_room(decider, [interner.pod(template(next(count)))])
+        pods = [interner.pod(template(next(count))) for _ in range(effort.preemptions)]
         found = effort.preemptions / _timed(lambda: _make_room(decider, pods))  # noqa: B023 - called at once
         plain = Decider(_plain_framework(), cluster)
-        last = [vocabulary.pod(template(next(count)))]
+        last = [interner.pod(template(next(count)))]
         reference = 1 / _timed(lambda: _make_room(plain, last))  # noqa: B023 - called at once
         yield rate(f"preemption for {name}, {NODES:,} full nodes", found, reference, against=AGAINST)
 
@@ -115,11 +115,11 @@ def _memory(effort: Effort) -> Iterable[Result]:
     """What a cluster of many pods takes, with its evaluations, beyond what the process took before."""
     gc.collect()
     before = _resident_mib()
-    cluster, vocabulary = _cluster(NODES), Vocabulary()
-    _fill(cluster, vocabulary, effort.memory_pods)
+    cluster, interner = _cluster(NODES), PodInterner()
+    _fill(cluster, interner, effort.memory_pods)
     decider = Decider(_framework(), cluster)
     for template in WORKLOADS.values():
-        _place(decider, [vocabulary.pod(template(number)) for number in range(20)])
+        _place(decider, [interner.pod(template(number)) for number in range(20)])
     gc.collect()
     taken = _resident_mib() - before
     yield Result(
@@ -227,7 +227,7 @@ def _cluster(nodes: int) -> Cluster:
     return cluster
 
 
-def _fill(cluster: Cluster, vocabulary: Vocabulary, running: int) -> None:
+def _fill(cluster: Cluster, interner: PodInterner, running: int) -> None:
     """Put pods of a hundred templates on the nodes in turn."""
     nodes = [node.name for node in cluster.node_infos()]
     for number in range(running):
@@ -237,7 +237,7 @@ def _fill(cluster: Cluster, vocabulary: Vocabulary, running: int) -> None:
             uid=f"running-{number}",
             labels={"app": f"app-{number % 100}", "tier": DISKS[number % 3]},
         )
-        cluster.add_pod(vocabulary.pod(document), nodes[number % len(nodes)])
+        cluster.add_pod(interner.pod(document), nodes[number % len(nodes)])
 
 
 def _framework(registry: Registry | None = None) -> Framework:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from rota.bench.http import Connection
 from rota.bench.report import Result, duration
-from rota.client.transports.contract import Call
+from rota.client.transports.transport import Call
 from rota.client.verbs import Client
 from rota.extender import service
 from rota.extender.service import Extender
@@ -89,12 +89,12 @@ async def asked(*, nodes: int, times: int) -> list[Attempt]:
 
 @contextlib.asynccontextmanager
 async def _extending(names: Sequence[str]) -> AsyncIterator[tuple[str, int]]:
-    clock, chance = system.SystemClock(), system.chance()
+    clock, rng = system.SystemClock(), system.rng()
     cluster = {
         "/api/v1/nodes": _list([_node(number, name) for number, name in enumerate(names)]),
         "/api/v1/pods": _list([_pod(number, names) for number in range(_PODS_OF_OWNERS)]),
     }
-    extender = Extender(Client(_Still(cluster)), clock=clock, chance=chance, view=View())
+    extender = Extender(Client(_Still(cluster)), clock=clock, rng=rng, view=View())
     async with service.serving(extender, host="127.0.0.1", port=0) as url:
         running = asyncio.ensure_future(extender.run())
         try:

@@ -24,7 +24,7 @@ from rota.bench.stock import Plane
 from rota.bench.workloads import Case, Document
 
 AGAINST: Final = "kube-scheduler on the same API server in the same run"
-#: What clouds leave at most of the time; see rota.spot.marks.
+#: What clouds leave at most of the time; see rota.spot.node_signals.
 LEAD_S: Final = 120.0
 _SMALL: Final = Case(name="in a stock cluster", nodes=500, before=100, pods=1_000, template=workloads.identical)
 _LARGE: Final = Case(name="in a stock cluster", nodes=5_000, before=500, pods=5_000, template=workloads.identical)

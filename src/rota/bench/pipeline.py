@@ -19,7 +19,7 @@ import uvloop
 from rota.bench import report, tasks
 from rota.bench.report import Result, duration, rate
 from rota.bench.tasks import Cluster
-from rota.scheduler import dispatching
+from rota.scheduler.binding import dispatch_mode
 
 CHAIN: Final = 40
 CHAIN_S: Final = 2.0
@@ -50,11 +50,11 @@ def measure(*, store_url: str, quick: bool) -> list[Result]:
     """A chain, a fan-out, and with time to spare a very wide one; see `rota bench`."""
     url = (f"{store_url}-{number}" if store_url.startswith("sqlite") else store_url for number in itertools.count())
     wide, rounds = (100, 1) if quick else (WIDE, 3)
-    with tasks.cluster(next(url), dispatching.PUSH) as running:
+    with tasks.cluster(next(url), dispatch_mode.PUSH) as running:
         results = uvloop.run(_chain(running, rounds=rounds))
         results += uvloop.run(_fan_out(running, wide, rounds=rounds))
     if not quick:
-        with tasks.cluster(next(url), dispatching.PUSH) as running:
+        with tasks.cluster(next(url), dispatch_mode.PUSH) as running:
             results += uvloop.run(_widest(running))
     return results
 

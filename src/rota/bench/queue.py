@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Iterable
 
 from rota.bench.report import Result, median, rate
+from rota.columns.pod_interner import PodInterner
 from rota.columns.pods import PodInfo
-from rota.columns.vocabulary import Vocabulary
-from rota.scheduler import builtin, loading
 from rota.scheduler.framework.events import Action, ClusterEvent, Resource
 from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.plugin_registry import builtin, third_party
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue
 
 PODS = 10_000
@@ -29,7 +29,7 @@ CLASS_ADDED = ClusterEvent(Resource.STORAGE_CLASS, Action.ADD)
 
 def measure(*, store_url: str = "", quick: bool = False) -> list[Result]:
     """Measure the queue; see `rota bench`."""
-    loaded = loading.default(builtin.registry())
+    loaded = third_party.default(builtin.registry())
     profile = loaded.configuration.first
     framework = Framework(profile, loaded.registry)
     pods = list(_pods())
@@ -43,7 +43,7 @@ def measure(*, store_url: str = "", quick: bool = False) -> list[Result]:
 
 def _round(framework: Framework, pods: list[PodInfo]) -> dict[str, float]:
     queue = SchedulingQueue({framework.profile_name: framework})
-    deleted = Vocabulary().pod(_manifest("deleted", 0) | {"spec": {"containers": [], "nodeName": "n"}})
+    deleted = PodInterner().pod(_manifest("deleted", 0) | {"spec": {"containers": [], "nodeName": "n"}})
 
     def add() -> None:
         for pod in pods:
@@ -55,7 +55,7 @@ def _round(framework: Framework, pods: list[PodInfo]) -> dict[str, float]:
 
     def put_back() -> None:
         for pod in pods:
-            queue.requeue(pod.uid, now=1.0, rejectors=REJECTORS)
+            queue.requeue(pod.uid, now=1.0, unschedulable_plugins=REJECTORS)
 
     def finish() -> None:
         while (queued := queue.pop(20.0)) is not None:
@@ -94,8 +94,8 @@ def _per_s(work: Callable[[], object]) -> float:
 
 
 def _pods() -> Iterable[PodInfo]:
-    vocabulary = Vocabulary()
-    return (vocabulary.pod(_manifest(f"pod-{number}", number % TEMPLATES)) for number in range(PODS))
+    interner = PodInterner()
+    return (interner.pod(_manifest(f"pod-{number}", number % TEMPLATES)) for number in range(PODS))
 
 
 def _manifest(name: str, template: int) -> dict[str, object]:

@@ -21,7 +21,7 @@ class RawEtcd:
 
     def __init__(self, url: str) -> None:
         self._connection = Connection(
-            address.parse(url), time=system.SystemClock(), chance=system.chance(), settings=Settings()
+            address.parse(url), time=system.SystemClock(), rng=system.rng(), settings=Settings()
         )
         self._prefix = f"/rota-bench-{secrets.token_hex(4)}/"
 

@@ -30,7 +30,7 @@ from rota.bench.report import Result, duration, rate
 from rota.bench.workloads import NAMESPACE, Case
 from rota.client import kubeconfig
 from rota.kit import logs, system
-from rota.store.contract import MOST_WRITES, Put, Transaction
+from rota.store.store_interface import MOST_WRITES, Put, Transaction
 
 STOCK: Final = "ROTA_BENCH_STOCK"
 AGAINST: Final = "the stock scheduler, API server and etcd in the same run"

@@ -15,7 +15,7 @@ from msgspec import Struct
 from rota import assembly
 from rota.bench import raw
 from rota.bench.report import Result, duration, median, rate
-from rota.store.contract import Batch, Committed, Delete, Store, Transaction
+from rota.store.store_interface import Batch, Committed, Delete, Store, Transaction
 
 #: What a Pod takes as JSON, roughly.
 VALUE_BYTES = 2048
@@ -172,7 +172,7 @@ class _Lag(Struct, frozen=True, kw_only=True):
 
 
 async def _lag(store: Store, prefix: str, watchers: int, effort: Effort) -> _Lag:
-    start_revision = (await store.extent()).revision
+    start_revision = (await store.revision_range()).revision
     total = int(effort.writes_per_s * effort.watch_s)
     received: list[list[tuple[float, Batch]]] = [[] for _ in range(watchers)]
     ready = [asyncio.Event() for _ in range(watchers)]

@@ -28,7 +28,7 @@ from rota.bench import report
 from rota.bench.http import Connection
 from rota.bench.report import Result, duration, rate
 from rota.kit import logs
-from rota.scheduler import dispatching
+from rota.scheduler.binding import dispatch_mode
 from rota.worker.runtimes.process.cgroups import ControlGroups
 
 WORKERS: Final = 3
@@ -64,11 +64,11 @@ def measure(*, store_url: str, quick: bool) -> list[Result]:
     url = (f"{store_url}-{number}" if store_url.startswith("sqlite") else store_url for number in itertools.count())
     count, seconds = (200, 2) if quick else (1000, 20)
     results = []
-    for mode in dispatching.MODES:
+    for mode in dispatch_mode.MODES:
         with cluster(next(url), mode) as running:
             results += _throughput(running, mode, count, rounds=1 if quick else 3)
             results += uvloop.run(_latency(running, mode, seconds))
-    with cluster(next(url), dispatching.PULL) as running:
+    with cluster(next(url), dispatch_mode.PULL) as running:
         results += _idle(running, seconds)
     return results
 
@@ -177,7 +177,7 @@ async def _latency(running: "Cluster", mode: str, seconds: int) -> list[Result]:
         connection.close()
     await clean_up(running)
     took = sorted((times[name] - sent[name]) * 1000 for name in names)
-    factor = 1.0 if mode == dispatching.PUSH else PULL
+    factor = 1.0 if mode == dispatch_mode.PUSH else PULL
     title = f"submitted to running at {PER_SECOND} tasks/s, {mode}"
     return [
         duration(f"{title}, median", took[len(took) // 2], MEDIAN_MS * factor, against=f"{MEDIAN_MS * factor:g} ms"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import options, output
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 from rota.kit import errors
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Final
 import click
 from click import shell_completion
 
-from rota.cli.commands import COMPLETION_VARIABLE, Command
+from rota.cli.command_types import COMPLETION_VARIABLE, Command
 
 _SHELLS: Final = ("bash", "zsh", "fish")
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 from rota.cli.scheduler_options import SchedulerFiles, scheduler_options
 
 UNDECIDED: Final = 3
@@ -66,9 +66,9 @@ def command(
         raise click.UsageError("give either scenarios or --cluster and --pod")
     if not files and not dumps and sys.stdin.isatty():
         raise click.UsageError("give scenarios, or --cluster and --pod")
-    from rota.cli.acts import deciding  # noqa: PLC0415 - the scheduler is not needed to refuse an option
+    from rota.cli.commands import decision  # noqa: PLC0415 - the scheduler is not needed to refuse an option
 
-    decided = deciding.decide(
+    decided = decision.decide(
         files=files, dumps=dumps, pod_file=pod_file, configured=scheduler_files.source().load(), as_table=as_table
     )
     if not decided:

@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from rota.cli import completing, endpoints, options
-from rota.cli.commands import Command
+from rota.cli import endpoints, name_completion, options
+from rota.cli.command_types import Command
 
 
 @click.command(
@@ -18,7 +18,7 @@ from rota.cli.commands import Command
         ("rota delete -f job.yaml", "what a file describes"),
     ],
 )
-@click.argument("words", metavar="[KIND NAME...]", nargs=-1, shell_complete=completing.complete_kind_and_names)
+@click.argument("words", metavar="[KIND NAME...]", nargs=-1, shell_complete=name_completion.complete_kind_and_names)
 @click.option(
     "-f",
     "--filename",
@@ -52,6 +52,6 @@ def command(*, now: bool, grace_period: int | None, **given: Any) -> None:
     """
     if now and grace_period is not None:
         raise click.UsageError("give either --now or --grace-period")
-    from rota.cli.acts import deleting  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import deletion  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
-    deleting.delete(grace_period=1 if now else grace_period, **given)
+    deletion.delete(grace_period=1 if now else grace_period, **given)

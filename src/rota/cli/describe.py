@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from rota.cli import completing, endpoints, options, output
-from rota.cli.commands import Command
+from rota.cli import endpoints, name_completion, options, output
+from rota.cli.command_types import Command
 
 
 @click.command(
@@ -19,7 +19,7 @@ from rota.cli.commands import Command
     ],
 )
 @click.argument(
-    "words", metavar="KIND NAME", nargs=-1, required=True, shell_complete=completing.complete_kind_and_names
+    "words", metavar="KIND NAME", nargs=-1, required=True, shell_complete=name_completion.complete_kind_and_names
 )
 @options.namespace_option
 @output.json_option
@@ -31,6 +31,6 @@ def command(**given: Any) -> None:
     the pods that are bound to it, whether they run already or not. A pod fits if its request is no more than what is
     left, whatever is used in truth.
     """
-    from rota.cli.acts import describing  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import description  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
-    describing.describe(**given)
+    description.describe(**given)

@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from rota.cli import completing, endpoints, options
-from rota.cli.commands import Command
+from rota.cli import endpoints, name_completion, options
+from rota.cli.command_types import Command
 
 
 @click.command(
@@ -18,7 +18,7 @@ from rota.cli.commands import Command
         ("rota drain worker-1 --dry-run", "who would go, who would stay, and what is in the way"),
     ],
 )
-@click.argument("node", metavar="NODE", shell_complete=completing.complete_names("nodes"))
+@click.argument("node", metavar="NODE", shell_complete=name_completion.complete_names("nodes"))
 @click.option("--ignore-daemonsets", is_flag=True, help="Leave pods of DaemonSets, which would come back at once.")
 @click.option("--delete-emptydir-data", is_flag=True, help="Also pods whose data in an emptyDir is lost.")
 @click.option("--force", is_flag=True, help="Also pods that have no controller to start them elsewhere.")
@@ -41,6 +41,6 @@ def command(**given: Any) -> None:
     Evictions ask the pods' disruption budgets; what a budget does not allow yet is tried again until it does. If a pod
     is in the way that an option above would let go, nothing is evicted. The node stays cordoned: rota uncordon ends it.
     """
-    from rota.cli.acts import draining  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import drain  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
-    draining.drain(**given)
+    drain.drain(**given)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli import options, output
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 from rota.kit import logs
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from rota.cli import completing, endpoints, options
-from rota.cli.commands import Command
+from rota.cli import endpoints, name_completion, options
+from rota.cli.command_types import Command
 
 
 @click.command(
@@ -17,7 +17,7 @@ from rota.cli.commands import Command
         ("rota exec -i web -- tee data.csv < data.csv", "with this standard input"),
     ],
 )
-@click.argument("name", metavar="NAME", shell_complete=completing.complete_names("pods"))
+@click.argument("name", metavar="NAME", shell_complete=name_completion.complete_names("pods"))
 @click.argument("command_line", metavar="COMMAND [ARG]...", nargs=-1, required=True, type=click.UNPROCESSED)
 @options.namespace_option
 @options.container_option
@@ -27,6 +27,6 @@ from rota.cli.commands import Command
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> None:
     """Run COMMAND in a container of a running pod and exit with its code."""
-    from rota.cli.acts import executing  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import remote_exec  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
-    ctx.exit(executing.execute(**given))
+    ctx.exit(remote_exec.execute(**given))

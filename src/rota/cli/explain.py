@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import click
 
-from rota.cli import completing, endpoints, options
-from rota.cli.commands import Command
+from rota.cli import endpoints, name_completion, options
+from rota.cli.command_types import Command
 from rota.cli.scheduler_options import scheduler_options
 
 _PODS: Final = frozenset({"pod", "pods", "po"})
@@ -27,7 +27,7 @@ _file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
         ("rota explain pod web -o json", "everything, for programs"),
     ],
 )
-@click.argument("what", metavar="[pod] [NAME]", nargs=-1, shell_complete=completing.complete_names("pods"))
+@click.argument("what", metavar="[pod] [NAME]", nargs=-1, shell_complete=name_completion.complete_names("pods"))
 @click.option("-f", "--filename", "manifest", type=_file, metavar="FILE", help="A pod that was not submitted.")
 @options.namespace_option
 @click.option("--node", metavar="NAME", default="", help="Look at one node, evictions included.")
@@ -45,9 +45,9 @@ def command(*, what: tuple[str, ...], manifest: Path | None, **given: Any) -> No
     name = _name(what) if manifest is None else ""
     if manifest is not None and what:
         raise click.UsageError("give either the name of a pod or -f")
-    from rota.cli.acts import explaining  # noqa: PLC0415 - the scheduler is not needed to refuse an option
+    from rota.cli.commands import explanation  # noqa: PLC0415 - the scheduler is not needed to refuse an option
 
-    explaining.explain(name=name, manifest=manifest, **given)
+    explanation.explain(name=name, manifest=manifest, **given)
 
 
 def _name(what: tuple[str, ...]) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from rota.cli import certificates, endpoints, options
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 from rota.kit import errors, logs
 
 _PORT = 8888
@@ -72,20 +72,20 @@ def command(
     See docs/howto/use-spot-machines.md.
     """
     from rota import assembly  # noqa: PLC0415 - servers are not needed to refuse an option
-    from rota.cli.acts import asking  # noqa: PLC0415 - as above
-    from rota.kit import pages  # noqa: PLC0415 - as above
-    from rota.spot import marks  # noqa: PLC0415 - as above
+    from rota.cli.commands import session  # noqa: PLC0415 - as above
+    from rota.kit import diagnostics  # noqa: PLC0415 - as above
+    from rota.spot import node_signals  # noqa: PLC0415 - as above
 
     logs.configure()
     host, port = _address(listen)
     tls = certificates.context(tls_cert, tls_key, client_ca=client_ca)
-    if tls is None and not insecure and not pages.is_loopback(host):
+    if tls is None and not insecure and not diagnostics.is_loopback(host):
         raise errors.UserError(
             f"{host} can be reached from other machines", "give --tls-cert and --tls-key, or say --insecure"
         )
-    table = marks.read(marks_file) if marks_file is not None else marks.Marks()
+    table = node_signals.read(marks_file) if marks_file is not None else node_signals.NodeSignals()
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
-    with asking.telling(endpoint):
+    with session.telling(endpoint):
         assembly.run(
             assembly.run_extender(
                 endpoint, table, host=host, port=port, tls=tls, binds=binds, http=http, ready=click.echo

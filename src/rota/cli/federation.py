@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from rota.cli.commands import Command, Family
+from rota.cli.command_types import Command, CommandGroup
 
 UNDECIDED: Final = 3
 
@@ -15,7 +15,7 @@ _file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 
 @click.group(
     "federation",
-    cls=Family,
+    cls=CommandGroup,
     examples=[("rota federation decide < scenarios.jsonl", "one decision per line, as JSON")],
 )
 def command() -> None:
@@ -48,7 +48,7 @@ def decide(ctx: click.Context, *, files: tuple[Path, ...]) -> None:
     """
     if not files and sys.stdin.isatty():
         raise click.UsageError("give scenarios")
-    from rota.cli.acts import federating  # noqa: PLC0415 - the rules are not needed to refuse an option
+    from rota.cli.commands import federating  # noqa: PLC0415 - the rules are not needed to refuse an option
 
     if not federating.decide(files):
         ctx.exit(UNDECIDED)

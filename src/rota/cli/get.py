@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import click
 
-from rota.cli import completing, endpoints, options
-from rota.cli.commands import Command
+from rota.cli import endpoints, name_completion, options
+from rota.cli.command_types import Command
 
 FORMS: Final = ("table", "wide", "name", "json", "yaml")
 
@@ -22,7 +22,7 @@ FORMS: Final = ("table", "wide", "name", "json", "yaml")
     ],
 )
 @click.argument(
-    "words", metavar="KIND [NAME]...", nargs=-1, required=True, shell_complete=completing.complete_kind_and_names
+    "words", metavar="KIND [NAME]...", nargs=-1, required=True, shell_complete=name_completion.complete_kind_and_names
 )
 @options.namespace_option
 @options.everywhere_option
@@ -40,6 +40,6 @@ def command(**given: Any) -> None:
     KIND is any kind of the server, by its name, plural or short name: pod, pods, po. NAME may follow, or be written
     KIND/NAME. Columns are those that the server gives; -o wide has more of them.
     """
-    from rota.cli.acts import getting  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import object_listing  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
-    getting.get(**given)
+    object_listing.get(**given)

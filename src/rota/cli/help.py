@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from rota.cli import verbs
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 
 EXIT_CODES: Final = (
     ("0", "done"),

@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from rota.cli import completing, endpoints, options
-from rota.cli.commands import Command
+from rota.cli import endpoints, name_completion, options
+from rota.cli.command_types import Command
 
 
 def _joined(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> str:
@@ -28,7 +28,7 @@ def _joined(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) 
     ],
 )
 @click.argument(
-    "name", metavar="[KIND/]NAME", nargs=-1, callback=_joined, shell_complete=completing.complete_names("pods")
+    "name", metavar="[KIND/]NAME", nargs=-1, callback=_joined, shell_complete=name_completion.complete_names("pods")
 )
 @options.namespace_option
 @options.selector_option
@@ -43,6 +43,6 @@ def _joined(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) 
 @endpoints.nearest_options
 def command(**given: Any) -> None:
     """Print what a pod, or the pods of a job, deployment or other workload, have written."""
-    from rota.cli.acts import reading  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import log_reader  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
-    reading.logs(**given)
+    log_reader.logs(**given)

@@ -16,7 +16,7 @@ import click
 from click import shell_completion
 
 import rota
-from rota.cli.commands import COMPLETION_VARIABLE, Root
+from rota.cli.command_types import COMPLETION_VARIABLE, Root
 from rota.kit.errors import UserError
 
 FAILED: Final = 2

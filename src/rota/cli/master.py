@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rota.cli import master_options, options
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 from rota.kit import logs
 
 

@@ -64,7 +64,8 @@ def master_options(command: _F) -> _F:
             help="Whether to decide here where pods go; off leaves that to rota scheduler or others.",
         ),
         click.option(
-            "--authority",
+            "--ca-dir",
+            "authority",
             type=click.Path(path_type=Path, file_okay=False),
             metavar="DIR",
             help="Use ca.crt and ca.key of this folder (and sa.key for tokens) instead of what the first start makes.",

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from rota.kit import errors, homes
+from rota.kit import default_paths, errors
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -98,7 +98,7 @@ def http_option(what: str) -> Callable[[_F], _F]:
 
 def data_folder() -> Path:
     """Where the data of this user's Rota lies."""
-    return homes.data_folder()
+    return default_paths.data_folder()
 
 
 _OUR_FILES: Final = ("rota.db", "kubeconfig")

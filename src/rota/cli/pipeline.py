@@ -5,12 +5,12 @@ from typing import Any
 import click
 
 from rota.cli import endpoints, options, output
-from rota.cli.commands import Command, Family
+from rota.cli.command_types import Command, CommandGroup
 
 
 @click.group(
     "pipeline",
-    cls=Family,
+    cls=CommandGroup,
     examples=[
         ("rota pipeline run train.yaml -p model=small --watch", "run a pipeline of a file and follow it"),
         ("rota pipeline list", "which runs there are"),
@@ -40,9 +40,9 @@ def command() -> None:
 @endpoints.own_options
 def run(**given: Any) -> None:
     """Begin a run, of a pipeline in a file or of one that was submitted before."""
-    from rota.cli.acts import pipelines  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import pipeline_runs  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
-    pipelines.run(**given)
+    pipeline_runs.run(**given)
 
 
 @command.command("list", cls=Command, examples=[("rota pipeline list -A", "all runs of all namespaces")])
@@ -53,9 +53,9 @@ def run(**given: Any) -> None:
 @endpoints.nearest_options
 def list_(**given: Any) -> None:
     """List runs, of one pipeline or of all."""
-    from rota.cli.acts import pipelines  # noqa: PLC0415 - as above
+    from rota.cli.commands import pipeline_runs as commands_pipeline_runs  # noqa: PLC0415 - as above
 
-    pipelines.list_(**given)
+    commands_pipeline_runs.list_(**given)
 
 
 @command.command(
@@ -74,7 +74,7 @@ def list_(**given: Any) -> None:
 @endpoints.nearest_options
 def get(**given: Any) -> None:
     """Show a run with its steps, or list all runs."""
-    from rota.cli.acts import pipelines  # noqa: PLC0415 - as above
+    from rota.cli.commands import pipeline_runs as pipelines  # noqa: PLC0415 - as above
 
     pipelines.get(**given)
 
@@ -95,7 +95,7 @@ def get(**given: Any) -> None:
 @endpoints.nearest_options
 def logs(**given: Any) -> None:
     """Print what the steps of a run have written."""
-    from rota.cli.acts import pipelines  # noqa: PLC0415 - as above
+    from rota.cli.commands import pipeline_runs as pipelines  # noqa: PLC0415 - as above
 
     pipelines.logs(**given)
 
@@ -106,7 +106,7 @@ def _verb(name: str, help_text: str, example: str) -> None:
     @options.namespace_option
     @endpoints.own_options
     def change(**given: Any) -> None:
-        from rota.cli.acts import pipelines  # noqa: PLC0415 - as above
+        from rota.cli.commands import pipeline_runs as pipelines  # noqa: PLC0415 - as above
 
         pipelines.change(verb=name, **given)
 
@@ -131,6 +131,6 @@ _verb("resume", "Go on with a suspended run.", "go on")
 @endpoints.nearest_options
 def graph(**given: Any) -> None:
     """Show which step waits for which."""
-    from rota.cli.acts import pipelines  # noqa: PLC0415 - as above
+    from rota.cli.commands import pipeline_runs as pipelines  # noqa: PLC0415 - as above
 
     pipelines.graph(**given)

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from rota.apiserver.limits.settings import Limits
+from rota.apiserver.flow_control.settings import Limits
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)

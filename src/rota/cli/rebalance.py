@@ -6,7 +6,7 @@ import click
 
 from rota.api import drifts
 from rota.cli import endpoints, output
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 from rota.cli.scheduler_options import scheduler_options
 
 
@@ -58,7 +58,8 @@ from rota.cli.scheduler_options import scheduler_options
     help="What is fuller is too full: balance moves pods away from it.",
 )
 @click.option(
-    "--most",
+    "--max-evictions",
+    "most",
     type=click.IntRange(min=1),
     default=50,
     show_default=True,
@@ -66,7 +67,8 @@ from rota.cli.scheduler_options import scheduler_options
     help="Pods that may move at once.",
 )
 @click.option(
-    "--most-per-node",
+    "--max-evictions-per-node",
+    "most_per_node",
     type=click.IntRange(min=1),
     default=5,
     show_default=True,
@@ -74,7 +76,8 @@ from rota.cli.scheduler_options import scheduler_options
     help="Of these, from one node.",
 )
 @click.option(
-    "--most-per-namespace",
+    "--max-evictions-per-namespace",
+    "most_per_namespace",
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
@@ -82,7 +85,8 @@ from rota.cli.scheduler_options import scheduler_options
     help="Of these, from one namespace.",
 )
 @click.option(
-    "--most-per-hour",
+    "--max-evictions-per-hour",
+    "most_per_hour",
     type=click.IntRange(min=1),
     default=200,
     show_default=True,
@@ -101,6 +105,6 @@ def command(**given: Any) -> None:
     better by it: nothing moves back and forth. Disruption budgets are kept. Pods that nothing would replace, daemons,
     those of Jobs and pipelines, and critical ones stay; so do those with the annotation rota.dev/rebalance: never.
     """
-    from rota.cli.acts import rebalancing  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import rebalance_run  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
-    rebalancing.rebalance(**given)
+    rebalance_run.rebalance(**given)

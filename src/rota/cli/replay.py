@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from rota.cli import output
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 from rota.cli.scheduler_options import SchedulerFiles, scheduler_options
 
 #: The exit code if decisions came out otherwise though everything was the same.
@@ -37,9 +37,9 @@ def command(ctx: click.Context, *, file: Path, scheduler_files: SchedulerFiles, 
     --scheduler-config all must come out as they did; the exit code is 3 if one does not. With it, the differences are
     what the other configuration would have decided in each situation.
     """
-    from rota.cli.acts import replaying  # noqa: PLC0415 - the scheduler is not needed to refuse an option
+    from rota.cli.commands import replay_run  # noqa: PLC0415 - the scheduler is not needed to refuse an option
 
     most = None if all_rows else _MOST_ROWS
-    same = replaying.replay(file=file, scheduler_files=scheduler_files, most_rows=most, as_json=as_json)
+    same = replay_run.replay(file=file, scheduler_files=scheduler_files, most_rows=most, as_json=as_json)
     if not same and scheduler_files.config is None:
         ctx.exit(DIFFERENT)

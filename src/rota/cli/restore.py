@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from rota.cli import options, output
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 from rota.kit import logs
 
 

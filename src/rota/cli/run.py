@@ -5,7 +5,7 @@ from typing import Any, Final
 import click
 
 from rota.cli import endpoints, options
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 
 #: Rota could not start the command, or lost it.
 NOT_STARTED: Final = 125
@@ -59,7 +59,7 @@ def command(
         )
     if detach and (wait_only or remove):
         raise click.UsageError(f"--detach and --{'wait' if wait_only else 'rm'} contradict each other")
-    from rota.cli.acts import running  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import task_run  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
     how: dict[str, Any] = {"detach": detach, "wait_only": wait_only, "remove": remove, "stdin": stdin, "tty": tty}
-    ctx.exit(running.run(**how, not_started=NOT_STARTED, **given))
+    ctx.exit(task_run.run(**how, not_started=NOT_STARTED, **given))

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from rota.cli import endpoints, options
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 from rota.cli.scheduler_options import SchedulerFiles, scheduler_options
 from rota.kit import logs
 
@@ -51,11 +51,11 @@ def command(
     stand by, knowing the cluster as well as it does.
     """
     from rota import assembly  # noqa: PLC0415 - servers and databases are not needed to refuse an option
-    from rota.cli.acts import asking  # noqa: PLC0415 - as above
+    from rota.cli.commands import session  # noqa: PLC0415 - as above
 
     logs.configure()
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
-    with asking.telling(endpoint):
+    with session.telling(endpoint):
         assembly.run(
             assembly.run_scheduler(
                 endpoint,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from rota.scheduler.configuration_source import ConfigurationSource
+    from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -29,7 +29,7 @@ class SchedulerFiles:
 
     def source(self) -> "ConfigurationSource":
         """The configuration that these files make."""
-        from rota.scheduler.configuration_source import ConfigurationSource  # noqa: PLC0415 - NumPy loads slowly
+        from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource  # noqa: PLC0415 - NumPy loads slowly
 
         return ConfigurationSource(self.config, self.plugins)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from rota.cli import completing, endpoints, options, output
-from rota.cli.commands import Command, Family
+from rota.cli import endpoints, name_completion, options, output
+from rota.cli.command_types import Command, CommandGroup
 from rota.kit import logs
 
 _marks_option = click.option(
@@ -20,7 +20,7 @@ _marks_option = click.option(
 
 @click.group(
     "spot",
-    cls=Family,
+    cls=CommandGroup,
     examples=[
         ("rota spot list", "which nodes are spot machines, and which of them go"),
         ("rota spot notice worker-1 --in 120s", "as if its machine were taken away in two minutes"),
@@ -41,7 +41,7 @@ def command() -> None:
 @endpoints.own_options
 def list_(**given: Any) -> None:
     """List nodes: how each was bought, whether it goes and when, the places held there, its price, what it saves."""
-    from rota.cli.acts import spot as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import spot_nodes as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
     acts.list_(**given)
 
@@ -54,7 +54,7 @@ def list_(**given: Any) -> None:
         ("rota spot notice worker-1 --withdraw", "it stays after all"),
     ],
 )
-@click.argument("node", metavar="NODE", shell_complete=completing.complete_names("nodes"))
+@click.argument("node", metavar="NODE", shell_complete=name_completion.complete_names("nodes"))
 @click.option(
     "--in",
     "lead",
@@ -68,7 +68,7 @@ def list_(**given: Any) -> None:
 @endpoints.own_options
 def notice(**given: Any) -> None:
     """Mark a node as a cloud would that takes its machine away. The machine itself is left alone."""
-    from rota.cli.acts import spot as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import spot_nodes as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
     acts.notice(**given)
 
@@ -127,11 +127,11 @@ def agent(
     and changes its own node, and nothing else. See docs/howto/hear-notices.md.
     """
     from rota import assembly  # noqa: PLC0415 - what asks a server is not needed to refuse an option
-    from rota.cli.acts import asking  # noqa: PLC0415 - as above
+    from rota.cli.commands import session  # noqa: PLC0415 - as above
 
     logs.configure()
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
-    with asking.telling(endpoint):
+    with session.telling(endpoint):
         assembly.run(
             assembly.run_spot_agent(
                 endpoint,

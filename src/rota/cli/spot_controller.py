@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli import certificates, endpoints, options
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 from rota.cli.scheduler_options import SchedulerFiles, scheduler_options
 from rota.kit import errors, logs
 
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     help="And its key.",
 )
 @click.option(
-    "--hear-only",
+    "--record-only",
     is_flag=True,
     help="Write notices on nodes, and leave acting on them to another: in clusters of Rota, the leading master.",
 )
@@ -98,7 +98,7 @@ def command(
     webhook_tls_cert: Path | None,
     webhook_tls_key: Path | None,
     webhook_insecure: bool,
-    hear_only: bool,
+    record_only: bool,
     http: tuple[str, int] | None,
 ) -> None:
     """Leave machines that will be taken away: in time, with budgets kept, and with a place for what comes after.
@@ -109,13 +109,13 @@ def command(
     """
     hook = _hook(webhook, webhook_token, webhook_tls_cert, webhook_tls_key, insecure=webhook_insecure)
     from rota import assembly  # noqa: PLC0415 - servers are not needed to refuse an option
-    from rota.cli.acts import asking  # noqa: PLC0415 - as above
-    from rota.spot import marks, returning  # noqa: PLC0415 - as above
+    from rota.cli.commands import session  # noqa: PLC0415 - as above
+    from rota.spot import node_signals, return_policy  # noqa: PLC0415 - as above
 
     logs.configure()
-    table = marks.read(marks_file) if marks_file is not None else marks.Marks()
+    table = node_signals.read(marks_file) if marks_file is not None else node_signals.NodeSignals()
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)
-    with asking.telling(endpoint):
+    with session.telling(endpoint):
         assembly.run(
             assembly.run_spot_controller(
                 endpoint,
@@ -123,8 +123,8 @@ def command(
                 table,
                 dry_run=dry_run,
                 lease_namespace=lease_namespace,
-                back=returning.Settings(stable_s=return_after, cooldown_s=return_after),
-                hear_only=hear_only,
+                back=return_policy.Settings(stable_s=return_after, cooldown_s=return_after),
+                record_only=record_only,
                 hook=hook,
                 http=http,
                 ready=click.echo,
@@ -141,7 +141,7 @@ def _hook(
         if token is not None or certificate is not None or key is not None or insecure:
             raise click.UsageError("the options of a webhook need --webhook")
         return None
-    from rota.kit import pages  # noqa: PLC0415 - servers are not needed to refuse an option
+    from rota.kit import diagnostics  # noqa: PLC0415 - servers are not needed to refuse an option
     from rota.notices.webhook import Hook, Token  # noqa: PLC0415 - as above
 
     tls = certificates.context(certificate, key, prefix="webhook-")
@@ -149,7 +149,7 @@ def _hook(
         raise errors.UserError(
             "a webhook without a token believes everybody", "give --webhook-token, or say --webhook-insecure"
         )
-    if tls is None and not insecure and not pages.is_loopback(address[0]):
+    if tls is None and not insecure and not diagnostics.is_loopback(address[0]):
         raise errors.UserError(
             f"{address[0]} can be reached from other machines",
             "give --webhook-tls-cert and --webhook-tls-key, or say --webhook-insecure",

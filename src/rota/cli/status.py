@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from rota.cli import endpoints, output
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 
 
 @click.command(
@@ -20,6 +20,6 @@ from rota.cli.commands import Command
 @endpoints.nearest_options
 def command(**given: Any) -> None:
     """Show a cluster on one screen: masters, who leads, workers, tasks by phase, what waits, recent warnings."""
-    from rota.cli.acts import overview  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import cluster_status  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
-    overview.status(**given)
+    cluster_status.status(**given)

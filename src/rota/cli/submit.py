@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from rota.cli import endpoints, options
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 
 
 @click.command(
@@ -39,6 +39,6 @@ def command(**given: Any) -> None:
     each time. The server checks everything, unknown fields included. What fails is named by file and document, the rest
     is done all the same, and the exit code is 2.
     """
-    from rota.cli.acts import submitting  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import submission  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
-    submitting.submit(**given)
+    submission.submit(**given)

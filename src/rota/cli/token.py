@@ -5,12 +5,12 @@ from typing import Any
 import click
 
 from rota.cli import endpoints, options, output
-from rota.cli.commands import Command, Family
+from rota.cli.command_types import Command, CommandGroup
 
 
 @click.group(
     "token",
-    cls=Family,
+    cls=CommandGroup,
     examples=[
         ("rota token create", "a token for the next 24 hours"),
         ("rota token list", "which ones there are, and until when"),
@@ -47,7 +47,7 @@ def command() -> None:
 @endpoints.own_options
 def create(*, ttl: float, description: str, join_command: bool, as_json: bool, **server: Any) -> None:
     """Make a token and print it; it is not shown again. On a terminal, also how a worker joins with it."""
-    from rota.cli.acts import tokens as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import join_tokens as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
     acts.create(ttl=ttl, description=description, join_command=join_command, as_json=as_json, **server)
 
@@ -57,7 +57,7 @@ def create(*, ttl: float, description: str, join_command: bool, as_json: bool, *
 @endpoints.own_options
 def list_(*, as_json: bool, **server: Any) -> None:
     """List tokens, without their secret halves."""
-    from rota.cli.acts import tokens as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import join_tokens as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
     acts.list_(as_json=as_json, **server)
 
@@ -75,6 +75,6 @@ def list_(*, as_json: bool, **server: Any) -> None:
 @endpoints.own_options
 def delete(*, tokens: tuple[str, ...], as_json: bool, **server: Any) -> None:
     """Take tokens back, by their ids or whole."""
-    from rota.cli.acts import tokens as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import join_tokens as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
     acts.delete(tokens=tokens, as_json=as_json, **server)

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from rota.cli import endpoints, options, output
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 
 
 @click.command(
@@ -37,6 +37,6 @@ def command(*, what: str, **given: Any) -> None:
 
     What a pod uses may be less or more than what it asked for; rota describe node tells what pods request.
     """
-    from rota.cli.acts import usage  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import resource_usage  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
-    usage.top(nodes=what.startswith("no"), **given)
+    resource_usage.top(nodes=what.startswith("no"), **given)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from rota.cli import master_options, options
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 from rota.kit import logs
 
 
@@ -82,7 +82,7 @@ def command(
     the data folder, readable by its owner only.
     """
     from rota import assembly  # noqa: PLC0415 - servers and databases are not needed to refuse an option
-    from rota.cli.acts import farewells  # noqa: PLC0415
+    from rota.cli.commands import surviving_tasks  # noqa: PLC0415
 
     logs.configure(level="warning")
     folder = data.absolute()
@@ -99,7 +99,7 @@ def command(
         http_port=http_port,
         alone=alone,
     )
-    lasting = farewells.Lasting()
+    lasting = surviving_tasks.SurvivingTasks()
 
     def ready(facts: dict[str, str]) -> None:
         _say_ready(facts)

@@ -8,7 +8,7 @@ import click
 
 import rota
 from rota.cli import output
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 
 #: Libraries that decide how Rota behaves; those of optional backends are listed if installed.
 _LIBRARIES = ("lightkube-models", "msgspec", "numpy", "psycopg", "grpcio")

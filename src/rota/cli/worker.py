@@ -10,7 +10,7 @@ import click
 
 from rota.api import names, quantities, resources
 from rota.cli import master_options, options
-from rota.cli.commands import Command
+from rota.cli.command_types import Command
 from rota.kit import errors, logs
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -214,8 +214,8 @@ def command(
     from rota.client import kubeconfig  # noqa: PLC0415
     from rota.kit import system  # noqa: PLC0415
     from rota.worker import identities  # noqa: PLC0415
-    from rota.worker.joining.entry import Invitation  # noqa: PLC0415
-    from rota.worker.running import Settings  # noqa: PLC0415
+    from rota.worker.cluster_join.join import Invitation  # noqa: PLC0415
+    from rota.worker.worker_assembly import Settings  # noqa: PLC0415
 
     logs.configure(level="warning")
     if kubeconfig_file is not None and (masters or token or ca_hash or authority):

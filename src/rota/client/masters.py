@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from rota.api import errors, meta, times
 from rota.api.meta import Object
-from rota.client.transports.contract import TransportError
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Selection
 from rota.kit import logs
 from rota.kit.clock import Clock

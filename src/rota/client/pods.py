@@ -9,7 +9,7 @@ from rota.api import errors
 from rota.api.errors import ApiError
 from rota.api.kinds import ResourceType
 from rota.client import paths
-from rota.client.transports.contract import TransportError
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object, PatchType
 
 PODS: Final = ("", "v1", "pods")

@@ -102,7 +102,7 @@ async def missing(client: Client, rights: Iterable[Right]) -> list[Right]:
     except (errors.Forbidden, errors.NotFound, errors.MethodNotAllowed) as problem:
         log.warning("rights cannot be checked", error=problem)
         return []
-    return [right for right, lacking in zip(wanted, answers, strict=True) if lacking]
+    return [right for right, insufficient in zip(wanted, answers, strict=True) if insufficient]
 
 
 async def check(client: Client, rights: Iterable[Right], *, part: str, manifest: str) -> frozenset[Right]:
@@ -110,21 +110,21 @@ async def check(client: Client, rights: Iterable[Right], *, part: str, manifest:
 
     Others that are missing are logged, and given back. `manifest` is where a role with all of them stands.
     """
-    lacking = await missing(client, rights)
-    fatal = [right for right in lacking if not right.loses]
+    insufficient = await missing(client, rights)
+    fatal = [right for right in insufficient if not right.loses]
     if fatal:
         who = await _who(client)
         raise MissingRights(
             f"the {part} lacks rights: {who} may not {in_words(fatal)}", f"grant the roles of {manifest}"
         )
-    for loses in dict.fromkeys(right.loses for right in lacking):
+    for loses in dict.fromkeys(right.loses for right in insufficient):
         log.warning(
             "some rights are missing",
             without_them=loses,
-            missing=in_words([right for right in lacking if right.loses == loses]),
+            missing=in_words([right for right in insufficient if right.loses == loses]),
             remedy=f"grant the roles of {manifest}",
         )
-    return frozenset(lacking)
+    return frozenset(insufficient)
 
 
 def in_words(rights: Sequence[Right]) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from rota.api import errors, meta
 from rota.client import paths, wire
 from rota.client.paths import Target
-from rota.client.transports.contract import DEFAULT_TIMEOUT_S, Answer, Call, Transport
+from rota.client.transports.transport import DEFAULT_TIMEOUT_S, Answer, Call, Transport
 from rota.kit import logs
 from rota.kit.metrics import Metrics
 

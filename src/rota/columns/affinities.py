@@ -13,9 +13,9 @@ from rota.columns.arrays import BoolArray, CodeArray, IdArray, IntArray, Rows, c
 from rota.columns.catalog import Catalog
 from rota.columns.cluster import Cluster
 from rota.columns.counts import Clause, CountColumn, PodQuery
+from rota.columns.existing_terms import ExistingTerm, TermKind
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import AffinityTerm, LabelGroup, PodInfo
-from rota.columns.terms import HeldTerm, TermKind
 
 #: Verdicts of `AffinityCounts`.
 NO_AFFINITY, ANTI_AFFINITY, REFUSED_BY_OTHERS = 1, 2, 3
@@ -40,7 +40,7 @@ def clause_of(term: AffinityTerm, catalog: Catalog) -> Clause:
     return Clause(term.namespaces | named, term.selector)
 
 
-def matching_terms(kind: TermKind, group: LabelGroup, cluster: Cluster) -> Sequence[HeldTerm]:
+def matching_terms(kind: TermKind, group: LabelGroup, cluster: Cluster) -> Sequence[ExistingTerm]:
     """Give the terms of placed pods that speak of the pods of a group."""
     terms = cluster.terms.of(kind)
     if not terms:

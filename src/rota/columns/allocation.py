@@ -29,7 +29,7 @@ class Strategy(Protocol):
     def rate(self, used: int, whole: int) -> int:
         """Rate one node."""
 
-    def rate_all(self, used: IntArray, whole: IntArray) -> IntArray:
+    def score_all(self, used: IntArray, whole: IntArray) -> IntArray:
         """Rate many nodes."""
 
     def rate_floats(self, used: FloatArray, whole: FloatArray) -> FloatArray:
@@ -48,7 +48,7 @@ class Least:
         """Rate one node."""
         return 0 if used > whole else (whole - used) * FULL // whole
 
-    def rate_all(self, used: IntArray, whole: IntArray) -> IntArray:
+    def score_all(self, used: IntArray, whole: IntArray) -> IntArray:
         """Rate many nodes."""
         return np.asarray(np.maximum(whole - used, 0) * FULL // whole)
 
@@ -70,7 +70,7 @@ class Most:
         """Rate one node."""
         return min(used, whole) * FULL // whole
 
-    def rate_all(self, used: IntArray, whole: IntArray) -> IntArray:
+    def score_all(self, used: IntArray, whole: IntArray) -> IntArray:
         """Rate many nodes."""
         return np.asarray(np.minimum(used, whole) * FULL // whole)
 
@@ -89,14 +89,14 @@ class Ratio:
 
     def __init__(self, corners: Sequence[tuple[int, int]]) -> None:
         #: The value at every whole percentage, which is all that can be asked for.
-        self._values = [broken_line(corners, share) for share in range(FULL + 1)]
+        self._values = [piecewise_linear(corners, share) for share in range(FULL + 1)]
         self._table = np.array(self._values, dtype=np.int64)
 
     def rate(self, used: int, whole: int) -> int:
         """Rate one node."""
         return self._values[FULL if used > whole else used * FULL // whole]
 
-    def rate_all(self, used: IntArray, whole: IntArray) -> IntArray:
+    def score_all(self, used: IntArray, whole: IntArray) -> IntArray:
         """Rate many nodes."""
         return self._table[np.minimum(used, whole) * FULL // whole]
 
@@ -108,7 +108,7 @@ class Ratio:
         return self._table[used.astype(np.intp)].astype(np.float64)
 
 
-def broken_line(corners: Sequence[tuple[int, int]], x: int) -> int:
+def piecewise_linear(corners: Sequence[tuple[int, int]], x: int) -> int:
     """Give the value at x of the line through the corners, level before the first and after the last."""
     if x <= corners[0][0]:
         return corners[0][1]
@@ -174,7 +174,7 @@ class Scorer:
             whole = cluster.allocatable[index, rows]
             used = cluster.nonzero_requested[index, rows] if index < 2 else cluster.requested[index, rows]
             takes_part: BoolArray = whole > 0
-            ratings = np.where(takes_part, strategy.rate_all(used + extra, np.maximum(whole, 1)), 0)
+            ratings = np.where(takes_part, strategy.score_all(used + extra, np.maximum(whole, 1)), 0)
             if not strategy.counts_zero:
                 takes_part &= ratings > 0
             total += ratings * weight
@@ -257,9 +257,9 @@ class BalanceColumn:
 
     def values(self, cluster: Cluster) -> IntArray:
         """Give the ratings, shape (N,); always of the same cluster, in which every node has both resources."""
-        generation = cluster.journal.generation
+        generation = cluster.change_log.generation
         if self._generation != generation:
-            changes = cluster.journal.since(self._generation) if len(self._values) == cluster.size else None
+            changes = cluster.change_log.since(self._generation) if len(self._values) == cluster.size else None
             if changes is None or len(changes.all) > _FEW:
                 self._values = self._recounted(cluster)
             else:

@@ -21,16 +21,16 @@ from rota.columns import nodes as node_infos
 from rota.columns import objects
 from rota.columns.arrays import BoolArray, IntArray, Rows, grown
 from rota.columns.catalog import Catalog
+from rota.columns.change_log import ChangeLog
 from rota.columns.counts import PodCounts
 from rota.columns.deltas import DeltaLog
+from rota.columns.existing_terms import ExistingTerms
 from rota.columns.floats import FloatColumns
 from rota.columns.interned import InternedColumn
-from rota.columns.journal import Journal
 from rota.columns.labels import LabelColumns
 from rota.columns.nodes import NodeInfo
-from rota.columns.occupancy import HostPorts, Images
 from rota.columns.pods import PodInfo
-from rota.columns.terms import HeldTerms
+from rota.columns.ports_and_images import HostPorts, Images
 
 FIRST_CAPACITY = 64
 
@@ -68,7 +68,7 @@ class Cluster:
         self.by_name: dict[str, NodeInfo] = {}
         #: Pods that have a node, by uid, with that node's name.
         self.pods: dict[str, PodInfo] = {}
-        self.journal = Journal()
+        self.change_log = ChangeLog()
         #: Counts the nodes that came, changed or went.
         self.node_version = 0
         self.catalog = Catalog()
@@ -91,7 +91,7 @@ class Cluster:
         #: Sets of taints, in the order in which the node lists them; the empty tuple is a value like any other.
         self.taints: InternedColumn[tuple[objects.Taint, ...]] = InternedColumn(FIRST_CAPACITY)
         self.pod_counts = PodCounts(FIRST_CAPACITY)
-        self.terms = HeldTerms(FIRST_CAPACITY)
+        self.terms = ExistingTerms(FIRST_CAPACITY)
         self._floats = FloatColumns(3, FIRST_CAPACITY)
         self._unsynced: set[int] = set()
         self.ports = HostPorts()
@@ -175,13 +175,13 @@ class Cluster:
         self._tell("add_pod", pod, node_name)
         name = pod.node_name if node_name is None else node_name
         if pod.uid in self.pods:
-            self._take_off(pod.uid)
+            self._start_attempt(pod.uid)
         placed = pod if pod.node_name == name else msgspec.structs.replace(pod, node_name=name)
         self.pods[pod.uid] = placed
         info = self.by_name.get(name)
         if info is None:
             self._stray.setdefault(name, {})[pod.uid] = placed
-            self.undo_with(partial(self._take_off, pod.uid))
+            self.undo_with(partial(self._start_attempt, pod.uid))
         else:
             self._place(placed, info)
 
@@ -198,7 +198,7 @@ class Cluster:
         else:
             self._place_all(pods, info)
 
-    def restate_pod(self, pod: PodInfo) -> None:
+    def replace_pod(self, pod: PodInfo) -> None:
         """Take over another account of a pod that has the same node and an equal shape, so that no figure changes."""
         self._tell("restate_pod", pod)
         self.undo_with(partial(self._restate, self.pods[pod.uid]))
@@ -213,9 +213,9 @@ class Cluster:
     def remove_pod(self, uid: str) -> PodInfo | None:
         """Take a pod off its node; None if it was not there."""
         self._tell("remove_pod", uid)
-        return self._take_off(uid)
+        return self._start_attempt(uid)
 
-    def _take_off(self, uid: str) -> PodInfo | None:
+    def _start_attempt(self, uid: str) -> PodInfo | None:
         pod = self.pods.pop(uid, None)
         if pod is None:
             return None
@@ -235,7 +235,7 @@ class Cluster:
         self._stray[pod.node_name] = waiting
 
     @contextmanager
-    def trial(self) -> Iterator["Cluster"]:
+    def what_if(self) -> Iterator["Cluster"]:
         """Ask what would happen: pods added and removed inside the block are taken back at its end, in order.
 
         Trials nest, also with savepoints. Nodes must not change inside one. The cost is that of the changes, twice.
@@ -270,7 +270,7 @@ class Cluster:
                 continue
             pod, order = entry
             if order is None:
-                self._take_off(pod.uid)
+                self._start_attempt(pod.uid)
             else:
                 self.pods[pod.uid] = pod
                 self._place(pod, self.by_name[pod.node_name])
@@ -380,7 +380,7 @@ class Cluster:
         self.nonzero_requested[1, row] = info.nonzero_memory
         self.pod_count[row] = len(info.pods)
         self._unsynced.add(row)
-        self.journal.note_pods(row)
+        self.change_log.note_pods(row)
 
     def _restore_order(self, pod: PodInfo, order: tuple[str, ...]) -> None:
         info = self.by_name[pod.node_name]
@@ -400,7 +400,7 @@ class Cluster:
         self.labels.set(row, info.labels)
         self.images.set(row, info.images)
         self.node_version += 1
-        self.journal.note_node(row)
+        self.change_log.note_node(row)
 
     def _copy_floats(self) -> None:
         self._floats = FloatColumns(*self.allocatable.shape)

@@ -1,7 +1,7 @@
 """A pod as placement sees it: an identity, and a shape that it shares with all pods that look alike.
 
 Thousands of pods come from one template; everything that plugins read of them is worked out once and kept in one
-`PodShape`. Shapes, label groups and affinity terms are interned by a `vocabulary.Vocabulary`: equal ones are the same
+`PodShape`. Shapes, label groups and affinity terms are interned by a `vocabulary.PodInterner`: equal ones are the same
 object, so they are compared and hashed by identity. All of it is immutable.
 """
 

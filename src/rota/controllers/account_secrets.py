@@ -11,9 +11,9 @@ from typing import Final
 from rota.api import errors, meta
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Object, Selection
-from rota.controllers.reconciling import Reconciler
+from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -31,14 +31,12 @@ _LIFETIME_S: Final = 1 << 32
 class AccountSecretController:
     """Looks after the Secrets of service accounts."""
 
-    def __init__(
-        self, client: Client, *, clock: Clock, chance: Chance, bundle: str, metrics: Metrics | None = None
-    ) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, bundle: str, metrics: Metrics | None = None) -> None:
         """`bundle` is the authorities' certificates as PEM."""
         self._client: Final = client
         self._bundle: Final = bundle
         self._frame: Final = Reconciler[Key](
-            client, "account secrets", self._process, clock=clock, chance=chance, metrics=metrics
+            client, "account secrets", self._process, clock=clock, rng=rng, metrics=metrics
         )
         self._secrets: Final = self._frame.follow(SECRETS, self._changed, selection=Selection(fields=f"type={TYPE}"))
         self._accounts: Final = self._frame.follow(ACCOUNTS, self._account_changed, metadata_only=True)

@@ -4,8 +4,8 @@ A request for a client certificate is approved by itself if it is a worker's, as
 may have it: a newcomer with a join token its first one (`nodeclient`), a worker its own next one (`selfnodeclient`); a
 SubjectAccessReview decides, as upstream. Unlike upstream, a newcomer does not get the name of a worker that is there,
 unless the request is signed with that one's key. One for a worker's endpoint is approved by itself if the worker asks
-for its own, and for nothing but the address that it asks from, which is all that it can prove (`signing.may_serve`).
-Everything else waits for a person.
+for its own, and for nothing but the address that it asks from, which is all that it can prove
+(`certificate_signer.may_serve`). Everything else waits for a person.
 """
 
 import base64
@@ -15,10 +15,10 @@ from typing import Any, Final
 from rota.api import errors, meta, times
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Object
-from rota.controllers import signing
-from rota.controllers.reconciling import Reconciler
+from rota.controllers import certificate_signer
+from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 from rota.pki import pinning, signing_requests
@@ -51,7 +51,7 @@ class CertificateController:
         authority: Authority,
         *,
         clock: Clock,
-        chance: Chance,
+        rng: Rng,
         reserved: Collection[IpAddress] = (),
         metrics: Metrics | None = None,
     ) -> None:
@@ -61,7 +61,7 @@ class CertificateController:
         self._authority: Final = authority
         self._clock: Final = clock
         self._frame: Final = Reconciler[Key](
-            client, "certificates", self._process, clock=clock, chance=chance, metrics=metrics
+            client, "certificates", self._process, clock=clock, rng=rng, metrics=metrics
         )
         self._requests: Final = self._frame.follow(REQUESTS, self._changed)
 
@@ -91,9 +91,13 @@ class CertificateController:
         """The next step of a request, if it is ours to take."""
         states = _states(request)
         spec, status = request["spec"], request.get("status") or {}
-        if states & {"Denied", "Failed"} or status.get("certificate") or spec["signerName"] not in signing.SIGNERS:
+        if (
+            states & {"Denied", "Failed"}
+            or status.get("certificate")
+            or spec["signerName"] not in certificate_signer.SIGNERS
+        ):
             return
-        check, purpose = signing.SIGNERS[spec["signerName"]]
+        check, purpose = certificate_signer.SIGNERS[spec["signerName"]]
         try:
             wanted = signing_requests.read(base64.b64decode(spec["request"]))
             flaw = check(wanted, spec.get("usages") or ())
@@ -107,7 +111,7 @@ class CertificateController:
         if flaw:
             await self._mark(request, "Failed", reason="SignerValidationFailure", message=flaw, door="status")
             return
-        longest_s = LIFETIME_S if spec["signerName"] == signing.CLIENT else WORKER_LIFETIME_S
+        longest_s = LIFETIME_S if spec["signerName"] == certificate_signer.CLIENT else WORKER_LIFETIME_S
         lifetime_s = min(spec.get("expirationSeconds") or longest_s, longest_s)
         certificate = self._authority.sign(
             wanted.public_key,
@@ -124,7 +128,7 @@ class CertificateController:
     async def _judge(self, request: Object, wanted: Request) -> None:
         spec, why = request["spec"], ""
         own = spec.get("username") == wanted.subject.common_name
-        if spec["signerName"] == signing.WORKER_CLIENT:
+        if spec["signerName"] == certificate_signer.WORKER_CLIENT:
             if own and await self._may(spec, "selfnodeclient"):
                 why = "Renewed for the worker that asks: it may have its own client certificate."
             elif await self._may(spec, "nodeclient"):
@@ -132,9 +136,9 @@ class CertificateController:
                     await self._mark(request, "Denied", reason="NameTaken", message=refusal, door="approval")
                     return
                 why = "Issued to a newcomer that may ask for a worker's client certificate."
-        elif spec["signerName"] == signing.WORKER_SERVING and own:
-            come_from = (spec.get("extra") or {}).get(signing.CLIENT_ADDRESS) or ()
-            if signing.may_serve(wanted, come_from, reserved=self._reserved):
+        elif spec["signerName"] == certificate_signer.WORKER_SERVING and own:
+            come_from = (spec.get("extra") or {}).get(certificate_signer.CLIENT_ADDRESS) or ()
+            if certificate_signer.may_serve(wanted, come_from, reserved=self._reserved):
                 why = "Issued to the worker that asks, for the address that it asks from."
         if why:
             await self._mark(request, "Approved", reason="AutoApproved", message=why, door="approval")
@@ -147,14 +151,14 @@ class CertificateController:
         A join token says that its bearer may become a worker, not that it may become one that is there. Only the holder
         of that one's key, whose certificate may have expired meanwhile, can have signed a request with it.
         """
-        name = wanted.subject.common_name.removeprefix(signing.NODE_PREFIX)
+        name = wanted.subject.common_name.removeprefix(certificate_signer.NODE_PREFIX)
         key = pinning.pin_of_key(wanted.public_key)
         try:
             node = await self._client.get(NODES, name)
         except errors.NotFound:
             given = any(self._is_given(one, request, wanted, key) for one in self._requests.cache.values())
             return f"the name {name} was given to another worker just now: choose another with --name" if given else ""
-        if meta.annotations(node).get(signing.KEY_ANNOTATION) == key:
+        if meta.annotations(node).get(certificate_signer.KEY_ANNOTATION) == key:
             return ""
         return (
             f"there is a worker {name}, and the request does not show that it comes from there: choose another name "
@@ -164,7 +168,7 @@ class CertificateController:
     def _is_given(self, other: Object, request: Object, wanted: Request, key: str) -> bool:
         """Whether another request has brought the same name a moment ago, so that its node may be about to come."""
         spec = other["spec"]
-        if meta.uid(other) == meta.uid(request) or spec["signerName"] != signing.WORKER_CLIENT:
+        if meta.uid(other) == meta.uid(request) or spec["signerName"] != certificate_signer.WORKER_CLIENT:
             return False
         made_at = times.parse(meta.metadata(other)["creationTimestamp"])
         if "Approved" not in _states(other) or self._clock.now() - made_at > _REGISTERING_S:

@@ -12,9 +12,9 @@ from typing import Any, Final
 from rota.api import errors, meta, selectors, times
 from rota.client.informers.cache import Key, by_namespace
 from rota.client.verbs import Client, Object
-from rota.controllers.reconciling import Reconciler
+from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -42,12 +42,10 @@ class NoControllerError(Exception):
 class DisruptionController:
     """One status for each budget."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
-        self._frame: Final = Reconciler[Key](
-            client, "disruption", self._process, clock=clock, chance=chance, metrics=metrics
-        )
+        self._frame: Final = Reconciler[Key](client, "disruption", self._process, clock=clock, rng=rng, metrics=metrics)
         indexers = {_BY_NAMESPACE: by_namespace}
         self._budgets: Final = self._frame.follow(BUDGETS, self._budget_changed, indexers=indexers)
         self._pods: Final = self._frame.follow(PODS, self._pod_changed, indexers=indexers)

@@ -1,9 +1,9 @@
 """The garbage collector: deletes what has lost its owners, and works off foreground and orphan deletions.
 
-It follows the metadata of every kind that the server serves, custom ones included, and asks the graph of `ownership`
-what to look at. Before anything is deleted, the object and its owners are read anew from the server: a watch that lags
-must not cost an object its life. Nothing happens before all kinds are known, and an owner of a kind that is not served
-counts as unknown, never as absent.
+It follows the metadata of every kind that the server serves, custom ones included, and asks the graph of
+`owner_references` what to look at. Before anything is deleted, the object and its owners are read anew from the server:
+a watch that lags must not cost an object its life. Nothing happens before all kinds are known, and an owner of a kind
+that is not served counts as unknown, never as absent.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from rota.client.informers.reflector import Source
 from rota.client.queues.metrics import QueueMetrics
 from rota.client.queues.work import WorkQueue
 from rota.client.verbs import Client, Object
-from rota.controllers import ownership
-from rota.controllers.ownership import Graph, Instruction, Item, Owner, OwnerState
+from rota.controllers import owner_references
+from rota.controllers.owner_references import Graph, Instruction, Item, Owner, OwnerState
 from rota.kit import logs, tasks
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -47,16 +47,16 @@ class _Followed(NamedTuple):
 class GarbageCollector:
     """One per cluster at a time; a second one does no harm, only work."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client.with_settings(metadata_only=True)
         self._clock: Final = clock
-        self._chance: Final = chance
+        self._rng: Final = rng
         self._metrics: Final = metrics or client.settings.metrics or Metrics("garbage")
         self._deleted: Final = self._metrics.counter("deleted_total", "Objects deleted, by resource.", ("resource",))
         self._graph = Graph()
         self._queue: Final = WorkQueue[str](
             clock=clock,
-            chance=chance,
+            rng=rng,
             name="garbage",
             metrics=QueueMetrics(self._metrics, "garbage", clock=clock),
         )
@@ -70,7 +70,7 @@ class GarbageCollector:
         self._graph = Graph()
         self._followed.clear()
         self._complete.clear()
-        async with tasks.Supervisor("garbage", clock=self._clock, chance=self._chance) as following:
+        async with tasks.Supervisor("garbage", clock=self._clock, rng=self._rng) as following:
             await self._rediscover(following)
             following.start("kinds", functools.partial(self._keep_discovering, following))
             following.start("work", self._work)
@@ -101,9 +101,9 @@ class GarbageCollector:
     def _follow(self, resource: ResourceType, following: tasks.Supervisor) -> None:
         informer = Informer[Item](
             Source(client=self._client, target=resource),
-            decode=functools.partial(ownership.item_from, resource=resource),
+            decode=functools.partial(owner_references.item_from, resource=resource),
             clock=self._clock,
-            chance=self._chance,
+            rng=self._rng,
             metrics=self._metrics,
         )
         self._followed[resource] = _Followed(informer, informer.add_handler(self._changed))
@@ -138,7 +138,7 @@ class GarbageCollector:
         if live is None or meta.uid(live) != uid:
             # Gone; the watch will say so, and its dependents are looked at then.
             return None
-        item = ownership.item_from_object(live, item.resource)
+        item = owner_references.item_from_object(live, item.resource)
         try:
             if item.orphans_dependents:
                 await self._orphan(item, live)
@@ -146,7 +146,7 @@ class GarbageCollector:
             states = {owner: await self._state(owner, item) for owner in item.owners}
             if OwnerState.UNKNOWN in states.values():
                 return _REDISCOVER_S
-            for instruction in ownership.plan(item, states, self._graph.dependents(uid)):
+            for instruction in owner_references.plan(item, states, self._graph.dependents(uid)):
                 live = await self._execute(instruction, item, live)
         except errors.NotFound:
             return None
@@ -177,7 +177,7 @@ class GarbageCollector:
             return OwnerState.ABSENT if named else OwnerState.UNKNOWN
         if meta.uid(live) != owner.uid:
             return OwnerState.ABSENT
-        waits = ownership.item_from_object(live, resource).waits_for_dependents
+        waits = owner_references.item_from_object(live, resource).waits_for_dependents
         return OwnerState.WAITING if waits else OwnerState.PRESENT
 
     async def _live(self, resource: ResourceType, namespace: str, name: str) -> Object | None:
@@ -190,18 +190,18 @@ class GarbageCollector:
         """Do it; the object as it is known after that."""
         references = list(meta.owner_references(live))
         match instruction:
-            case ownership.Examine(uid):
+            case owner_references.Examine(uid):
                 self._queue.add(uid)
                 return live
-            case ownership.DropOwners(uids):
+            case owner_references.DropOwners(uids):
                 return await self._patch(live, item, ownerReferences=[r for r in references if r["uid"] not in uids])
-            case ownership.UnblockOwners():
+            case owner_references.UnblockOwners():
                 return await self._patch(
                     live, item, ownerReferences=[{**r, "blockOwnerDeletion": False} for r in references]
                 )
-            case ownership.DropFinalizer(name):
+            case owner_references.DropFinalizer(name):
                 return await self._drop_finalizer(live, item, name)
-            case ownership.DeleteItem(propagation):
+            case owner_references.DeleteItem(propagation):
                 log.info("deleting", resource=str(item.resource), object=meta.qualified_name(live))
                 await self._client.delete(
                     item.resource,
@@ -222,7 +222,7 @@ class GarbageCollector:
             kept = [one for one in meta.owner_references(found) if one["uid"] != item.uid]
             if len(kept) < len(meta.owner_references(found)):
                 await self._patch(found, dependent, ownerReferences=kept)
-        await self._drop_finalizer(live, item, ownership.ORPHAN)
+        await self._drop_finalizer(live, item, owner_references.ORPHAN)
 
     async def _drop_finalizer(self, live: Object, item: Item, name: str) -> Object:
         return await self._patch(live, item, finalizers=[one for one in meta.finalizers(live) if one != name])

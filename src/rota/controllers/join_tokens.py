@@ -8,9 +8,9 @@ from rota.client import join_tokens
 from rota.client.informers.cache import Key
 from rota.client.join_tokens import SECRETS
 from rota.client.verbs import Client, Object, Selection
-from rota.controllers.reconciling import Reconciler
+from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -22,11 +22,11 @@ _TOKENS: Final = Selection(fields=f"type={join_tokens.TYPE}")
 class JoinTokenController:
     """Deletes Secrets of join tokens when their time is over."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
         self._frame: Final = Reconciler[Key](
-            client, "join tokens", self._process, clock=clock, chance=chance, workers=1, metrics=metrics
+            client, "join tokens", self._process, clock=clock, rng=rng, workers=1, metrics=metrics
         )
         self._secrets: Final = self._frame.follow(
             SECRETS, self._changed, namespace=join_tokens.NAMESPACE, selection=_TOKENS

@@ -15,11 +15,11 @@ from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
 from rota.client import discovery
 from rota.client.informers.cache import Key
-from rota.client.transports.contract import TransportError
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object, Propagation
-from rota.controllers.reconciling import Reconciler
+from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -36,7 +36,7 @@ _WORKERS: Final = 4
 
 
 @dataclass(slots=True)
-class Remains:
+class RemainingContent:
     """What is left in a namespace after everything was told to go."""
 
     #: Objects by resource.
@@ -75,7 +75,7 @@ class Verdict:
     again_after_s: float | None
 
 
-def judge(present: Sequence[Mapping[str, Any]], remains: Remains, *, now: str) -> Verdict:
+def judge(present: Sequence[Mapping[str, Any]], remains: RemainingContent, *, now: str) -> Verdict:
     """What to say about a namespace in deletion."""
     discovery_failure = f"Discovery failed for some groups, {len(remains.undiscovered)} failing: " + ", ".join(
         remains.undiscovered
@@ -144,12 +144,12 @@ def _joined(count: int, texts: Iterable[str], separator: str) -> str:
 class NamespaceController:
     """One per cluster at a time; a second one does no harm, only work."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._metadata: Final = client.with_settings(metadata_only=True)
         self._clock: Final = clock
         self._frame: Final = Reconciler[str](
-            client, "namespaces", self._process, clock=clock, chance=chance, workers=_WORKERS, metrics=metrics
+            client, "namespaces", self._process, clock=clock, rng=rng, workers=_WORKERS, metrics=metrics
         )
         self._frame.follow(NAMESPACES, self._changed)
 
@@ -176,10 +176,10 @@ class NamespaceController:
             return 0.1
         return verdict.again_after_s
 
-    async def _empty(self, namespace: str) -> Remains:
+    async def _empty(self, namespace: str) -> RemainingContent:
         """Have everything deleted; what is left after that."""
         found = await discovery.discover(self._client)
-        remains = Remains(undiscovered=found.failed)
+        remains = RemainingContent(undiscovered=found.failed)
         resources = [one for one in found.preferred() if one.namespaced and {"delete", "list"} <= set(one.verbs)]
         pods = [one for one in resources if one.group_resource == _PODS]
         for resource in pods:
@@ -191,7 +191,7 @@ class NamespaceController:
                 await self._clear(resource, namespace, remains)
         return remains
 
-    async def _clear(self, resource: ResourceType, namespace: str, remains: Remains) -> None:
+    async def _clear(self, resource: ResourceType, namespace: str, remains: RemainingContent) -> None:
         try:
             present = (await self._metadata.list(resource, namespace=namespace)).items
             if not present:
@@ -219,7 +219,7 @@ class NamespaceController:
             except errors.NotFound:
                 continue
 
-    async def _report(self, namespace: Object, remains: Remains) -> Verdict:
+    async def _report(self, namespace: Object, remains: RemainingContent) -> Verdict:
         verdict = judge(meta.conditions(namespace), remains, now=times.format_time(self._clock.now()))
         if verdict.conditions != list(meta.conditions(namespace)):
             status = {**(namespace.get("status") or {}), "conditions": verdict.conditions}

@@ -18,12 +18,12 @@ from typing import Any, Final
 from rota.api import errors, meta, times
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Object, PatchType, Selection
-from rota.controllers.reconciling import Reconciler
+from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
-from rota.kit.backoff import Chance
-from rota.kit.buckets import TokenBucket
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
+from rota.kit.rate_limit import TokenBucket
 
 log = logs.get(__name__)
 
@@ -100,13 +100,13 @@ def zone_rate(ready: int, unready: int, *, all_dark: bool) -> float:
 class NodeLifecycle:
     """Watches over all nodes."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
         self._heard: Final[dict[str, _Heard]] = {}
         self._buckets: Final[dict[str, tuple[float, TokenBucket]]] = {}
         self._frame: Final = Reconciler[str](
-            client, "node lifecycle", self._process, clock=clock, chance=chance, workers=1, metrics=metrics
+            client, "node lifecycle", self._process, clock=clock, rng=rng, workers=1, metrics=metrics
         )
         self._nodes: Final = self._frame.follow(NODES, self._node_changed)
         self._frame.follow(LEASES, self._lease_changed, namespace=LEASE_NAMESPACE)

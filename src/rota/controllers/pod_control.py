@@ -20,7 +20,7 @@ from rota.client.events.recorder import EventRecorder
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, PatchType
 from rota.controllers.expectations import Expectations
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 
 PODS: Final = ("", "v1", "pods")
 _NAMESPACE_ENDS: Final = "NamespaceTerminating"
@@ -68,13 +68,13 @@ class PodControl:
         *,
         recorder: EventRecorder,
         expectations: Expectations,
-        chance: Chance,
+        rng: Rng,
         words: Words = usual_words,
     ) -> None:
         self._client: Final = client
         self._recorder: Final = recorder
         self._expectations: Final = expectations
-        self._chance: Final = chance
+        self._rng: Final = rng
         self._words: Final = words
 
     async def create(self, owner: Object, pod: Object, *, name_prefix: str = "") -> Object | None:
@@ -84,7 +84,7 @@ class PodControl:
         """
         for _ in range(_DRAWS):
             if name_prefix:
-                drawn = names.generate(name_prefix, Draw(self._chance))
+                drawn = names.generate(name_prefix, Draw(self._rng))
                 pod = {**pod, "metadata": {**pod["metadata"], "name": drawn, "generateName": name_prefix}}
             key = Key(meta.namespace(pod), meta.name(pod))
             self._expectations.expect(meta.uid(owner), key)
@@ -194,9 +194,9 @@ def is_end_of_namespace(error: errors.ApiError) -> bool:
 class Draw:
     """A source of chance as `names` takes it."""
 
-    def __init__(self, chance: Chance) -> None:
-        self._chance: Final = chance
+    def __init__(self, rng: Rng) -> None:
+        self._rng: Final = rng
 
     def choice(self, seq: str, /) -> str:
         """One character of several."""
-        return seq[int(self._chance.random() * len(seq))]
+        return seq[int(self._rng.random() * len(seq))]

@@ -1,8 +1,8 @@
 """Keeps as many pods of a template as a ReplicaSet says.
 
-Pods that its selector selects are its own, made by it or not (`claims`). Too few are made up for in batches that double
-(`pod_control.slow_start`); of too many, those go that are missed least (`pod_states.least_missed`). Behaves as
-upstream's (`pkg/controller/replicaset`, 1.36).
+Pods that its selector selects are its own, made by it or not (`controller_ref_manager`). Too few are made up for in
+batches that double (`pod_control.slow_start`); of too many, those go that are missed least (`pod_states.least_missed`).
+Behaves as upstream's (`pkg/controller/replicaset`, 1.36).
 """
 
 import asyncio
@@ -12,10 +12,10 @@ from typing import Any, Final, Never
 from rota.api import meta, times
 from rota.client.verbs import Client, Object
 from rota.controllers import pod_states
-from rota.controllers.claims import BY_CONTROLLER, OWNED, OwnerKind
-from rota.controllers.households import Household
+from rota.controllers.controller_ref_manager import BY_CONTROLLER, OWNED, OwnerKind
+from rota.controllers.owned_reconciler import OwnedReconciler
 from rota.controllers.pod_control import PODS, PodControl, from_template, prefix, slow_start
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -28,24 +28,24 @@ _BURST: Final = 500
 class ReplicaSetController:
     """Pods for every ReplicaSet."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
-        self._home: Final = Household[Never](
+        self._home: Final = OwnedReconciler[Never](
             client,
             KIND,
             self._sync,
             name="replica sets",
             component="replicaset-controller",
             clock=clock,
-            chance=chance,
+            rng=rng,
             metrics=metrics,
             indexers=OWNED,
         )
         # pods are counted whether or not all of them have been seen
         self._pods: Final = self._home.own(PODS, awaited=False)
         self._control: Final = PodControl(
-            client, recorder=self._home.recorder, expectations=self._pods.expectations, chance=chance
+            client, recorder=self._home.recorder, expectations=self._pods.expectations, rng=rng
         )
 
     async def run(self) -> None:

@@ -16,9 +16,9 @@ from rota.api.kinds import ResourceType
 from rota.client import discovery
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Object
-from rota.controllers.reconciling import Reconciler
+from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -36,12 +36,10 @@ _INTERVAL_S: Final = 300.0
 class QuotaController:
     """Counts by namespace."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
-        self._frame: Final = Reconciler[str](
-            client, "quotas", self._process, clock=clock, chance=chance, metrics=metrics
-        )
+        self._frame: Final = Reconciler[str](client, "quotas", self._process, clock=clock, rng=rng, metrics=metrics)
         self._by_namespace: Final[defaultdict[str, set[str]]] = defaultdict(set)
         self._quotas: Final = self._frame.follow(QUOTAS, self._quota_changed)
         self._frame.follow(PODS, self._pod_changed)

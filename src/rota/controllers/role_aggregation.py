@@ -11,9 +11,9 @@ from typing import Final
 from rota.api import errors, meta, roles, selectors
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Object
-from rota.controllers.reconciling import Reconciler
+from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -26,10 +26,10 @@ _MANAGER: Final = "clusterrole-aggregation-controller"
 class RoleAggregation:
     """Puts together what roles are made of."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._frame: Final = Reconciler[str](
-            client, "role aggregation", self._process, clock=clock, chance=chance, workers=1, metrics=metrics
+            client, "role aggregation", self._process, clock=clock, rng=rng, workers=1, metrics=metrics
         )
         self._roles: Final = self._frame.follow(ROLES, self._changed)
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 from rota.api import errors, meta
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Object, Selection
-from rota.controllers.reconciling import Reconciler
-from rota.kit.backoff import Chance
+from rota.controllers.reconciler import Reconciler
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -34,7 +34,7 @@ class ServiceAccountController:
         client: Client,
         *,
         clock: Clock,
-        chance: Chance,
+        rng: Rng,
         bundle: Callable[[], str] | None = None,
         metrics: Metrics | None = None,
     ) -> None:
@@ -42,7 +42,7 @@ class ServiceAccountController:
         self._client: Final = client
         self._bundle: Final = bundle
         self._frame: Final = Reconciler[str](
-            client, "service accounts", self._process, clock=clock, chance=chance, metrics=metrics
+            client, "service accounts", self._process, clock=clock, rng=rng, metrics=metrics
         )
         self._namespaces: Final = self._frame.follow(NAMESPACES, self._namespace_changed)
         self._accounts: Final = self._frame.follow(ACCOUNTS, self._content_changed)

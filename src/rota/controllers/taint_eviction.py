@@ -11,10 +11,10 @@ from rota.api import errors, meta, times
 from rota.client.informers.cache import Key, by_node
 from rota.client.informers.informer import Informer
 from rota.client.verbs import Client, Object, PatchType
-from rota.controllers.reconciling import Reconciler
+from rota.controllers.reconciler import Reconciler
 from rota.controllers.tolerations import tolerates
 from rota.kit import logs
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -53,11 +53,11 @@ def leaves_at(
 class TaintEviction:
     """Clears tainted nodes."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
         self._frame: Final = Reconciler[Key](
-            client, "taint eviction", self._process, clock=clock, chance=chance, metrics=metrics
+            client, "taint eviction", self._process, clock=clock, rng=rng, metrics=metrics
         )
         #: When each taint of a node was first seen, by the node's name and the taint's key.
         self._seen: Final[dict[str, dict[str, float]]] = {}

@@ -9,9 +9,9 @@ from typing import Any, Final
 from rota.api import errors, meta, times
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Object, Propagation
-from rota.controllers.reconciling import Reconciler
+from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -35,11 +35,11 @@ def expires_at(job: Mapping[str, Any]) -> float | None:
 class TtlAfterFinished:
     """An end to every Job that asks for one."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
         self._frame: Final = Reconciler[Key](
-            client, "ttl after finished", self._process, clock=clock, chance=chance, metrics=metrics
+            client, "ttl after finished", self._process, clock=clock, rng=rng, metrics=metrics
         )
         self._jobs: Final = self._frame.follow(JOBS, self._changed)
 

@@ -18,7 +18,7 @@ from rota.extender.facts import NodeFacts
 from rota.extender.messages import MOST_SCORE
 from rota.extender.view import View
 from rota.spot import policies, scoring
-from rota.spot.nodes import Capacity, Notice
+from rota.spot.node_readings import Capacity, Notice
 from rota.spot.policies import Policy, PolicyError, Spread
 from rota.spot.scoring import USUAL, Candidate, Weights
 

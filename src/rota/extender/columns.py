@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rota.extender.facts import NodeFacts
-from rota.spot.nodes import Capacity
-from rota.spot.policies import Policy, Wish
+from rota.spot.node_readings import Capacity
+from rota.spot.policies import Policy, SpotPreference
 from rota.spot.risks import Risks
 from rota.spot.scoring import NEUTRAL, RISKY, Weights
 
@@ -165,7 +165,8 @@ class Columns:
         risk = self._risk_of_pools(risks, now)[self._pool[slots]]
         risk = np.where(leaves, np.where(self._risky[slots], np.maximum(risk, RISKY), risk), 0.0)
         measured = (
-            weights.capacity * (leaves.astype(np.float64) if policy.wish is Wish.PREFER else np.ones(len(slots)))
+            weights.capacity
+            * (leaves.astype(np.float64) if policy.wish is SpotPreference.PREFER else np.ones(len(slots)))
             + weights.risk * (1.0 - risk)
             + weights.price * _cheap(self._price[slots])
             + weights.load * _good(self._load[slots])

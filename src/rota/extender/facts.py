@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rota.spot.nodes import Reading
+from rota.spot.node_readings import Reading
 
 
 @dataclass(slots=True)

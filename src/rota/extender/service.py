@@ -17,7 +17,7 @@ from rota.client.informers.cache import Key
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
 from rota.client.pods import PODS, Binding, bind
-from rota.client.transports.contract import TransportError
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object
 from rota.extender import messages
 from rota.extender.answers import Adviser
@@ -25,12 +25,12 @@ from rota.extender.columns import Named
 from rota.extender.facts import NodeFacts
 from rota.extender.messages import Args, MalformedRequest
 from rota.extender.view import Placed, View, read_pod
-from rota.kit import logs, pages, tasks
-from rota.kit.backoff import Chance
+from rota.kit import diagnostics, logs, tasks
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.errors import UserError
 from rota.kit.metrics import Metrics
-from rota.spot.nodes import Capacity, Reading
+from rota.spot.node_readings import Capacity, Reading
 from rota.spot.policies import PolicyError
 
 _T = TypeVar("_T")
@@ -48,10 +48,10 @@ _Answer: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 class Extender:
     """The service's state and its answers."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, view: View, binds: bool = False) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, view: View, binds: bool = False) -> None:
         self._client: Final = client
         self._clock: Final = clock
-        self._chance: Final = chance
+        self._rng: Final = rng
         self._view: Final = view
         self._adviser: Final = Adviser(view)
         self._binds: Final = binds
@@ -72,7 +72,7 @@ class Extender:
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
-        async with tasks.Supervisor("extender", clock=self._clock, chance=self._chance) as supervisor:
+        async with tasks.Supervisor("extender", clock=self._clock, rng=self._rng) as supervisor:
             for name, informer in zip(("nodes", "pods"), self._informers, strict=True):
                 supervisor.start(name, informer.run)
             await supervisor.wait()
@@ -92,9 +92,9 @@ class Extender:
             app.router.add_get(path, page)
         return app
 
-    def health(self) -> dict[str, pages.Page]:
+    def health(self) -> dict[str, diagnostics.Page]:
         """The pages for whoever runs it, who may have no certificate to show where schedulers ask."""
-        return pages.health(self.metrics, ready=lambda: self.synced)
+        return diagnostics.health(self.metrics, ready=lambda: self.synced)
 
     async def filter(self, body: bytes) -> bytes:
         """Which nodes a pod may go to, in the form in which they came."""
@@ -201,7 +201,7 @@ class Extender:
             Source(client=self._client, target=target),
             decode=decode,
             clock=self._clock,
-            chance=self._chance,
+            rng=self._rng,
             metrics=self.metrics,
         )
         informer.add_handler(changed)

@@ -11,9 +11,9 @@ from typing import Any, Final
 from rota.api import resources
 from rota.extender.columns import Columns, Near
 from rota.extender.facts import NodeFacts
-from rota.spot import nodes, prices
-from rota.spot.marks import Marks
-from rota.spot.nodes import Reading
+from rota.spot import node_readings, prices
+from rota.spot.node_readings import Reading
+from rota.spot.node_signals import NodeSignals
 from rota.spot.policies import Spread
 from rota.spot.risks import Risks
 
@@ -38,8 +38,8 @@ class Placed:
 class View:
     """The cluster as the extender sees it."""
 
-    def __init__(self, marks: Marks | None = None, *, risks: Risks | None = None) -> None:
-        self._marks: Final = marks or Marks()
+    def __init__(self, marks: NodeSignals | None = None, *, risks: Risks | None = None) -> None:
+        self._marks: Final = marks or NodeSignals()
         self.risks: Final = risks or Risks()
         self.nodes: Final[dict[str, NodeFacts]] = {}
         #: The same nodes, for questions about many of them.
@@ -102,7 +102,7 @@ class View:
         labels = node["metadata"].get("labels") or {}
         return NodeFacts(
             name=node["metadata"]["name"],
-            reading=nodes.read(node, self._marks, now=now),
+            reading=node_readings.read(node, self._marks, now=now),
             price=prices.in_labels(labels),
             zone=labels.get(_ZONE, ""),
             region=labels.get(_REGION, ""),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-class Chance(Protocol):
+class Rng(Protocol):
     """A source of randomness; `random.Random` is one."""
 
     def random(self) -> float:
@@ -52,33 +52,33 @@ class Policy:
         except OverflowError:
             return self.cap_s
 
-    def delay(self, failures: int, chance: Chance) -> float:
+    def delay(self, failures: int, rng: Rng) -> float:
         """Seconds to wait after this many failures in a row, counted from 1."""
         ceiling = self.ceiling(failures)
         match self.jitter:
             case Jitter.NONE:
                 return ceiling
             case Jitter.EQUAL:
-                return ceiling / 2 + ceiling / 2 * chance.random()
+                return ceiling / 2 + ceiling / 2 * rng.random()
             case Jitter.FULL:
-                return ceiling * chance.random()
+                return ceiling * rng.random()
 
 
 class Backoff:
     """Counts one thing's failures in a row and says how long to wait after each."""
 
-    __slots__ = ("_chance", "_policy", "failures")
+    __slots__ = ("_policy", "_rng", "failures")
 
-    def __init__(self, policy: Policy, chance: Chance) -> None:
+    def __init__(self, policy: Policy, rng: Rng) -> None:
         self._policy = policy
-        self._chance = chance
+        self._rng = rng
         #: Failures since the last success.
         self.failures = 0
 
     def next(self) -> float:
         """Count a failure; return the seconds to wait before the next try."""
         self.failures += 1
-        return self._policy.delay(self.failures, self._chance)
+        return self._policy.delay(self.failures, self._rng)
 
     def reset(self) -> None:
         """Count a success: the next failure waits as briefly as the first one did."""

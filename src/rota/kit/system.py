@@ -55,6 +55,6 @@ def allow_many_files() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def chance() -> random.Random:
+def rng() -> random.Random:
     """A fresh generator, seeded by the operating system."""
     return random.Random()  # noqa: S311  # spreads retries out; keeps no secret

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from rota.kit import logs
-from rota.kit.backoff import Backoff, Chance, Policy
+from rota.kit.backoff import Backoff, Policy, Rng
 from rota.kit.clock import Clock
 
 log = logs.get(__name__)
@@ -48,10 +48,10 @@ class Supervisor:
     task marked `OnCrash.FAIL` had crashed.
     """
 
-    def __init__(self, name: str, *, clock: Clock, chance: Chance, backoff: Policy | None = None) -> None:
+    def __init__(self, name: str, *, clock: Clock, rng: Rng, backoff: Policy | None = None) -> None:
         self.name = name
         self._clock = clock
-        self._chance = chance
+        self._rng = rng
         self._policy = backoff or Policy()
         #: By name, in the order of their start. Only live tasks: a finished one removes itself.
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -124,7 +124,7 @@ class Supervisor:
             self._forget(name, task)
 
     async def _supervise(self, name: str, run: Callable[[], Awaitable[None]], on_crash: OnCrash) -> None:
-        backoff = Backoff(self._policy, self._chance)
+        backoff = Backoff(self._policy, self._rng)
         while True:
             started = self._clock.monotonic()
             try:

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from rota.api import errors
-from rota.client.transports.contract import TransportError
+from rota.client.transports.transport import TransportError
 from rota.kit import logs
-from rota.kit.backoff import Backoff, Chance, Policy
+from rota.kit.backoff import Backoff, Policy, Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 from rota.notices.announcements import Announcement, Kind, Verdict
-from rota.notices.announcing import Announcer
-from rota.notices.clouds.contract import AGENT, Cloud, CloudError
+from rota.notices.announcer import Announcer
+from rota.notices.clouds.cloud_provider import AGENT, Cloud, CloudError
 
 log = logs.get(__name__)
 
@@ -39,7 +39,7 @@ class Agent:
         node: str,
         *,
         clock: Clock,
-        chance: Chance,
+        rng: Rng,
         every_s: float,
         metrics: Metrics | None = None,
     ) -> None:
@@ -47,7 +47,7 @@ class Agent:
         self._cloud: Final = cloud
         self._node: Final = node
         self._clock: Final = clock
-        self._chance: Final = chance
+        self._rng: Final = rng
         self._every_s: Final = every_s
         self.metrics: Final = metrics or Metrics("spot_agent", process=True)
         self._looks: Final = self.metrics.counter("looks_total", "Questions to the cloud's endpoint.", ("outcome",))
@@ -63,10 +63,10 @@ class Agent:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        failing, unheard = Backoff(_FAILING, self._chance), Backoff(_UNHEARD, self._chance)
+        failing, unheard = Backoff(_FAILING, self._rng), Backoff(_UNHEARD, self._rng)
         while True:
             begun = self._clock.monotonic()
-            pause = self._every_s * (1 - _JITTER / 2 + _JITTER * self._chance.random())
+            pause = self._every_s * (1 - _JITTER / 2 + _JITTER * self._rng.random())
             try:
                 said = await self._cloud.look()
             except CloudError as problem:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.api import meta, times
-from rota.spot import moments
-from rota.spot.marks import AT_RISK, TERMINATES_AT, TERMINATING
+from rota.spot import timestamps
+from rota.spot.node_signals import AT_RISK, TERMINATES_AT, TERMINATING
 
 #: Which source wrote the mark; only a source that looks again and again takes its own mark back by itself.
 SAID_BY: Final = "rota.dev/notice-from"
@@ -136,7 +136,7 @@ def _terminating(
     if deadline < now - _LATE_S:
         return Decision(Verdict.LATE, deadline=deadline)
     annotations: dict[str, str | None] = {}
-    before = moments.find((node["metadata"].get("annotations") or {}).get(TERMINATES_AT) or "")
+    before = timestamps.find((node["metadata"].get("annotations") or {}).get(TERMINATES_AT) or "")
     if not told(node, Kind.TERMINATION):
         taints = [*_taints(node), _taint(TERMINATING, "NoSchedule", said.provider, begun)]
         annotations |= {SAID_BY: said.source, TERMINATES_AT: times.format_time(deadline)}
@@ -213,7 +213,7 @@ def _former(node: Mapping[str, Any], said: Announcement) -> bool:
     """Whether something was said about a machine that had the node's name before."""
     if said.uid:
         return said.uid != meta.uid(node)
-    created = moments.find(node["metadata"].get("creationTimestamp") or "")
+    created = timestamps.find(node["metadata"].get("creationTimestamp") or "")
     if said.exact or said.said_at is None or created is None:
         return False
     return said.said_at < created - _SKEW_S

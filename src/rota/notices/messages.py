@@ -21,8 +21,8 @@ import msgspec
 
 from rota.api import names
 from rota.notices.announcements import Announcement, Kind
-from rota.spot import moments
-from rota.spot.marks import Marks
+from rota.spot import timestamps
+from rota.spot.node_signals import NodeSignals
 
 WEBHOOK: Final = "webhook"
 #: The type of a CloudEvent whose data has our own form.
@@ -118,7 +118,7 @@ class ScheduledEvents(msgspec.Struct, frozen=True, kw_only=True):
             kind = AZURE.get(one.type)
             if kind is None or one.status not in {"", "Scheduled", "Started"}:
                 continue
-            deadline = moments.find(one.not_before) if kind is Kind.TERMINATION else None
+            deadline = timestamps.find(one.not_before) if kind is Kind.TERMINATION else None
             for name in one.resources:
                 yield (
                     name,
@@ -145,7 +145,7 @@ _ENDING_STATES: Final = frozenset({"stopping", "shutting-down"})
 _PREEMPTED: Final = "compute.instances.preempted"
 
 
-def read(body: bytes, headers: Mapping[str, str], *, marks: Marks, now: float) -> list[Message]:
+def read(body: bytes, headers: Mapping[str, str], *, marks: NodeSignals, now: float) -> list[Message]:
     """What a request says; `Malformed` if that cannot be known. Header names are in lower case."""
     try:
         document = msgspec.json.decode(body)
@@ -161,7 +161,7 @@ def read(body: bytes, headers: Mapping[str, str], *, marks: Marks, now: float) -
     return found
 
 
-def _check(message: Message, marks: Marks, now: float) -> None:
+def _check(message: Message, marks: NodeSignals, now: float) -> None:
     said = message.said
     if said.provider and said.provider not in marks.providers:
         known = ", ".join(sorted(marks.providers))
@@ -237,7 +237,7 @@ def _event_bridge(event: _EventBridge) -> Iterator[Message]:
         raise Malformed("detail.instance-id is missing")
     if kind is _Event.STATE and event.detail.get("state") not in _ENDING_STATES:
         return
-    said_at = moments.find(event.time)
+    said_at = timestamps.find(event.time)
     said = Announcement(
         kind=Kind.RISK if kind is _Event.REBALANCE else Kind.TERMINATION,
         source=WEBHOOK,
@@ -271,7 +271,7 @@ def _log_entry(entry: _LogEntry) -> Iterator[Message]:
         kind=Kind.TERMINATION,
         source=WEBHOOK,
         provider="gcp",
-        said_at=moments.find(entry.timestamp),
+        said_at=timestamps.find(entry.timestamp),
         id=entry.insert_id or entry.timestamp,
     )
     yield Message(Machine(provider_id=f"gce://{parts[1]}/{parts[3]}/{parts[5]}"), said)
@@ -282,7 +282,7 @@ def _converted(value: Any, kind: type[_S]) -> _S:
 
 
 def _moment(text: str, what: str) -> float:
-    moment = moments.find(text)
+    moment = timestamps.find(text)
     if moment is None:
         raise Malformed(f"{what} {text[:60]!r} is no time; write it like 2006-01-02T15:04:05Z")
     return moment

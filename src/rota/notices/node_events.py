@@ -16,13 +16,13 @@ from rota.client.informers.reflector import Source
 from rota.client.queues.work import WorkQueue
 from rota.client.verbs import Client, Object, Selection
 from rota.kit import logs, tasks
-from rota.kit.backoff import Chance, Policy
+from rota.kit.backoff import Policy, Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 from rota.notices.announcements import Announcement, Kind
-from rota.notices.announcing import Announcer
-from rota.spot import moments
-from rota.spot.marks import Mark, Marks, Means, Place
+from rota.notices.announcer import Announcer
+from rota.spot import timestamps
+from rota.spot.node_signals import Means, NodeSignal, NodeSignals, Place
 
 log = logs.get(__name__)
 
@@ -37,7 +37,7 @@ _ABOUT_NODES: Final = Selection(fields="involvedObject.kind=Node")
 _KINDS: Final[Mapping[Means, Kind]] = {Means.NOTICE: Kind.TERMINATION, Means.RISK: Kind.RISK}
 
 
-def read(event: Mapping[str, Any], marks: Marks) -> tuple[str, Announcement] | None:
+def read(event: Mapping[str, Any], marks: NodeSignals) -> tuple[str, Announcement] | None:
     """What an event says about which node; None if it says nothing about a machine's end."""
     about = event.get("involvedObject") or {}
     if about.get("kind") != "Node" or not about.get("name"):
@@ -46,9 +46,9 @@ def read(event: Mapping[str, Any], marks: Marks) -> tuple[str, Announcement] | N
     if mark is None:
         return None
     node, uid = str(about["name"]), str(about.get("uid") or "")
-    times_told = [moments.find(str(text)) for text in _times(event) if text]
+    times_told = [timestamps.find(str(text)) for text in _times(event) if text]
     said_at = max((one for one in times_told if one is not None), default=None)
-    written = moments.find(str(event.get("message") or ""))
+    written = timestamps.find(str(event.get("message") or ""))
     deadline = None
     if mark.means is Means.NOTICE and said_at is not None:
         # a time before that of the event itself is when something began, not when it ends
@@ -68,7 +68,7 @@ def read(event: Mapping[str, Any], marks: Marks) -> tuple[str, Announcement] | N
     return node, said
 
 
-def _mark(event: Mapping[str, Any], marks: Marks) -> Mark | None:
+def _mark(event: Mapping[str, Any], marks: NodeSignals) -> NodeSignal | None:
     reason = str(event.get("reason") or "")
     component = str((event.get("source") or {}).get("component") or event.get("reportingComponent") or "")
     found = [mark for mark, _ in marks.find(Place.EVENT, {reason: component}) if mark.means in _KINDS]
@@ -93,31 +93,31 @@ class NodeEvents:
         self,
         client: Client,
         announcer: Announcer,
-        marks: Marks,
+        marks: NodeSignals,
         *,
         clock: Clock,
-        chance: Chance,
+        rng: Rng,
         metrics: Metrics | None = None,
     ) -> None:
         self._announcer: Final = announcer
         self._marks: Final = marks
         self._clock: Final = clock
-        self._chance: Final = chance
+        self._rng: Final = rng
         self._queue: Final = WorkQueue[tuple[str, Announcement]](
-            clock=clock, chance=chance, policy=_PATIENCE, name="node events"
+            clock=clock, rng=rng, policy=_PATIENCE, name="node events"
         )
         self._events: Final = Informer[tuple[str, Announcement] | None](
             Source(client=client, target=EVENTS, namespace=NAMESPACE, selection=_ABOUT_NODES),
             decode=self._read,
             clock=clock,
-            chance=chance,
+            rng=rng,
             metrics=metrics,
         )
         self._events.add_handler(self._changed)
 
     async def run(self) -> None:
         """Listen until cancelled."""
-        async with tasks.Supervisor("node events", clock=self._clock, chance=self._chance) as running:
+        async with tasks.Supervisor("node events", clock=self._clock, rng=self._rng) as running:
             running.start("events", self._events.run)
             running.start("work", self._work)
             await running.wait()

@@ -18,18 +18,18 @@ import msgspec
 from aiohttp import web
 
 from rota.api import errors
-from rota.client.transports.contract import TransportError
-from rota.kit import logs, pages
+from rota.client.transports.transport import TransportError
+from rota.kit import diagnostics, logs
 from rota.kit.clock import Clock
+from rota.kit.diagnostics import Address
 from rota.kit.errors import UserError
 from rota.kit.metrics import Metrics
-from rota.kit.pages import Address
 from rota.notices import messages
 from rota.notices.announcements import Verdict
-from rota.notices.announcing import Announcer
-from rota.notices.machines import Machines
+from rota.notices.announcer import Announcer
 from rota.notices.messages import Malformed, Message
-from rota.spot.marks import Marks
+from rota.notices.node_lookup import Machines
+from rota.spot.node_signals import NodeSignals
 
 log = logs.get(__name__)
 
@@ -97,7 +97,7 @@ class Webhook:
         self,
         announcer: Announcer,
         machines: Machines,
-        marks: Marks,
+        marks: NodeSignals,
         *,
         clock: Clock,
         token: Token | None,
@@ -184,7 +184,8 @@ async def serving(webhook: Webhook, hook: Hook) -> AsyncIterator[str]:
         try:
             await web.TCPSite(runner, host, port, ssl_context=hook.tls).start()
         except OSError as problem:
-            message = f"cannot listen on {'' if pages.is_loopback(host) else f'{host} '}port {port}: {problem.strerror}"
+            shown = "" if diagnostics.is_loopback(host) else f"{host} "
+            message = f"cannot listen on {shown}port {port}: {problem.strerror}"
             raise UserError(message, "choose another with --webhook, or port 0 for a free one") from problem
         shown = f"[{host}]" if ":" in host else host
         yield f"{'http' if hook.tls is None else 'https'}://{shown}:{runner.addresses[0][1]}{PATH}"

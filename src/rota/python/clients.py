@@ -24,12 +24,12 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from rota.client.verbs import Client as ApiClient
 from rota.kit import system
-from rota.python import bootstrap, finding, manifests, packing, pages
+from rota.python import cluster_lookup, manifests, notebook_html, serialization, task_runner
 from rota.python.failures import NotDone, TooLarge
 from rota.python.futures import Future
 from rota.python.loops import LoopThread
 from rota.python.options import Options
-from rota.python.packing import Packed
+from rota.python.serialization import Packed
 from rota.python.sessions import Call, Session
 
 P = ParamSpec("P")
@@ -56,11 +56,11 @@ class Client:
         `workspace` is a folder that this program and all workers see, for what is too large for the store.
         """
         clock = system.SystemClock()
-        endpoint = finding.endpoint(kubeconfig, context=context, server=server, clock=clock)
+        endpoint = cluster_lookup.endpoint(kubeconfig, context=context, server=server, clock=clock)
         self.server: Final = endpoint.server
         self.namespace: Final = namespace or endpoint.namespace
         self._workspace: Final = None if workspace is None else str(Path(workspace).absolute())
-        self._here: Final = finding.is_here(endpoint)
+        self._here: Final = cluster_lookup.is_here(endpoint)
         self._loop: Final = LoopThread("rota-client")
         self._futures: Final[weakref.WeakValueDictionary[str, Future[Any]]] = weakref.WeakValueDictionary()
         self._closed = False
@@ -70,7 +70,7 @@ class Client:
             results=self._workspace or manifests.RESULTS,
             name=manifests.fresh_name("python"),
             clock=clock,
-            chance=system.chance(),
+            rng=system.rng(),
         )
         try:
             self._loop.call(self._session.open())
@@ -134,9 +134,9 @@ class Client:
         options = getattr(function, "task_options", None)
         if not isinstance(options, Options):
             plain, options = function, _DEFAULT
-        shown = packing.name_of(plain)
+        shown = serialization.name_of(plain)
         name = manifests.fresh_name(options.name or getattr(plain, "__name__", "") or shown)
-        packed = Packed(name=shown, content=packing.pack(plain, tuple(args), kwargs, name=shown))
+        packed = Packed(name=shown, content=serialization.pack(plain, tuple(args), kwargs, name=shown))
         return Call(future=self._future(name, shown), packed=packed, options=options, file=self._file(name, packed))
 
     def _future(self, name: str, function: str) -> Future[Any]:
@@ -148,14 +148,14 @@ class Client:
         """Where a call is put that is too large for the store; empty for one that is not."""
         if len(packed.content) <= manifests.MOST_STORED:
             return ""
-        folder = self._workspace or (bootstrap.own_folder(manifests.RESULTS) if self._here else "")
+        folder = self._workspace or (task_runner.own_folder(manifests.RESULTS) if self._here else "")
         if not folder:
             size = f"{len(packed.content) / 2**20:.1f} MiB"
             raise TooLarge(
                 f"{packed.name} and its arguments are {size}, and the store takes {manifests.MOST_STORED // 1024} KiB",
                 "name a folder that all workers see: rota.Client(workspace=...), or pass the path of a file",
             )
-        return bootstrap.put_away(packed.content, folder, name)[0]
+        return task_runner.put_away(packed.content, folder, name)[0]
 
     # --- what futures ask ---------------------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class Client:
     def _repr_html_(self) -> str:
         going = [one for one in self._futures.values() if not one.done()]
         known = {"server": self.server, "namespace": self.namespace, "unfinished tasks": len(going)}
-        return pages.facts("Rota client", known)
+        return notebook_html.facts("Rota client", known)
 
 
 def _tell_refusal(future: Future[Any], sent: Any) -> None:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
-from rota.python import pages
+from rota.python import notebook_html
 from rota.python.failures import NotDone, RemoteTraceback
 
 R = TypeVar("R")
@@ -140,7 +140,7 @@ class Future(concurrent.futures.Future[R], Generic[R]):
         facts = {"function": self.function, "status": self.status, "node": self.node, "why": self.why}
         if self.status == "failed":
             facts["error"] = repr(self.exception())
-        return pages.facts(f"Future {self.name}", facts)
+        return notebook_html.facts(f"Future {self.name}", facts)
 
 
 def as_completed(futures: Iterable[Future[R]], *, timeout: float | None = None) -> Iterator[Future[R]]:

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from rota.api import jobs, meta
 from rota.api.meta import Object
-from rota.python import bootstrap, packing
+from rota.python import serialization, task_runner
 from rota.python.options import Options
-from rota.python.packing import Packed
+from rota.python.serialization import Packed
 
 JOBS: Final = ("batch", "v1", "jobs")
 SECRETS: Final = ("", "v1", "secrets")
@@ -55,7 +55,7 @@ def secret(
     data = {
         "key": key,
         "header": packed.header(parts=len(parts), file=file, results=results),
-        **({"bootstrap": packing.bootstrap_text()} if options.elsewhere else {}),
+        **({"bootstrap": serialization.bootstrap_text()} if options.elsewhere else {}),
         **{f"part-{number}": part for number, part in enumerate(parts)},
     }
     return {
@@ -121,7 +121,7 @@ def job(
                 "rules": [
                     {
                         "action": "FailJob",
-                        "onExitCodes": {"operator": "In", "values": [bootstrap.HOPELESS, bootstrap.UNSENDABLE]},
+                        "onExitCodes": {"operator": "In", "values": [task_runner.HOPELESS, task_runner.UNSENDABLE]},
                     },
                     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
                 ]

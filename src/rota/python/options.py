@@ -34,7 +34,7 @@ if [ ! -x "$at" ]; then
   exit 78
 fi
 start="import os,zlib,base64 as b;exec(zlib.decompress(b.b64decode(os.environ.pop('ROTA_BOOTSTRAP'))))"
-[ -n "$ROTA_BOOTSTRAP" ] || start="from rota.python import bootstrap;raise SystemExit(bootstrap.main())"
+[ -n "$ROTA_BOOTSTRAP" ] || start="from rota.python import task_runner as bootstrap;raise SystemExit(bootstrap.main())"
 exec "$at" -c "$start"\
 """
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from rota.api import meta
 from rota.api.meta import Object
-from rota.python import bootstrap
+from rota.python import task_runner
 from rota.python.failures import Evicted, NoResult, OutOfMemory, TaskDied, TaskLost, TimedOut, WrongEnvironment
 
 _KINDS: Final = ("result", "error", "problem")
@@ -21,8 +21,8 @@ _BY_SIGNAL: Final = 128
 #: What a task that says itself why it has no result ended as, by its exit code.
 _KIND_OF_PROBLEM: Final[Mapping[int | None, type[TaskLost]]] = {
     0: NoResult,
-    bootstrap.HOPELESS: WrongEnvironment,
-    bootstrap.UNSENDABLE: NoResult,
+    task_runner.HOPELESS: WrongEnvironment,
+    task_runner.UNSENDABLE: NoResult,
 }
 
 
@@ -55,7 +55,7 @@ def of_pod(pod: Object, *, task: str, key: str) -> Outcome:
     kind = next((one for one in _KINDS if isinstance(left.get(one), str)), "")
     if not kind:
         return _by_its_end(pod, status, ended, more)
-    if not hmac.compare_digest(bootstrap.sign(key, kind, left[kind]), str(left.get("mac") or "")):
+    if not hmac.compare_digest(task_runner.sign(key, kind, left[kind]), str(left.get("mac") or "")):
         return NoResult(f"what {task} has left was not written by it: its signature is wrong", **more)
     if kind == "result":
         return Returned(left["result"])
@@ -88,7 +88,7 @@ def _by_its_end(pod: Object, status: Mapping[str, Any], ended: Mapping[str, Any]
         return TimedOut(f"{task} ran for longer than its timeout{on}", **more)
     if disruption := _disruption(pod, status):
         return Evicted(f"{task} was taken from its node{on}: {disruption}", **more)
-    if code == bootstrap.HOPELESS:
+    if code == task_runner.HOPELESS:
         return WrongEnvironment(f"{task}{on}{tail}", **more)
     if code == 0:
         return NoResult(

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rota.python import bootstrap
-from rota.python.building import PipelineError
+from rota.python import task_runner
+from rota.python.pipeline_builder import PipelineError
 
 _PLAIN: Final[Mapping[Any, str]] = {str: "text", int: "int", float: "float", bool: "bool"}
 
@@ -41,7 +41,7 @@ class Parameter:
         """A value for it, as runs are given one."""
         wanted: dict[str, tuple[type, ...]] = {"text": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
         kinds = wanted.get(self.kind)
-        sound = bootstrap.is_plain(value) if kinds is None else type(value) in kinds
+        sound = task_runner.is_plain(value) if kinds is None else type(value) in kinds
         if not sound:
             what = {"text": "text", "json": "value that JSON knows"}.get(self.kind.partition(":")[0], self.kind)
             raise PipelineError(f"the parameter {self.name} is a {what}, and {value!r} is none")

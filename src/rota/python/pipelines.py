@@ -21,12 +21,12 @@ import yaml
 
 from rota.api import fields, meta
 from rota.api import names as api_names
-from rota.api.pipelines import checking, drawing, graphs, naming
+from rota.api.pipelines import diagrams, graphs, object_names, pipeline_validation
 from rota.client.verbs import Client as ApiClient
-from rota.python import bootstrap, building, clients, manifests, packing, parameters
-from rota.python.building import PipelineError, Plan
+from rota.python import clients, manifests, parameters, pipeline_builder, serialization, task_runner
 from rota.python.clients import Client
 from rota.python.parameters import Parameter
+from rota.python.pipeline_builder import PipelineError, Plan
 from rota.python.promises import Promise
 from rota.python.runs import PIPELINES, RESULT_ANNOTATION, RUNS, Run
 
@@ -124,30 +124,32 @@ class Pipeline(Generic[P, R]):
 
     def graph(self) -> str:
         """Its steps, and which waits for which."""
-        return "\n".join(drawing.text(self._known(), {}))
+        return "\n".join(diagrams.text(self._known(), {}))
 
     def _known(self) -> graphs.Graph:
         spec = self.manifest()["spec"]
         return graphs.graph([*spec["steps"], *spec.get("onExit", ())])
 
     def _check(self, spec: Mapping[str, Any]) -> None:
-        wrong = checking.check(spec, fields.Path("spec"))
+        wrong = pipeline_validation.check(spec, fields.Path("spec"))
         if wrong:
-            raise PipelineError(f"{packing.name_of(self.function)}: {'; '.join(map(str, wrong[:_FAULTS]))}")
+            raise PipelineError(f"{serialization.name_of(self.function)}: {'; '.join(map(str, wrong[:_FAULTS]))}")
 
     def _shape(self, value: Any, plan: Plan) -> dict[str, Any]:
         """How the function's value is put together from those of steps."""
         if isinstance(value, Promise):
             if value.plan is not plan or not value.step:
-                raise PipelineError(f"{packing.name_of(self.function)} returns {value!r}", "return what a step gives")
+                raise PipelineError(
+                    f"{serialization.name_of(self.function)} returns {value!r}", "return what a step gives"
+                )
             return {"step": value.step, "kind": value.kind}
         if isinstance(value, dict) and all(isinstance(name, str) for name in value):
             return {"dict": {name: self._shape(part, plan) for name, part in value.items()}}
         if isinstance(value, list | tuple):
             kind = "list" if isinstance(value, list) else "tuple"
             return {kind: [self._shape(part, plan) for part in value]}
-        if not bootstrap.is_plain(value):
-            raise PipelineError(f"{packing.name_of(self.function)} returns {value!r}", "return what steps give")
+        if not task_runner.is_plain(value):
+            raise PipelineError(f"{serialization.name_of(self.function)} returns {value!r}", "return what steps give")
         return {"value": value}
 
     # --- in the cluster -----------------------------------------------------------------------------------------------
@@ -170,7 +172,7 @@ class Pipeline(Generic[P, R]):
             given = inspect.signature(self.function).bind_partial(*args, **kwargs).arguments
         except TypeError:
             given = dict(kwargs)  # told by name below
-        values = parameters.given(packing.name_of(self.function), self._parameters, given)
+        values = parameters.given(serialization.name_of(self.function), self._parameters, given)
         chosen = client or clients.default()
         manifest = self.manifest()
         self._created(chosen, manifest)
@@ -181,7 +183,7 @@ class Pipeline(Generic[P, R]):
             "metadata": {
                 "name": name,
                 "namespace": chosen.namespace,
-                "labels": {naming.PIPELINE_LABEL: naming.label(self.name)},
+                "labels": {object_names.PIPELINE_LABEL: object_names.label(self.name)},
                 "annotations": {RESULT_ANNOTATION: meta.annotations(manifest)[RESULT_ANNOTATION]},
             },
             "spec": {"pipeline": self.name, **({"parameters": values} if values else {})},
@@ -198,7 +200,7 @@ class Pipeline(Generic[P, R]):
         return f"<rota.pipeline {self.name}({shown})>"
 
     def _repr_html_(self) -> str:
-        return f"<div>{drawing.svg(self._known(), {})}</div>"
+        return f"<div>{diagrams.svg(self._known(), {})}</div>"
 
 
 def _promised(plan: Plan, parameter: Parameter) -> Promise:
@@ -230,7 +232,7 @@ def pipeline(function: Callable[..., Any] | None = None, /, **wishes: Any) -> An
 
 def status_of(step: object) -> Any:
     """In a pipeline: how a step ended, `Succeeded`, `Failed`, `Skipped` or `Cancelled`, to compare or to pass on."""
-    plan = building.current()
+    plan = pipeline_builder.current()
     if plan is None:
         return "Succeeded"
     if not isinstance(step, Promise) or not step.step:
@@ -240,11 +242,11 @@ def status_of(step: object) -> Any:
 
 def run_status() -> Any:
     """In the steps of `rota.on_exit()`: how the run ended."""
-    plan = building.current()
+    plan = pipeline_builder.current()
     return "Succeeded" if plan is None else Promise(plan, "run.status", kind="text")
 
 
 def run_name() -> Any:
     """In a pipeline: what the run is called."""
-    plan = building.current()
+    plan = pipeline_builder.current()
     return "here" if plan is None else Promise(plan, "run.name", kind="text")

@@ -7,7 +7,7 @@ where it stands, with what to write instead.
 from collections.abc import Iterable
 from typing import Final, NoReturn
 
-from rota.python import bootstrap
+from rota.python import task_runner
 
 
 class Condition:
@@ -53,7 +53,7 @@ class Promise:
         self.plan: Final = plan
         #: As pipelines name it: `steps.load.outputs.result`.
         self.reference: Final = reference
-        #: How the far side reads it: see `bootstrap`.
+        #: How the far side reads it: see `task_runner`.
         self.kind: Final = kind
         #: The step that it comes from; empty for others.
         self.step: Final = step
@@ -86,12 +86,12 @@ class Promise:
     def _written(self, other: object) -> str:
         if isinstance(other, Promise):
             return other.reference
-        if not bootstrap.is_plain(other):
+        if not task_runner.is_plain(other):
             raise TypeError(f"what is not there yet can be compared with texts and numbers, and not with {other!r}")
         if isinstance(other, str) and self.kind != "value":
             text = other
         else:
-            text = bootstrap.write(other)
+            text = task_runner.write(other)
             if isinstance(other, int | float) and not isinstance(other, bool):
                 return text
         escaped = text.replace("\\", "\\\\").replace('"', '\\"')

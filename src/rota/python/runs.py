@@ -13,13 +13,13 @@ from typing import Any, Final, Generic, TypeVar
 from rota.api import errors as api_errors
 from rota.api import meta
 from rota.api.meta import Object
-from rota.api.pipelines import drawing, graphs, naming
+from rota.api.pipelines import diagrams, graphs, object_names
 from rota.client import pods as podding
 from rota.client.pods import PODS
-from rota.client.transports.contract import TransportError
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client as ApiClient
 from rota.client.verbs import Selection
-from rota.python import bootstrap, fetching, pages
+from rota.python import notebook_html, result_download, task_runner
 from rota.python.clients import Client
 from rota.python.failures import Deleted, NoResult, RemoteTraceback, RunCancelled, StepFailed
 
@@ -106,7 +106,7 @@ class Run(Generic[R]):
     def graph(self) -> str:
         """Its steps with their states, and which waits for which."""
         spec, states = self._drawn()
-        return "\n".join(drawing.text(spec, states))
+        return "\n".join(diagrams.text(spec, states))
 
     def logs(self, step: str = "") -> str:
         """What its steps have written, or one of them."""
@@ -135,7 +135,7 @@ class Run(Generic[R]):
         ]
         spec, states = self._drawn()
         head = ("step", "item", "status", "node", "message")
-        return pages.table(f"Run {self.name}: {self.status}", head, rows) + drawing.svg(spec, states)
+        return notebook_html.table(f"Run {self.name}: {self.status}", head, rows) + diagrams.svg(spec, states)
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -154,7 +154,9 @@ class Run(Generic[R]):
         return meta.annotations(found).get(RESULT_ANNOTATION) or ""
 
     async def _step_runs(self, api: ApiClient, step: str = "") -> Sequence[Object]:
-        labels = f"{naming.RUN_LABEL}={naming.label(self.name)}" + (f",{naming.STEP_LABEL}={step}" if step else "")
+        labels = f"{object_names.RUN_LABEL}={object_names.label(self.name)}" + (
+            f",{object_names.STEP_LABEL}={step}" if step else ""
+        )
         return (await api.list(_STEP_RUNS, namespace=self._client.namespace, selection=Selection(labels=labels))).items
 
     async def _over(self, api: ApiClient) -> Object:
@@ -184,15 +186,17 @@ class Run(Generic[R]):
         node = (step_run.get("status") or {}).get("node") or ""
         text = _seen_from_outside(_result_of(step_run) or "", step_run)
         try:
-            return await fetching.text_of(text, api, namespace=self._client.namespace, node=node)
-        except bootstrap.Missing as problem:
+            return await result_download.text_of(text, api, namespace=self._client.namespace, node=node)
+        except task_runner.Missing as problem:
             raise NoResult(f"the result of {meta.name(step_run)} cannot be had: {problem}", task=self.name) from None
 
     async def _changed(self, api: ApiClient, spec: Mapping[str, Any]) -> None:
         await api.patch(RUNS, self.name, {"spec": spec}, namespace=self._client.namespace)
 
     async def _logs(self, api: ApiClient, step: str) -> str:
-        labels = f"{naming.RUN_LABEL}={naming.label(self.name)}" + (f",{naming.STEP_LABEL}={step}" if step else "")
+        labels = f"{object_names.RUN_LABEL}={object_names.label(self.name)}" + (
+            f",{object_names.STEP_LABEL}={step}" if step else ""
+        )
         pods = await api.list(PODS, namespace=self._client.namespace, selection=Selection(labels=labels))
         written: list[bytes] = []
         for pod in sorted(pods.items, key=lambda one: meta.metadata(one).get("creationTimestamp") or ""):
@@ -208,7 +212,7 @@ class Run(Generic[R]):
         for one in self.steps:
             phases.setdefault(one.step, []).append(one.status)
         known = graphs.graph([*(spec.get("steps") or ()), *(spec.get("onExit") or ())])
-        return known, {step: drawing.outcome(states) for step, states in phases.items()}
+        return known, {step: diagrams.outcome(states) for step, states in phases.items()}
 
     def _failure(self, run: Object) -> StepFailed:
         """What to raise for a run that failed: its first step that did, with what that wrote of it."""
@@ -237,7 +241,7 @@ def _result_of(step_run: Object) -> str | None:
 
 def _seen_from_outside(text: str, step_run: Object) -> str:
     """A text that stands for a file in the run's shared folder, by the path that it has on its machine."""
-    place = bootstrap.place_of(text)
+    place = task_runner.place_of(text)
     pod = ((step_run.get("spec") or {}).get("template") or {}).get("spec") or {}
     folder = next((one["hostPath"]["path"] for one in pod.get("volumes") or () if one.get("name") == _WORKSPACE), None)
     if place is None or folder is None:
@@ -262,7 +266,7 @@ def _mentioned(shape: Any) -> dict[str, str]:
 
 def _put_together(shape: Any, texts: Mapping[str, list[str]]) -> Any:
     if "step" in shape:
-        values = [bootstrap.read(text) for text in texts[shape["step"]]]
+        values = [task_runner.read(text) for text in texts[shape["step"]]]
         if shape["kind"] == "values":
             return values
         return values[0] if values else None  # it was skipped

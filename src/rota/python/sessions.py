@@ -17,19 +17,19 @@ from typing import Any, Final, TypeVar
 from rota.api import errors as api_errors
 from rota.api import meta, times
 from rota.api.meta import Object
-from rota.client import connecting, wire
+from rota.client import client_factory, wire
 from rota.client import pods as podding
 from rota.client.endpoints import Endpoint
 from rota.client.informers.cache import Key
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
 from rota.client.pods import PODS
-from rota.client.transports.contract import TransportError
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Propagation, Selection, Settings
 from rota.kit import backoff, logs
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
-from rota.python import bootstrap, fetching, manifests, outcomes
+from rota.python import manifests, outcomes, result_download, task_runner
 from rota.python.failures import (
     Deleted,
     NoResult,
@@ -51,7 +51,7 @@ from rota.python.manifests import (
 )
 from rota.python.options import CONTAINER, Options
 from rota.python.outcomes import Outcome, Raised, Returned
-from rota.python.packing import Packed
+from rota.python.serialization import Packed
 
 #: Tasks that are being sent at a time.
 _AT_ONCE: Final = 16
@@ -95,15 +95,13 @@ class Call:
 class Session:
     """A client's tasks, in its event loop."""
 
-    def __init__(
-        self, endpoint: Endpoint, *, namespace: str, results: str, name: str, clock: Clock, chance: Chance
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, *, namespace: str, results: str, name: str, clock: Clock, rng: Rng) -> None:
         self.name: Final = name
         self.namespace: Final = namespace
         self._endpoint: Final = endpoint
         self._results: Final = results
         self._clock: Final = clock
-        self._chance: Final = chance
+        self._rng: Final = rng
         self._exits: Final = contextlib.AsyncExitStack()
         self._entries: Final[dict[str, _Entry]] = {}
         self._followed: Final[dict[str, asyncio.Task[None]]] = {}
@@ -124,8 +122,8 @@ class Session:
 
     async def open(self) -> None:
         """Connect, and see that somebody answers."""
-        made = connecting.to_server(
-            self._endpoint, clock=self._clock, chance=self._chance, settings=Settings(user_agent="rota-python")
+        made = client_factory.to_server(
+            self._endpoint, clock=self._clock, rng=self._rng, settings=Settings(user_agent="rota-python")
         )
         self._client = await self._exits.enter_async_context(made)
         with self.telling():
@@ -161,7 +159,7 @@ class Session:
 
     async def patiently(self, work: Callable[[Client], Coroutine[Any, Any, _T]]) -> _T:
         """Do something that only reads, again and again while the server does not answer or cannot serve."""
-        pauses = backoff.Backoff(_AGAIN, self._chance)
+        pauses = backoff.Backoff(_AGAIN, self._rng)
         while True:
             try:
                 return await work(self.client)
@@ -237,7 +235,7 @@ class Session:
     async def release(self, name: str) -> None:
         """Remove a task, and its result where that is a file that is seen from here."""
         await self.delete(name)
-        folder = Path(bootstrap.own_path(self._results))
+        folder = Path(task_runner.own_path(self._results))
         for file in await asyncio.to_thread(lambda: list(folder.glob(f"{name}-*"))):
             file.unlink(missing_ok=True)
 
@@ -272,7 +270,7 @@ class Session:
             future = make(meta.annotations(job).get(manifests.FUNCTION_ANNOTATION) or name)
             self._entries[name] = _Entry(
                 future=future,
-                key=fetching.decoded(secret, "key"),
+                key=result_download.decoded(secret, "key"),
                 until_fetched=meta.annotations(job).get(KEPT_ANNOTATION) == UNTIL_FETCHED,
                 age_s=max(0.0, self._clock.now() - times.parse(meta.metadata(job)["creationTimestamp"])),
             )
@@ -302,7 +300,7 @@ class Session:
             informers = []
             for target, handler in ((PODS, self._pod_changed), (JOBS, self._job_changed)):
                 source = Source(client=self.client, target=target, namespace=self.namespace, selection=selection)
-                informer = Informer(source, decode=wire.decode_object, clock=self._clock, chance=self._chance)
+                informer = Informer(source, decode=wire.decode_object, clock=self._clock, rng=self._rng)
                 informer.add_handler(handler)
                 group.create_task(informer.run())
                 informers.append(informer)
@@ -384,9 +382,11 @@ class Session:
             if isinstance(outcome, TaskLost):
                 problem = outcome
             else:
-                text = await fetching.text_of(outcome.text, self.client, namespace=self.namespace, node=future.node)
+                text = await result_download.text_of(
+                    outcome.text, self.client, namespace=self.namespace, node=future.node
+                )
                 value, problem = await asyncio.to_thread(_read, outcome, text, future.name)
-        except (api_errors.ApiError, TransportError, bootstrap.Missing) as error:
+        except (api_errors.ApiError, TransportError, task_runner.Missing) as error:
             problem = NoResult(f"the result of {future.name} cannot be had: {error}", task=future.name)
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
             problem = error
@@ -457,7 +457,7 @@ def _read(outcome: Returned | Raised, text: str, name: str) -> tuple[Any, BaseEx
     """The value that a task returned, or what it raised. Runs what the pickle says, which the task's key has signed."""
     try:
         if isinstance(outcome, Returned):
-            return bootstrap.read(text), None
+            return task_runner.read(text), None
         return None, _raised(json.loads(text))
     except Exception as problem:  # noqa: BLE001 - unpickling runs what it likes
         return None, NoResult(f"what {name} left cannot be read here: {type(problem).__name__}: {problem}", task=name)
@@ -468,9 +468,9 @@ def _raised(record: Mapping[str, str]) -> BaseException:
     problem: BaseException
     try:
         if "exception_state" in record:
-            problem = bootstrap.rebuilt(bootstrap.read(record["exception_state"]))
+            problem = task_runner.rebuilt(task_runner.read(record["exception_state"]))
         else:
-            problem = bootstrap.read(record["exception"])
+            problem = task_runner.read(record["exception"])
     except Exception:  # noqa: BLE001 - it was not sent, or its type is not here
         problem = RemoteError(f"{record['type']}: {record['message']}", type_name=record["type"])
     problem.__cause__ = RemoteTraceback(record["traceback"])

@@ -16,10 +16,10 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
-from rota.python import building, clients, packing, pages
-from rota.python.building import PipelineError, StepWishes
+from rota.python import clients, notebook_html, pipeline_builder, serialization
 from rota.python.futures import Future
 from rota.python.options import Options, Wishes
+from rota.python.pipeline_builder import PipelineError, StepWishes
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,7 +39,7 @@ class Task(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function here; in a pipeline, make a step of it."""
-        plan = building.current()
+        plan = pipeline_builder.current()
         if plan is None:
             here: Any = self.function(*args, **kwargs) if self._step.get("when", True) else None
             return cast("R", here)
@@ -48,7 +48,7 @@ class Task(Generic[P, R]):
 
     def each(self, *iterables: Iterable[Any]) -> list[R]:
         """Call it once for each item: here, or in a pipeline as a step that runs once for each."""
-        plan = building.current()
+        plan = pipeline_builder.current()
         if plan is None:
             one: Any = self.function
             return [one(*args) for args in zip(*iterables, strict=False)] if self._step.get("when", True) else []
@@ -57,15 +57,15 @@ class Task(Generic[P, R]):
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Have it called in the cluster, by the client of those who name none."""
-        if building.current() is not None:
+        if pipeline_builder.current() is not None:
             raise PipelineError(
-                f"{packing.name_of(self.function)}.submit in a pipeline", "call it: that makes a step of it"
+                f"{serialization.name_of(self.function)}.submit in a pipeline", "call it: that makes a step of it"
             )
         return clients.default().submit(self, *args, **kwargs)
 
     def map(self, *iterables: Iterable[Any]) -> list[Future[R]]:
         """Have it called in the cluster once for each item; in a pipeline the same as `each`."""
-        plan = building.current()
+        plan = pipeline_builder.current()
         if plan is None:
             return clients.default().map(self, *iterables)
         steps: list[Future[R]] = plan.add_each(self.function, self.task_options, iterables, wishes=self._step)
@@ -86,20 +86,22 @@ class Task(Generic[P, R]):
     def __get__(self, instance: object, owner: type | None = None) -> "Task[P, R]":
         if instance is None:
             return self
-        raise TypeError(f"{packing.name_of(self.function)} is a method: make a function of it that gets what it needs")
+        raise TypeError(
+            f"{serialization.name_of(self.function)} is a method: make a function of it that gets what it needs"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Sent along with what calls it, a task is the function that it is: the far side need not have Rota.
         return copy.copy, (self.function,)
 
     def __repr__(self) -> str:
-        return f"<rota.task {packing.name_of(self.function)}>"
+        return f"<rota.task {serialization.name_of(self.function)}>"
 
     def _repr_html_(self) -> str:
         given = self.task_options
         names = ("cpu", "memory", "gpu", "retries", "timeout", "priority", "queue", "python", "image")
-        return pages.facts(
-            f"Task {packing.name_of(self.function)}", {name: getattr(given, name) or "" for name in names}
+        return notebook_html.facts(
+            f"Task {serialization.name_of(self.function)}", {name: getattr(given, name) or "" for name in names}
         )
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from rota.client.rights import Right, leased, table
-from rota.scheduler import watched_kinds
-from rota.scheduler.watched_kinds import WatchedKind
+from rota.scheduler.ingest import watched_kinds
+from rota.scheduler.ingest.watched_kinds import WatchedKind
 
 
 def needed(lease: tuple[str, str] | None, kinds: Iterable[WatchedKind] = ()) -> tuple[Right, ...]:

@@ -16,48 +16,51 @@ import msgspec
 
 from rota.api import errors
 from rota.client.elections.elector import Election, LeaderElector, LeadershipLost, Pace
-from rota.client.elections.incumbents import Incumbent
+from rota.client.elections.leader_writes import LeaderWrites
 from rota.client.events.correlation import Source as Reporter
 from rota.client.events.recorder import EventRecorder
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
 from rota.client.pods import PODS
-from rota.client.transports.contract import TransportError
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Selection
 from rota.columns.pods import PodInfo
 from rota.kit import logs
-from rota.kit.backoff import Backoff, Chance, Policy
-from rota.kit.buckets import TokenBucket
+from rota.kit.backoff import Backoff, Policy, Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
+from rota.kit.rate_limit import TokenBucket
 from rota.kit.tasks import Supervisor
-from rota.scheduler import failures, reading, references, tracing, watchdog, watched_kinds
-from rota.scheduler.attempts import Attempts, Collaborators
-from rota.scheduler.binding_cycles import BindingCycles
-from rota.scheduler.bindings import BindingQueue
+from rota.scheduler.binding.bind_requests import BindRequestQueue
+from rota.scheduler.binding.binding_cycle import BindingCycles
+from rota.scheduler.binding.dispatch_mode import Dispatcher
+from rota.scheduler.binding.volume_binder import ApiVolumeBinder
+from rota.scheduler.binding.waiting_pods import WaitingPods
 from rota.scheduler.cache.scheduler_cache import SchedulerCache
 from rota.scheduler.config.resolution import Configuration
 from rota.scheduler.config.wire import DEFAULT_SCHEDULER_NAME
-from rota.scheduler.configuration_source import LiveConfiguration
-from rota.scheduler.cycle import Cycle
-from rota.scheduler.dispatching import Dispatcher
-from rota.scheduler.eviction import Evictions
-from rota.scheduler.extenders import building
-from rota.scheduler.extenders.panel import Panel
-from rota.scheduler.failures import Note
-from rota.scheduler.figures import Figures
+from rota.scheduler.cycle import watchdog
+from rota.scheduler.cycle.scheduling_cycle import SchedulingCycle
+from rota.scheduler.cycle.watchdog import Watchdog
+from rota.scheduler.extenders import factory
+from rota.scheduler.extenders.chain import ExtenderChain
 from rota.scheduler.framework.runtime import Framework
-from rota.scheduler.handlers import Handlers
-from rota.scheduler.loading import Loaded
-from rota.scheduler.notes import NoteWriter
-from rota.scheduler.queue.resting import Rests
+from rota.scheduler.ingest import decoder, watched_kinds
+from rota.scheduler.ingest.decoder import Document, NodeRecord, Unreadable
+from rota.scheduler.ingest.event_handlers import EventHandlers
+from rota.scheduler.ingest.watched_kinds import WatchedKind
+from rota.scheduler.observability import tracing
+from rota.scheduler.observability.scheduler_metrics import SchedulerMetrics
+from rota.scheduler.observability.tracing import Tracer
+from rota.scheduler.plugin_registry.configuration_source import LiveConfiguration
+from rota.scheduler.plugin_registry.third_party import Loaded
+from rota.scheduler.preemption.evictions import Evictions
+from rota.scheduler.queue.pod_backoff import PodBackoff
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue, Timings
-from rota.scheduler.reading import Document, NodeRecord, Unreadable
-from rota.scheduler.tracing import Tracer
-from rota.scheduler.volume_binding import ApiVolumeBinder
-from rota.scheduler.waiting import WaitingPods
-from rota.scheduler.watchdog import Watchdog
-from rota.scheduler.watched_kinds import WatchedKind
+from rota.scheduler.scheduling_loop import Collaborators, SchedulingLoop
+from rota.scheduler.status import fit_errors, object_references
+from rota.scheduler.status.fit_errors import PodStatusPatch
+from rota.scheduler.status.pod_status import PodStatusWriter
 
 log = logs.get(__name__)
 
@@ -78,7 +81,7 @@ class Scheduler:
         loaded: Loaded,
         *,
         clock: Clock,
-        chance: Chance,
+        rng: Rng,
         identity: str,
         elect: bool = True,
         pace: Pace | None = None,
@@ -99,12 +102,12 @@ class Scheduler:
         self._elect: Final = elect
         self._pace: Final = pace
         self._campaigning: Final = client
-        self._incumbent: Final = Incumbent()
+        self._incumbent: Final = LeaderWrites()
         # What is written while leading says so, and is refused when another leads.
         client = client.with_settings(term=self._incumbent.header)
         self._client: Final = client
         self._clock: Final = clock
-        self._chance: Final = chance
+        self._rng: Final = rng
         self._identity: Final = identity
         self.metrics: Final = metrics or Metrics("scheduler", prefix="scheduler_")
         self.configuration: Configuration = loaded.configuration
@@ -113,11 +116,11 @@ class Scheduler:
         election = self._election()
         deadline_s = None if election is None else election.pace.renew_deadline_s
         self._watchdog: Final = Watchdog(clock=clock, limit_s=limit_s or watchdog.limit_s(deadline_s))
-        self.bindings: Final = BindingQueue(client, clock=clock, chance=chance, lacking=self.cache.lacking)
+        self.bindings: Final = BindRequestQueue(client, clock=clock, rng=rng, insufficient=self.cache.insufficient)
         self._volumes: Final = ApiVolumeBinder(client, self.cache.cluster, clock=clock)
-        self._notes: Final = NoteWriter(client, clock=clock)
+        self._notes: Final = PodStatusWriter(client, clock=clock)
         self._recorder: Final = self._make_recorder(loaded)
-        self._figures: Final = Figures(self.metrics)
+        self._figures: Final = SchedulerMetrics(self.metrics)
         self._figures.follow(lambda: self.queue, self._size)
         cycles = self._make_cycles(loaded)
         self.queue: SchedulingQueue = self._make_queue(loaded, cycles)
@@ -125,15 +128,17 @@ class Scheduler:
             cache=self.cache,
             queue=self.queue,
             cycles=cycles,
-            panel=building.panel(loaded.configuration.extenders, surroundings=self, clock=clock, chance=chance),
-            surroundings=self,
+            extender_chain=factory.extender_chain(
+                loaded.configuration.extenders, cluster_reader=self, clock=clock, rng=rng
+            ),
+            cluster_reader=self,
             notes=self._notes,
             recorder=self._recorder,
             figures=self._figures,
             clock=clock,
             dispatcher=dispatcher,
         )
-        self.attempts: Final = Attempts(self._using, start=int(chance.random() * 65_536))
+        self.attempts: Final = SchedulingLoop(self._using, start=int(rng.random() * 65_536))
         self.attempts.tracer = tracer
         self.attempts.binding = BindingCycles(
             bindings=self.bindings,
@@ -144,7 +149,7 @@ class Scheduler:
             permitted=self.attempts.permitted,
             ended=self.attempts.ended,
         )
-        self.attempts.binding.panel, self.attempts.binding.surroundings = self._using.panel, self
+        self.attempts.binding.extender_chain, self.attempts.binding.cluster_reader = self._using.extender_chain, self
         self.attempts.evictions = Evictions(
             client,
             self._recorder,
@@ -153,7 +158,7 @@ class Scheduler:
             revoke=self.attempts.binding.revoke,
             failed=self.attempts.room_failed,
         )
-        self._handlers: Final = Handlers(
+        self._handlers: Final = EventHandlers(
             self.cache,
             self.queue,
             clock=clock,
@@ -180,9 +185,9 @@ class Scheduler:
         return self._synced.is_set()
 
     @property
-    def panel(self) -> Panel:
+    def extender_chain(self) -> ExtenderChain:
         """The extenders of the configuration that is in force."""
-        return self._using.panel
+        return self._using.extender_chain
 
     @property
     def scheduler_names(self) -> tuple[str, ...]:
@@ -200,7 +205,7 @@ class Scheduler:
 
     async def run(self) -> None:
         """Keep the picture of the cluster, and schedule while it is our turn, until cancelled."""
-        async with Supervisor("scheduler", clock=self._clock, chance=self._chance) as supervisor:
+        async with Supervisor("scheduler", clock=self._clock, rng=self._rng) as supervisor:
             try:
                 await self._discover()
                 self._make_informers()
@@ -215,11 +220,11 @@ class Scheduler:
                 await supervisor.wait()
             finally:
                 self._supervisor = None
-                await self._using.panel.close()
+                await self._using.extender_chain.close()
                 await asyncio.gather(*self._retiring)
 
     async def _discover(self) -> None:
-        pauses = Backoff(_DISCOVERY, self._chance)
+        pauses = Backoff(_DISCOVERY, self._rng)
         while True:
             try:
                 await self.bindings.discover()
@@ -241,7 +246,7 @@ class Scheduler:
         self._synced.set()
 
     async def _campaign(self, election: Election) -> None:
-        elector = LeaderElector(self._campaigning, election, clock=self._clock, chance=self._chance)
+        elector = LeaderElector(self._campaigning, election, clock=self._clock, rng=self._rng)
         while True:
             try:
                 await self._incumbent.run(elector, self._lead)
@@ -284,8 +289,8 @@ class Scheduler:
         """
         cycles = self._make_cycles(loaded)
         queue = self._make_queue(loaded, cycles)
-        panel = building.panel(
-            loaded.configuration.extenders, surroundings=self, clock=self._clock, chance=self._chance
+        extender_chain = factory.extender_chain(
+            loaded.configuration.extenders, cluster_reader=self, clock=self._clock, rng=self._rng
         )
         queue.take_over(self.queue, self._clock.monotonic())
         known = self._informers["pods"].cache.values() if self._informers else ()
@@ -296,10 +301,10 @@ class Scheduler:
                 queue.add(pod, self._clock.monotonic())
         self.configuration = loaded.configuration
         self.queue = self._using.queue = self._handlers.queue = queue
-        self._retire(self._using.panel)
-        self._using.cycles, self._using.panel = cycles, panel
+        self._retire(self._using.extender_chain)
+        self._using.cycles, self._using.extender_chain = cycles, extender_chain
         self._watch_declared()
-        self.attempts.binding.panel = panel
+        self.attempts.binding.extender_chain = extender_chain
         self.attempts.wake()
         log.info("configuration loaded", profiles=list(cycles))
 
@@ -314,17 +319,17 @@ class Scheduler:
             "kind": "Lease",
             "metadata": {"namespace": settings.resource_namespace, "name": settings.resource_name},
         }
-        message = failures.shortened(f"The previous configuration stays in force: {problem}")
+        message = fit_errors.shortened(f"The previous configuration stays in force: {problem}")
         self._recorder.event(lease, "Warning", "InvalidSchedulerConfiguration", message, action="Reloading")
 
-    def _retire(self, panel: Panel) -> None:
+    def _retire(self, extender_chain: ExtenderChain) -> None:
         """Let go of extenders that nobody will ask any more."""
-        if panel:
-            closing = asyncio.get_running_loop().create_task(panel.close())
+        if extender_chain:
+            closing = asyncio.get_running_loop().create_task(extender_chain.close())
             self._retiring.add(closing)
             closing.add_done_callback(self._retiring.discard)
 
-    def _make_cycles(self, loaded: Loaded) -> Mapping[str, Cycle]:
+    def _make_cycles(self, loaded: Loaded) -> Mapping[str, SchedulingCycle]:
         frameworks = {
             name: Framework(
                 profile,
@@ -341,12 +346,13 @@ class Scheduler:
             for framework in frameworks.values():
                 tracing.trace(framework, self._tracer)
         return {
-            name: Cycle(framework, self.cache.cluster, guard=self._watchdog) for name, framework in frameworks.items()
+            name: SchedulingCycle(framework, self.cache.cluster, guard=self._watchdog)
+            for name, framework in frameworks.items()
         }
 
-    def _make_queue(self, loaded: Loaded, cycles: Mapping[str, Cycle]) -> SchedulingQueue:
+    def _make_queue(self, loaded: Loaded, cycles: Mapping[str, SchedulingCycle]) -> SchedulingQueue:
         settings = loaded.configuration.settings
-        rests = Rests(
+        rests = PodBackoff(
             initial_s=float(settings.pod_initial_backoff_seconds), longest_s=float(settings.pod_max_backoff_seconds)
         )
         frameworks = {name: cycle.framework for name, cycle in cycles.items()}
@@ -356,7 +362,7 @@ class Scheduler:
         connection = loaded.configuration.settings.client_connection
         bucket = TokenBucket(rate=connection.qps, burst=connection.burst, now=self._clock.monotonic())
         reporter = Reporter(component=loaded.configuration.first.scheduler_name, host=self._identity)
-        return EventRecorder(self._client, reporter, clock=self._clock, chance=self._chance, bucket=bucket)
+        return EventRecorder(self._client, reporter, clock=self._clock, rng=self._rng, bucket=bucket)
 
     # --- what informers bring ---------------------------------------------------------------------------------------
 
@@ -365,20 +371,20 @@ class Scheduler:
             return
         # Pods that have ended are left out by us or by the server: ours would decode every pod once more for that.
         pods = self._informer(
-            PODS, reading.pods(self.cache.vocabulary), selection=None if self.bindings.batches else _LIVING
+            PODS, decoder.pods(self.cache.interner), selection=None if self.bindings.batches else _LIVING
         )
         pods.add_handler(self._handlers.pod, first=self._handlers.first_pods)
-        nodes = self._informer(NODES, reading.nodes)
+        nodes = self._informer(NODES, decoder.nodes)
         nodes.add_handler(self._handlers.node)
         self._informers.update(pods=pods, nodes=nodes)
         self._informers.update({each.kind: self._other(each) for each in watched_kinds.BUILTIN.values()})
 
     def _informer(self, target: tuple[str, str, str], decode: Any, selection: Selection | None = None) -> Informer[Any]:
         chosen = Source(client=self._client, target=target, selection=selection or Selection(), page_size=_PAGE)
-        return Informer(chosen, decode=decode, clock=self._clock, chance=self._chance)
+        return Informer(chosen, decode=decode, clock=self._clock, rng=self._rng)
 
     def _other(self, watched: WatchedKind) -> Informer[Any]:
-        informer = self._informer(watched.target, reading.others(watched.kind))
+        informer = self._informer(watched.target, decoder.others(watched.kind))
         informer.add_handler(self._handlers.other(watched))
         return informer
 
@@ -404,14 +410,14 @@ class Scheduler:
 
     def _report_unreadable(self, pod: Unreadable) -> None:
         """A pod that cannot be understood is told so, and otherwise left alone."""
-        named = references.Named.of(pod.reference)
+        named = object_references.Named.of(pod.reference)
         log.warning("pod cannot be scheduled", problem=pod.problem, pod=named.key)
         if pod.node_name or (pod.scheduler_name or DEFAULT_SCHEDULER_NAME) not in self._using.cycles:
             return
         self._recorder.event(
-            pod.reference, "Warning", "FailedScheduling", failures.shortened(pod.problem), action="Scheduling"
+            pod.reference, "Warning", "FailedScheduling", fit_errors.shortened(pod.problem), action="Scheduling"
         )
-        note = Note(condition=(failures.SCHEDULER_ERROR, pod.problem))
+        note = PodStatusPatch(condition=(fit_errors.SCHEDULER_ERROR, pod.problem))
         self._notes.write(named, note)
 
     # --- what extenders ask for -------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.spot import reservations
-from rota.spot.nodes import Notice
+from rota.spot.node_readings import Notice
 from rota.spot.policies import AtDeadline
 
 #: What a machine may end too early by.
@@ -34,7 +34,7 @@ class Act(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guest:
+class EvictedPod:
     """A pod on a machine that ends."""
 
     key: str
@@ -56,7 +56,7 @@ class Step:
     """One thing to do now."""
 
     act: Act
-    guest: Guest
+    guest: EvictedPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ class Plan:
     wake_at: float
 
 
-def latest(guest: Guest, notice: Notice) -> float:
+def latest(guest: EvictedPod, notice: Notice) -> float:
     """The last moment at which a pod can be told to go and still have its grace; never before the notice."""
     return max(notice.since, notice.deadline - SAFETY_S - guest.grace_s)
 
 
-def plan(guests: Iterable[Guest], notice: Notice, *, now: float) -> Plan:
+def plan(guests: Iterable[EvictedPod], notice: Notice, *, now: float) -> Plan:
     """What to do with the pods of a machine at a time."""
     steps, wake_at = [], math.inf
     for guest in sorted(guests, key=lambda one: (-one.priority, -one.grace_s, one.key)):
@@ -94,7 +94,7 @@ def plan(guests: Iterable[Guest], notice: Notice, *, now: float) -> Plan:
     return Plan(steps, wake_at)
 
 
-def overtaken(guests: Iterable[Guest], steps: Iterable[Step], *, now: float) -> list[Step]:
+def overtaken(guests: Iterable[EvictedPod], steps: Iterable[Step], *, now: float) -> list[Step]:
     """Those whose budgets said no and who are more important than somebody who asks now: they ask again, too.
 
     Budgets give what they have to those who ask first, and nobody should come first because others wait politely.

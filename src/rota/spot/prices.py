@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rota.spot.nodes import Capacity
+from rota.spot.node_readings import Capacity
 
 #: Where a node tells what it costs per hour; the first that holds a number counts.
 LABELS: Final = ("rota.dev/price", "node.kubernetes.io/price", "karpenter.sh/price")

@@ -8,8 +8,8 @@ a node must not win by hiding something.
 from dataclasses import dataclass
 from typing import Final
 
-from rota.spot.nodes import Capacity
-from rota.spot.policies import Policy, Wish
+from rota.spot.node_readings import Capacity
+from rota.spot.policies import Policy, SpotPreference
 
 #: What is not known.
 NEUTRAL: Final = 0.5
@@ -55,7 +55,7 @@ USUAL: Final = Weights()
 
 def score(candidate: Candidate, policy: Policy, *, highest_price: float | None, weights: Weights = USUAL) -> float:
     """How good a candidate is, where the dearest one costs `highest_price`."""
-    prefers = policy.wish is Wish.PREFER
+    prefers = policy.wish is SpotPreference.PREFER
     capacity = float(candidate.capacity.leaves) if prefers else 1.0
     risk = max(candidate.risk, RISKY if candidate.risky else 0.0) if candidate.capacity.leaves else 0.0
     price = NEUTRAL

@@ -1,7 +1,7 @@
 """The machines that go: each notice taken up once, the node marked, the mark taken off when the notice is withdrawn.
 
 A departure is known by its node's uid: a new machine under an old name is another one. What was done is read from the
-node again (`marking`), so that a controller that starts goes on where the last one ended.
+node again (`node_state`), so that a controller that starts goes on where the last one ended.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from typing import Any, Final
 from rota.api import meta
 from rota.client.verbs import Object
 from rota.kit.clock import Clock
-from rota.spot.marks import Marks
-from rota.spot.nodes import Notice
-from rota.spot_control import marking
-from rota.spot_control.acting import Hands
-from rota.spot_control.figures import Figures
-from rota.spot_control.telling import Teller
+from rota.spot.node_readings import Notice
+from rota.spot.node_signals import NodeSignals
+from rota.spot_control import node_state
+from rota.spot_control.api_writer import ApiWriter
+from rota.spot_control.event_reporter import EventReporter
+from rota.spot_control.spot_metrics import SpotMetrics
 
 #: How long a notice must have been away before a node is used again.
 CALM_S: Final = 60.0
@@ -46,19 +46,19 @@ class Departures:
 
     def __init__(
         self,
-        hands: Hands,
-        teller: Teller,
-        figures: Figures,
+        api_writer: ApiWriter,
+        event_reporter: EventReporter,
+        figures: SpotMetrics,
         *,
         clock: Clock,
-        marks: Marks,
+        marks: NodeSignals,
         dry_run: bool,
         staying_on: Callable[[str], Sequence[Object]],
         stays: Callable[[Object], None],
     ) -> None:
         """`staying_on` gives a node's pods that have to leave it; `stays` hears of a node that stays after all."""
-        self._hands: Final = hands
-        self._teller: Final = teller
+        self._api_writer: Final = api_writer
+        self._event_reporter: Final = event_reporter
         self._figures: Final = figures
         self._clock: Final = clock
         self._marks: Final = marks
@@ -66,7 +66,7 @@ class Departures:
         self._staying_on: Final = staying_on
         self._stays: Final = stays
         #: Nodes with a notice or with our taint, by name.
-        self.touched: Final[set[str]] = set()
+        self.tainted_nodes: Final[set[str]] = set()
         self._by_uid: Final[dict[str, Departure]] = {}
 
     def __contains__(self, uid: object) -> bool:
@@ -78,7 +78,7 @@ class Departures:
 
     def gone(self, node: Object) -> bool:
         """A node is no more; whether it had a notice that was taken up."""
-        self.touched.discard(meta.name(node))
+        self.tainted_nodes.discard(meta.name(node))
         return self._by_uid.pop(meta.uid(node), None) is not None
 
     async def mark_all(self, nodes: Iterable[Object]) -> float:
@@ -87,12 +87,12 @@ class Departures:
 
     async def _mark(self, node: Object) -> float:
         now, uid = self._clock.now(), meta.uid(node)
-        notice = marking.read(node, self._marks, now=now).notice
+        notice = node_state.read(node, self._marks, now=now).notice
         known = self._by_uid.get(uid)
         if notice is None:
             return await self._withdraw(node, now)
         if known is None or known.notice.mark != notice.mark:
-            marked = marking.handled(node) == notice.mark
+            marked = node_state.handled(node) == notice.mark
             known = self._by_uid[uid] = Departure(notice, marked=marked, begun=marked)
             # who was done before a restart is not done again
             known.emptied = marked and not self._staying_on(meta.name(node))
@@ -105,7 +105,7 @@ class Departures:
             )
         if known.marked:
             return math.inf
-        if not await self._hands.patch(node, lambda fresh: marking.leaves(fresh, notice)):
+        if not await self._api_writer.patch(node, lambda fresh: node_state.leaves(fresh, notice)):
             return now + _AGAIN_S
         done = self._clock.now()
         known.marked, known.marked_at = True, done
@@ -114,33 +114,33 @@ class Departures:
         self._figures.marked.observe(max(0.0, done - notice.since))
         when = "when budgets let its pods go" if notice.waits else f"in {notice.left(now):.0f} s"
         told = f"goes {when} ({notice.mark}); its pods leave"
-        self._teller.node(node, "SpotNotice", told)
+        self._event_reporter.node(node, "SpotNotice", told)
         return math.inf
 
     async def _withdraw(self, node: Object, now: float) -> float:
-        known, since = self._by_uid.pop(meta.uid(node), None), marking.since(node)
+        known, since = self._by_uid.pop(meta.uid(node), None), node_state.since(node)
         if known is not None:
             self._stays(node)
         if since is None:
             if known is None or self._dry_run or now >= known.marked_at + _SHOWN_S:
-                self.touched.discard(meta.name(node))
+                self.tainted_nodes.discard(meta.name(node))
                 return math.inf
             self._by_uid[meta.uid(node)] = known  # our own mark has not come back to us yet
             return now + _AGAIN_S
-        if marking.handled(node):
-            if await self._hands.patch(node, self._calming):
+        if node_state.handled(node):
+            if await self._api_writer.patch(node, self._calming):
                 self._figures.withdrawn.inc()
-                self._teller.node(
+                self._event_reporter.node(
                     node, "SpotNoticeWithdrawn", f"stays after all, if no notice comes for {CALM_S:.0f} s"
                 )
             return now + _AGAIN_S
         if now < since + CALM_S:
             return since + CALM_S
-        if await self._hands.patch(node, marking.stays):
-            self._teller.node(node, "SpotNodeStays", "takes pods and traffic again: its notice was withdrawn")
+        if await self._api_writer.patch(node, node_state.stays):
+            self._event_reporter.node(node, "SpotNodeStays", "takes pods and traffic again: its notice was withdrawn")
         return now + _AGAIN_S
 
     def _calming(self, node: Mapping[str, Any]) -> dict[str, Any] | None:
         now = self._clock.now()
-        back = marking.read(node, self._marks, now=now).notice is not None
-        return None if back else marking.calms(node, now=now)
+        back = node_state.read(node, self._marks, now=now).notice is not None
+        return None if back else node_state.calms(node, now=now)

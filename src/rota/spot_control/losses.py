@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from rota.api import meta
 from rota.spot import evacuation
-from rota.spot.nodes import Reading
-from rota.spot_control.figures import Figures
-from rota.spot_control.telling import Teller
+from rota.spot.node_readings import Reading
+from rota.spot_control.event_reporter import EventReporter
+from rota.spot_control.spot_metrics import SpotMetrics
 
 Document = Mapping[str, Any]
 
@@ -19,8 +19,8 @@ Document = Mapping[str, Any]
 class Losses:
     """Counts what was lost."""
 
-    def __init__(self, teller: Teller, figures: Figures) -> None:
-        self._teller: Final = teller
+    def __init__(self, event_reporter: EventReporter, figures: SpotMetrics) -> None:
+        self._event_reporter: Final = event_reporter
         self._figures: Final = figures
         #: Nodes that are silent, by uid: told once.
         self._silent: Final[set[str]] = set()
@@ -35,7 +35,7 @@ class Losses:
             if old is not None:
                 self._figures.unnoticed.labels("unreachable").inc()
                 said = f"a spot machine does not answer any more, without notice; {len(pods)} pods are on it"
-                self._teller.node(new, "SpotLostWithoutNotice", said, warning=True)
+                self._event_reporter.node(new, "SpotLostWithoutNotice", said, warning=True)
             return True
         return False
 
@@ -48,11 +48,13 @@ class Losses:
             return
         self._figures.lost.inc(len(pods))
         if noticed:
-            self._teller.node(node, "SpotPodsLost", f"is gone, and {len(pods)} pods had not left it", warning=True)
+            self._event_reporter.node(
+                node, "SpotPodsLost", f"is gone, and {len(pods)} pods had not left it", warning=True
+            )
         elif not known:
             self._figures.unnoticed.labels("vanished").inc()
             said = f"a spot machine is gone without notice, and {len(pods)} pods with it"
-            self._teller.node(node, "SpotLostWithoutNotice", said, warning=True)
+            self._event_reporter.node(node, "SpotLostWithoutNotice", said, warning=True)
 
 
 def counts(pod: Document) -> bool:

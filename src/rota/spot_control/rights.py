@@ -1,8 +1,8 @@
 """What the spot controller does at an API server, as rights."""
 
 from rota.client.rights import Right, leased, table
-from rota.scheduler import watched_kinds
-from rota.spot_control.leading import LEASE
+from rota.scheduler.ingest import watched_kinds
+from rota.spot_control.leader_process import LEASE
 
 
 def needed(*, namespace: str, dry_run: bool) -> tuple[Right, ...]:

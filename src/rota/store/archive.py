@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from rota.kit import clock
 from rota.store import errors, holds
-from rota.store.contract import Entry, Page, Store
+from rota.store.store_interface import Entry, Page, Store
 
 #: The version of the layout; raised whenever an older Rota would misread it.
 FORMAT = 1
@@ -160,8 +160,8 @@ def _keep_name(path: Path) -> None:
 async def restore(store: Store, path: Path) -> Summary:
     """Fill an empty store from a backup that `verify` has found whole."""
     found = await asyncio.to_thread(verify, path)
-    extent = await store.load(_entries(path), revision=found.revision)
-    return Summary(entries=found.entries, revision=extent.revision, size_bytes=found.size_bytes)
+    revision_range = await store.load(_entries(path), revision=found.revision)
+    return Summary(entries=found.entries, revision=revision_range.revision, size_bytes=found.size_bytes)
 
 
 def verify(path: Path) -> Summary:

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from rota.kit.clock import Clock
 from rota.store import errors
-from rota.store.contract import Put
 from rota.store.engine import Applied
-from rota.store.ledger import EndLease, Verdict, Work
 from rota.store.metrics import StoreMetrics
+from rota.store.store_interface import Put
+from rota.store.write_plan import RevokeLease, Verdict, Work
 
 #: A batch ends at so many pieces of work, or so many bytes of values, so that one commit stays short.
 MOST_WORK = 512
@@ -101,6 +101,6 @@ class Committer:
 
 
 def _size(work: Work) -> int:
-    if isinstance(work, EndLease):
+    if isinstance(work, RevokeLease):
         return 0
     return sum(len(write.value) for write in work.writes if isinstance(write, Put))

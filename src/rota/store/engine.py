@@ -11,9 +11,9 @@ from typing import Protocol
 from msgspec import Struct
 
 from rota.store import errors
-from rota.store.contract import Entry, Event, Extent, Page
-from rota.store.ledger import Verdict, Work
-from rota.store.watching import Tail
+from rota.store.store_interface import Entry, Event, Page, RevisionRange
+from rota.store.store_watch import Tail
+from rota.store.write_plan import Verdict, Work
 
 
 class Applied(Struct, frozen=True):
@@ -29,7 +29,7 @@ class Applied(Struct, frozen=True):
 class Engine(Protocol):
     """One database, opened."""
 
-    async def extent(self) -> Extent:
+    async def revision_range(self) -> RevisionRange:
         """The newest revision and the floor."""
         ...
 
@@ -81,7 +81,7 @@ class Engine(Protocol):
         """Seconds until the next lease runs out; None without leases."""
         ...
 
-    async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
+    async def load(self, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
         """See `contract.Store.load`."""
         ...
 
@@ -94,9 +94,9 @@ class Engine(Protocol):
         ...
 
 
-def check_revision(revision: int, extent: Extent) -> None:
+def check_revision(revision: int, revision_range: RevisionRange) -> None:
     """Refuse a revision outside of history."""
-    if revision < extent.floor:
-        raise errors.Expired(revision, extent.floor)
-    if revision > extent.revision:
-        raise errors.FutureRevision(revision, extent.revision)
+    if revision < revision_range.floor:
+        raise errors.Expired(revision, revision_range.floor)
+    if revision > revision_range.revision:
+        raise errors.FutureRevision(revision, revision_range.revision)

@@ -10,7 +10,7 @@ from typing import Final
 
 from rota.kit import clock, logs
 from rota.store import errors
-from rota.store.contract import Put, Store, Transaction
+from rota.store.store_interface import Put, Store, Transaction
 
 log = logs.get(__name__)
 

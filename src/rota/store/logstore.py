@@ -13,13 +13,13 @@ from typing import Self, TypeVar
 from msgspec import Struct
 
 from rota.kit import backoff, clock, logs, tasks
-from rota.store import contract, errors, hub, watching
+from rota.store import broadcaster, errors, store_interface, store_watch
 from rota.store.committer import Committer
-from rota.store.contract import Entry, Extent, Outcome, Page, Transaction
 from rota.store.engine import Applied, Engine
-from rota.store.ledger import EndLease, LeaseLost
 from rota.store.metrics import StoreMetrics
 from rota.store.outages import Outage
+from rota.store.store_interface import Entry, Outcome, Page, RevisionRange, Transaction
+from rota.store.write_plan import LeaseLost, RevokeLease
 
 log = logs.get(__name__)
 
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 class Settings(Struct, frozen=True, kw_only=True):
     """How a store behaves; the defaults suit a cluster of some thousand nodes."""
 
-    limits: hub.Limits = hub.Limits()
+    limits: broadcaster.Limits = broadcaster.Limits()
     #: Where the store's figures go; without it they are kept for this store alone.
     metrics: StoreMetrics | None = None
     #: A look at the log without a hint, in case a hint got lost.
@@ -43,26 +43,26 @@ class Settings(Struct, frozen=True, kw_only=True):
     trim_step: int = 500
 
 
-class LogStore(contract.Verbs):
+class LogStore(store_interface.Verbs):
     """Fills `contract.Store` with an `Engine`."""
 
     def __init__(
-        self, engine: Engine, revision: int, *, time: clock.Clock, chance: backoff.Chance, settings: Settings
+        self, engine: Engine, revision: int, *, time: clock.Clock, rng: backoff.Rng, settings: Settings
     ) -> None:
         self._engine = engine
         self._time = time
         self._settings = settings
-        self._hub = hub.Hub(revision, settings.limits, metrics=settings.metrics)
+        self._broadcaster = broadcaster.WatchBroadcaster(revision, settings.limits, metrics=settings.metrics)
         self._committer = Committer(
             lambda work: self._patiently(lambda: engine.apply(work)),
             self._on_commit,
             time=time,
-            metrics=self._hub.metrics,
+            metrics=self._broadcaster.metrics,
         )
         self._look = asyncio.Event()
         self._lease_look = asyncio.Event()
-        self._chance = chance
-        self._supervisor = tasks.Supervisor("store", clock=time, chance=chance)
+        self._rng = rng
+        self._supervisor = tasks.Supervisor("store", clock=time, rng=rng)
         self._outage = Outage(time=time)
         self._closed = False
         #: Why the last write was not kept, if that is likely to concern the next one.
@@ -70,11 +70,11 @@ class LogStore(contract.Verbs):
 
     @classmethod
     async def start(
-        cls, engine: Engine, *, time: clock.Clock, chance: backoff.Chance, settings: Settings | None = None
+        cls, engine: Engine, *, time: clock.Clock, rng: backoff.Rng, settings: Settings | None = None
     ) -> Self:
         """Take over an opened engine."""
-        extent = await engine.extent()
-        store = cls(engine, extent.revision, time=time, chance=chance, settings=settings or Settings())
+        revision_range = await engine.revision_range()
+        store = cls(engine, revision_range.revision, time=time, rng=rng, settings=settings or Settings())
         engine.on_foreign_commit(store._look.set)
         # Somebody may have written between the first look and the moment from which we hear of it.
         store._look.set()
@@ -89,18 +89,18 @@ class LogStore(contract.Verbs):
         if self._closed:
             return
         self._closed = True
-        self._hub.close()
+        self._broadcaster.close()
         await self._engine.close()
 
     async def check(self) -> None:
         """See `contract.Store.check`; a disk that is full is known by the last write."""
         if self._write_problem is not None:
             raise self._write_problem
-        await self.extent()
+        await self.revision_range()
 
-    async def extent(self) -> Extent:
+    async def revision_range(self) -> RevisionRange:
         """The newest revision and how far back history reaches."""
-        return await self._patiently(self._engine.extent)
+        return await self._patiently(self._engine.revision_range)
 
     async def size_bytes(self) -> int:
         """The size of the database."""
@@ -122,12 +122,12 @@ class LogStore(contract.Verbs):
 
     async def list(self, prefix: str, *, limit: int = 0, after: str = "", revision: int = 0) -> Page:
         """Entries under `prefix`; see `contract.Store.list`."""
-        contract.check_prefix(prefix)
+        store_interface.check_prefix(prefix)
         return await self._patiently(lambda: self._engine.scan(prefix, limit=limit, after=after, revision=revision))
 
     async def commit(self, transaction: Transaction) -> Outcome:
         """Carry out a guarded transaction; when this returns `Committed` the change is durable."""
-        contract.check_transaction(transaction)
+        store_interface.check_transaction(transaction)
         try:
             verdict = await self._committer.submit(transaction)
         except (errors.NoSpace, errors.ReadOnly) as problem:
@@ -138,20 +138,20 @@ class LogStore(contract.Verbs):
             raise errors.LeaseNotFound(verdict.lease)
         return verdict
 
-    def watch(self, prefix: str, *, after: int) -> watching.HubWatch:
+    def watch(self, prefix: str, *, after: int) -> store_watch.BroadcastWatch:
         """Changes under `prefix` above revision `after`."""
-        contract.check_prefix(prefix)
-        return watching.HubWatch(self._hub, self, prefix, after)
+        store_interface.check_prefix(prefix)
+        return store_watch.BroadcastWatch(self._broadcaster, self, prefix, after)
 
-    async def tail(self, after: int, limit: int) -> watching.Tail:
+    async def tail(self, after: int, limit: int) -> store_watch.Tail:
         """A stretch of history, for watches that the hub's memory does not reach."""
         return await self._patiently(lambda: self._engine.tail(after, limit))
 
     async def compact(self, revision: int) -> None:
         """Give up history up to `revision`, in short steps between which writers have their turn."""
-        extent = await self.extent()
-        if revision > extent.revision:
-            raise errors.FutureRevision(revision, extent.revision)
+        revision_range = await self.revision_range()
+        if revision > revision_range.revision:
+            raise errors.FutureRevision(revision, revision_range.revision)
         await self._patiently(lambda: self._engine.raise_floor(revision))
         while await self._patiently(lambda: self._engine.trim(self._settings.trim_step)):
             await self._time.sleep(0)
@@ -170,20 +170,20 @@ class LogStore(contract.Verbs):
 
     async def revoke(self, lease: int) -> bool:
         """End a lease and delete its keys; False when it was gone."""
-        return isinstance(await self._committer.submit(EndLease(lease)), contract.Committed)
+        return isinstance(await self._committer.submit(RevokeLease(lease)), store_interface.Committed)
 
-    async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
+    async def load(self, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
         """Fill an empty store; see `contract.Store.load`."""
         if self._closed:
             raise errors.Closed
-        extent = await self._engine.load(entries, revision=revision)
-        self._hub.reset(extent.revision)
-        return extent
+        revision_range = await self._engine.load(entries, revision=revision)
+        self._broadcaster.reset(revision_range.revision)
+        return revision_range
 
     def _on_commit(self, applied: Applied) -> None:
         """Tell watchers, unless another process wrote first and the log must be read for the right order."""
-        if applied.before <= self._hub.revision:
-            self._hub.publish(applied.events, applied.revision)
+        if applied.before <= self._broadcaster.revision:
+            self._broadcaster.publish(applied.events, applied.revision)
         else:
             self._look.set()
 
@@ -199,7 +199,7 @@ class LogStore(contract.Verbs):
                 answer = await call()
             except errors.Unavailable as problem:
                 self._outage.failed(problem)
-                pause = pause or backoff.Backoff(self._settings.retry, self._chance)
+                pause = pause or backoff.Backoff(self._settings.retry, self._rng)
                 delay = pause.next()
                 if problem.uncertain or self._time.monotonic() + delay > deadline:
                     raise
@@ -210,7 +210,7 @@ class LogStore(contract.Verbs):
 
     async def _follow_log(self) -> None:
         """Bring the hub up to the log whenever somebody else may have written."""
-        pause = backoff.Backoff(self._settings.retry, self._chance)
+        pause = backoff.Backoff(self._settings.retry, self._rng)
         while True:
             await self._wait(self._look, self._settings.look_every_s)
             began = self._time.monotonic()
@@ -224,15 +224,15 @@ class LogStore(contract.Verbs):
                 self._look.set()
             except (errors.Expired, errors.FutureRevision) as problem:
                 # History was compacted before we read it, or the database went back to an older state of its own.
-                extent = await self.extent()
+                revision_range = await self.revision_range()
                 log.warning("watches lost their place in history, they list again", problem=str(problem))
-                self._hub.reset(extent.revision)
+                self._broadcaster.reset(revision_range.revision)
 
     async def _read_on(self) -> bool:
         """Publish one stretch of the log; whether there may be more."""
-        after = self._hub.revision
-        tail = await self._engine.tail(after, watching.HubWatch.STRETCH)
-        self._hub.publish(tail.events, tail.revision)
+        after = self._broadcaster.revision
+        tail = await self._engine.tail(after, store_watch.BroadcastWatch.STRETCH)
+        self._broadcaster.publish(tail.events, tail.revision)
         return tail.revision > after
 
     async def _end_leases(self) -> None:
@@ -240,7 +240,7 @@ class LogStore(contract.Verbs):
         while True:
             try:
                 for lease in await self._patiently(self._engine.expired):
-                    await self._committer.submit(EndLease(lease, only_expired=True))
+                    await self._committer.submit(RevokeLease(lease, only_expired=True))
                 due = await self._patiently(self._engine.next_expiry_s)
             except errors.Closed:
                 return

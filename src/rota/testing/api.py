@@ -23,13 +23,13 @@ from urllib.parse import urlencode
 
 from rota.api import scopes, users
 from rota.api.users import User
-from rota.apiserver import assembling, serving
-from rota.apiserver.app import App
-from rota.apiserver.contract import Object
+from rota.apiserver.interfaces import Object
+from rota.apiserver.server import assembly, http_server
+from rota.apiserver.server.app import App
 from rota.kit import system
 from rota.kit.clock import Clock
-from rota.store import opening
-from rota.store.contract import Store
+from rota.store import store_factory
+from rota.store.store_interface import Store
 
 #: How long a test waits for something that should come at once.
 PATIENCE_S: Final = 10.0
@@ -112,7 +112,7 @@ class ApiServer:
         """`settings` are further arguments of `assembling.server`."""
         self.clock: Final[Clock] = clock or system.SystemClock()
         self._store_url: Final = store_url
-        self._chance: Final = random.Random(seed)  # noqa: S311 - a test's chance is repeatable
+        self._rng: Final = random.Random(seed)  # noqa: S311 - a test's chance is repeatable
         self._settings: Final = settings
         self._exits: Final = contextlib.AsyncExitStack()
         #: On whose behalf requests are made; None if they bring credentials along, or are everybody's.
@@ -121,9 +121,9 @@ class ApiServer:
         self.app: App
 
     async def __aenter__(self) -> Self:
-        self.store = await opening.open_store(self._store_url, time=self.clock, chance=self._chance)
+        self.store = await store_factory.open_store(self._store_url, time=self.clock, rng=self._rng)
         self._exits.push_async_callback(self.store.close)
-        running = assembling.server(self.store, clock=self.clock, chance=self._chance, **self._settings)
+        running = assembly.server(self.store, clock=self.clock, rng=self._rng, **self._settings)
         self.app = await self._exits.enter_async_context(running)
         return self
 
@@ -248,7 +248,7 @@ def in_background(*, store_url: str = "memory://") -> Iterator[str]:
     async def run() -> None:
         stop = asyncio.Event()
         ended.set_result((asyncio.get_running_loop(), stop))
-        async with ApiServer(store_url=store_url) as api, serving.serve(api.app) as served:
+        async with ApiServer(store_url=store_url) as api, http_server.serve(api.app) as served:
             addresses.set_result(served.url)
             await stop.wait()
 

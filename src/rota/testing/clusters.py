@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from rota.columns.cluster import Cluster
-from rota.columns.vocabulary import Vocabulary, read_node
+from rota.columns.pod_interner import PodInterner, read_node
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -48,7 +48,7 @@ def make_pod(
     return document
 
 
-def build(nodes: Sequence[Document], pods: Sequence[Document], vocabulary: Vocabulary) -> Cluster:
+def build(nodes: Sequence[Document], pods: Sequence[Document], interner: PodInterner) -> Cluster:
     """Build a cluster with two labelled namespaces."""
     cluster = Cluster()
     for name, team in (("default", "a"), ("other", "b")):
@@ -56,7 +56,7 @@ def build(nodes: Sequence[Document], pods: Sequence[Document], vocabulary: Vocab
     for node in nodes:
         cluster.set_node(read_node(node))
     for pod in pods:
-        cluster.add_pod(vocabulary.pod(pod))
+        cluster.add_pod(interner.pod(pod))
     return cluster
 
 

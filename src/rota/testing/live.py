@@ -23,7 +23,7 @@ from typing import Any, Final, Self, TypeVar
 
 import uvloop
 
-from rota.apiserver import serving
+from rota.apiserver.server import http_server
 from rota.kit import system
 from rota.store.logstore import LogStore
 from rota.testing.api import PATIENCE_S, ApiServer
@@ -127,7 +127,7 @@ class LiveServer:
         async def count(api: ApiServer) -> tuple[int, int]:
             # the stores in memory and in SQLite; there is no other way to see who is attached
             assert isinstance(api.store, LogStore)
-            return len(asyncio.all_tasks()), api.store._hub.watchers
+            return len(asyncio.all_tasks()), api.store._broadcaster.watchers
 
         tasks, watches = self.call(count)
         return Footprint(tasks=tasks, files=sum(1 for _ in Path("/proc/self/fd").iterdir()), watches=watches)
@@ -157,7 +157,7 @@ class LiveServer:
     async def _serve(self) -> None:
         self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
         try:
-            async with ApiServer(store_url=self._store_url) as self._api, serving.serve(self._api.app) as served:
+            async with ApiServer(store_url=self._store_url) as self._api, http_server.serve(self._api.app) as served:
                 self.port = served.port
                 self._started.set_result(None)
                 await self._ending.wait()

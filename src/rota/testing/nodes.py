@@ -23,7 +23,7 @@ from rota.client.informers.reflector import Source
 from rota.client.queues.work import WorkQueue
 from rota.client.verbs import Client, Object, PatchType, Selection
 from rota.kit import tasks
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 
 FAILS: Final = "simulator.rota.dev/fails"
@@ -46,7 +46,7 @@ class SimulatedNodes:
         nodes: Sequence[Mapping[str, Any]],
         *,
         clock: Clock,
-        chance: Chance,
+        rng: Rng,
         start_s: float = 0.0,
         heartbeat_s: float = _HEARTBEAT_S,
     ) -> None:
@@ -56,13 +56,13 @@ class SimulatedNodes:
         #: When pods were first seen on their nodes, by their uids; of those that have not started yet.
         self._bound_at: Final[dict[str, float]] = {}
         self._clock: Final = clock
-        self._chance: Final = chance
+        self._rng: Final = rng
         self._nodes: Final = {str(node["metadata"]["name"]): node for node in nodes}
         self._silent: Final[set[str]] = set()
         self._addresses: Final = itertools.count(int(_FIRST_ADDRESS))
-        self._queue: Final = WorkQueue[Key](clock=clock, chance=chance, name="nodes")
+        self._queue: Final = WorkQueue[Key](clock=clock, rng=rng, name="nodes")
         source = Source(client=client, target=_PODS, selection=Selection(fields="spec.nodeName!="))
-        self._pods: Final = Informer[Object](source, decode=msgspec.json.decode, clock=clock, chance=chance)
+        self._pods: Final = Informer[Object](source, decode=msgspec.json.decode, clock=clock, rng=rng)
 
     def silence(self, node: str) -> None:
         """Let a node be heard of no more."""
@@ -88,7 +88,7 @@ class SimulatedNodes:
         await self.register()
         leave = self._pods.add_handler(self._changed)
         try:
-            async with tasks.Supervisor("nodes", clock=self._clock, chance=self._chance) as parts:
+            async with tasks.Supervisor("nodes", clock=self._clock, rng=self._rng) as parts:
                 parts.start("heartbeats", self._beat)
                 parts.start("pods", self._pods.run)
                 parts.start("kubelets", lambda: self._queue.work(self._serve, workers=_WORKERS))

@@ -147,7 +147,7 @@ def _struct(struct: type[msgspec.Struct], depth: int) -> some.SearchStrategy[Any
 
 def _field(annotation: Any, depth: int) -> some.SearchStrategy[Any]:
     right = _right(annotation, depth)
-    return some.integers(0, 15).flatmap(lambda chance: _ANYTHING if chance == 0 else right)
+    return some.integers(0, 15).flatmap(lambda rng: _ANYTHING if rng == 0 else right)
 
 
 def _right(annotation: Any, depth: int) -> some.SearchStrategy[Any]:

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from rota.client.elections.elector import Pace
 from rota.client.pods import PODS
-from rota.client.transports.contract import Answer, Call, Interrupted, Transport
 from rota.client.transports.in_process import InProcessTransport
+from rota.client.transports.transport import Answer, Call, Interrupted, Transport
 from rota.client.verbs import Client, Object, PatchType
-from rota.scheduler import builtin, loading
 from rota.scheduler.framework.registry import Registry
-from rota.scheduler.loading import Loaded
+from rota.scheduler.plugin_registry import builtin, third_party
+from rota.scheduler.plugin_registry.third_party import Loaded
 from rota.scheduler.service import NODES, Scheduler
 from rota.testing.api import ApiServer
 from rota.testing.clocks import FakeClock
@@ -67,7 +67,7 @@ class _Answer:
         return b"".join([chunk async for chunk in self.chunks()])
 
 
-class MeddlingTransport:
+class FaultyTransport:
     """Passes calls on, and lets a test look at them first: `meddle` may wait, raise, or have the answer lost."""
 
     def __init__(self, inner: Transport) -> None:
@@ -125,7 +125,7 @@ class SchedulingCluster(VirtualCluster):
             client or self.acting_as("rota:scheduler"),
             configured(config, *plugins),
             clock=self.clock,
-            chance=random.Random(seed),  # noqa: S311 - a test's chance is repeatable
+            rng=random.Random(seed),  # noqa: S311 - a test's chance is repeatable
             identity=f"scheduler-{seed}",
             elect=elect,
             pace=pace,
@@ -135,9 +135,9 @@ class SchedulingCluster(VirtualCluster):
             await self.until(lambda: _holds(lambda: scheduler.synced))
             yield scheduler
 
-    def meddling(self) -> tuple[Client, MeddlingTransport]:
+    def meddling(self) -> tuple[Client, FaultyTransport]:
         """Another client of the same server, whose calls a test may disturb."""
-        transport = MeddlingTransport(InProcessTransport(self.server.app, clock=self.clock))
+        transport = FaultyTransport(InProcessTransport(self.server.app, clock=self.clock))
         return Client(transport), transport
 
     async def add_node(self, name: str, *, labels: Mapping[str, str] | None = None, **allocatable: str) -> None:
@@ -198,7 +198,7 @@ def configured(config: str = "", *plugins: type) -> Loaded:
     """A configuration from the rest of a file, with further plugin classes at hand."""
     known = builtin.registry()
     registry = Registry([*(known[name] for name in known), *plugins])
-    return loading.load(HEAD + config, registry) if config else loading.default(registry)
+    return third_party.load(HEAD + config, registry) if config else third_party.default(registry)
 
 
 @contextlib.asynccontextmanager

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from rota.client import connecting
+from rota.client import client_factory
 from rota.client.verbs import Client
 from rota.kit import system
-from rota.testing.fleets import Fleet, Master, Member, Worker
+from rota.testing.chaos_workload import PODS, ChaosWorkload, Kind, Task
 from rota.testing.hosts import Network
-from rota.testing.ordeals import PODS, Kind, Ordeal, Task
+from rota.testing.process_cluster import Master, Member, ProcessCluster, Worker
 from rota.testing.servers.etcd import EtcdServer
 from rota.testing.servers.postgres import PostgresServer
 
@@ -49,26 +49,26 @@ class Plan:
 async def soak(folder: Path, plan: Plan, *, say: Say) -> None:
     """Run rounds until the time is over; AssertionError with what must not have happened."""
     clock = system.SystemClock()
-    chance = random.Random(plan.seed)  # noqa: S311 - a repeatable one
+    rng = random.Random(plan.seed)  # noqa: S311 - a repeatable one
     with contextlib.ExitStack() as parts:
         network = parts.enter_context(Network())
         store = (EtcdServer if plan.store == "etcd" else PostgresServer)(address=network.own_address)
         parts.enter_context(store)
         url = store.url if isinstance(store, EtcdServer) else store.create_database()
-        fleet = parts.enter_context(Fleet(folder, store_url=url))
+        fleet = parts.enter_context(ProcessCluster(folder, store_url=url))
         for name in (f"m{number + 1}" for number in range(plan.masters)):
             host = network.host(name)
             fleet.master(name, inside=host.inside, host=host.address)
         for name in (f"w{number + 1}" for number in range(plan.workers)):
             fleet.worker(name, "--lease", "8", "--resources", "cpu=8", inside=network.host(name).inside)
         say(f"{plan.masters} masters and {plan.workers} workers on {plan.store}")
-        tormentor = Tormentor(fleet, network, store, chance=chance, say=say)
+        tormentor = FaultInjector(fleet, network, store, rng=rng, say=say)
         until, number = clock.monotonic() + plan.seconds, 0
-        async with connecting.to_server(fleet.endpoint(), clock=clock, chance=chance) as client:
+        async with client_factory.to_server(fleet.endpoint(), clock=clock, rng=rng) as client:
             while clock.monotonic() < until:
                 number += 1
                 began = clock.monotonic()
-                ordeal = Ordeal(client, folder / f"round-{number}", _tasks(number, plan.tasks, chance))
+                ordeal = ChaosWorkload(client, folder / f"round-{number}", _tasks(number, plan.tasks, rng))
                 async with ordeal.running(), tormentor.at_work():
                     await ordeal.reach(1.0, patience_s=_PATIENCE_S)
                 ordeal.check()
@@ -79,22 +79,22 @@ async def soak(folder: Path, plan: Plan, *, say: Say) -> None:
                 await _clear(client)
 
 
-class Tormentor:
+class FaultInjector:
     """Does one harm after the other, and undoes each after a while."""
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: ProcessCluster,
         network: Network,
         store: EtcdServer | PostgresServer,
         *,
-        chance: random.Random,
+        rng: random.Random,
         say: Say,
     ) -> None:
         self._fleet: Final = fleet
         self._network: Final = network
         self._store: Final = store
-        self._chance: Final = chance
+        self._rng: Final = rng
         self._say: Final = say
         self._clock: Final = system.SystemClock()
         #: Who is away for the moment, and not to be hurt again.
@@ -141,8 +141,8 @@ class Tormentor:
 
     async def _work(self, harms: asyncio.TaskGroup) -> None:
         while True:
-            await self._clock.sleep(self._chance.uniform(*_PEACE_S))
-            harm, away_s = self._chance.choice(self._harms), self._chance.uniform(*_AWAY_S)
+            await self._clock.sleep(self._rng.uniform(*_PEACE_S))
+            harm, away_s = self._rng.choice(self._harms), self._rng.uniform(*_AWAY_S)
             harms.create_task(harm(away_s))
 
     async def _kill_master(self, away_s: float) -> None:
@@ -218,7 +218,7 @@ class Tormentor:
         if len(there) - 1 < len(members) / 2:
             yield None
             return
-        chosen = self._chance.choice(there)
+        chosen = self._rng.choice(there)
         self._away.add(chosen.name)
         self._say(f"  {chosen.name} {what} for {away_s:.1f} s")
         try:
@@ -227,9 +227,9 @@ class Tormentor:
             self._away.discard(chosen.name)
 
 
-def _tasks(number: int, count: int, chance: random.Random) -> list[Task]:
+def _tasks(number: int, count: int, rng: random.Random) -> list[Task]:
     return [
-        Task(name=f"r{number}-t{one}", kind=_KINDS[one % len(_KINDS)], seconds=chance.uniform(0.1, 6.0))
+        Task(name=f"r{number}-t{one}", kind=_KINDS[one % len(_KINDS)], seconds=rng.uniform(0.1, 6.0))
         for one in range(count)
     ]
 

@@ -15,23 +15,23 @@ import pytest
 
 from rota.kit import system
 from rota.kit.metrics import Metrics
-from rota.store import errors, hub, opening, watching
-from rota.store.contract import (
+from rota.store import broadcaster, errors, store_factory, store_watch
+from rota.store.logstore import Settings
+from rota.store.metrics import StoreMetrics
+from rota.store.store_interface import (
     RESTORE_GAP,
     Committed,
     Delete,
     Entry,
     Event,
-    Guard,
     Outcome,
+    Precondition,
     Put,
     Refused,
     Store,
     Transaction,
     Watch,
 )
-from rota.store.logstore import Settings
-from rota.store.metrics import StoreMetrics
 
 #: Nothing here should take this long; a test that hangs says where.
 PATIENCE_S = 20.0
@@ -52,7 +52,7 @@ class Database(Protocol):
 
 
 async def _open(url: str, settings: Settings | None = None) -> Store:
-    return await opening.open_store(url, time=system.SystemClock(), chance=system.chance(), settings=settings)
+    return await store_factory.open_store(url, time=system.SystemClock(), rng=system.rng(), settings=settings)
 
 
 @contextlib.asynccontextmanager
@@ -143,7 +143,7 @@ class StoreContract:
         outcome = await store.create("/a/x", b"2")
         assert isinstance(outcome, Refused)
         assert outcome.conflicts[0].actual == Entry("/a/x", b"1", revision, revision)
-        assert (await store.extent()).revision == revision
+        assert (await store.revision_range()).revision == revision
 
     async def test_a_stale_update_or_delete_is_refused_and_changes_nothing(self, store: Store) -> None:
         old = revision_of(await store.create("/a/x", b"1"))
@@ -175,7 +175,7 @@ class StoreContract:
     async def test_a_transaction_has_one_revision_and_happens_whole(self, store: Store) -> None:
         before = revision_of(await store.create("/a/old", b"1"))
         writes = (Put("/a/x", b"x"), Put("/b/y", b"y"), Delete("/a/old"))
-        revision = revision_of(await store.commit(Transaction(writes, (Guard("/a/old", revision=before),))))
+        revision = revision_of(await store.commit(Transaction(writes, (Precondition("/a/old", revision=before),))))
         entries = (await store.list("")).entries
         assert [(entry.key, entry.revision) for entry in entries] == [("/a/x", revision), ("/b/y", revision)]
         async with store.watch("", after=before) as watch:
@@ -188,18 +188,22 @@ class StoreContract:
         outcome = await store.commit(
             Transaction(
                 (Put("/a/x", b"2"), Put("/a/y", b"2"), Delete("/a/z")),
-                (Guard("/a/x", revision=first), Guard("/a/y", revision=7), Guard("/a/w", revision=0)),
+                (
+                    Precondition("/a/x", revision=first),
+                    Precondition("/a/y", revision=7),
+                    Precondition("/a/w", revision=0),
+                ),
             )
         )
         assert isinstance(outcome, Refused)
         assert [conflict.guard.key for conflict in outcome.conflicts] == ["/a/y"]
-        assert (await store.extent()).revision == first
+        assert (await store.revision_range()).revision == first
         assert [entry.value for entry in (await store.list("")).entries] == [b"1"]
 
     async def test_a_guard_on_the_incarnation_outlives_updates_but_not_a_new_incarnation(self, store: Store) -> None:
         created = revision_of(await store.create("/a/leader", b"me"))
         renewed = revision_of(await store.update("/a/leader", b"me again", expected=created))
-        mine = Transaction((Put("/a/x", b"1"),), (Guard("/a/leader", created=created),))
+        mine = Transaction((Put("/a/x", b"1"),), (Precondition("/a/leader", created=created),))
         assert isinstance(await store.commit(mine), Committed)
         await store.delete("/a/leader", expected=renewed)
         assert isinstance(await store.commit(mine), Refused)
@@ -209,11 +213,11 @@ class StoreContract:
     async def test_a_transaction_that_changes_nothing_takes_no_revision(self, store: Store) -> None:
         before = revision_of(await store.create("/a/x", b"1"))
         assert await store.commit(Transaction((Delete("/a/none"),))) == Committed(before)
-        assert (await store.extent()).revision == before
+        assert (await store.revision_range()).revision == before
 
     async def test_the_largest_transaction_fits(self, store: Store) -> None:
         keys = [f"/a/{number:03}" for number in range(128)]
-        guards = tuple(Guard(key, revision=0) for key in keys)
+        guards = tuple(Precondition(key, revision=0) for key in keys)
         revision_of(await store.commit(Transaction(tuple(Put(key, b"1") for key in keys), guards)))
         assert len((await store.list("/a/")).entries) == 128
 
@@ -272,7 +276,7 @@ class StoreContract:
 
     async def test_a_list_and_the_events_after_it_add_up_to_what_stands(self, store: Store, second: Store) -> None:
         """Also from every revision in between, through both stores: replay(list at r, events after r) == list now."""
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
         revisions = [start]
         for number in range(12):
             through = (store, second)[number % 2]
@@ -299,7 +303,7 @@ class StoreContract:
     # Watches
 
     async def test_a_watch_tells_what_was_before(self, store: Store) -> None:
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
         one = revision_of(await store.create("/a/x", b"1"))
         two = revision_of(await store.update("/a/x", b"2", expected=one))
         three = revision_of(await store.delete("/a/x", expected=two))
@@ -314,7 +318,7 @@ class StoreContract:
         assert [event.is_delete for event in events] == [False, False, True]
 
     async def test_a_watch_sees_only_its_prefix_but_bookmarks_move_on(self, store: Store) -> None:
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
         async with store.watch("/a/b/", after=start) as watch:
             for key in ("/a/b", "/a/bc/x", "/a/x"):
                 await store.create(key, b"")
@@ -332,7 +336,7 @@ class StoreContract:
 
     async def test_every_watcher_sees_every_event_once_and_in_order(self, store: Store, second: Store) -> None:
         """Writers and watchers on two stores of one database, concurrently."""
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
         writers, each = 8, 25
 
         async def write(through: Store, name: int) -> None:
@@ -352,10 +356,10 @@ class StoreContract:
         assert all(events == seen[0] for events in seen)
 
     async def test_a_watch_resumes_from_any_revision_without_gap_or_repetition(self, store: Store) -> None:
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
         for number in range(20):
             await store.create(f"/a/{number}", b"")
-        end = (await store.extent()).revision
+        end = (await store.revision_range()).revision
         async with store.watch("/a/", after=start) as watch:
             whole = await gather_to(watch, end)
         assert len(whole) == 20
@@ -364,12 +368,12 @@ class StoreContract:
                 assert await gather_to(watch, end) == whole[cut + 1 :]
 
     async def test_a_watch_resumes_from_history_that_memory_does_not_hold(self, database: Database) -> None:
-        small = Settings(limits=hub.Limits(events=10))
+        small = Settings(limits=broadcaster.Limits(events=10))
         async with opened(database.url, small) as store:
-            start = (await store.extent()).revision
+            start = (await store.revision_range()).revision
             for number in range(60):
                 await store.create(f"/{'ab'[number % 2]}/{number}", b"")
-            end = (await store.extent()).revision
+            end = (await store.revision_range()).revision
             async with store.watch("/a/", after=start) as watch:
                 events = await gather_events(watch, lambda events: len(events) >= 30)
                 assert [event.key for event in events] == [f"/a/{number}" for number in range(0, 60, 2)]
@@ -380,11 +384,11 @@ class StoreContract:
     async def test_history_is_read_in_stretches_that_split_no_transaction(
         self, store: Store, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(watching.HubWatch, "STRETCH", 3)
-        start = (await store.extent()).revision
+        monkeypatch.setattr(store_watch.BroadcastWatch, "STRETCH", 3)
+        start = (await store.revision_range()).revision
         for number in range(8):
             await store.commit(Transaction((Put(f"/a/{number}", b""), Put(f"/b/{number}", b""))))
-        end = (await store.extent()).revision
+        end = (await store.revision_range()).revision
         seen: list[Event] = []
         async with opened(database.url) as fresh, fresh.watch("", after=start) as watch, asyncio.timeout(PATIENCE_S):
             while not seen or seen[-1].revision < end:
@@ -401,7 +405,7 @@ class StoreContract:
         second = revision_of(await store.update("/a/x", b"2", expected=first))
         await store.create("/a/y", b"1")
         await store.compact(second)
-        assert (await store.extent()).floor == second
+        assert (await store.revision_range()).floor == second
         with pytest.raises(errors.Expired):
             async with store.watch("/a/", after=first):
                 pass
@@ -413,11 +417,11 @@ class StoreContract:
         assert len((await store.list("/a/", revision=second)).entries) == 1
 
     async def test_compaction_beside_live_traffic_loses_nothing(self, store: Store) -> None:
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
 
         async def compact() -> None:
             for _ in range(5):
-                await store.compact((await store.extent()).revision)
+                await store.compact((await store.revision_range()).revision)
 
         async def write(name: int) -> None:
             for number in range(20):
@@ -431,8 +435,8 @@ class StoreContract:
         assert len((await store.list("/a/")).entries) == 100
 
     async def test_a_slow_watcher_is_dropped_and_holds_up_nobody(self, database: Database) -> None:
-        async with opened(database.url, Settings(limits=hub.Limits(events=50))) as store:
-            start = (await store.extent()).revision
+        async with opened(database.url, Settings(limits=broadcaster.Limits(events=50))) as store:
+            start = (await store.revision_range()).revision
             async with store.watch("/a/", after=start) as slow, store.watch("/a/", after=start) as quick:
                 await store.create("/a/first", b"")
                 await anext(slow)
@@ -447,7 +451,7 @@ class StoreContract:
             assert len(seen) == 201
 
     async def test_a_reader_that_gives_up_waiting_and_comes_back_misses_nothing(self, store: Store) -> None:
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
 
         async def write() -> int:
             for number in range(29):
@@ -466,14 +470,14 @@ class StoreContract:
 
     async def test_closing_the_store_ends_its_watches(self, database: Database) -> None:
         store = await _open(database.url)
-        async with store.watch("/a/", after=(await store.extent()).revision) as watch:
+        async with store.watch("/a/", after=(await store.revision_range()).revision) as watch:
             reading = asyncio.create_task(_exhaust(watch))
             await asyncio.sleep(0)
             await store.close()
             assert await asyncio.wait_for(reading, PATIENCE_S) == []
 
     async def test_a_change_through_one_store_wakes_a_watch_of_another(self, store: Store, second: Store) -> None:
-        async with second.watch("/a/", after=(await second.extent()).revision) as watch:
+        async with second.watch("/a/", after=(await second.revision_range()).revision) as watch:
             reading = asyncio.create_task(_next_events(watch))
             for number in range(3):
                 revision = revision_of(await store.create(f"/a/{number}", b""))
@@ -533,7 +537,7 @@ class StoreContract:
         await store.close()
         await store.close()
         for call in (
-            store.extent(),
+            store.revision_range(),
             store.get("/a/x"),
             store.list("/a/"),
             store.create("/a/x", b""),
@@ -551,7 +555,7 @@ class StoreContract:
     @pytest.mark.slow
     async def test_a_lease_ends_though_the_process_that_took_it_is_gone(self, database: Database) -> None:
         async with opened(database.url, Settings(lease_look_s=0.2)) as store:
-            start = (await store.extent()).revision
+            start = (await store.revision_range()).revision
             async with opened(database.url) as leaving:
                 await leaving.create("/a/x", b"", lease=await leaving.grant(1.0))
             async with store.watch("/a/", after=start) as watch:
@@ -579,7 +583,7 @@ class StoreContract:
         for _ in range(15):
             await asyncio.sleep(0.2)
             assert await store.renew(lease)
-        assert (await store.extent()).revision == revision
+        assert (await store.revision_range()).revision == revision
         assert await store.get("/a/x") == Entry("/a/x", b"", revision, revision, lease)
 
     async def test_a_revoked_lease_takes_its_keys_in_one_revision(self, store: Store) -> None:
@@ -607,7 +611,7 @@ class StoreContract:
     async def test_heartbeats_do_not_pile_up_in_history(self, store: Store, database: Database) -> None:
         if not database.merges_heartbeats:
             pytest.skip("history is this database's own and bounded by compaction alone")
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
         created = revision = revision_of(await store.create("/a/node", b"0"))
         await store.create("/a/other", b"")
         for beat in range(1, 101):
@@ -644,20 +648,20 @@ class StoreContract:
 
     async def test_loading_continues_the_revision_order_above_the_old_store(self, database: Database) -> None:
         async with opened(database.url) as store:
-            extent = await store.load([Entry("/a/x", b"1", 5, 3), Entry("/b/y", b"2", 7, 7)], revision=41_000)
-            assert extent.revision > 41_000 + RESTORE_GAP // 2
+            revision_range = await store.load([Entry("/a/x", b"1", 5, 3), Entry("/b/y", b"2", 7, 7)], revision=41_000)
+            assert revision_range.revision > 41_000 + RESTORE_GAP // 2
             for old in (7, 41_000, 41_000 + 500):
                 with pytest.raises(errors.Expired):
                     async with store.watch("", after=old):
                         pass
         async with opened(database.url) as store:
-            assert await store.extent() == extent
+            assert await store.revision_range() == revision_range
             page = await store.list("")
             assert [(entry.key, entry.value) for entry in page.entries] == [("/a/x", b"1"), ("/b/y", b"2")]
             assert all(41_000 < entry.revision <= page.revision for entry in page.entries)
             entry = page.entries[0]
             last = revision_of(await store.update("/a/x", b"3", expected=entry.revision))
-            assert last > extent.revision
+            assert last > revision_range.revision
             async with store.watch("", after=page.revision) as watch:
                 events = await gather_to(watch, last)
             assert [(event.key, event.revision, event.previous) for event in events] == [("/a/x", last, b"1")]
@@ -673,7 +677,7 @@ class StoreContract:
             revision = revision_of(await store.create("/a/x", b"1"))
         async with opened(database.url) as store:
             assert await store.get("/a/x") == Entry("/a/x", b"1", revision, revision)
-            assert (await store.extent()).revision == revision
+            assert (await store.revision_range()).revision == revision
 
 
 async def _exhaust(watch: Watch) -> list[Event]:
@@ -687,6 +691,6 @@ async def _next_events(watch: Watch) -> list[Event]:
 async def _history(url: str, after: int) -> list[tuple[str, bytes | None]]:
     """What history holds, as somebody reads it who comes new and resumes from `after`."""
     async with opened(url) as store:
-        end = (await store.extent()).revision
+        end = (await store.revision_range()).revision
         async with store.watch("/a/", after=after) as watch:
             return [(event.key, event.value) for event in await gather_to(watch, end)]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rota.api import errors, meta
-from rota.client.transports.contract import TransportError
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object
 from rota.client.wire import EventType
 from rota.kit.clock import Clock
@@ -112,10 +112,10 @@ class Timeline:
 
     def about(self, name: str) -> str:
         """What happened to the pods of this name, to their nodes and to the events of both; one line each."""
-        story = self._stories.get(name)
-        if story is None:
+        state_history = self._stories.get(name)
+        if state_history is None:
             return f"no server has shown a pod named {name}"
-        entries = [*story.entries, *(one for node in story.nodes for one in self._nodes.get(node, ()))]
+        entries = [*state_history.entries, *(one for node in state_history.nodes for one in self._nodes.get(node, ()))]
         lost = [f"history was lost {self.gaps} times: changes may be missing"] if self.gaps else []
         return "\n".join([*lost, *map(str, sorted(entries, key=lambda one: one.at))])
 

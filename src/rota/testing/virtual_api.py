@@ -30,7 +30,7 @@ class VirtualCluster:
     def __init__(self, server: ApiServer, clock: FakeClock) -> None:
         self.server: Final = server
         self.clock: Final = clock
-        self.chance: Final = random.Random(0)  # noqa: S311 - a test's chance is repeatable
+        self.rng: Final = random.Random(0)  # noqa: S311 - a test's chance is repeatable
         self._transports: Final[list[InProcessTransport]] = []
         #: The administrator's.
         self.client: Final = self._client(None)

@@ -10,7 +10,7 @@ from rota.columns import cluster as clusters
 from rota.columns import objects
 from rota.columns.cluster import Cluster
 from rota.columns.pods import LabelGroup, PodInfo, PodShape
-from rota.scheduler.framework.points import PreFilterResult
+from rota.scheduler.framework.plugin_interfaces import PreFilterResult
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import Status
 

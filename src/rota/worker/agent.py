@@ -22,24 +22,33 @@ from rota.client.events.recorder import EventRecorder
 from rota.client.informers.cache import Key
 from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
-from rota.client.transports.contract import TransportError
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object, Selection
 from rota.kit import logs, tasks
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
-from rota.worker import addresses, last_words, material, probing, storage, volumes
+from rota.worker import addresses, container_config, probes, storage, termination_message, volumes
+from rota.worker.checkpoint import Checkpoint
 from rota.worker.devices import Devices
-from rota.worker.journal import Journal
-from rota.worker.machine import contract
-from rota.worker.machine.contract import Event, FoundRun, Instruction
-from rota.worker.machine.machine import Machine
-from rota.worker.machines import Machine as Hardware
+from rota.worker.host_resources import HostResources as Hardware
+from rota.worker.pod_machine import machine_events
+from rota.worker.pod_machine.machine_events import Event, FoundRun, Instruction
+from rota.worker.pod_machine.pod_manager import PodMachine
 from rota.worker.references import References
-from rota.worker.reporting import Reporter
-from rota.worker.runtimes.contract import CONTAINER, Exit, Known, Launch, LaunchError, Runtime, parse_run_id, run_id
+from rota.worker.runtimes.runtime_interface import (
+    CONTAINER,
+    Exit,
+    Known,
+    Launch,
+    LaunchError,
+    Runtime,
+    parse_run_id,
+    run_id,
+)
 from rota.worker.services import hosts
 from rota.worker.services.network import ServiceNetwork
+from rota.worker.status_reporter import StatusReporter
 from rota.worker.usage import folder_size
 from rota.worker.workspaces import Workspaces
 
@@ -76,7 +85,7 @@ class Agent:
         references: References,
         recorder: EventRecorder,
         clock: Clock,
-        chance: Chance,
+        rng: Rng,
         metrics: Metrics | None = None,
         offers_after_s: float = 0.0,
         services: ServiceNetwork | None = None,
@@ -91,12 +100,12 @@ class Agent:
         self._references: Final = references
         self._recorder: Final = recorder
         self._clock: Final = clock
-        self._chance: Final = chance
+        self._rng: Final = rng
         self._folder: Final = folder
-        self._journal: Journal
+        self._checkpoint: Checkpoint
         self._devices: Devices
         self._volumes: Final = folder / "volumes"
-        self.machine: Final = Machine(allocatable=hardware.allocatable, address=hardware.address)
+        self.machine: Final = PodMachine(allocatable=hardware.allocatable, address=hardware.address)
         self._events: Final[asyncio.Queue[Event]] = asyncio.Queue()
         #: The last thing under way for a container, which the next one waits for.
         self._lanes: Final[dict[tuple[str, str], asyncio.Task[None]]] = {}
@@ -105,12 +114,12 @@ class Agent:
         #: Every run that something is kept of, by pod.
         self._runs: Final[dict[str, set[str]]] = {}
         self._background: Final[set[asyncio.Task[None]]] = set()
-        self._reporter: Final = Reporter(client, self._seen, clock=clock, chance=chance)
+        self._reporter: Final = StatusReporter(client, self._seen, clock=clock, rng=rng)
         self._pods: Final = Informer[Object](
             Source(client=client, target=PODS, selection=Selection(fields=f"spec.nodeName={hardware.node}")),
             decode=codec.decode,
             clock=clock,
-            chance=chance,
+            rng=rng,
             metrics=metrics or Metrics("worker"),
         )
         self._pods.add_handler(self._changed)
@@ -124,15 +133,15 @@ class Agent:
         known = await self._runtime.open(self._exited)
         rows = {"allocatable": self._hardware.allocatable, "first": self._hardware.first_devices}
         with (
-            contextlib.closing(Journal(self._folder / "pods.ledger")) as self._journal,
+            contextlib.closing(Checkpoint(self._folder / "pods.ledger")) as self._checkpoint,
             contextlib.closing(Devices(self._folder / "devices.ledger", **rows)) as self._devices,
         ):
-            self._devices.keep(meta.uid(pod) for pod in self._journal.pods())
+            self._devices.keep(meta.uid(pod) for pod in self._checkpoint.pods())
             await self._adopt(known)
             await self._work()
 
     async def _work(self) -> None:
-        async with tasks.Supervisor("worker", clock=self._clock, chance=self._chance) as running:
+        async with tasks.Supervisor("worker", clock=self._clock, rng=self._rng) as running:
             running.start("pods", self._pods.run)
             running.start("sync", self._sync)
             running.start("machine", self._loop)
@@ -170,7 +179,7 @@ class Agent:
         if uid in self._gone or meta.is_deleting(pod):
             return "it is gone"
         self._offered.add(uid)
-        self._happened(contract.PodSeen(now=self._clock.now(), pod=dict(pod)))
+        self._happened(machine_events.PodSeen(now=self._clock.now(), pod=dict(pod)))
         self._spawn(functools.partial(self._look_up, uid, meta.name(pod), meta.namespace(pod)))
         return ""
 
@@ -189,38 +198,38 @@ class Agent:
                 continue
             if meta.uid(found) != uid or found["spec"].get("nodeName") != self._hardware.node:
                 self._offered.discard(uid)
-                self._happened(contract.PodGone(now=self._clock.now(), uid=uid))
+                self._happened(machine_events.PodGone(now=self._clock.now(), uid=uid))
                 return
 
     def _changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is not None:
             self._offered.discard(meta.uid(new))
-            self._happened(contract.PodSeen(now=self._clock.now(), pod=dict(new)))
+            self._happened(machine_events.PodSeen(now=self._clock.now(), pod=dict(new)))
         elif old is not None:
             uid = meta.uid(old)
             self._gone[uid] = None
             if len(self._gone) > _GONE:
                 del self._gone[next(iter(self._gone))]
-            self._happened(contract.PodGone(now=self._clock.now(), uid=uid))
+            self._happened(machine_events.PodGone(now=self._clock.now(), uid=uid))
 
     def _exited(self, ended: Exit) -> None:
         uid, container, run = parse_run_id(ended.id)
-        said = last_words.read(self._volumes / uid, container, run)
+        said = termination_message.read(self._volumes / uid, container, run)
         pod = self._seen(uid) if ended.code and not said else None
-        if pod is not None and last_words.wants_log(_container(pod, container)):
+        if pod is not None and termination_message.wants_log(_container(pod, container)):
             self._spawn(functools.partial(self._exited_with_log, ended))
         else:
             self._tell_exit(ended, said)
 
     async def _exited_with_log(self, ended: Exit) -> None:
         uid, container, run = parse_run_id(ended.id)
-        log_end = self._runtime.logs(uid, container, run, last_words.LOG_END)
-        self._tell_exit(ended, await last_words.end_of(log_end))
+        log_end = self._runtime.logs(uid, container, run, termination_message.LOG_END)
+        self._tell_exit(ended, await termination_message.end_of(log_end))
 
     def _tell_exit(self, ended: Exit, message: str) -> None:
         uid, container, run = parse_run_id(ended.id)
         self._happened(
-            contract.Exited(
+            machine_events.Exited(
                 now=ended.finished_at or self._clock.now(),
                 uid=uid,
                 container=container,
@@ -243,10 +252,10 @@ class Agent:
             uid, container, _ = parse_run_id(one.id)
             runs.setdefault(uid, {}).setdefault(container, []).append(one)
             self._runs.setdefault(uid, set()).add(one.id)
-        for pod in self._journal.pods():
+        for pod in self._checkpoint.pods():
             kept = [one for found in runs.get(meta.uid(pod), {}).values() for one in found[-2:]]
             adopted = [await self._found_run(pod, one) for one in kept]
-            event = contract.Adopted(now=self._clock.now(), pod=pod, runs=tuple(adopted))
+            event = machine_events.Adopted(now=self._clock.now(), pod=pod, runs=tuple(adopted))
             self._carry_out(self.machine.handle(event))
 
     async def _found_run(self, pod: Object, one: Known) -> FoundRun:
@@ -256,9 +265,11 @@ class Agent:
         ended = one.exit
         if ended is None:
             return found
-        message = last_words.read(self._volumes / uid, container, run)
-        if not message and ended.code and last_words.wants_log(_container(pod, container)):
-            message = await last_words.end_of(self._runtime.logs(uid, container, run, last_words.LOG_END))
+        message = termination_message.read(self._volumes / uid, container, run)
+        if not message and ended.code and termination_message.wants_log(_container(pod, container)):
+            message = await termination_message.end_of(
+                self._runtime.logs(uid, container, run, termination_message.LOG_END)
+            )
         return msgspec.structs.replace(
             found,
             code=ended.code,
@@ -271,7 +282,7 @@ class Agent:
 
     async def _sync(self) -> None:
         await self._pods.wait_synced()
-        self._happened(contract.Synced(now=self._clock.now()))
+        self._happened(machine_events.Synced(now=self._clock.now()))
         await self._clock.sleep(self._offers_after_s)
         self._takes_offers = True
 
@@ -285,7 +296,7 @@ class Agent:
                 else:
                     event = await self._clock.wait_for(waiting, max(wake - self._clock.now(), 0.0))
             except TimeoutError:
-                event = contract.Tick(now=self._clock.now())
+                event = machine_events.Tick(now=self._clock.now())
             self._carry_out(self.machine.handle(event))
 
     # --- instructions -------------------------------------------------------------------------------------------------
@@ -293,36 +304,41 @@ class Agent:
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for one in instructions:
             match one:
-                case contract.WriteStatus():
+                case machine_events.WriteStatus():
                     self._reporter.tell(one.uid, one.status)
-                case contract.ConfirmDeletion():
+                case machine_events.ConfirmDeletion():
                     self._reporter.confirm(one.uid)
-                case contract.Tell():
+                case machine_events.Tell():
                     pod = self._seen(one.uid)
                     if pod is not None:
                         self._recorder.event(pod, one.type, one.reason, one.message)
-                case contract.PrepareVolumes():
+                case machine_events.PrepareVolumes():
                     self._in_turn((one.uid, ""), functools.partial(self._prepare, one.uid))
-                case contract.CleanUp():
+                case machine_events.CleanUp():
                     self._in_turn((one.uid, ""), functools.partial(self._clean_up, one.uid, logs=one.logs))
                 case _:
                     self._carry_out_for_container(one)
 
     def _carry_out_for_container(
-        self, one: contract.Start | contract.Stop | contract.RunHook | contract.BeginProbe | contract.EndProbe
+        self,
+        one: machine_events.Start
+        | machine_events.Stop
+        | machine_events.RunHook
+        | machine_events.BeginProbe
+        | machine_events.EndProbe,
     ) -> None:
         match one:
-            case contract.Start():
+            case machine_events.Start():
                 self._in_turn((one.uid, one.container), functools.partial(self._start, one))
-            case contract.Stop():
+            case machine_events.Stop():
                 # Not in turn: a sooner end must not wait for a later one.
                 run = run_id(one.uid, one.container, one.run)
                 self._spawn(functools.partial(self._runtime.stop, run, one.grace_s))
-            case contract.RunHook():
+            case machine_events.RunHook():
                 self._spawn(functools.partial(self._hook, one))
-            case contract.BeginProbe():
+            case machine_events.BeginProbe():
                 self._begin_probe(one)
-            case contract.EndProbe():
+            case machine_events.EndProbe():
                 self._end_probe(one.uid, one.container, one.run, one.kind)
 
     def _in_turn(self, lane: tuple[str, str], work: Callable[[], Awaitable[None]]) -> None:
@@ -354,16 +370,16 @@ class Agent:
         if pod is None:
             return
         try:
-            self._journal.write(pod)
+            self._checkpoint.write(pod)
             if pod["spec"].get("volumes"):
                 self._workspaces.prepare(pod)
                 await volumes.prepare(pod, self._volumes / uid, references=self._references, settings=self._hardware)
         except Exception as problem:  # noqa: BLE001 - whatever it is, the pod must not wait for ever
             if not isinstance(problem, volumes.VolumeError):
                 log.warning("folders not made", pod=meta.qualified_name(pod), error=problem)
-            self._happened(contract.VolumesFailed(now=self._clock.now(), uid=uid, message=str(problem)))
+            self._happened(machine_events.VolumesFailed(now=self._clock.now(), uid=uid, message=str(problem)))
         else:
-            self._happened(contract.VolumesReady(now=self._clock.now(), uid=uid))
+            self._happened(machine_events.VolumesReady(now=self._clock.now(), uid=uid))
 
     async def _keep_files_fresh(self) -> None:
         while True:
@@ -404,14 +420,14 @@ class Agent:
                 continue
             in_volumes, others = await asyncio.to_thread(self._written, pod.uid, storage.own_volumes(seen))
             if message := storage.excess(seen, volumes=in_volumes, others=others):
-                self._happened(contract.Exceeded(now=self._clock.now(), uid=pod.uid, message=message))
+                self._happened(machine_events.Exceeded(now=self._clock.now(), uid=pod.uid, message=message))
 
     def _written(self, uid: str, names: Sequence[str]) -> tuple[dict[str, int], int]:
         """What a pod has written: into its volumes, and elsewhere."""
         in_volumes = {name: folder_size(self._volumes / uid / name) for name in names}
         return in_volumes, sum(map(folder_size, self._runtime.folders(uid)))
 
-    async def _start(self, wanted: contract.Start) -> None:
+    async def _start(self, wanted: machine_events.Start) -> None:
         fields = {"uid": wanted.uid, "container": wanted.container, "run": wanted.run}
         try:
             launch = await self._launch(wanted.uid, wanted.container, wanted.run)
@@ -419,13 +435,13 @@ class Agent:
                 return
             self._runs.setdefault(wanted.uid, set()).add(launch.id)
             if launch.last_words:
-                last_words.prepare(self._volumes / wanted.uid, launch)
+                termination_message.prepare(self._volumes / wanted.uid, launch)
             await self._runtime.start(launch)
         except Exception as error:  # noqa: BLE001 - whatever it is, the container must not wait for ever
             problem = error if isinstance(error, LaunchError) else LaunchError("CreateContainerError", str(error))
             if problem is not error:
                 log.warning("container not started", pod=wanted.uid, container=wanted.container, error=error)
-            event = contract.StartFailed(
+            event = machine_events.StartFailed(
                 now=self._clock.now(),
                 reason=problem.reason,
                 message=problem.message,
@@ -436,7 +452,7 @@ class Agent:
         self._launches[launch.id] = launch
         if wanted.run == 0 and (remark := self._runtime.remark(launch)) and (pod := self._seen(wanted.uid)):
             self._recorder.event(pod, "Warning", "ImageNotUsed", remark)
-        self._happened(contract.Started(now=self._clock.now(), id=launch.id, **fields))  # type: ignore[arg-type]
+        self._happened(machine_events.Started(now=self._clock.now(), id=launch.id, **fields))  # type: ignore[arg-type]
 
     async def _launch(self, uid: str, container: str, run: int) -> Launch | None:
         pod = self._seen(uid)
@@ -448,7 +464,7 @@ class Agent:
         if self._services is not None:
             await self._services.wait_known()
             links = self._services.variables(pod)
-        launch = await material.launch(
+        launch = await container_config.launch(
             pod,
             container,
             run,
@@ -460,7 +476,7 @@ class Agent:
         )
         launch = self._with_names(launch, pod)
         launch = self._devices.given(launch, pod)
-        return last_words.given(
+        return termination_message.given(
             launch, _container(pod, container), folder, home=home, may_mount=self._runtime.may_mount
         )
 
@@ -478,16 +494,16 @@ class Agent:
         if logs:
             for run in self._runs.pop(uid, ()):
                 await self._runtime.forget(run)
-            self._journal.forget(uid)
+            self._checkpoint.forget(uid)
         self._devices.release(uid)
         await self._runtime.clean_up(uid, logs=logs)
         made = self._volumes / uid
         if made.exists():
             # The API may not have heard of the end yet: termination messages are kept until the pod is gone.
-            await asyncio.to_thread(volumes.remove, made, keep=() if logs else (last_words.FOLDER,))
-            await asyncio.to_thread(last_words.trim, made)
+            await asyncio.to_thread(volumes.remove, made, keep=() if logs else (termination_message.FOLDER,))
+            await asyncio.to_thread(termination_message.trim, made)
 
-    async def _hook(self, wanted: contract.RunHook) -> None:
+    async def _hook(self, wanted: machine_events.RunHook) -> None:
         pod = self._seen(wanted.uid)
         launch = await self.launch_of(wanted.uid, wanted.container, wanted.run)
         if pod is None or launch is None:
@@ -496,15 +512,15 @@ class Agent:
         handler = (container.get("lifecycle") or {}).get(wanted.hook) or {}
         try:
             async with asyncio.timeout(_HOOK_S if wanted.hook == "postStart" else max(_grace(pod), 1)):
-                answer = await probing.handle(
+                answer = await probes.handle(
                     handler,
                     execute=functools.partial(self._runtime.execute, launch),
                     ports=_ports(container),
                     address=addresses.of(pod, self._hardware.address),
                 )
         except Exception as problem:  # noqa: BLE001 - whatever goes wrong, the hook has ended
-            answer = probing.Answer(False, str(problem) or type(problem).__name__)
-        done = contract.HookDone(
+            answer = probes.Answer(False, str(problem) or type(problem).__name__)
+        done = machine_events.HookDone(
             now=self._clock.now(),
             uid=wanted.uid,
             container=wanted.container,
@@ -517,7 +533,7 @@ class Agent:
 
     # --- probes -------------------------------------------------------------------------------------------------------
 
-    def _begin_probe(self, wanted: contract.BeginProbe) -> None:
+    def _begin_probe(self, wanted: machine_events.BeginProbe) -> None:
         key = (wanted.uid, wanted.container, wanted.run, wanted.kind)
         if key not in self._probes:
             task = self._probes[key] = self._spawn(functools.partial(self._probe, wanted))
@@ -528,20 +544,20 @@ class Agent:
         if task is not None:
             task.cancel()
 
-    async def _probe(self, wanted: contract.BeginProbe) -> None:
+    async def _probe(self, wanted: machine_events.BeginProbe) -> None:
         pod = self._seen(wanted.uid)
         launch = await self.launch_of(wanted.uid, wanted.container, wanted.run)
         if pod is None or launch is None:
             return
         container = _container(pod, wanted.container)
 
-        def tell(answer: probing.Answer) -> None:
+        def tell(answer: probes.Answer) -> None:
             state = self.machine.pod(wanted.uid)
             if state is None or state.containers[wanted.container].run != wanted.run:
                 self._end_probe(wanted.uid, wanted.container, wanted.run, wanted.kind)
                 return
             self._happened(
-                contract.Probed(
+                machine_events.Probed(
                     now=self._clock.now(),
                     uid=wanted.uid,
                     container=wanted.container,
@@ -552,7 +568,7 @@ class Agent:
                 )
             )
 
-        await probing.ask_again_and_again(
+        await probes.run_probe(
             container[_PROBES[wanted.kind]],
             tell,
             execute=functools.partial(self._runtime.execute, launch),

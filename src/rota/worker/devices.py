@@ -17,8 +17,8 @@ import msgspec
 
 from rota.api import meta, quantities
 from rota.client.verbs import Object
-from rota.worker.ledger import Ledger
-from rota.worker.runtimes.contract import Launch, LaunchError
+from rota.worker.append_log import AppendLog
+from rota.worker.runtimes.runtime_interface import Launch, LaunchError
 
 #: What programs that use such devices look at.
 _KNOWN: Final[Mapping[str, Sequence[str]]] = {
@@ -38,9 +38,9 @@ class Devices:
             for name, amount in allocatable.items()
             if "/" in name
         }
-        self._ledger: Final = Ledger(path)
+        self._append_log: Final = AppendLog(path)
         self._held: Final[dict[str, _Held]] = {}
-        for text in self._ledger.texts():
+        for text in self._append_log.texts():
             # What cannot be read was cut off by a crash, and belongs to a container that was not begun.
             with contextlib.suppress(ValueError, KeyError):
                 record = json.loads(text)
@@ -60,7 +60,7 @@ class Devices:
         if launch.container not in held:
             found = {name: self._free(name, amount, pod, launch.container) for name, amount in wanted.items()}
             held = {**held, launch.container: found}
-            self._ledger.put(launch.uid, json.dumps({"uid": launch.uid, "held": held}).encode())
+            self._append_log.put(launch.uid, json.dumps({"uid": launch.uid, "held": held}).encode())
             self._held[launch.uid] = held
         told: dict[str, str] = {}
         for name, numbers in held[launch.container].items():
@@ -72,11 +72,11 @@ class Devices:
     def release(self, uid: str) -> None:
         """All of a pod's containers have ended."""
         if self._held.pop(uid, None) is not None:
-            self._ledger.drop(uid)
+            self._append_log.drop(uid)
 
     def close(self) -> None:
         """Write no more."""
-        self._ledger.close()
+        self._append_log.close()
 
     def _free(self, name: str, amount: int, pod: Object, container: str) -> list[int]:
         own = self._held.get(meta.uid(pod), {})

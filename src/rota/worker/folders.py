@@ -16,7 +16,7 @@ from rota.kit.errors import UserError
 _LOCK: Final = "worker.lock"
 
 
-class Incarnation(NamedTuple):
+class WorkerInstance(NamedTuple):
     """This start of the worker, and the one before; empty for the first."""
 
     name: str
@@ -24,7 +24,7 @@ class Incarnation(NamedTuple):
 
 
 @contextlib.contextmanager
-def held(folder: Path) -> Iterator[Incarnation]:
+def held(folder: Path) -> Iterator[WorkerInstance]:
     """Have the folder for as long as the context lasts; UserError if another worker has it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / _LOCK).open("a+") as lock:
@@ -33,7 +33,7 @@ def held(folder: Path) -> Iterator[Incarnation]:
         except BlockingIOError:
             raise UserError(f"a worker runs in {folder}", "stop it, or give this one another folder") from None
         lock.seek(0)
-        incarnation = Incarnation(secrets.token_hex(8), lock.read().strip())
+        incarnation = WorkerInstance(secrets.token_hex(8), lock.read().strip())
         lock.seek(0)
         lock.truncate()
         lock.write(incarnation.name)

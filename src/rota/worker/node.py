@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from rota.api import errors, meta, resources, times
-from rota.client.transports.contract import TransportError
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object, PatchType
 from rota.kit import backoff, logs
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.errors import UserError
-from rota.worker.machines import Machine
+from rota.worker.host_resources import HostResources
 
 log = logs.get(__name__)
 
@@ -43,7 +43,7 @@ class NodeKeeper:
     def __init__(
         self,
         client: Client,
-        machine: Machine,
+        machine: HostResources,
         *,
         incarnation: str,
         predecessor: str,
@@ -74,9 +74,9 @@ class NodeKeeper:
         #: Whether the Lease has been this worker's.
         self._holds = False
 
-    async def enter(self, chance: Chance) -> None:
+    async def enter(self, rng: Rng) -> None:
         """Register, as soon as a master answers: a machine may be back before they are."""
-        pauses = backoff.Backoff(_ENTERING, chance)
+        pauses = backoff.Backoff(_ENTERING, rng)
         while True:
             try:
                 await self.register()

@@ -15,11 +15,11 @@ from typing import Any, Final, NamedTuple
 
 from rota.api import meta
 from rota.client.verbs import Object
-from rota.worker import material
+from rota.worker import container_config
 from rota.worker import references as lookups
-from rota.worker.material import Settings
+from rota.worker.container_config import Settings
 from rota.worker.references import References
-from rota.worker.runtimes.contract import LaunchError
+from rota.worker.runtimes.runtime_interface import LaunchError
 
 KINDS: Final = ("configMap", "secret", "downwardAPI", "projected")
 _DEFAULT_MODE: Final = 0o644
@@ -138,8 +138,8 @@ def _named(kind: str, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _shown(pod: Object, item: Mapping[str, Any], settings: Settings) -> str:
     if wanted := item.get("fieldRef"):
-        return material.field(pod, wanted.get("fieldPath", ""), settings)
-    return material.resource_field(pod, item.get("resourceFieldRef") or {}, None, settings)
+        return container_config.field(pod, wanted.get("fieldPath", ""), settings)
+    return container_config.resource_field(pod, item.get("resourceFieldRef") or {}, None, settings)
 
 
 def _check(name: str) -> None:

@@ -18,34 +18,32 @@ from typing import Final
 import msgspec
 
 from rota.api import errors
-from rota.client import connecting
-from rota.client.transports.contract import TransportError
+from rota.client import client_factory
 from rota.client.transports.replaceable import ReplaceableTransport
 from rota.client.transports.retries import RetryingTransport
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, PatchType
 from rota.kit import tasks
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.pki import contexts, pinning
 from rota.pki.certificates import Identity, Names
-from rota.worker import running
-from rota.worker.endpoint import serving
-from rota.worker.joining import membership, renewing, requests
-from rota.worker.joining.masters import MasterAddresses
-from rota.worker.joining.membership import Membership
+from rota.worker import worker_assembly
+from rota.worker.cluster_join import certificate_renewal, certificate_requests, membership
+from rota.worker.cluster_join.masters import MasterAddresses
+from rota.worker.cluster_join.membership import Membership
+from rota.worker.endpoint import endpoint_server
 from rota.worker.node import KEY_ANNOTATION, NODES
-from rota.worker.running import Settings, Worker
+from rota.worker.worker_assembly import Settings, Worker
 
 _AGENT: Final = "rota-worker"
 
 
 @contextlib.asynccontextmanager
-async def joined_client(
-    joined: Membership, settings: Settings, *, clock: Clock, chance: Chance
-) -> AsyncIterator[Client]:
+async def joined_client(joined: Membership, settings: Settings, *, clock: Clock, rng: Rng) -> AsyncIterator[Client]:
     """A client with the worker's own certificate, which knows all masters; both are kept up to date in the block."""
     connection = _Connection(joined, settings.folder)
-    transport = RetryingTransport(connection.transport, clock=clock, chance=chance)
+    transport = RetryingTransport(connection.transport, clock=clock, rng=rng)
     client = Client(transport).with_settings(user_agent=_AGENT)
 
     async def renew(fresh: Identity) -> None:
@@ -55,12 +53,12 @@ async def joined_client(
             changed = {"metadata": {"annotations": {KEY_ANNOTATION: _key(fresh)}}}
             await client.patch(NODES, settings.node, changed, type=PatchType.MERGE)
 
-    certificate = renewing.Certificate(
-        client, settings.node, requests.CLIENT, joined.identity, install=renew, clock=clock, chance=chance
+    certificate = certificate_renewal.Certificate(
+        client, settings.node, certificate_requests.CLIENT, joined.identity, install=renew, clock=clock, rng=rng
     )
     addresses = MasterAddresses(client, connection.servers, install=connection.move, clock=clock)
     try:
-        async with tasks.Supervisor("membership", clock=clock, chance=chance) as supervisor:
+        async with tasks.Supervisor("membership", clock=clock, rng=rng) as supervisor:
             supervisor.start("certificate", certificate.run)
             supervisor.start("masters", addresses.run)
             yield client
@@ -74,7 +72,7 @@ class _Connection:
     def __init__(self, joined: Membership, folder: Path) -> None:
         self._joined = joined
         self._folder: Final = folder
-        self._failover = connecting.over_http(joined.endpoint)
+        self._failover = client_factory.over_http(joined.endpoint)
         self.transport: Final = ReplaceableTransport(self._failover)
         self._changing: Final = asyncio.Lock()
 
@@ -98,17 +96,19 @@ class _Connection:
 
     async def _use(self, newer: Membership) -> None:
         await asyncio.to_thread(membership.save, self._folder, newer)
-        self._joined, self._failover = newer, connecting.over_http(newer.endpoint)
+        self._joined, self._failover = newer, client_factory.over_http(newer.endpoint)
         await self.transport.replace(self._failover)
 
 
 @contextlib.asynccontextmanager
 async def running_worker(
-    joined: Membership, settings: Settings, *, listener: socket.socket, clock: Clock, chance: Chance
+    joined: Membership, settings: Settings, *, listener: socket.socket, clock: Clock, rng: Rng
 ) -> AsyncIterator[Worker]:
     """The worker with its endpoint, until the block is left; its tasks go on after that."""
     names = Names.of([settings.address])
-    shown, granted = await asyncio.to_thread(renewing.first_serving, settings.folder, settings.node, names, clock=clock)
+    shown, granted = await asyncio.to_thread(
+        certificate_renewal.first_serving, settings.folder, settings.node, names, clock=clock
+    )
     tls = contexts.server(shown, client_authorities=membership.authority_of(joined))
 
     async def show(fresh: Identity) -> None:
@@ -118,19 +118,19 @@ async def running_worker(
     key = _key(joined.identity)
     settings = msgspec.structs.replace(settings, port=listener.getsockname()[1], client_key=key)
     async with (
-        joined_client(joined, settings, clock=clock, chance=chance) as client,
-        running.worker(client, settings, clock=clock, chance=chance) as worker,
-        serving.serve(worker, listener=listener, tls=tls),
-        tasks.Supervisor("endpoint", clock=clock, chance=chance) as supervisor,
+        joined_client(joined, settings, clock=clock, rng=rng) as client,
+        worker_assembly.worker(client, settings, clock=clock, rng=rng) as worker,
+        endpoint_server.serve(worker, listener=listener, tls=tls),
+        tasks.Supervisor("endpoint", clock=clock, rng=rng) as supervisor,
     ):
-        certificate = renewing.Certificate(
+        certificate = certificate_renewal.Certificate(
             client,
             settings.node,
-            requests.SERVING,
+            certificate_requests.SERVING,
             granted,
             install=show,
             clock=clock,
-            chance=chance,
+            rng=rng,
             names=names,
         )
         supervisor.start("certificate", certificate.run)

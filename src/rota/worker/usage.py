@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from rota.kit.clock import Clock
-from rota.worker.runtimes.contract import Place, parse_run_id
+from rota.worker.runtimes.runtime_interface import Place, parse_run_id
 
 _TICK_NANOS: Final = 10**9 // os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")

@@ -18,9 +18,9 @@ from typing import Any, Final
 from rota.api import quantities
 from rota.client.verbs import Object
 from rota.worker import expansion, projections
-from rota.worker.material import Settings
+from rota.worker.container_config import Settings
 from rota.worker.references import References
-from rota.worker.runtimes.contract import LaunchError, Mount
+from rota.worker.runtimes.runtime_interface import LaunchError, Mount
 
 _CONFIG: Final = "CreateContainerConfigError"
 

@@ -18,8 +18,8 @@ from typing import Final
 import msgspec
 
 from rota.api import errors, meta
-from rota.api.pipelines import naming
-from rota.client.transports.contract import TransportError
+from rota.api.pipelines import object_names
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object
 from rota.kit import logs
 from rota.kit.clock import Clock
@@ -57,7 +57,7 @@ class Workspaces:
 
     def prepare(self, pod: Object) -> None:
         """Make the folder that a pod shares with others of its run, if it does; VolumeError if that is not safe."""
-        name = meta.annotations(pod).get(naming.WORKSPACE_ANNOTATION)
+        name = meta.annotations(pod).get(object_names.WORKSPACE_ANNOTATION)
         for uid in _wanted(pod):
             if name:
                 record = self._folder / uid
@@ -67,7 +67,7 @@ class Workspaces:
                     draft = self._folder / f"{_DRAFT}{uid}"
                     draft.write_bytes(msgspec.json.encode(_Record(meta.namespace(pod), name)))
                     draft.replace(record)
-                _make(Path(naming.workspace(uid)))
+                _make(Path(object_names.workspace(uid)))
 
     async def run(self) -> None:
         """Remove what is no longer of use, until cancelled."""
@@ -111,7 +111,7 @@ class Workspaces:
         return meta.uid(found) == uid
 
     async def _remove(self, uid: str, record: _Record) -> None:
-        outer = Path(naming.workspace(uid)).parent
+        outer = Path(object_names.workspace(uid)).parent
         try:
             await to_thread(remove, outer)
         except OSError as problem:
@@ -124,7 +124,7 @@ class Workspaces:
 def _wanted(pod: Object) -> Iterator[str]:
     """The uids of the runs whose folders a pod has mounted."""
     for volume in (pod.get("spec") or {}).get("volumes") or ():
-        uid = naming.workspace_of((volume.get("hostPath") or {}).get("path") or "")
+        uid = object_names.workspace_of((volume.get("hostPath") or {}).get("path") or "")
         if uid:
             yield uid
 

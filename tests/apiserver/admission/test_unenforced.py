@@ -11,7 +11,7 @@ from rota.api.kinds import ResourceType
 from rota.api.users import ADMINISTRATOR
 from rota.apiserver.admission import unenforced
 from rota.apiserver.admission.unenforced import Mode, Row
-from rota.apiserver.contract import Attributes
+from rota.apiserver.interfaces import Attributes
 from rota.testing.api import ApiServer
 
 _EVERYTHING: dict[str, Any] = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}

@@ -4,7 +4,7 @@ import pytest
 from tests.apiserver.authentication.harness import Entrance
 
 from rota.api import users
-from rota.apiserver.authentication import sign_in
+from rota.apiserver.authentication import authentication_config
 from rota.testing.api import ApiServer
 from rota.testing.clocks import FakeClock
 
@@ -16,6 +16,6 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 async def entrance(clock: FakeClock) -> AsyncIterator[Entrance]:
-    settings = sign_in.Settings(static_tokens={"admins-own-token": users.ADMINISTRATOR})
+    settings = authentication_config.Settings(static_tokens={"admins-own-token": users.ADMINISTRATOR})
     async with ApiServer(clock=clock, signing_in=settings) as api:
         yield Entrance(api, clock, settings)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rota.apiserver.authentication import sign_in
+from rota.apiserver.authentication import authentication_config
 from rota.testing.api import Answer, ApiServer
 from rota.testing.clocks import FakeClock
 
@@ -13,7 +13,7 @@ ADMIN = "Bearer admins-own-token"
 class Entrance:
     """One server, asked with a token or without."""
 
-    def __init__(self, api: ApiServer, clock: FakeClock, settings: sign_in.Settings) -> None:
+    def __init__(self, api: ApiServer, clock: FakeClock, settings: authentication_config.Settings) -> None:
         self.api = api
         self.clock = clock
         self.settings = settings

@@ -10,7 +10,7 @@ from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from tests.apiserver.authentication.harness import Entrance
 
-from rota.apiserver.authentication import oidc, sign_in
+from rota.apiserver.authentication import authentication_config, oidc
 from rota.apiserver.authentication.oidc import Provider, ProviderError
 from rota.apiserver.authentication.tokens import Rejected
 from rota.kit.system import SystemClock
@@ -92,7 +92,7 @@ async def issuer() -> AsyncIterator[Issuer]:
 async def entrance_of(issuer: Issuer, clock: FakeClock, **settings: Any) -> AsyncIterator[Entrance]:
     known: dict[str, Any] = {"certificate_authority": issuer.authority.certificate_pem, **settings}
     provider = Provider(issuer_url=issuer.url, client_id="rota-cli", **known)
-    chosen = sign_in.Settings(providers=(provider,))
+    chosen = authentication_config.Settings(providers=(provider,))
     async with ApiServer(clock=clock, signing_in=chosen) as api:
         yield Entrance(api, clock, chosen)
 

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rota.api import errors
-from rota.apiserver.authentication.asking import RequestAuthenticator
 from rota.apiserver.authentication.certificates import CertificateHolders
 from rota.apiserver.authentication.removals import Removals
+from rota.apiserver.authentication.request_authenticator import RequestAuthenticator
 from rota.apiserver.authentication.tokens import Tokens
-from rota.apiserver.contract import Credentials
+from rota.apiserver.interfaces import Credentials
 from rota.pki import certificates
 from rota.pki.authorities import Authority, Purpose
 from rota.pki.certificates import Subject

@@ -10,7 +10,7 @@ from rota.api import scheme
 from rota.api.kinds import ResourceType
 from rota.api.users import ANONYMOUS, User
 from rota.apiserver import routing
-from rota.apiserver.authorization import asking
+from rota.apiserver.authorization import request_attributes
 from rota.testing import access
 from rota.testing.api import PATCHES, ApiServer
 
@@ -108,8 +108,8 @@ def test_what_is_going_to_be_done_is_what_the_path_says_it_is() -> None:
             method = _METHODS[attempt.verb]
             route = routing.match(known, method, attempt.path, watch="watch" in query)
             assert route is not None, attempt.path
-            done = asking.about_route(route, ANONYMOUS, query)
-            assert done == asking.about_path(method, attempt.path, ANONYMOUS, query)
+            done = request_attributes.about_route(route, ANONYMOUS, query)
+            assert done == request_attributes.about_path(method, attempt.path, ANONYMOUS, query)
             assert done.verb == attempt.verb
 
 

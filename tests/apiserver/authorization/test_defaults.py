@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rota.apiserver.authorization import rules
-from rota.apiserver.authorization.policy import installing, notation, objects, reconciling
+from rota.apiserver.authorization.policy import installer, notation, objects, reconciler
 from rota.testing.access import PATH, rule
 from rota.testing.api import ApiServer
 
@@ -14,7 +14,7 @@ _AUTO_UPDATE = {"annotations": {objects.AUTO_UPDATE: "false"}}
 
 
 async def _start_again(api: ApiServer) -> None:
-    await installing.install(api.app.registry, random.Random(1))
+    await installer.install(api.app.registry, random.Random(1))
 
 
 async def test_all_defaults_are_there_from_the_start_and_are_valid(api: ApiServer) -> None:
@@ -57,16 +57,16 @@ async def test_a_start_leaves_alone_what_says_so(api: ApiServer) -> None:
 
 
 async def test_a_start_that_finds_all_as_it_should_be_writes_nothing(api: ApiServer) -> None:
-    before = (await api.store.extent()).revision
+    before = (await api.store.revision_range()).revision
     await _start_again(api)
-    assert (await api.store.extent()).revision == before
+    assert (await api.store.revision_range()).revision == before
 
 
 async def test_two_servers_may_start_at_once_on_one_store(api: ApiServer) -> None:
     for one in (await api.get(f"{PATH}/clusterroles")).json["items"]:
         await api.delete(f"{PATH}/clusterroles/{one['metadata']['name']}")
     racing = _Racing(api)
-    await installing.install(racing, random.Random(2))
+    await installer.install(racing, random.Random(2))
     listed = (await api.get(f"{PATH}/clusterroles")).json["items"]
     expected = {one["metadata"]["name"] for one in objects.all_defaults() if one["kind"] == "ClusterRole"}
     assert {one["metadata"]["name"] for one in listed} == expected
@@ -93,7 +93,7 @@ class _Racing:
 def test_a_binding_that_binds_another_role_is_put_right() -> None:
     wanted = next(one for one in objects.all_defaults() if one["kind"] == "ClusterRoleBinding")
     existing = {**wanted, "roleRef": {**wanted["roleRef"], "name": "other"}, "subjects": []}
-    right = reconciling.reconciled(wanted, existing)
+    right = reconciler.reconciled(wanted, existing)
     assert right is not None
     assert (right["roleRef"], right["subjects"]) == (wanted["roleRef"], wanted["subjects"])
 

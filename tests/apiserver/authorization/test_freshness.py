@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rota.api import users
-from rota.store.contract import Extent, Store
+from rota.store.store_interface import RevisionRange, Store
 from rota.testing import access
 from rota.testing.access import rule
 from rota.testing.api import ApiServer
@@ -50,24 +50,24 @@ class _Asked:
     """A store's `extent` that counts, and answers when the test lets it."""
 
     def __init__(self, store: Store) -> None:
-        self._extent = store.extent
+        self._revision_range = store.revision_range
         self.count = 0
         self.begun = asyncio.Event()
         self.go_on = asyncio.Event()
 
-    async def __call__(self) -> Extent:
+    async def __call__(self) -> RevisionRange:
         self.count += 1
         self.begun.set()
-        extent = await self._extent()
+        revision_range = await self._revision_range()
         await self.go_on.wait()
-        return extent
+        return revision_range
 
 
 async def test_many_refusals_ask_the_store_once_and_never_take_an_answer_from_before(
     api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = _Asked(api.store)
-    monkeypatch.setattr(api.store, "extent", asked)
+    monkeypatch.setattr(api.store, "revision_range", asked)
     somebody = api.acting_as("x")
     first = asyncio.ensure_future(somebody.get("/metrics"))
     await asyncio.wait_for(asked.begun.wait(), 10)
@@ -82,7 +82,7 @@ async def test_many_refusals_ask_the_store_once_and_never_take_an_answer_from_be
 
 async def test_strangers_cannot_make_the_server_ask_the_store(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = _Asked(api.store)
-    monkeypatch.setattr(api.store, "extent", asked)
+    monkeypatch.setattr(api.store, "revision_range", asked)
     stranger = api.acting_as("somebody")
     stranger.user = users.ANONYMOUS
     assert (await asyncio.wait_for(stranger.get("/metrics"), 10)).code == 403

@@ -21,7 +21,7 @@ from rota.apiserver.authorization.nodes.authorizer import NodeAuthorizer
 from rota.apiserver.authorization.nodes.relations import Relations
 from rota.apiserver.authorization.policy import objects
 from rota.apiserver.authorization.rbac import Policy
-from rota.apiserver.contract import Question
+from rota.apiserver.interfaces import Question
 from rota.apiserver.subresources import bindings
 from rota.apiserver.verbs import status_batches
 

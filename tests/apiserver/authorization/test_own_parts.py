@@ -11,7 +11,7 @@ import pytest
 
 from rota import control_plane
 from rota.kit import system
-from rota.store import opening
+from rota.store import store_factory
 from rota.testing import manifests
 
 _TRIES = 1000
@@ -47,7 +47,7 @@ class _Administrator:
 
 @pytest.mark.slow
 async def test_no_part_is_refused_anything_while_a_cluster_works(tmp_path: Path) -> None:
-    store = await opening.open_store("memory://", time=system.SystemClock(), chance=system.chance())
+    store = await store_factory.open_store("memory://", time=system.SystemClock(), rng=system.rng())
     settings = control_plane.Settings(data=tmp_path, port=0, http_port=0)
     async with control_plane.running(store, settings) as facts:
         do = _Administrator(facts["http"])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rota.apiserver.authorization import rules
 from rota.apiserver.authorization.rbac import Policy, RoleRef
-from rota.apiserver.contract import Decision, Question, User
+from rota.apiserver.interfaces import Decision, Question, User
 
 _ALICE = User(name="alice", groups=("system:authenticated",))
 

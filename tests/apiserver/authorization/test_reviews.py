@@ -129,10 +129,10 @@ async def test_a_review_minds_what_a_list_is_limited_to(
 
 
 async def test_a_review_is_kept_nowhere(api: ApiServer) -> None:
-    before = (await api.store.extent()).revision
+    before = (await api.store.revision_range()).revision
     assert (await api.post(_SELF, {"spec": _resource("get", "pods")})).code == 201
     assert (await api.get(_SELF)).code == 405
-    assert (await api.store.extent()).revision == before
+    assert (await api.store.revision_range()).revision == before
 
 
 async def test_a_list_of_rights_repeats_nothing(api: ApiServer) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rota.apiserver.authorization import rules
 from rota.apiserver.authorization.rules import Rule
-from rota.apiserver.contract import Question, User
+from rota.apiserver.interfaces import Question, User
 
 _USER = User(name="u")
 _words = st.lists(st.sampled_from(["*", "a", "b"]), min_size=1, max_size=2).map(tuple)

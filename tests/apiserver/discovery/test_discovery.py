@@ -6,7 +6,8 @@ import pytest
 from rota.api import errors, scheme
 from rota.api.identifiers import GroupResource, GroupVersion, GroupVersionKind
 from rota.api.kinds import ResourceType, Subresource
-from rota.apiserver import discovery, documents
+from rota.apiserver import discovery
+from rota.apiserver.http import cached_documents
 
 _V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _V2BETA1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
@@ -35,7 +36,7 @@ def kinds() -> scheme.Scheme:
     return scheme.builtin()
 
 
-def _read(found: documents.Document | None) -> Any:
+def _read(found: cached_documents.Document | None) -> Any:
     assert found is not None
     return msgspec.json.decode(found.body)
 
@@ -224,18 +225,18 @@ def test_documents_are_kept_until_the_scheme_changes(kinds: scheme.Scheme) -> No
 
 
 def test_a_client_that_has_the_document_is_told_so() -> None:
-    document = documents.encode({"kind": "APIGroupList"})
-    assert documents.respond(document).code == 200
+    document = cached_documents.encode({"kind": "APIGroupList"})
+    assert cached_documents.respond(document).code == 200
     for header in (document.etag, f"W/{document.etag}", f'"other", {document.etag}', "*"):
-        answer = documents.respond(document, header)
+        answer = cached_documents.respond(document, header)
         assert (answer.code, answer.body) == (304, b"")
-    assert documents.respond(document, '"other"').code == 200
+    assert cached_documents.respond(document, '"other"').code == 200
 
 
 def test_the_answer_says_that_it_depends_on_the_accept_header() -> None:
-    document = documents.encode({"kind": "APIGroupList"})
-    assert documents.respond(document).headers == ((b"etag", document.etag.encode()), (b"vary", b"Accept"))
+    document = cached_documents.encode({"kind": "APIGroupList"})
+    assert cached_documents.respond(document).headers == ((b"etag", document.etag.encode()), (b"vary", b"Accept"))
 
 
 def test_the_same_content_in_another_form_has_another_tag() -> None:
-    assert documents.encode({}).etag != documents.encode({}, "application/json;v=v2").etag
+    assert cached_documents.encode({}).etag != cached_documents.encode({}, "application/json;v=v2").etag

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from rota.apiserver.encryption import keyfile, opening, rotation
+from rota.apiserver.encryption import key_setup, keyfile, rotation
 from rota.apiserver.encryption.configuration import ConfigurationError
+from rota.apiserver.encryption.envelope import Key, KeyMissing, Keyring, Vault, sealed_with
 from rota.apiserver.encryption.keyfile import KeyFile
-from rota.apiserver.encryption.sealing import Key, KeyMissing, Keyring, Vault, sealed_with
 from rota.apiserver.encryption.store import EncryptedStore
 from rota.kit import system
 from rota.store import archive, errors
-from rota.store.contract import Entry, Store
+from rota.store.store_interface import Entry, Store
 from rota.testing.api import ApiServer
 from rota.testing.databases import FreshDatabase
 from rota.testing.store_contract import StoreContract, gather_events, gather_to, opened, revision_of
@@ -110,7 +110,7 @@ async def test_a_missing_key_is_named(plain: Store, sealing: EncryptedStore, tmp
 async def test_a_watch_that_meets_a_lost_key_has_to_list_again(
     plain: Store, sealing: EncryptedStore, path: Path
 ) -> None:
-    start = (await plain.extent()).revision
+    start = (await plain.revision_range()).revision
     await sealing.create(PLACE, VALUE)
     keyfile.add_key(path, now=0.0)
     await rotation.rewrite(plain, KeyFile(path, CLOCK).vault)
@@ -123,7 +123,7 @@ async def test_a_watch_that_meets_a_lost_key_has_to_list_again(
 
 
 async def test_watches_of_other_resources_are_the_inner_ones(plain: Store, sealing: EncryptedStore) -> None:
-    after = (await plain.extent()).revision
+    after = (await plain.revision_range()).revision
     assert type(sealing.watch("/core/pods/", after=after)) is type(plain.watch("/core/pods/", after=after))
 
 
@@ -146,7 +146,7 @@ class TestRotation:
 
     async def test_a_running_watch_goes_on(self, plain: Store, sealing: EncryptedStore, path: Path) -> None:
         await sealing.create(PLACE, VALUE)
-        after = (await plain.extent()).revision
+        after = (await plain.revision_range()).revision
         async with sealing.watch("/core/secrets/", after=after) as watch:
             keyfile.add_key(path, now=0.0)
             await rotation.rewrite(plain, KeyFile(path, CLOCK).vault)
@@ -156,32 +156,32 @@ class TestRotation:
 
 class TestOpening:
     async def test_the_first_start_makes_keys_and_the_next_takes_them(self, plain: Store, tmp_path: Path) -> None:
-        first = await opening.open_keys(plain, tmp_path / "k", CLOCK)
-        second = await opening.open_keys(plain, tmp_path / "k", CLOCK)
+        first = await key_setup.open_keys(plain, tmp_path / "k", CLOCK)
+        second = await key_setup.open_keys(plain, tmp_path / "k", CLOCK)
         assert first.vault.rings["/core/secrets/"].names == second.vault.rings["/core/secrets/"].names
 
     async def test_a_store_whose_file_is_gone_is_not_opened_with_a_new_one(self, plain: Store, tmp_path: Path) -> None:
-        await opening.open_keys(plain, tmp_path / "k", CLOCK)
+        await key_setup.open_keys(plain, tmp_path / "k", CLOCK)
         (tmp_path / "k").unlink()
         with pytest.raises(ConfigurationError, match="put back the file"):
-            await opening.open_keys(plain, tmp_path / "k", CLOCK)
+            await key_setup.open_keys(plain, tmp_path / "k", CLOCK)
         assert not (tmp_path / "k").exists()
 
     async def test_a_server_with_another_file_is_not_started(self, plain: Store, tmp_path: Path) -> None:
-        await opening.open_keys(plain, tmp_path / "first", CLOCK)
+        await key_setup.open_keys(plain, tmp_path / "first", CLOCK)
         keyfile.generate(tmp_path / "second", now=1e9)
         with pytest.raises(ConfigurationError, match="second does not hold it; use the key file of the server"):
-            await opening.open_keys(plain, tmp_path / "second", CLOCK)
+            await key_setup.open_keys(plain, tmp_path / "second", CLOCK)
 
     async def test_the_old_file_is_refused_after_a_rotation(self, plain: Store, path: Path, tmp_path: Path) -> None:
-        await opening.open_keys(plain, path, CLOCK)
+        await key_setup.open_keys(plain, path, CLOCK)
         old = tmp_path / "old"
         old.touch(mode=0o600)
         old.write_text(path.read_text())
         keyfile.add_key(path, now=0.0)
         await rotation.rewrite(plain, KeyFile(path, CLOCK).vault)
         with pytest.raises(ConfigurationError, match=r"1970-01-01\.2"):
-            await opening.open_keys(plain, old, CLOCK)
+            await key_setup.open_keys(plain, old, CLOCK)
 
 
 async def test_a_backup_holds_no_secret_and_restores_with_the_key_file(
@@ -221,7 +221,7 @@ class TestServer:
     ) -> None:
         needle = base64.b64encode(random.Random(6).randbytes(24)).decode()
         async with opened(database.url) as raw_store:
-            start = (await raw_store.extent()).revision
+            start = (await raw_store.revision_range()).revision
             async with ApiServer(store_url=database.url, encryption=keys) as api:
                 await api.post(SECRETS, {"metadata": {"name": "s"}, "data": {"a": needle}})
                 await api.patch(f"{SECRETS}/s", {"data": {"b": needle}})
@@ -231,11 +231,11 @@ class TestServer:
             last = await raw(raw_store, "/core/secrets/default/t")
             async with raw_store.watch("", after=start) as watch:
                 history = await gather_to(watch, last.revision)
-            standing = (await raw_store.list("")).entries
+            admission_fingerprint = (await raw_store.list("")).entries
         told = [event for event in history if event.key.startswith("/core/secrets/default/")]
         assert [event.key[-1] for event in told] == ["s", "s", "s", "t"]
         everything = [part for event in history for part in (event.value, event.previous) if part is not None]
-        everything += [entry.value for entry in standing]
+        everything += [entry.value for entry in admission_fingerprint]
         assert not [value for value in everything if needle.encode() in value]
 
     async def test_a_missing_key_is_one_clear_answer(self, path: Path, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from rota.apiserver.encryption import configuration, keyfile
 from rota.apiserver.encryption.configuration import ConfigurationError, Rule
+from rota.apiserver.encryption.envelope import Key
 from rota.apiserver.encryption.keyfile import KeyFile
-from rota.apiserver.encryption.sealing import Key
 from rota.testing.clocks import FakeClock
 
 SECRET = base64.b64encode(bytes(32)).decode()

@@ -8,7 +8,7 @@ import pytest
 from rota.api import scheme
 from rota.api.identifiers import GroupResource, GroupVersion, GroupVersionKind
 from rota.api.kinds import ResourceType, Subresource
-from rota.apiserver import documents
+from rota.apiserver.http import cached_documents
 from rota.apiserver.openapi import components, v3
 
 _FLAVOR_SCHEMA = {
@@ -43,7 +43,7 @@ def core() -> dict[str, Any]:
     return _openapi(scheme.builtin()).describe(GroupVersion("", "v1"))
 
 
-def _read(document: documents.Document | None) -> Any:
+def _read(document: cached_documents.Document | None) -> Any:
     assert document is not None
     return msgspec.json.decode(document.body)
 

@@ -83,28 +83,28 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
             yield from _places(item, (*path, key))
 
 
-def _mutated(obj: dict[str, Any], chance: random.Random) -> dict[str, Any]:
+def _mutated(obj: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     changed = copy.deepcopy(obj)
-    for _ in range(chance.choice((1, 1, 2))):
-        *way, last = chance.choice(list(_places(changed)))
+    for _ in range(rng.choice((1, 1, 2))):
+        *way, last = rng.choice(list(_places(changed)))
         at: Any = changed
         for key in way:
             at = at[key]
-        if chance.random() < 0.25:
+        if rng.random() < 0.25:
             del at[last]
         else:
-            at[last] = copy.deepcopy(chance.choice(_JUNK))
+            at[last] = copy.deepcopy(rng.choice(_JUNK))
     return changed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", _KINDS)
 async def test_an_object_that_is_almost_right_never_makes_the_server_fail(api: ApiServer, path: str) -> None:
-    chance = random.Random(path)
+    rng = random.Random(path)
     good = {"metadata": {"name": "z", "labels": {"a": "b"}}, **_KINDS[path]}
     assert (await api.post(path, {**good, "metadata": {"name": "live"}})).code in {201, 409}
     for _ in range(150):
-        wrong = _mutated(good, chance)
+        wrong = _mutated(good, rng)
         answers = [
             await api.post(path, wrong, dryRun="All"),
             await api.put(f"{path}/live", {**wrong, "metadata": {"name": "live"}}, dryRun="All"),

@@ -7,7 +7,7 @@ import pytest
 from rota.api import drifts
 from rota.apiserver.strategies import rebalancing
 from rota.scheduler.rebalancing import policies
-from rota.scheduler.rebalancing.contract import Settings, Strategy
+from rota.scheduler.rebalancing.rebalance_plan import Settings, Strategy
 from rota.testing.api import ApiServer
 
 POLICIES = "/apis/rota.dev/v1alpha1/rebalancepolicies"

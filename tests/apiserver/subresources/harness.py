@@ -11,14 +11,14 @@ from rota.api import scheme
 from rota.api.kinds import ResourceType
 from rota.api.users import ADMINISTRATOR
 from rota.apiserver.admission.node_capacity import NodeCapacity
-from rota.apiserver.contract import Attributes, CustomSchema, DeleteOptions, Kinds, Object, Registry
-from rota.apiserver.occupancy.index import PodIndex
-from rota.apiserver.occupancy.ledger import Ledger
+from rota.apiserver.interfaces import Attributes, CustomSchema, DeleteOptions, Kinds, Object, Registry
+from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard
+from rota.apiserver.node_allocations.pod_index import PodIndex
 from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.strategies import lookup
-from rota.apiserver.subresources.binder import NODES, PODS, Binder, Verdict, Wish
+from rota.apiserver.subresources.binder import NODES, PODS, Binder, BindRequest, Verdict
 from rota.kit import system
-from rota.store.contract import Store
+from rota.store.store_interface import Store
 
 
 def _no_schema(resource: ResourceType) -> CustomSchema:
@@ -68,7 +68,10 @@ class Server:
     async def bind(self, *wishes: tuple[str, str], atomic: bool = False) -> list[Verdict]:
         at = self.at("create", "pods", namespace="default")
         return await self.binder.bind(
-            at, [Wish(namespace="default", name=pod, node=node) for pod, node in wishes], self.registry, atomic=atomic
+            at,
+            [BindRequest(namespace="default", name=pod, node=node) for pod, node in wishes],
+            self.registry,
+            atomic=atomic,
         )
 
     async def pod(self, name: str) -> Object:
@@ -110,13 +113,13 @@ async def serving(store: Store, *, seed: int = 0, check: bool = True, indexed: b
     """A server's registry and binder on a store, with its index running (or not, which is only slower)."""
     clock = system.SystemClock()
     index = PodIndex(store, clock)
-    ledger = Ledger(store, index)
+    ledger = OvercommitGuard(store, index)
 
     def kinds(registry: Registry) -> Kinds:
         admission = (NodeCapacity(registry, ledger),) if check else ()
         return Kinds(strategy=lookup.strategy, custom_schema=_no_schema, mutating=admission)
 
-    registry = ObjectRegistry(store, scheme=scheme.builtin(), kinds=kinds, clock=clock, chance=random.Random(seed))
+    registry = ObjectRegistry(store, scheme=scheme.builtin(), kinds=kinds, clock=clock, rng=random.Random(seed))
     task = asyncio.create_task(index.run()) if indexed else None
     try:
         yield Server(registry, Binder(ledger if check else None))

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from tests.apiserver.subresources.harness import Server, serving
 
 from rota.api import errors, resources
-from rota.apiserver.occupancy import shares
+from rota.apiserver.node_allocations import pod_shares
 from rota.apiserver.subresources.binder import NODES
 from rota.kit import system
-from rota.store import opening
-from rota.store.contract import Store
+from rota.store import store_factory
+from rota.store.store_interface import Store
 
 
 async def _open(url: str) -> Store:
-    return await opening.open_store(url, time=system.SystemClock(), chance=random.Random(0))
+    return await store_factory.open_store(url, time=system.SystemClock(), rng=random.Random(0))
 
 
 @pytest_asyncio.fixture
@@ -204,7 +204,7 @@ class _Race:
 
     servers: list[Server]
     wanted: list[tuple[dict[str, str], list[int]]]
-    chance: random.Random
+    rng: random.Random
     wins: Counter[str] = field(default_factory=Counter)
 
     async def run(self) -> None:
@@ -223,12 +223,12 @@ class _Race:
 
     async def _bind_all(self, server: Server) -> None:
         order = list(range(len(self.wanted)))
-        self.chance.shuffle(order)
+        self.rng.shuffle(order)
         for number in order:
             node, names = self._node(), [f"p{number}"]
-            if self.chance.random() < 0.3 and number + 1 < len(self.wanted):
+            if self.rng.random() < 0.3 and number + 1 < len(self.wanted):
                 names.append(f"p{number + 1}")
-            verdicts = await server.bind(*((name, node) for name in names), atomic=self.chance.random() < 0.5)
+            verdicts = await server.bind(*((name, node) for name in names), atomic=self.rng.random() < 0.5)
             for name, verdict in zip(names, verdicts, strict=True):
                 assert verdict is None or verdict.code in {404, 409}
                 self.wins[name] += verdict is None
@@ -248,7 +248,7 @@ class _Race:
             await asyncio.sleep(0)
 
     def _node(self) -> str:
-        return self.chance.choice(["n1", "n2"])
+        return self.rng.choice(["n1", "n2"])
 
 
 async def _race(urls: list[str], wanted: list[tuple[dict[str, str], list[int]]], seed: int) -> None:
@@ -266,14 +266,14 @@ async def _race(urls: list[str], wanted: list[tuple[dict[str, str], list[int]]],
 
 
 async def _assert_nothing_is_oversold(server: Server) -> None:
-    held: dict[str, list[shares.Share]] = {}
+    held: dict[str, list[pod_shares.PodAllocation]] = {}
     for pod in await server.pods():
         node = pod["spec"].get("nodeName")
-        if node and (pod.get("status") or {}).get("phase") not in shares.FINISHED:
-            held.setdefault(node, []).append(shares.of_pod(pod))
+        if node and (pod.get("status") or {}).get("phase") not in pod_shares.FINISHED:
+            held.setdefault(node, []).append(pod_shares.of_pod(pod))
     for name, found in held.items():
         node_object: Any = (await server.registry.read(server.registry.resource(NODES), "", name)).object
-        left = shares.free(resources.node_allocatable(node_object), shares.total(found))
+        left = pod_shares.free(resources.node_allocatable(node_object), pod_shares.total(found))
         assert all(amount >= 0 for amount in left.values()), (name, left)
         ports = [port for share in found for port in share.ports]
         assert len(ports) == len(set(ports)), (name, ports)
@@ -287,9 +287,9 @@ async def _assert_what_is_freed_can_be_had(server: Server, pods: list[Any]) -> N
 
 
 def _wanted(seed: int) -> list[tuple[dict[str, str], list[int]]]:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     return [
-        (chance.choice([{"cpu": "500m"}, {"memory": "128Mi"}, {"cpu": "1", "example.com/gpu": "1"}, {}]), ports)
+        (rng.choice([{"cpu": "500m"}, {"memory": "128Mi"}, {"cpu": "1", "example.com/gpu": "1"}, {}]), ports)
         for ports in ([], [80], [], [81], [], [80], [], [], [], [])
     ]
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from tests.apiserver.subresources.harness import make_pod
 
-from rota.apiserver import serving
+from rota.apiserver.server import http_server
 from rota.apiserver.subresources import worker_addresses
 from rota.apiserver.subresources.workers import Workers
 from rota.testing.api import PATIENCE_S, ApiServer
@@ -101,7 +101,7 @@ async def test_what_the_worker_refuses_is_refused_with_its_words(api: ApiServer)
 async def test_a_followed_log_comes_as_it_is_written_and_ends_when_nobody_listens(
     api: ApiServer, kubelet: _Kubelet
 ) -> None:
-    async with serving.serve(api.app) as served, aiohttp.ClientSession() as session:
+    async with http_server.serve(api.app) as served, aiohttp.ClientSession() as session:
         async with session.get(f"{served.url}{_LOG}", params={"follow": "true"}) as answer:
             assert await answer.content.readline() == b"one\n"
             kubelet.more.set()

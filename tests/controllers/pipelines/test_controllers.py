@@ -10,10 +10,10 @@ import pytest
 from tests.controllers.workloads import PODS, Ending, Kubelet, a_few_steps, listed, reaches, reasons
 
 from rota.api import meta, times
-from rota.api.pipelines.naming import STEP_LABEL
-from rota.client.informers.sharing import SharedInformers
+from rota.api.pipelines.object_names import STEP_LABEL
+from rota.client.informers.shared_informers import SharedInformers
 from rota.client.verbs import Client, Object, PatchType
-from rota.controllers import roster
+from rota.controllers import controller_registry
 from rota.controllers.garbage import GarbageCollector
 from rota.controllers.pipelines import engine, objects
 from rota.controllers.pipelines.objects import PIPELINES, RUNS, STEP_RUNS
@@ -29,12 +29,12 @@ async def controllers(cluster: VirtualCluster, *, sharing: bool = True) -> Async
     """Both of them; in a master they share what they follow, each in a process of its own they do not."""
     runs = cluster.acting_as("rota:controller:pipeline-runs")
     steps = cluster.acting_as("rota:controller:step-runs")
-    clock, chance = cluster.clock, cluster.chance
+    clock, rng = cluster.clock, cluster.rng
     reader = cluster.acting_as("rota:controllers")
-    shared = SharedInformers(reader, roster.SHARED if sharing else (), clock=clock, chance=chance)
+    shared = SharedInformers(reader, controller_registry.SHARED if sharing else (), clock=clock, rng=rng)
     runs, steps = (one.with_settings(informers=shared) for one in (runs, steps))
-    run_controller = PipelineRunController(runs, clock=clock, chance=chance)
-    step_controller = StepRunController(steps, clock=clock, chance=chance)
+    run_controller = PipelineRunController(runs, clock=clock, rng=rng)
+    step_controller = StepRunController(steps, clock=clock, rng=rng)
     async with (
         cluster.running(shared.run),
         cluster.running(run_controller.run),
@@ -377,7 +377,7 @@ async def test_a_retry_does_again_what_came_after_a_failure_and_the_end(
 async def test_leaders_that_die_during_a_retry_change_nothing(
     cluster: VirtualCluster, kubelet: Kubelet, seed: int
 ) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     kubelet.ends = of_step("b", Ending(code=1))
     steps = (step("a"), step("b", "a"), step("mend", when='steps.b.status == "Failed"'))
     async with garbage(cluster):
@@ -389,7 +389,7 @@ async def test_leaders_that_die_during_a_retry_change_nothing(
         await cluster.client.patch(RUNS, "r", {"spec": {"retry": 1}}, namespace="default")
         for _ in range(15):
             async with controllers(cluster):
-                await a_few_steps(chance)
+                await a_few_steps(rng)
         async with controllers(cluster):
             await reaches(cluster, RUNS, "r", phase="Succeeded", observedRetry=1)
     again = {meta.name(one): meta.uid(one) for one in await listed(cluster, STEP_RUNS)}
@@ -399,7 +399,7 @@ async def test_leaders_that_die_during_a_retry_change_nothing(
 
 @contextlib.asynccontextmanager
 async def garbage(cluster: VirtualCluster) -> AsyncIterator[None]:
-    async with cluster.running(GarbageCollector(cluster.client, clock=cluster.clock, chance=cluster.chance).run):
+    async with cluster.running(GarbageCollector(cluster.client, clock=cluster.clock, rng=cluster.rng).run):
         yield
 
 
@@ -528,14 +528,14 @@ async def test_a_step_near_others_comes_after_them_and_likes_their_nodes(
 async def test_leaders_that_die_at_any_moment_change_nothing(
     cluster: VirtualCluster, kubelet: Kubelet, seed: int
 ) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     steps = [step("a"), step("b", "a", forEach={"items": [1, 2, 3]}), step("c", "a"), step("d", "b", "c")]
     await submit(cluster, run(*steps))
     for _ in range(30):
         async with controllers(cluster, sharing=bool(seed % 2)):
-            await a_few_steps(chance)
-            await cluster.clock.advance(chance.choice([0, 0.5, 1]))
-            await a_few_steps(chance)
+            await a_few_steps(rng)
+            await cluster.clock.advance(rng.choice([0, 0.5, 1]))
+            await a_few_steps(rng)
     async with controllers(cluster):
         await reaches(cluster, RUNS, "r", phase="Succeeded")
     names = sorted(map(meta.name, await listed(cluster, PODS)))

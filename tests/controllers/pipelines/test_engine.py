@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.api import fields
-from rota.api.pipelines import checking, graphs
+from rota.api.pipelines import graphs, pipeline_validation
 from rota.controllers.pipelines import engine
 from rota.controllers.pipelines.progress import Progress, RunState
 from rota.controllers.pipelines.states import BLOCKED, Decision, Phase, RunPhase, StepKey, StepState
@@ -226,7 +226,7 @@ def test_a_run_that_takes_too_long_is_stopped() -> None:
 class Runtime:
     """Runs steps by chance; remembers in what order they began and ended."""
 
-    chance: random.Random
+    rng: random.Random
     #: Kept all along, as a leader does who lives through the whole run.
     states: Progress = field(default_factory=Progress)
     begun: list[StepKey] = field(default_factory=list)
@@ -246,8 +246,8 @@ class Runtime:
         going = [key for key, state in self.states.items() if not state.phase.over]
         if not going:
             return False
-        for key in self.chance.sample(going, self.chance.randint(1, len(going))):
-            fails = self.chance.random() < 0.15
+        for key in self.rng.sample(going, self.rng.randint(1, len(going))):
+            fails = self.rng.random() < 0.15
             phase = Phase.FAILED if fails else Phase.SUCCEEDED
             self.states.put(key, StepState(phase=phase, outputs={"x": str(key[1])}))
             self.ended.append(key)
@@ -281,7 +281,7 @@ def pipelines(draw: st.DrawFn) -> dict[str, Any]:
 def test_random_graphs_run_in_order_each_step_once_and_come_to_an_end(
     spec: dict[str, Any], seed: int, cancelled_at: int | None
 ) -> None:
-    assert checking.check(spec, fields.Path("spec")) == []
+    assert pipeline_validation.check(spec, fields.Path("spec")) == []
     runtime = Runtime(random.Random(seed))
     waits = graphs.graph([*spec["steps"], *spec.get("onExit", ())])
     state = RunState(

@@ -17,7 +17,7 @@ from rota.testing.virtual_api import VirtualCluster
 @contextlib.asynccontextmanager
 async def keeping(cluster: VirtualCluster) -> AsyncIterator[None]:
     client = cluster.acting_as("rota:controller:pipelines")
-    async with cluster.running(PipelineController(client, clock=cluster.clock, chance=cluster.chance).run):
+    async with cluster.running(PipelineController(client, clock=cluster.clock, rng=cluster.rng).run):
         yield
 
 

@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from rota.api import resources
+from rota.columns.pod_interner import read_node
 from rota.columns.snapshots import Snapshot
-from rota.columns.vocabulary import read_node
-from rota.scheduler.cache.comparing import Truth, compare
+from rota.scheduler.cache.comparer import Truth, compare
 from rota.scheduler.cache.scheduler_cache import SchedulerCache
 from rota.testing.clusters import Document, make_node, make_pod
 
@@ -47,7 +47,7 @@ class AgainstRecomputation(RuleBasedStateMachine):
 
     def tell(self, name: str, document: Document) -> None:
         self.pods[name] = document
-        self.cache.see(self.cache.vocabulary.pod(document))
+        self.cache.add_or_update_pod(self.cache.interner.pod(document))
         if document["spec"].get("nodeName"):
             self.assumed.pop(name, None)
         elif name in self.assumed:
@@ -78,7 +78,7 @@ class AgainstRecomputation(RuleBasedStateMachine):
 
     @rule(name=PODS)
     def pod_goes(self, name: str) -> None:
-        self.cache.lose(f"uid-{name}")
+        self.cache.remove_pod(f"uid-{name}")
         self.pods.pop(name, None)
         self.assumed.pop(name, None)
 
@@ -89,7 +89,7 @@ class AgainstRecomputation(RuleBasedStateMachine):
             return
         free = name not in self.assumed and not document["spec"].get("nodeName")
         unplaced = {**document, "spec": {key: value for key, value in document["spec"].items() if key != "nodeName"}}
-        assert self.cache.assume(self.cache.vocabulary.pod(unplaced), node) is free
+        assert self.cache.assume(self.cache.interner.pod(unplaced), node) is free
         if free:
             self.assumed[name] = node, document
 

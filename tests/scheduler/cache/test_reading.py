@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from rota.columns.objects import MalformedObjectError
-from rota.columns.vocabulary import Vocabulary, read_node
+from rota.columns.pod_interner import PodInterner, read_node
 from rota.scheduler.cache.scheduler_cache import SchedulerCache
 from rota.testing import clusters
 from rota.testing.clusters import LAW, Document, make_node, make_pod
@@ -20,17 +20,17 @@ def _running(cpu: str) -> Document:
 def test_a_pod_that_was_given_more_as_a_whole_takes_more() -> None:
     cache = SchedulerCache()
     cache.set_node(read_node(make_node("n1")))
-    cache.see(cache.vocabulary.pod(_running("100m")))
-    cache.see(cache.vocabulary.pod(_running("700m")))
+    cache.add_or_update_pod(cache.interner.pod(_running("100m")))
+    cache.add_or_update_pod(cache.interner.pod(_running("700m")))
     assert cache.cluster.by_name["n1"].requested["cpu"] == 700
 
 
 @LAW
 @given(clusters.pods("a", on=("n1", "")))
 def test_pods_read_from_the_wire_are_those_read_from_plain_data(document: Document) -> None:
-    vocabulary = Vocabulary()
-    plain = vocabulary.pod(document, keep=True)
-    read = vocabulary.pod_from_wire(msgspec.json.encode(document), keep_waiting=True)
+    interner = PodInterner()
+    plain = interner.pod(document, keep=True)
+    read = interner.pod_from_wire(msgspec.json.encode(document), keep_waiting=True)
     assert read.shape is plain.shape
     assert (read.uid, read.name, read.node_name, read.start_time) == (
         plain.uid,
@@ -51,8 +51,8 @@ def test_pods_read_from_the_wire_are_those_read_from_plain_data(document: Docume
 )
 def test_what_is_wrong_with_a_pod_is_said_the_same_way_however_it_was_read(document: Document, problem: str) -> None:
     with pytest.raises(MalformedObjectError) as plain:
-        Vocabulary().pod(document)
+        PodInterner().pod(document)
     with pytest.raises(MalformedObjectError) as wired:
-        Vocabulary().pod_from_wire(msgspec.json.encode(document))
+        PodInterner().pod_from_wire(msgspec.json.encode(document))
     assert str(wired.value) == str(plain.value)
     assert str(plain.value).startswith(problem)

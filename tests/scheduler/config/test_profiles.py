@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota.scheduler.config import documents, profiles, specs, stock
+from rota.scheduler.config import documents, profiles, specs, stock_defaults
 from rota.scheduler.config.args import NodeResourcesFitArgs
 from rota.scheduler.config.faults import ConfigurationError
 from rota.scheduler.config.specs import PluginSpec, PluginSpecs
 from rota.scheduler.config.wire import KubeSchedulerProfile, PluginRef, PluginSet, WireStruct
-from rota.scheduler.framework.points import ExtensionPoint as Point
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint as Point
 from rota.scheduler.framework.registry import NoArgs, ProfileSpec
 
 
@@ -333,9 +333,9 @@ def test_refused_arguments_name_plugin_and_field(config: list[dict[str, Any]], e
 
 
 def test_the_stock_list_is_in_the_order_of_kube_scheduler() -> None:
-    order = [ref.name for ref in stock.DEFAULT_PLUGINS]
+    order = [ref.name for ref in stock_defaults.DEFAULT_PLUGINS]
     assert order[:5] == ["SchedulingGates", "PrioritySort", "NodeUnschedulable", "NodeName", "TaintToleration"]
-    assert {ref.name: ref.weight for ref in stock.DEFAULT_PLUGINS if ref.weight} == {
+    assert {ref.name: ref.weight for ref in stock_defaults.DEFAULT_PLUGINS if ref.weight} == {
         "TaintToleration": 3,
         "NodeAffinity": 2,
         "NodeResourcesFit": 1,

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 import yaml
 
-from rota.scheduler.config import args, resolution, stock
+from rota.scheduler.config import args, resolution, stock_defaults
 from rota.scheduler.config.args import NodeResourcesFitArgs
 from rota.scheduler.config.faults import ConfigurationError
 from rota.scheduler.config.resolution import Configuration
 from rota.scheduler.config.specs import PluginSpec, PluginSpecs
-from rota.scheduler.framework.points import ExtensionPoint as Point
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint as Point
 from rota.scheduler.framework.registry import NoArgs
 
 POINTS = {"PrioritySort": Point.QUEUE_SORT, "DefaultBinder": Point.BIND, "SchedulingGates": Point.PRE_ENQUEUE}
@@ -20,7 +20,7 @@ STOCK: PluginSpecs = {
     ref.name: PluginSpec(
         name=ref.name, points=frozenset({POINTS.get(ref.name, Point.FILTER)}), args=args.UPSTREAM.get(ref.name, NoArgs)
     )
-    for ref in stock.DEFAULT_PLUGINS
+    for ref in stock_defaults.DEFAULT_PLUGINS
 } | {"OtherSort": PluginSpec(name="OtherSort", points=frozenset({Point.QUEUE_SORT}))}
 
 
@@ -40,7 +40,7 @@ def test_an_empty_configuration_is_the_stock_one() -> None:
     assert config == resolution.default(STOCK)
     assert list(config.profiles) == ["default-scheduler"]
     assert {plugin.name for enabled in config.first.points.values() for plugin in enabled} == {
-        ref.name for ref in stock.DEFAULT_PLUGINS
+        ref.name for ref in stock_defaults.DEFAULT_PLUGINS
     }
     settings = config.settings
     assert settings.parallelism == 16

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from rota.columns.vocabulary import Vocabulary
-from rota.scheduler import builtin, explanations, scenarios
+from rota.columns.pod_interner import PodInterner
 from rota.scheduler.config import resolution
 from rota.scheduler.config.specs import specs_of
-from rota.scheduler.decide import Decider
+from rota.scheduler.cycle.decision import Decider
+from rota.scheduler.explanation import decision_report
 from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.plugin_registry import builtin
+from rota.scheduler.snapshot import scenarios
 
 RECORD = Path(__file__).with_name("scenarios.jsonl.gz")
 CATEGORIES = (
@@ -52,9 +54,9 @@ def decided(scenario: dict[str, Any]) -> dict[str, Any]:
     profile = DEFAULT
     if "config" in scenario:
         profile = resolution.resolve(resolution.read(scenario["config"]), SPECS).first
-    situation = scenarios.read_scenario(scenario, Vocabulary())
+    situation = scenarios.read_scenario(scenario, PodInterner())
     decision = Decider(Framework(profile, REGISTRY), situation.cluster).decide(situation.pod)
-    return explanations.to_document(explanations.explain(decision))
+    return decision_report.to_document(decision_report.explain(decision))
 
 
 def disagreements(lines: list[bytes]) -> list[str]:

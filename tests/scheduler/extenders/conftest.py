@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 
 from rota.columns.cluster import Cluster
+from rota.columns.pod_interner import PodInterner
 from rota.columns.pods import PodInfo
-from rota.columns.vocabulary import Vocabulary
 from rota.scheduler.config.durations import Duration
 from rota.scheduler.config.wire import Extender as Settings
 from rota.scheduler.extenders.extender import WireExtender
@@ -26,12 +26,12 @@ class Farm:
     """Two nodes with a pod each; implements `Surroundings`."""
 
     def __init__(self) -> None:
-        self.vocabulary = Vocabulary()
+        self.interner = PodInterner()
         self.nodes = {name: clusters.make_node(name) for name in ("n1", "n2", "n3")}
         self.pods = {
             f"uid-{name}": clusters.make_pod(name, on=on) for name, on in (("a", "n1"), ("b", "n1"), ("c", "n2"))
         }
-        self.cluster: Cluster = clusters.build(list(self.nodes.values()), list(self.pods.values()), self.vocabulary)
+        self.cluster: Cluster = clusters.build(list(self.nodes.values()), list(self.pods.values()), self.interner)
 
     def node(self, name: str) -> Mapping[str, Any] | None:
         return self.nodes.get(name)
@@ -102,7 +102,7 @@ async def connect(server: HttpExtender, farm: Farm) -> AsyncIterator[Connect]:
 
     def make(*, timeout_s: float = 5.0, url: str = "", **settings: Any) -> WireExtender:
         given = Settings(url_prefix=url or server.url, http_timeout=Duration(seconds=timeout_s), **settings)
-        extender = WireExtender(given, given.url_prefix, exchange=HttpExchange(given), surroundings=farm)
+        extender = WireExtender(given, given.url_prefix, exchange=HttpExchange(given), cluster_reader=farm)
         made.append(extender)
         return extender
 

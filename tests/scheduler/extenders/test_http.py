@@ -20,10 +20,10 @@ from tests.scheduler.extenders.conftest import Connect, Farm, HttpExtender
 from rota.scheduler.config.durations import Duration
 from rota.scheduler.config.wire import Extender as Settings
 from rota.scheduler.config.wire import ExtenderManagedResource, ExtenderTLSConfig
-from rota.scheduler.extenders.contract import ExtenderError
 from rota.scheduler.extenders.extender import ExchangeError
+from rota.scheduler.extenders.extender_interface import ExtenderError
 from rota.scheduler.extenders.http import HttpExchange, TlsError
-from rota.scheduler.preemption import Candidate
+from rota.scheduler.preemption.victims import Candidate
 from rota.testing import clusters
 
 POD = clusters.make_pod("web")

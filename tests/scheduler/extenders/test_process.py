@@ -67,7 +67,7 @@ async def run(clock: StandingClock) -> AsyncIterator[Run]:
 
     def make(*command: str, timeout_s: float = 20.0) -> ProcessExchange:
         policy = Policy(initial_s=1, cap_s=8, jitter=Jitter.NONE)
-        exchange = ProcessExchange(command, timeout_s=timeout_s, clock=clock, chance=random.Random(1), restarts=policy)
+        exchange = ProcessExchange(command, timeout_s=timeout_s, clock=clock, rng=random.Random(1), restarts=policy)
         made.append(exchange)
         return exchange
 
@@ -189,7 +189,7 @@ async def test_an_extender_in_another_language_filters_and_rates(run: Run, farm:
     settings = Settings(
         command=("perl", "-e", PERL), filter_verb="filter", prioritize_verb="rate", weight=1, node_cache_capable=True
     )
-    extender = WireExtender(settings, "perl", exchange=run(*settings.command), surroundings=farm)
+    extender = WireExtender(settings, "perl", exchange=run(*settings.command), cluster_reader=farm)
     verdict = await extender.filter(POD, ["n1", "n2"])
     assert (verdict.feasible, verdict.failed) == (("n2",), {"n1": "no, says perl"})
     assert await extender.prioritize(POD, ["n2"]) == {"n2": 7}

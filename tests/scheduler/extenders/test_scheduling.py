@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.scheduler.extenders.conftest import HttpExtender
 
-from rota.client import connecting
+from rota.client import client_factory
 from rota.client.pods import PODS, Binding, bind
 from rota.client.verbs import Client
 from rota.kit.system import SystemClock
@@ -55,7 +55,7 @@ class Cluster:
             self.client,
             schedulers.configured(config),
             clock=SystemClock(),
-            chance=random.Random(1),
+            rng=random.Random(1),
             identity="test",
             elect=False,
         )
@@ -110,8 +110,8 @@ class Cluster:
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
     async with ApiServer() as server:
-        clock, chance = SystemClock(), random.Random(1)
-        async with connecting.to_application(server.app, clock=clock, chance=chance) as client:
+        clock, rng = SystemClock(), random.Random(1)
+        async with client_factory.to_application(server.app, clock=clock, rng=rng) as client:
             yield Cluster(client)
 
 
@@ -255,7 +255,7 @@ async def test_a_new_configuration_lets_go_of_the_extenders_before(cluster: Clus
     config = f"extenders: [{{command: [{sys.executable}, -S, -c, {json.dumps(script)}], bindVerb: '{{}}'}}]"
     await cluster.add_node("n1")
     async with cluster.scheduling(config) as scheduler:
-        (extender,) = scheduler.panel.extenders
+        (extender,) = scheduler.extender_chain.extenders
         assert isinstance(extender, WireExtender)
         exchange = extender._exchange
         assert isinstance(exchange, ProcessExchange)
@@ -268,7 +268,7 @@ async def test_a_new_configuration_lets_go_of_the_extenders_before(cluster: Clus
             return exchange.pid is None
 
         await cluster.until(ended)
-        assert not scheduler.panel
+        assert not scheduler.extender_chain
 
 
 @pytest.mark.slow

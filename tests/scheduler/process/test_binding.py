@@ -8,20 +8,20 @@ import pytest
 from rota.api.errors import ApiError
 from rota.client import pods as pod_calls
 from rota.client.pods import PODS, Binding
-from rota.client.transports.contract import Call, Interrupted, TimedOut, TransportError
+from rota.client.transports.transport import Call, Interrupted, TimedOut, TransportError
 from rota.client.verbs import Client
 from rota.columns.pods import PodInfo
-from rota.scheduler import bindings
-from rota.scheduler.binding_cycles import BindingCycles
-from rota.scheduler.bindings import BATCHES_AT_ONCE
-from rota.scheduler.figures import Figures
+from rota.scheduler.binding import bind_requests
+from rota.scheduler.binding.bind_requests import BATCHES_AT_ONCE
+from rota.scheduler.binding.binding_cycle import BindingCycles
 from rota.scheduler.framework.events import Subscription
-from rota.scheduler.framework.points import PermitResult
+from rota.scheduler.framework.plugin_interfaces import PermitResult
 from rota.scheduler.framework.registry import Handle, NoArgs
 from rota.scheduler.framework.state import PODS_TO_ACTIVATE, CycleState
 from rota.scheduler.framework.status import Code, Status
-from rota.scheduler.notes import NoteWriter
+from rota.scheduler.observability.scheduler_metrics import SchedulerMetrics
 from rota.scheduler.service import NODES, Scheduler
+from rota.scheduler.status.pod_status import PodStatusWriter
 from rota.testing.schedulers import SchedulingCluster
 
 PROFILE = """
@@ -315,7 +315,7 @@ async def test_who_does_not_take_his_answer_keeps_no_other_from_his(cluster: Sch
     await cluster.add_node("n1")
     async with cluster.scheduling() as scheduler:
         made = [await cluster.add_pod(f"web-{number}", schedulerName="nobody") for number in range(2)]
-        read = scheduler.cache.vocabulary.pod_from_wire
+        read = scheduler.cache.interner.pod_from_wire
         infos = [read(msgspec.json.encode(one)) for one in made]
         answers: list[Status] = []
 
@@ -331,14 +331,14 @@ async def test_who_does_not_take_his_answer_keeps_no_other_from_his(cluster: Sch
 async def test_a_binding_cycle_that_raises_gives_its_pod_back(
     cluster: SchedulingCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def raising(notes: NoteWriter, uid: str) -> None:
+    async def raising(notes: PodStatusWriter, uid: str) -> None:
         raise RuntimeError("no idea")
 
     FailingPreBind.left = 0
     await cluster.add_node("n1")
     async with cluster.scheduling(profile("FailingPreBind"), plugins=(FailingPreBind,)) as scheduler:
         with monkeypatch.context() as patched:
-            patched.setattr(NoteWriter, "settled", raising)
+            patched.setattr(PodStatusWriter, "settled", raising)
             await cluster.add_pod("web")
             assert (await cluster.refused("web"))["reason"] == "SchedulerError"
         await cluster.bound("web", "n1")
@@ -355,12 +355,12 @@ async def test_a_pod_is_not_left_behind_by_what_raises_at_the_end_of_its_binding
     async with cluster.scheduling(profile("FailingPreBind"), plugins=(FailingPreBind,)) as scheduler:
         raised: list[str] = []
 
-        def raising(figures: Figures, result: str, profile: str, took_s: float) -> None:
+        def raising(figures: SchedulerMetrics, result: str, profile: str, took_s: float) -> None:
             raised.append(result)
             raise RuntimeError("no idea")
 
         with monkeypatch.context() as patched:
-            patched.setattr(Figures, "attempted", raising)
+            patched.setattr(SchedulerMetrics, "attempted", raising)
             await cluster.add_pod("web")
             await cluster.clock.advance(0.1)
             assert raised == (["error"] if fails else ["scheduled"])
@@ -453,7 +453,7 @@ async def _until(cluster: SchedulingCluster, condition: Callable[[], bool]) -> N
 async def test_where_nobody_checks_a_node_that_others_filled_meanwhile_is_not_bound_to(
     cluster: SchedulingCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bindings, "SINGLES_AT_ONCE", 1)
+    monkeypatch.setattr(bind_requests, "SINGLES_AT_ONCE", 1)
     await cluster.add_node("n0", labels={"small": "yes"}, cpu="100m")
     for name in ("n1", "n2"):
         await cluster.add_node(name, cpu="1")

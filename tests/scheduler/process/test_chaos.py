@@ -21,11 +21,11 @@ import pytest
 
 from rota.api import resources
 from rota.api.errors import ApiError
-from rota.client import connecting
+from rota.client import client_factory
 from rota.client.endpoints import Endpoint
 from rota.client.pods import PODS
-from rota.client.transports.contract import Call, Interrupted, TimedOut
 from rota.client.transports.http import HttpTransport
+from rota.client.transports.transport import Call, Interrupted, TimedOut
 from rota.client.verbs import Client
 from rota.client.wire import EventType
 from rota.kit import system
@@ -33,7 +33,7 @@ from rota.scheduler.service import NODES, Scheduler
 from rota.testing import schedulers
 from rota.testing.clusters import make_node, make_pod
 from rota.testing.live import LiveServer
-from rota.testing.schedulers import MeddlingTransport, SchedulingCluster
+from rota.testing.schedulers import FaultyTransport, SchedulingCluster
 
 #: How many clients create and delete at once.
 CLIENTS = 8
@@ -96,37 +96,37 @@ def _assert_no_more(taken: dict[str, int], offered: dict[str, int] | None, what:
 class Chaos:
     """A cluster in trouble."""
 
-    def __init__(self, client: Client, chance: random.Random, *, most_pods: int = 200) -> None:
+    def __init__(self, client: Client, rng: random.Random, *, most_pods: int = 200) -> None:
         self.client = client
         self.most_pods = most_pods
-        self.chance = chance
+        self.rng = rng
         self.nodes: set[str] = set()
         self.names = iter(range(10**6))
-        self.transports: list[MeddlingTransport] = []
+        self.transports: list[FaultyTransport] = []
         self.quiet = False
 
-    def disturb(self, transport: MeddlingTransport) -> None:
+    def disturb(self, transport: FaultyTransport) -> None:
         """Have some calls fail before the server gets them, and the answers to others lost."""
         self.transports.append(transport)
 
         async def before(call: Call) -> None:
-            if not self.quiet and self.chance.random() < 0.03:
+            if not self.quiet and self.rng.random() < 0.03:
                 raise Interrupted(f"{call}: lost on the way")
 
         async def after(call: Call) -> None:
-            if not self.quiet and call.method != "GET" and self.chance.random() < 0.05:
+            if not self.quiet and call.method != "GET" and self.rng.random() < 0.05:
                 raise TimedOut(f"{call}: answer lost")
 
         transport.before, transport.after = before, after
 
     async def add_node(self) -> None:
         name = f"n{next(self.names)}"
-        cpu, pods = self.chance.choice(["2", "4", "8"]), str(self.chance.randint(10, 60))
+        cpu, pods = self.rng.choice(["2", "4", "8"]), str(self.rng.randint(10, 60))
         await self.client.create(NODES, {"apiVersion": "v1", **make_node(name, cpu=cpu, pods=pods)})
         self.nodes.add(name)
 
     async def remove_node(self) -> None:
-        name = self.chance.choice(sorted(self.nodes))
+        name = self.rng.choice(sorted(self.nodes))
         self.nodes.discard(name)
         await self.client.delete(NODES, name)
 
@@ -136,10 +136,10 @@ class Chaos:
         await asyncio.gather(*(self._each(made[start::CLIENTS], self._create) for start in range(CLIENTS)))
 
     def _pod(self) -> dict[str, Any]:
-        made = make_pod(f"p{next(self.names)}", cpu=self.chance.choice(["50m", "100m", "300m"]))
+        made = make_pod(f"p{next(self.names)}", cpu=self.rng.choice(["50m", "100m", "300m"]))
         del made["metadata"]["uid"]
-        if self.chance.random() < 0.1:
-            port = 8000 + self.chance.randint(0, 3)
+        if self.rng.random() < 0.1:
+            port = 8000 + self.rng.randint(0, 3)
             made["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": port}]
         return made
 
@@ -151,7 +151,7 @@ class Chaos:
         chosen = []
         for pod in (await self.client.list(PODS)).items:
             stranded = pod["spec"].get("nodeName") and pod["spec"]["nodeName"] not in self.nodes
-            if stranded or self.chance.random() < share:
+            if stranded or self.rng.random() < share:
                 chosen.append(pod)
         await asyncio.gather(*(self._each(chosen[start::CLIENTS], self._delete) for start in range(CLIENTS)))
 
@@ -164,7 +164,7 @@ class Chaos:
             await act(pod)
 
     async def step(self) -> None:
-        match self.chance.randrange(8):
+        match self.rng.randrange(8):
             case 0 if len(self.nodes) < 80:
                 await self.add_node()
             case 1 if len(self.nodes) > 30:
@@ -172,9 +172,9 @@ class Chaos:
             case 2 | 3:
                 await self.remove_pods(0.3)
             case 4:
-                self.chance.choice(self.transports).cut()
+                self.rng.choice(self.transports).cut()
             case _:
-                await self.add_pods(self.chance.randint(20, self.most_pods))
+                await self.add_pods(self.rng.randint(20, self.most_pods))
 
     async def calm_down(self) -> None:
         """End all trouble, and give everybody room."""
@@ -190,8 +190,8 @@ class Chaos:
 
 
 async def _virtual(cluster: SchedulingCluster, seed: int, steps: int) -> int:
-    chance = random.Random(seed)
-    chaos = Chaos(cluster.client, chance)
+    rng = random.Random(seed)
+    chaos = Chaos(cluster.client, rng)
     auditor = Auditor(cluster.client)
     version = (await cluster.client.list(NODES)).resource_version
     async with contextlib.AsyncExitStack() as all_parts:
@@ -210,9 +210,9 @@ async def _virtual(cluster: SchedulingCluster, seed: int, steps: int) -> int:
         running = [await start(1), await start(2)]
         for number in range(steps):
             await chaos.step()
-            await cluster.clock.advance(chance.random() * 2)
+            await cluster.clock.advance(rng.random() * 2)
             if number % 10 == 9:
-                victim = chance.randrange(2)
+                victim = rng.randrange(2)
                 await running[victim].aclose()
                 running[victim] = await start(number)
         await chaos.calm_down()
@@ -238,13 +238,13 @@ async def test_nothing_is_oversold_bound_twice_or_forgotten_in_virtual_time(
 @contextlib.asynccontextmanager
 async def _scheduling_over_http(url: str, seed: int, chaos: Chaos) -> AsyncIterator[Scheduler]:
     clock = system.SystemClock()
-    transport = MeddlingTransport(HttpTransport(Endpoint(server=url)))
+    transport = FaultyTransport(HttpTransport(Endpoint(server=url)))
     quick = "podInitialBackoffSeconds: 1\npodMaxBackoffSeconds: 1\n"
     scheduler = Scheduler(
         Client(transport),
         schedulers.configured(quick),
         clock=clock,
-        chance=random.Random(seed),
+        rng=random.Random(seed),
         identity=f"scheduler-{seed}",
         elect=False,
     )
@@ -261,10 +261,10 @@ async def _scheduling_over_http(url: str, seed: int, chaos: Chaos) -> AsyncItera
 
 @pytest.mark.slow
 async def test_nothing_is_oversold_bound_twice_or_forgotten_over_http() -> None:
-    chance, clock = random.Random(5), system.SystemClock()
+    rng, clock = random.Random(5), system.SystemClock()
     with LiveServer() as live:
-        async with connecting.to_server(Endpoint(server=live.url), clock=clock, chance=chance) as client:
-            chaos, auditor = Chaos(client, chance, most_pods=60), Auditor(client)
+        async with client_factory.to_server(Endpoint(server=live.url), clock=clock, rng=rng) as client:
+            chaos, auditor = Chaos(client, rng, most_pods=60), Auditor(client)
             version = (await client.list(NODES)).resource_version
             following = [asyncio.ensure_future(auditor.follow(kind, version)) for kind in ("pods", "nodes")]
             for _ in range(40):
@@ -304,7 +304,7 @@ def _seen(revision: int, kind: str, name: str, **spec: Any) -> Change:
     ],
 )
 def test_the_auditor_would_notice(changes: list[Change], what: str) -> None:
-    auditor = Auditor(Client(MeddlingTransport(HttpTransport(Endpoint(server="http://127.0.0.1:1")))))
+    auditor = Auditor(Client(FaultyTransport(HttpTransport(Endpoint(server="http://127.0.0.1:1")))))
     auditor.changes = [_seen(1, "nodes", "n"), *changes]
     with pytest.raises(AssertionError, match=what):
         auditor.audit()

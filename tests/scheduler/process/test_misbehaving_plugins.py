@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from rota.client import connecting
+from rota.client import client_factory
 from rota.client.pods import PODS
 from rota.client.verbs import Client
 from rota.columns.nodes import NodeInfo
@@ -17,7 +17,7 @@ from rota.scheduler.framework.registry import Handle, NoArgs
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import Status
 from rota.scheduler.service import NODES, Scheduler
-from rota.store.contract import Put, Transaction
+from rota.store.store_interface import Put, Transaction
 from rota.testing import schedulers
 from rota.testing.api import ApiServer
 from rota.testing.clusters import make_node, make_pod
@@ -85,11 +85,11 @@ async def test_a_plugin_that_raises_fails_the_attempt_by_name_and_others_go_on(
 @contextlib.asynccontextmanager
 async def at_work(config: str, *plugins: type) -> AsyncIterator[tuple[Client, Scheduler]]:
     """A scheduler in real time with one node, which cuts plugins off after a moment."""
-    clock, chance = system.SystemClock(), random.Random(0)
-    async with ApiServer() as server, connecting.to_application(server.app, clock=clock, chance=chance) as client:
+    clock, rng = system.SystemClock(), random.Random(0)
+    async with ApiServer() as server, client_factory.to_application(server.app, clock=clock, rng=rng) as client:
         await client.create(NODES, {"apiVersion": "v1", **make_node("n1")})
         loaded = schedulers.configured(config, *plugins)
-        scheduler = Scheduler(client, loaded, clock=clock, chance=chance, identity="x", elect=False, limit_s=0.3)
+        scheduler = Scheduler(client, loaded, clock=clock, rng=rng, identity="x", elect=False, limit_s=0.3)
         running = asyncio.ensure_future(scheduler.run())
         await scheduler.wait_synced()
         yield client, scheduler

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
+from rota.columns.pod_interner import PodInterner
 from rota.columns.pods import PodInfo
-from rota.columns.vocabulary import Vocabulary
 from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
-from rota.scheduler.framework.points import ExtensionPoint
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
 from rota.scheduler.framework.registry import Enabled, Handle, NoArgs, ProfileSpec, Registry
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.framework.status import Status, unschedulable
-from rota.scheduler.queue.entries import Place, QueuedPod
+from rota.scheduler.queue.entries import QueuedPod, QueueState
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue, Timings
 from rota.testing.clusters import make_pod
 
@@ -123,13 +123,13 @@ class Waiting:
 
     def __init__(self, profiles: Iterable[str] = ("default-scheduler",), timings: Timings | None = None) -> None:
         self.now = 1000.0
-        self.vocabulary = Vocabulary()
+        self.interner = PodInterner()
         self.queue = SchedulingQueue({name: framework(name) for name in profiles}, timings)
 
     def pod(self, name: str, *, nominated: str = "", gates: Iterable[str] = (), **fields: Any) -> PodInfo:
         document = make_pod(name, schedulingGates=[{"name": gate} for gate in gates], **fields)
         document["status"]["nominatedNodeName"] = nominated
-        return self.vocabulary.pod(document)
+        return self.interner.pod(document)
 
     def add(self, *names: str, **fields: Any) -> None:
         for name in names:
@@ -145,17 +145,19 @@ class Waiting:
         queued = self.queue.pop(self.now)
         return "" if queued is None else queued.pod.name
 
-    def fail(self, name: str, *rejectors: str, pending: Iterable[str] = ()) -> Place:
+    def fail(self, name: str, *unschedulable_plugins: str, pending: Iterable[str] = ()) -> QueueState:
         """Bring a popped pod back; without rejectors, after a fault."""
-        queued = self.queue.requeue(f"uid-{name}", now=self.now, rejectors=rejectors, pending=tuple(pending))
+        queued = self.queue.requeue(
+            f"uid-{name}", now=self.now, unschedulable_plugins=unschedulable_plugins, pending=tuple(pending)
+        )
         assert queued is not None
         return queued.place
 
-    def refuse(self, name: str, *rejectors: str, **fields: Any) -> Place:
+    def refuse(self, name: str, *unschedulable_plugins: str, **fields: Any) -> QueueState:
         """Add a pod, try it and have it turned away."""
         self.add(name, **fields)
         assert self.pop() == name
-        return self.fail(name, *rejectors)
+        return self.fail(name, *unschedulable_plugins)
 
     def move(self, event: ClusterEvent, *helped: str) -> int:
         return self.queue.move(event, None, helped, now=self.now)
@@ -167,7 +169,7 @@ class Waiting:
         self.now += seconds
         return self.queue.flush(self.now)
 
-    def place(self, name: str) -> Place | None:
+    def place(self, name: str) -> QueueState | None:
         queued = self.queue.get(f"uid-{name}")
         return None if queued is None else queued.place
 

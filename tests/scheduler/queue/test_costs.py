@@ -7,14 +7,14 @@ import pytest
 from tests.scheduler.queue.conftest import NODE_ADDED, POD_DELETED, Sorter
 
 from rota.bench import queue as bench
+from rota.columns.pod_interner import PodInterner
 from rota.columns.pods import PodInfo
-from rota.columns.vocabulary import Vocabulary
 from rota.scheduler.framework.events import Hint, Subscription
-from rota.scheduler.framework.points import ExtensionPoint
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
 from rota.scheduler.framework.registry import Enabled, Handle, NoArgs, ProfileSpec, Registry
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.framework.status import Status
-from rota.scheduler.queue.entries import Place
+from rota.scheduler.queue.entries import QueueState
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue
 from rota.testing.clusters import make_pod
 
@@ -46,11 +46,11 @@ def queue_of(count: int, shapes: int) -> SchedulingQueue:
         ExtensionPoint.FILTER: (Enabled("Counting"),),
     }
     queue = SchedulingQueue({"default-scheduler": Framework(ProfileSpec(points=points), Registry([Sorter, Counting]))})
-    vocabulary = Vocabulary()
+    interner = PodInterner()
     for number in range(count):
-        queue.add(vocabulary.pod(make_pod(f"p{number}", labels={"app": str(number % shapes)})), 0.0)
+        queue.add(interner.pod(make_pod(f"p{number}", labels={"app": str(number % shapes)})), 0.0)
     while queued := queue.pop(0.0):
-        queue.requeue(queued.pod.uid, now=0.0, rejectors={"Counting"})
+        queue.requeue(queued.pod.uid, now=0.0, unschedulable_plugins={"Counting"})
     return queue
 
 
@@ -69,7 +69,7 @@ def test_a_hint_that_may_look_at_the_pod_itself_is_asked_for_each() -> None:
 def test_one_answer_wakes_all_pods_that_look_alike() -> None:
     queue = queue_of(300, shapes=3)
     assert queue.move(NODE_ADDED, None, "hope", now=100.0) == 300
-    assert queue.count(Place.ACTIVE) == 300
+    assert queue.count(QueueState.ACTIVE) == 300
     assert len(Counting.asked) == 3
     assert queue.move(NODE_ADDED, None, "hope", now=100.0) == 0
     assert len(Counting.asked) == 3

@@ -14,13 +14,13 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from tests.scheduler.queue.conftest import CLAIM_ADDED, NODE_ADDED, NODE_TAINTED, POD_DELETED, Waiting
 
 from rota.scheduler.framework.events import ClusterEvent
-from rota.scheduler.queue.entries import Place
+from rota.scheduler.queue.entries import QueueState
 
 NAMES = st.sampled_from([f"p{number}" for number in range(4)])
 EVENTS = st.sampled_from([NODE_ADDED, NODE_TAINTED, POD_DELETED, CLAIM_ADDED])
 REJECTORS = st.sets(st.sampled_from(["Picky", "Easy", "Deaf", "Eager"]), max_size=2)
 PENDING = st.one_of(st.just(set[str]()), REJECTORS)
-AWAY = {Place.IN_FLIGHT, Place.BINDING}
+AWAY = {QueueState.IN_FLIGHT, QueueState.BINDING}
 
 
 @dataclass
@@ -31,10 +31,10 @@ class Known:
     gated: bool
     label: str
     queued_at: float
-    place: Place = Place.ACTIVE
+    place: QueueState = QueueState.ACTIVE
     failures: int = 0
     faults: int = 0
-    rejectors: frozenset[str] = frozenset()
+    unschedulable_plugins: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()
     #: What has happened since it was taken out: an event with the pods that it helps, or "forced", or "relabelled".
     since: list[tuple[ClusterEvent | str, frozenset[str]]] = field(default_factory=list)
@@ -73,25 +73,25 @@ class AgainstModel(RuleBasedStateMachine):
         if self.looked_at is None:
             self.looked_at = self.waiting.now
         if pod.gated:
-            pod.place = Place.GATED
+            pod.place = QueueState.GATED
         elif at_once or not pod.rests(self.waiting.now):
-            pod.place = Place.ACTIVE
+            pod.place = QueueState.ACTIVE
         else:
-            pod.place = Place.ERROR_BACKOFF if pod.faults else Place.BACKOFF
+            pod.place = QueueState.ERROR_BACKOFF if pod.faults else QueueState.BACKOFF
 
     def hear(self, name: str, pod: Known, event: ClusterEvent | str, helped: frozenset[str]) -> tuple[bool, bool]:
         """Whether an event helps a pod, and whether it spares it the rest."""
         if event == "forced":
             return True, False
-        if pod.place is Place.GATED and event != CLAIM_ADDED:
+        if pod.place is QueueState.GATED and event != CLAIM_ADDED:
             return False, False
-        hoping = {plugin for plugin in pod.rejectors if hopeful(plugin, name, event, helped)}
+        hoping = {plugin for plugin in pod.unschedulable_plugins if hopeful(plugin, name, event, helped)}
         return bool(hoping), bool(hoping & pod.pending)
 
     def end_rests(self) -> None:
         for pod in self.model.values():
-            if pod.place in {Place.BACKOFF, Place.ERROR_BACKOFF} and not pod.rests(self.waiting.now):
-                pod.place = Place.ACTIVE
+            if pod.place in {QueueState.BACKOFF, QueueState.ERROR_BACKOFF} and not pod.rests(self.waiting.now):
+                pod.place = QueueState.ACTIVE
 
     # --- what can happen --------------------------------------------------------------------------------------------
 
@@ -112,13 +112,13 @@ class AgainstModel(RuleBasedStateMachine):
         relabelled, ungated = pod.label != label, pod.gated and not gated
         changed = relabelled or pod.gated != gated or pod.priority != priority
         pod.priority, pod.gated, pod.label = priority, gated, label
-        if pod.place is Place.IN_FLIGHT and changed:
+        if pod.place is QueueState.IN_FLIGHT and changed:
             pod.since.append(("relabelled" if relabelled else "reprioritised", frozenset()))
-        elif pod.place is Place.GATED:
+        elif pod.place is QueueState.GATED:
             if ungated:
                 event = "relabelled" if relabelled else "ungated"
                 self.enter(pod, at_once=any(hopeful(plugin, name, event, frozenset()) for plugin in pod.pending))
-        elif pod.place is Place.UNSCHEDULABLE and changed:
+        elif pod.place is QueueState.UNSCHEDULABLE and changed:
             helps, spared = self.hear(name, pod, "relabelled" if relabelled else "reprioritised", frozenset())
             if helps:
                 self.enter(pod, at_once=spared)
@@ -130,8 +130,8 @@ class AgainstModel(RuleBasedStateMachine):
     @rule()
     def pop(self) -> None:
         self.end_rests()
-        ready = {name: pod for name, pod in self.model.items() if pod.place is Place.ACTIVE}
-        resting = {name: pod for name, pod in self.model.items() if pod.place is Place.BACKOFF}
+        ready = {name: pod for name, pod in self.model.items() if pod.place is QueueState.ACTIVE}
+        resting = {name: pod for name, pod in self.model.items() if pod.place is QueueState.BACKOFF}
         name = self.waiting.pop()
         if not name:
             assert not ready
@@ -143,59 +143,66 @@ class AgainstModel(RuleBasedStateMachine):
             assert all((-pod.priority, pod.queued_at) <= (-other.priority, other.queued_at) for other in ready.values())
         else:
             assert name in resting
-        pod.place, pod.since, pod.rejectors, pod.pending = Place.IN_FLIGHT, [], frozenset(), frozenset()
+        pod.place, pod.since, pod.unschedulable_plugins, pod.pending = (
+            QueueState.IN_FLIGHT,
+            [],
+            frozenset(),
+            frozenset(),
+        )
 
     @rule(name=pods)
     def done(self, name: str) -> None:
         self.waiting.queue.done(f"uid-{name}")
-        if name in self.model and self.model[name].place is Place.IN_FLIGHT:
-            self.model[name].place = Place.BINDING
+        if name in self.model and self.model[name].place is QueueState.IN_FLIGHT:
+            self.model[name].place = QueueState.BINDING
 
-    @rule(name=pods, rejectors=REJECTORS, pending=PENDING)
-    def fail(self, name: str, rejectors: set[str], pending: set[str]) -> None:
-        back = self.waiting.queue.requeue(f"uid-{name}", now=self.waiting.now, rejectors=rejectors, pending=pending)
+    @rule(name=pods, unschedulable_plugins=REJECTORS, pending=PENDING)
+    def fail(self, name: str, unschedulable_plugins: set[str], pending: set[str]) -> None:
+        back = self.waiting.queue.requeue(
+            f"uid-{name}", now=self.waiting.now, unschedulable_plugins=unschedulable_plugins, pending=pending
+        )
         pod = self.model.get(name)
         assert (back is not None) is (pod is not None and pod.place in AWAY)
         if pod is None or pod.place not in AWAY:
             return
-        was_binding = pod.place is Place.BINDING
-        pod.rejectors, pod.pending = frozenset(rejectors | pending), frozenset(pending)
+        was_binding = pod.place is QueueState.BINDING
+        pod.unschedulable_plugins, pod.pending = frozenset(unschedulable_plugins | pending), frozenset(pending)
         pod.queued_at = self.waiting.now
-        if pod.rejectors:
+        if pod.unschedulable_plugins:
             pod.failures, pod.faults = pod.failures + 1, 0
         else:
             pod.faults += 1
         heard = [self.hear(name, pod, event, helped) for event, helped in pod.since]
-        if was_binding or not pod.rejectors:
+        if was_binding or not pod.unschedulable_plugins:
             self.enter(pod)
         elif any(spared for _, spared in heard):
             self.enter(pod, at_once=True)
         elif any(helps for helps, _ in heard):
             self.enter(pod)
         else:
-            pod.place = Place.UNSCHEDULABLE
+            pod.place = QueueState.UNSCHEDULABLE
 
     @rule(
         happenings=st.lists(st.tuples(EVENTS, st.frozensets(NAMES)), max_size=3),
-        rejectors=REJECTORS,
+        unschedulable_plugins=REJECTORS,
         pending=PENDING,
     )
     def attempt(
-        self, happenings: list[tuple[ClusterEvent, frozenset[str]]], rejectors: set[str], pending: set[str]
+        self, happenings: list[tuple[ClusterEvent, frozenset[str]]], unschedulable_plugins: set[str], pending: set[str]
     ) -> None:
         self.pop()
         for event, helped in happenings:
             self.move(event, helped)
-        for name in [name for name, pod in self.model.items() if pod.place is Place.IN_FLIGHT][-1:]:
-            self.fail(name, rejectors, pending)
+        for name in [name for name, pod in self.model.items() if pod.place is QueueState.IN_FLIGHT][-1:]:
+            self.fail(name, unschedulable_plugins, pending)
 
     @rule(event=EVENTS, helped=st.frozensets(NAMES))
     def move(self, event: ClusterEvent, helped: frozenset[str]) -> None:
         self.waiting.move(event, *helped)
         for name, pod in self.model.items():
-            if pod.place is Place.IN_FLIGHT:
+            if pod.place is QueueState.IN_FLIGHT:
                 pod.since.append((event, helped))
-            elif pod.place in {Place.UNSCHEDULABLE, Place.GATED}:
+            elif pod.place in {QueueState.UNSCHEDULABLE, QueueState.GATED}:
                 helps, spared = self.hear(name, pod, event, helped)
                 if helps:
                     self.enter(pod, at_once=spared)
@@ -206,9 +213,9 @@ class AgainstModel(RuleBasedStateMachine):
         pod = self.model.get(name)
         if pod is None:
             return
-        if pod.place is Place.IN_FLIGHT:
+        if pod.place is QueueState.IN_FLIGHT:
             pod.since.append(("forced", frozenset()))
-        elif pod.place not in AWAY | {Place.ACTIVE}:
+        elif pod.place not in AWAY | {QueueState.ACTIVE}:
             self.enter(pod, at_once=True)
 
     @rule(seconds=st.one_of(st.floats(0, 3), st.floats(0, 12), st.just(330.0)))
@@ -219,7 +226,7 @@ class AgainstModel(RuleBasedStateMachine):
         if self.looked_at is not None and now >= self.looked_at + 30:
             self.looked_at = now
             for pod in self.model.values():
-                if pod.place in {Place.UNSCHEDULABLE, Place.GATED} and now - pod.queued_at > 300:
+                if pod.place in {QueueState.UNSCHEDULABLE, QueueState.GATED} and now - pod.queued_at > 300:
                     self.enter(pod)
 
     def teardown(self) -> None:
@@ -231,7 +238,12 @@ class AgainstModel(RuleBasedStateMachine):
             while name := self.waiting.pop():
                 got.add(name)
                 pod = self.model[name]
-                pod.place, pod.since, pod.rejectors, pod.pending = Place.IN_FLIGHT, [], frozenset(), frozenset()
+                pod.place, pod.since, pod.unschedulable_plugins, pod.pending = (
+                    QueueState.IN_FLIGHT,
+                    [],
+                    frozenset(),
+                    frozenset(),
+                )
             if expected <= got:
                 break
             wakeup = self.waiting.queue.next_wakeup()
@@ -247,12 +259,12 @@ class AgainstModel(RuleBasedStateMachine):
         assert {entry.pod.name: entry.place for entry in queue.entries()} == {
             name: pod.place for name, pod in self.model.items()
         }
-        for place in Place:
+        for place in QueueState:
             assert queue.count(place) == sum(pod.place is place for pod in self.model.values())
         away = [entry for entry in queue.entries() if entry.place not in AWAY]
-        turned_away = sum(len(self.model[entry.pod.name].rejectors) for entry in queue.entries())
+        turned_away = sum(len(self.model[entry.pod.name].unschedulable_plugins) for entry in queue.entries())
         assert sum(queue.turned_away.values()) == turned_away
-        assert queue.ready is any(entry.place in {Place.ACTIVE, Place.BACKOFF} for entry in away)
+        assert queue.ready is any(entry.place in {QueueState.ACTIVE, QueueState.BACKOFF} for entry in away)
 
 
 AgainstModel.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)

@@ -3,9 +3,9 @@
 import pytest
 from tests.scheduler.queue.conftest import NODE_ADDED, POD_DELETED, Waiting, framework
 
-from rota.scheduler.queue import dumping
-from rota.scheduler.queue.entries import Place
-from rota.scheduler.queue.resting import Rests
+from rota.scheduler.queue import queue_dumper
+from rota.scheduler.queue.entries import QueueState
+from rota.scheduler.queue.pod_backoff import PodBackoff
 from rota.scheduler.queue.scheduling_queue import SchedulingQueue, Timings
 
 
@@ -30,25 +30,25 @@ def test_a_pod_that_failed_goes_behind_others_of_its_priority() -> None:
 
 @pytest.mark.parametrize(("failures", "seconds"), [(1, 1), (2, 2), (3, 4), (4, 8), (5, 10), (6, 10), (2000, 10)])
 def test_rests_double_from_one_second_to_ten(failures: int, seconds: float) -> None:
-    assert Rests().duration(failures) == seconds
+    assert PodBackoff().duration(failures) == seconds
 
 
 def test_a_longest_rest_of_zero_means_none() -> None:
-    waiting = Waiting(timings=Timings(rests=Rests(longest_s=0)))
+    waiting = Waiting(timings=Timings(rests=PodBackoff(longest_s=0)))
     waiting.add("a")
     waiting.pop()
-    assert waiting.fail("a") is Place.ACTIVE
+    assert waiting.fail("a") is QueueState.ACTIVE
 
 
 def test_a_rest_ends_when_the_second_is_over_in_which_it_would_end() -> None:
     waiting = Waiting()
     waiting.now = 1000.4
-    assert waiting.refuse("a") is Place.ERROR_BACKOFF
+    assert waiting.refuse("a") is QueueState.ERROR_BACKOFF
     assert waiting.queue.next_wakeup() == 1002
     waiting.now = 1001.99
     assert waiting.queue.flush(waiting.now) == 0
     assert waiting.after(0.02) == 1
-    assert waiting.place("a") is Place.ACTIVE
+    assert waiting.place("a") is QueueState.ACTIVE
 
 
 def test_rests_that_end_within_one_second_end_together_and_in_the_order_of_the_queue() -> None:
@@ -65,7 +65,7 @@ def test_where_nothing_is_ready_a_resting_pod_is_tried_early() -> None:
     waiting = Waiting()
     waiting.refuse("a", "Easy")
     waiting.move(POD_DELETED)
-    assert waiting.place("a") is Place.BACKOFF
+    assert waiting.place("a") is QueueState.BACKOFF
     assert waiting.queue.ready
     assert waiting.pop() == "a"
 
@@ -117,7 +117,7 @@ def test_a_pod_that_nothing_wakes_is_tried_again_after_five_minutes() -> None:
     for _ in range(10):
         assert waiting.after(30) == 0
     assert waiting.after(30) == 1
-    assert waiting.place("a") is Place.ACTIVE
+    assert waiting.place("a") is QueueState.ACTIVE
     assert waiting.get("a").flushed
 
 
@@ -132,7 +132,7 @@ def test_the_next_wake_up_is_never_past_a_waiting_pod_s_time() -> None:
     assert waiting.queue.next_wakeup() is None
     waiting.refuse("a", "Deaf")
     began = waiting.now
-    while waiting.place("a") is Place.UNSCHEDULABLE:
+    while waiting.place("a") is QueueState.UNSCHEDULABLE:
         wakeup = waiting.queue.next_wakeup()
         assert wakeup is not None
         waiting.after(wakeup - waiting.now)
@@ -149,10 +149,10 @@ def test_attempts_and_times_are_told() -> None:
     entry = waiting.get("a")
     assert (entry.first_queued_at, entry.first_tried_at, entry.queued_at) == (1000, 1002, 1003)
     assert entry.attempts == 1
-    assert entry.rejectors == {"Easy"}
+    assert entry.unschedulable_plugins == {"Easy"}
     waiting.activate("a")
     waiting.pop()
-    assert (entry.attempts, entry.first_tried_at, entry.rejectors) == (2, 1002, frozenset())
+    assert (entry.attempts, entry.first_tried_at, entry.unschedulable_plugins) == (2, 1002, frozenset())
 
 
 def test_an_update_of_the_priority_changes_the_turn() -> None:
@@ -174,7 +174,7 @@ def test_a_pod_that_cannot_be_sorted_is_held_back_and_others_go_on() -> None:
     waiting = Waiting()
     waiting.add("odd", labels={"unsortable": ""})
     waiting.add("plain")
-    assert waiting.place("odd") is Place.GATED
+    assert waiting.place("odd") is QueueState.GATED
     assert (waiting.get("odd").gate, waiting.get("odd").held.reasons) == (
         "Sorter",
         ("ValueError: cannot be compared",),
@@ -188,7 +188,7 @@ def test_a_ready_pod_that_can_no_longer_be_sorted_is_held_back() -> None:
     waiting = Waiting()
     waiting.add("a")
     waiting.update("a", labels={"unsortable": ""})
-    assert waiting.place("a") is Place.GATED
+    assert waiting.place("a") is QueueState.GATED
     assert waiting.pop() == ""
 
 
@@ -216,7 +216,7 @@ def test_a_dump_tells_where_every_pod_is_and_why() -> None:
     waiting.add("second")
     waiting.add("first", priority=1)
     waiting.now += 0.5
-    dumped = dumping.dump(waiting.queue, waiting.now)
+    dumped = queue_dumper.dump(waiting.queue, waiting.now)
     places = {place: [entry["pod"] for entry in entries] for place, entries in dumped["pods"].items()}
     assert {place: pods for place, pods in places.items() if pods} == {
         "active": ["default/first", "default/second"],
@@ -243,10 +243,10 @@ def test_counters_tell_who_came_where_and_why() -> None:
     waiting.move(POD_DELETED)
     waiting.after(2)
     assert waiting.queue.incoming == {
-        (Place.ACTIVE, "UnscheduledPodAdd"): 1,
-        (Place.UNSCHEDULABLE, "ScheduleAttemptFailure"): 1,
-        (Place.BACKOFF, "AssignedPodDelete"): 1,
-        (Place.ACTIVE, "BackoffComplete"): 1,
+        (QueueState.ACTIVE, "UnscheduledPodAdd"): 1,
+        (QueueState.UNSCHEDULABLE, "ScheduleAttemptFailure"): 1,
+        (QueueState.BACKOFF, "AssignedPodDelete"): 1,
+        (QueueState.ACTIVE, "BackoffComplete"): 1,
     }
     waiting.pop()
     assert sum(waiting.queue.turned_away.values()) == 0
@@ -264,15 +264,15 @@ def test_a_queue_with_other_plugins_goes_on_where_the_former_stopped() -> None:
     fresh.take_over(waiting.queue, waiting.now)
     waiting.queue = fresh
     assert {name: waiting.place(name) for name in ("refused", "abandoned", "tried", "bound", "gated")} == {
-        "refused": Place.ACTIVE,
+        "refused": QueueState.ACTIVE,
         "abandoned": None,
-        "tried": Place.IN_FLIGHT,
-        "bound": Place.BINDING,
-        "gated": Place.GATED,
+        "tried": QueueState.IN_FLIGHT,
+        "bound": QueueState.BINDING,
+        "gated": QueueState.GATED,
     }
     assert waiting.get("refused").attempts == 1
     assert waiting.queue.nominated_node("uid-refused") == "n1"
     waiting.move(POD_DELETED)
-    assert waiting.fail("tried", "Easy") is Place.BACKOFF
-    assert waiting.fail("bound") is Place.ERROR_BACKOFF
-    assert waiting.queue.incoming[Place.UNSCHEDULABLE, "ScheduleAttemptFailure"] == 1
+    assert waiting.fail("tried", "Easy") is QueueState.BACKOFF
+    assert waiting.fail("bound") is QueueState.ERROR_BACKOFF
+    assert waiting.queue.incoming[QueueState.UNSCHEDULABLE, "ScheduleAttemptFailure"] == 1

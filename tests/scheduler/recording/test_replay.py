@@ -13,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.columns.cluster import Cluster
+from rota.columns.pod_interner import PodInterner, read_node
 from rota.columns.pods import PodInfo
-from rota.columns.vocabulary import Vocabulary, read_node
-from rota.scheduler import builtin, loading
-from rota.scheduler.attempts import Attempt
-from rota.scheduler.cycle import Advice, Cycle
+from rota.scheduler.cycle.scheduling_cycle import ExtenderResult, SchedulingCycle
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.framework.status import Code, Status
-from rota.scheduler.loading import Loaded
-from rota.scheduler.recording import attaching
+from rota.scheduler.plugin_registry import builtin, third_party
+from rota.scheduler.plugin_registry.third_party import Loaded
+from rota.scheduler.recording import attachment
 from rota.scheduler.recording.files import NotARecording, Reader
 from rota.scheduler.recording.recorder import Recorder
-from rota.scheduler.recording.replaying import Compared, Replay
+from rota.scheduler.recording.replay import Compared, Replay
+from rota.scheduler.scheduling_loop import Attempt
 from rota.testing import clusters, schedulers
 from rota.testing.clocks import FakeClock
 from rota.testing.clusters import LAW, Document, make_node, make_pod
@@ -43,17 +43,17 @@ class Workshop:
     """A cluster, a cycle and a recorder, without a server."""
 
     def __init__(self, path: Path, *, longest: int = 1 << 30, start: int = 3) -> None:
-        self.vocabulary = Vocabulary()
+        self.interner = PodInterner()
         self.cluster = Cluster()
-        self.loaded = loading.default(builtin.registry())
-        self.cycle = Cycle(Framework(self.loaded.configuration.first, self.loaded.registry), self.cluster)
+        self.loaded = third_party.default(builtin.registry())
+        self.cycle = SchedulingCycle(Framework(self.loaded.configuration.first, self.loaded.registry), self.cluster)
         self.nominations: dict[str, list[PodInfo]] = {}
         self.clock = FakeClock()
         self.start = start
         self.recorder = Recorder(
             path,
             cluster=self.cluster,
-            vocabulary=self.vocabulary,
+            interner=self.interner,
             configuration=lambda: self.loaded.configuration.settings,
             nominations=lambda: self.nominations,
             clock=self.clock,
@@ -75,9 +75,11 @@ class Workshop:
         self.cluster.set_node(read_node(document))
 
     def pod(self, document: Document) -> PodInfo:
-        return self.vocabulary.pod(document, keep=True)
+        return self.interner.pod(document, keep=True)
 
-    def decide(self, document: Document, *, advice: Advice | None = None, avoiding: Sequence[str] = ()) -> str | None:
+    def decide(
+        self, document: Document, *, advice: ExtenderResult | None = None, avoiding: Sequence[str] = ()
+    ) -> str | None:
         """Decide, have it recorded, and assume the pod where it goes."""
         pod = self.pod(document)
         evaluation = self.cycle.evaluate(pod, nominations=self.nominations)
@@ -125,8 +127,8 @@ async def test_what_extenders_said_counts_again(tmp_path: Path) -> None:
     for name in ("n1", "n2", "n3"):
         shop.node(make_node(name))
     refusal = Status(Code.UNSCHEDULABLE, ("sold out",), "Extender")
-    advice = Advice(allowed=frozenset({"n2", "n3"}), refusals={"n1": refusal}, scores={"n3": 50})
-    nobody = Advice(allowed=frozenset(), refusals=dict.fromkeys(("n1", "n2", "n3"), refusal))
+    advice = ExtenderResult(allowed=frozenset({"n2", "n3"}), refusals={"n1": refusal}, scores={"n3": 50})
+    nobody = ExtenderResult(allowed=frozenset(), refusals=dict.fromkeys(("n1", "n2", "n3"), refusal))
     async with shop.recording():
         assert shop.decide(make_pod("a"), advice=advice) == "n3"
         assert shop.decide(make_pod("b"), advice=nobody) is None
@@ -142,7 +144,7 @@ async def test_another_configuration_shows_what_it_would_have_done(tmp_path: Pat
     shop.node(make_node("n2"))
     async with shop.recording():
         assert [shop.decide(make_pod(f"p{number}", cpu="1")) for number in range(3)] == ["n1", "n2", "n1"]
-    packed = replay(tmp_path / "a.rec", loading.load(MOST, builtin.registry()))
+    packed = replay(tmp_path / "a.rec", third_party.load(MOST, builtin.registry()))
     assert [(each.then.node, each.now.node) for each in packed] == [("n1", "n1"), ("n2", "n1"), ("n1", "n1")]
 
 
@@ -152,8 +154,8 @@ async def test_a_changed_configuration_begins_a_new_file(tmp_path: Path) -> None
     shop.node(make_node("n2"))
     async with shop.recording():
         shop.decide(make_pod("a", cpu="1"))
-        shop.loaded = loading.load(MOST, builtin.registry())
-        shop.cycle = Cycle(Framework(shop.loaded.configuration.first, shop.loaded.registry), shop.cluster)
+        shop.loaded = third_party.load(MOST, builtin.registry())
+        shop.cycle = SchedulingCycle(Framework(shop.loaded.configuration.first, shop.loaded.registry), shop.cluster)
         await _until(shop, (tmp_path / "a.rec.1").exists)
         shop.decide(make_pod("b", cpu="1"))
     assert [(each.pod, each.same) for each in replay(tmp_path / "a.rec.1")] == [("default/a", True)]
@@ -285,9 +287,9 @@ def test_any_recording_replays_as_it_was(
 
 @pytest.mark.slow
 async def test_a_whole_scheduler_is_recorded_and_replayed(tmp_path: Path) -> None:
-    chance = random.Random(5)
+    rng = random.Random(5)
     async with schedulers.cluster() as cluster, cluster.scheduling() as scheduler:
-        recorder = attaching.attach(scheduler, tmp_path / "a.rec", clock=cluster.clock)
+        recorder = attachment.attach(scheduler, tmp_path / "a.rec", clock=cluster.clock)
         async with cluster.running(recorder.run):
             for number in range(4):
                 await cluster.add_node(f"n{number}", labels={clusters.ZONE: f"z{number % 2}"})
@@ -306,7 +308,7 @@ async def test_a_whole_scheduler_is_recorded_and_replayed(tmp_path: Path) -> Non
                     }
                 }
                 await cluster.add_pod(
-                    f"p{number}", cpu=chance.choice(["100m", "500m", "1"]), labels={"app": "web"}, affinity=far
+                    f"p{number}", cpu=rng.choice(["100m", "500m", "1"]), labels={"app": "web"}, affinity=far
                 )
                 if number == 20:
                     await cluster.add_node("late")

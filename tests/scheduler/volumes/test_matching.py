@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.api import nodeselectors
-from rota.scheduler.volumes import claims, matching
-from rota.scheduler.volumes.claims import Document
+from rota.scheduler.volumes import matching, volume_claims
+from rota.scheduler.volumes.volume_claims import Document
 from rota.testing import volumes as make
 
 HOSTS, ZONES = ["a", "b", "c"], ["z1", "z2"]
@@ -48,7 +48,7 @@ def plain(claim: Document, offered: list[Document], labels: dict[str, str], take
     for volume in offered:
         reserved = volume["spec"].get("claimRef") is not None
         mine = matching.bound_to(volume, claim)
-        size, wanted = matching.capacity(volume), claims.request(claim) or matching.NOTHING
+        size, wanted = matching.capacity(volume), volume_claims.request(claim) or matching.NOTHING
         if volume["metadata"]["name"] in taken or (reserved and not mine) or size < wanted:
             continue
         required = (volume["spec"].get("nodeAffinity") or {}).get("required")

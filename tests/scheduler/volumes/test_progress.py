@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rota.columns.catalog import Catalog
-from rota.scheduler.volumes import claims, progress
+from rota.scheduler.volumes import progress, volume_claims
 from rota.scheduler.volumes.progress import BindingFailedError
 from rota.testing import volumes as make
 from rota.testing.volumes import Document
@@ -49,7 +49,7 @@ def test_a_written_volume_that_was_lost_is_a_failure(now: tuple[Document, ...], 
 
 
 def marked(**more: Any) -> Document:
-    return make.claim("data", annotations={claims.SELECTED_NODE: "a"}, **more)
+    return make.claim("data", annotations={volume_claims.SELECTED_NODE: "a"}, **more)
 
 
 def test_a_marked_claim_is_done_when_its_new_volume_is_there() -> None:

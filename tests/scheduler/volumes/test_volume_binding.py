@@ -9,11 +9,11 @@ from rota.columns.cluster import Cluster
 from rota.columns.pods import PodInfo
 from rota.scheduler.config.args import UtilizationShapePoint, VolumeBindingArgs
 from rota.scheduler.framework.events import Hint, HintFn, Resource
-from rota.scheduler.framework.points import PreFilterResult
+from rota.scheduler.framework.plugin_interfaces import PreFilterResult
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SUCCESS, Code, Status
 from rota.scheduler.plugins.volume_binding import Attempt, VolumeBinding
-from rota.scheduler.volumes import binding, claims
+from rota.scheduler.volumes import claim_binding, volume_claims
 from rota.testing import volumes as make
 from rota.testing.volumes import Document
 
@@ -134,7 +134,7 @@ def test_an_ephemeral_volume_waits_for_its_own_claim() -> None:
         "PVC default/pod-scratch was not created for pod default/pod (pod is not owner)",
     )
     own = make.cluster(NODES, make.claim("pod-scratch", volume="v", owner=pod.uid), make.volume("v", node="a"))
-    assert reasons(own, pod) == {"b": (binding.NODE_CONFLICT,), "c": (binding.NODE_CONFLICT,)}
+    assert reasons(own, pod) == {"b": (claim_binding.NODE_CONFLICT,), "c": (claim_binding.NODE_CONFLICT,)}
 
 
 # --- bound claims ---------------------------------------------------------------------------------------------------
@@ -143,12 +143,12 @@ def test_an_ephemeral_volume_waits_for_its_own_claim() -> None:
 def test_a_bound_volume_must_be_reachable() -> None:
     on = make.cluster(NODES, make.claim("data", volume="v"), make.volume("v", node="b"))
     refused = reasons(on, make.pod("pod", *make.uses("data")))
-    assert refused == {"a": (binding.NODE_CONFLICT,), "c": (binding.NODE_CONFLICT,)}
+    assert refused == {"a": (claim_binding.NODE_CONFLICT,), "c": (claim_binding.NODE_CONFLICT,)}
 
 
 def test_a_bound_volume_that_is_gone_refuses_every_node() -> None:
     on = make.cluster(NODES, make.claim("data", volume="v"))
-    assert set(reasons(on, make.pod("pod", *make.uses("data"))).values()) == {(binding.VOLUME_GONE,)}
+    assert set(reasons(on, make.pod("pod", *make.uses("data"))).values()) == {(claim_binding.VOLUME_GONE,)}
 
 
 # --- volumes that exist ---------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def test_a_late_claim_goes_where_a_volume_is() -> None:
         NODES, LOCAL, make.claim("data", storage_class="local"), make.volume("v", storage_class="local", node="b")
     )
     pod = make.pod("pod", *make.uses("data"))
-    assert reasons(on, pod) == {"a": (binding.NO_VOLUME,), "c": (binding.NO_VOLUME,)}
+    assert reasons(on, pod) == {"a": (claim_binding.NO_VOLUME,), "c": (claim_binding.NO_VOLUME,)}
     assert chosen(on, pod, "b") == {"data": "v"}
 
 
@@ -194,7 +194,7 @@ def test_two_claims_of_a_pod_take_two_volumes_the_smaller_claim_first() -> None:
 )
 def test_volumes_that_do_not_suit_are_passed_over(unsuitable: Document) -> None:
     on = make.cluster(NODES, LOCAL, make.claim("data", storage_class="local"), unsuitable)
-    assert set(reasons(on, make.pod("pod", *make.uses("data"))).values()) == {(binding.NO_VOLUME,)}
+    assert set(reasons(on, make.pod("pod", *make.uses("data"))).values()) == {(claim_binding.NO_VOLUME,)}
 
 
 def test_a_selector_picks_volumes_by_label() -> None:
@@ -248,10 +248,10 @@ def test_an_existing_volume_is_preferred_to_a_new_one() -> None:
 
 
 def test_a_claim_that_is_being_provisioned_stays_with_its_node() -> None:
-    claim = make.claim("data", storage_class="fast", annotations={claims.SELECTED_NODE: "b"})
+    claim = make.claim("data", storage_class="fast", annotations={volume_claims.SELECTED_NODE: "b"})
     on = make.cluster(NODES, FAST, claim, make.volume("v", storage_class="fast"))
     pod = make.pod("pod", *make.uses("data"))
-    assert reasons(on, pod) == {"a": (binding.NO_VOLUME,), "c": (binding.NO_VOLUME,)}
+    assert reasons(on, pod) == {"a": (claim_binding.NO_VOLUME,), "c": (claim_binding.NO_VOLUME,)}
     assert chosen(on, pod, "b") == {"data": "new"}
 
 
@@ -288,7 +288,7 @@ def test_free_storage_must_be_within_reach_where_the_driver_reports_it(
     on = make.cluster(NODES, FAST, REPORTS, make.claim("data", storage_class="fast"), *pools)
     found = reasons(on, make.pod("pod", *make.uses("data")))
     assert set(found) == refused
-    assert set(found.values()) <= {(binding.NO_SPACE,)}
+    assert set(found.values()) <= {(claim_binding.NO_SPACE,)}
 
 
 def test_a_driver_that_reports_nothing_is_believed_to_have_room() -> None:
@@ -406,9 +406,9 @@ async def test_prebind_has_the_volume_and_the_claim_written() -> None:
     (volume,) = volumes
     assert volume["spec"]["claimRef"]["name"] == "old"
     assert volume["spec"]["claimRef"]["uid"] == "uid-old"
-    assert volume["metadata"]["annotations"] == {claims.BOUND_BY_CONTROLLER: "yes"}
+    assert volume["metadata"]["annotations"] == {volume_claims.BOUND_BY_CONTROLLER: "yes"}
     (claim,) = marked
-    assert claim["metadata"]["annotations"] == {claims.SELECTED_NODE: "b"}
+    assert claim["metadata"]["annotations"] == {volume_claims.SELECTED_NODE: "b"}
 
 
 def test_objects_of_the_cluster_are_never_changed() -> None:

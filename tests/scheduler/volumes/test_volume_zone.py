@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rota.scheduler.framework.events import Hint, Resource
-from rota.scheduler.framework.points import PreFilterResult
+from rota.scheduler.framework.plugin_interfaces import PreFilterResult
 from rota.scheduler.framework.registry import NoArgs
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SUCCESS, Code

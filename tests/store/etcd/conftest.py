@@ -21,7 +21,7 @@ def server(private_etcd: Callable[[], EtcdServer]) -> EtcdServer:
 @pytest.fixture
 async def neighbour(server: EtcdServer) -> AsyncIterator[Connection]:
     """Another program's connection to the same etcd."""
-    etcd = Connection(address.parse(server.url), time=system.SystemClock(), chance=system.chance(), settings=Settings())
+    etcd = Connection(address.parse(server.url), time=system.SystemClock(), rng=system.rng(), settings=Settings())
     yield etcd
     await etcd.close()
 

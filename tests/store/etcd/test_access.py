@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rota.kit import system
-from rota.store import errors, opening
+from rota.store import errors, store_factory
 from rota.store.backends.etcd import address, methods
 from rota.store.backends.etcd import etcd_pb2 as pb
 from rota.store.backends.etcd.connection import Connection
@@ -32,7 +32,7 @@ async def keys(etcd: Connection) -> list[bytes]:
 
 
 async def open_existing(url: str) -> None:
-    store = await opening.open_store(url, time=system.SystemClock(), chance=system.chance(), create=False)
+    store = await store_factory.open_store(url, time=system.SystemClock(), rng=system.rng(), create=False)
     await store.close()
 
 
@@ -117,7 +117,7 @@ async def test_a_user_with_a_role_for_the_prefix_has_all_of_the_store(guarded: E
             assert len(await gather_to(watch, last)) == 1
         assert await store.renew(lease)
         await store.compact(last)
-        assert (await store.extent()).floor == last
+        assert (await store.revision_range()).floor == last
 
 
 @pytest.mark.parametrize("login", ["rota:wrong", "nobody:p%40ss:word", "rota"])
@@ -139,7 +139,7 @@ async def test_nobody_and_the_wrong_prefix_are_refused(guarded: EtcdServer) -> N
 async def test_a_login_that_ran_out_is_renewed_without_anybody_noticing(guarded: EtcdServer) -> None:
     """etcd forgets its tokens with a restart; calls and watches go on."""
     async with opened(as_user(guarded, "rota:p%40ss:word")) as store:
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
         async with store.watch("/a/", after=start) as watch:
             await store.create("/a/x", b"")
             await asyncio.to_thread(guarded.restart)
@@ -232,7 +232,7 @@ async def test_tls_with_certificates_on_both_sides(tls_etcd: TlsEtcd, certificat
     files = {"ca": "ca.pem", "cert": "client.pem", "key": "client.key"}
     query = "&".join(f"{option}={certificates / file}" for option, file in files.items())
     async with opened(f"{tls_etcd.url}/tls?{query}") as store:
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
         async with store.watch("/a/", after=start) as watch:
             last = revision_of(await store.create("/a/x", b"1"))
             assert len(await gather_to(watch, last)) == 1

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.store import contract, errors
+from rota.store import errors, store_interface
 from rota.store.backends.etcd import etcd_pb2 as pb
 from rota.store.backends.etcd import faults
 from rota.store.backends.etcd.keyspace import FORMAT, Keyspace
-from rota.store.contract import Event
+from rota.store.store_interface import Event
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).map(
     lambda text: f"/{text}"
@@ -45,7 +45,7 @@ def test_keys_keep_their_order_and_come_back(keys: list[str]) -> None:
 def test_a_span_holds_the_keys_of_a_prefix_behind_a_key(key: str, after: str, depth: int) -> None:
     space = keyspace()
     prefix = "/".join([*key.split("/")[:depth], ""]) if depth else ""
-    contract.check_prefix(prefix)
+    store_interface.check_prefix(prefix)
     span = space.span(prefix, after)
     for name in (key, after, key + "x"):
         inside = name.startswith(prefix) and name > after

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rota.kit import system
-from rota.store import errors, opening
+from rota.store import errors, store_factory
 from rota.store.backends.etcd import etcd_pb2 as pb
 from rota.store.backends.etcd import methods
 from rota.store.backends.etcd.connection import Connection
-from rota.store.contract import Committed, Delete, Entry, Event, Transaction, Watch
 from rota.store.logstore import Settings
+from rota.store.store_interface import Committed, Delete, Entry, Event, Transaction, Watch
 from rota.testing.servers.etcd import EtcdServer
 from rota.testing.servers.processes import free_port
 from rota.testing.store_contract import gather_events, gather_to, opened, revision_of
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.etcd, pytest.mark.slow]
 async def test_watches_outlive_a_killed_server_without_a_gap(server: EtcdServer) -> None:
     """Also one that began before the kill and one that resumes after it, with writes before, between and after."""
     async with opened(server.url) as store:
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
         async with store.watch("/a/", after=start) as watch:
             seen: list[Event] = []
             for round_ in range(3):
@@ -63,7 +63,7 @@ async def test_a_compaction_during_an_outage_makes_watches_list_again(
 async def test_an_older_state_of_etcd_put_back_makes_watches_list_again(server: EtcdServer) -> None:
     data, copy = server.folder / "data", server.folder / "copy"
     async with opened(server.url, Settings(look_every_s=0.05)) as store:
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
         await store.create("/a/kept", b"")
         await asyncio.to_thread(server.stop)
         shutil.copytree(data, copy)
@@ -88,7 +88,7 @@ async def test_an_older_state_of_etcd_put_back_makes_watches_list_again(server: 
             assert [event.key for event in await gather_to(watch, anew)] == ["/a/kept", "/a/anew"]
             # And no marks are written to catch up with revisions that are no more.
             await asyncio.sleep(0.3)
-            assert (await store.extent()).revision <= anew + 1
+            assert (await store.revision_range()).revision <= anew + 1
 
 
 async def test_compactions_race_resuming_watches_and_nobody_misses_anything_unknowingly(server: EtcdServer) -> None:
@@ -105,7 +105,7 @@ async def test_compactions_race_resuming_watches_and_nobody_misses_anything_unkn
 
         async def compact() -> None:
             while not stop.is_set():
-                await other.compact((await other.extent()).revision)
+                await other.compact((await other.revision_range()).revision)
 
         async def follow() -> tuple[int, int]:
             whole = expired = 0
@@ -187,7 +187,7 @@ async def test_another_member_takes_over(server: EtcdServer) -> None:
 async def test_an_unreachable_etcd_is_told_soon(url: str, words: str) -> None:
     async with asyncio.timeout(10):
         with pytest.raises(errors.Unavailable, match=words):
-            await opening.open_store(url.format(port=free_port()), time=system.SystemClock(), chance=system.chance())
+            await store_factory.open_store(url.format(port=free_port()), time=system.SystemClock(), rng=system.rng())
 
 
 async def test_something_else_behind_the_address_is_told_as_well(server: EtcdServer) -> None:
@@ -205,7 +205,7 @@ def full_etcd() -> Iterator[EtcdServer]:
 async def test_a_full_etcd_says_so_and_loses_nothing(full_etcd: EtcdServer) -> None:
     acknowledged: list[str] = []
     async with opened(full_etcd.url) as store:
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
         lease = await store.grant(60)
 
         async def fill() -> None:
@@ -233,7 +233,7 @@ async def test_a_full_etcd_says_so_and_loses_nothing(full_etcd: EtcdServer) -> N
         with pytest.raises(errors.Expired):
             async with store.watch("/a/", after=start) as watch:
                 await anext(watch)
-        await store.compact((await store.extent()).revision)
+        await store.compact((await store.revision_range()).revision)
         assert [entry.key for entry in (await store.list("/a/")).entries] == kept[1:]
 
 
@@ -248,8 +248,8 @@ async def test_a_restore_that_does_not_fit_leaves_nothing(full_etcd: EtcdServer)
 async def test_closing_leaves_nothing_behind(server: EtcdServer, watches: Callable[[], int]) -> None:
     """Neither with calls, watches and retries under way."""
     for gone in (False, True):
-        store = await opening.open_store(server.url, time=system.SystemClock(), chance=system.chance())
-        start = (await store.extent()).revision
+        store = await store_factory.open_store(server.url, time=system.SystemClock(), rng=system.rng())
+        start = (await store.revision_range()).revision
         async with store.watch("", after=start) as watch:
             if gone:
                 await asyncio.to_thread(server.kill)

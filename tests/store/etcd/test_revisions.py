@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from rota.store import errors, hub
+from rota.store import broadcaster, errors
 from rota.store.backends.etcd import etcd_pb2 as pb
 from rota.store.backends.etcd import methods
 from rota.store.backends.etcd.connection import Connection
-from rota.store.contract import Delete, Entry, Event, Guard, Put, Refused, Store, Transaction
 from rota.store.logstore import Settings
+from rota.store.store_interface import Delete, Entry, Event, Precondition, Put, Refused, Store, Transaction
 from rota.testing.servers.etcd import EtcdServer
 from rota.testing.store_contract import gather_events, gather_to, opened, replay, revision_of
 
@@ -41,7 +41,7 @@ async def test_others_move_the_revision_and_nothing_is_missed(server: EtcdServer
 async def test_own_changes_reach_watches_without_etcds_watch_and_never_past_others(server: EtcdServer) -> None:
     """A gap in etcd's count is somebody else's change: what comes behind it waits for that."""
     async with opened(server.url) as store, opened(server.url) as other:
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
         await store._supervisor.stop("feed")  # type: ignore[attr-defined]
         async with store.watch("/a/", after=start) as watch:
             created = revision_of(await store.create("/a/x", b"1", lease=await store.grant(60)))
@@ -63,7 +63,7 @@ async def test_own_changes_reach_watches_without_etcds_watch_and_never_past_othe
 async def test_two_busy_processes_see_each_others_changes_in_one_order(server: EtcdServer) -> None:
     """So many that etcd's watches fall behind and begin anew."""
     async with opened(server.url) as store, opened(server.url) as other:
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
 
         async def write(through: Store, name: int) -> None:
             for number in range(100):
@@ -85,20 +85,20 @@ async def test_bookmarks_follow_others_changes_though_nothing_of_ours_happens(
 ) -> None:
     async with (
         opened(server.url, Settings(look_every_s=0.05)) as store,
-        store.watch("/a/", after=(await store.extent()).revision) as watch,
+        store.watch("/a/", after=(await store.revision_range()).revision) as watch,
     ):
         reading = asyncio.create_task(anext(watch))
         await write_elsewhere(neighbour)
-        newest = (await store.extent()).revision
+        newest = (await store.revision_range()).revision
         for _ in range(1000):
             if watch.revision >= newest:
                 break
             await asyncio.sleep(0.01)
         assert watch.revision >= newest
         # Once caught up there is nothing to write.
-        settled = (await store.extent()).revision
+        settled = (await store.revision_range()).revision
         await asyncio.sleep(0.3)
-        assert (await store.extent()).revision == settled
+        assert (await store.revision_range()).revision == settled
         reading.cancel()
         await asyncio.wait([reading])
 
@@ -111,7 +111,7 @@ async def test_a_compaction_by_others_moves_the_floor(server: EtcdServer, neighb
         async with opened(server.url) as other:
             await neighbour.call(methods.COMPACT, pb.CompactionRequest(revision=second))
             for each in (store, other):
-                assert (await each.extent()).floor == second
+                assert (await each.revision_range()).floor == second
                 with pytest.raises(errors.Expired):
                     await each.list("/a/", revision=first)
                 with pytest.raises(errors.Expired):
@@ -120,13 +120,13 @@ async def test_a_compaction_by_others_moves_the_floor(server: EtcdServer, neighb
                 async with each.watch("/a/", after=second) as watch:
                     assert [event.key for event in (await anext(watch)).events] == ["/a/y"]
         async with opened(server.url) as late:
-            assert (await late.extent()).floor == second
+            assert (await late.revision_range()).floor == second
 
 
 async def test_a_store_opened_later_reads_the_history_before(server: EtcdServer, neighbour: Connection) -> None:
     """Also where nothing of ours ever happens again, and where the last thing was a deletion."""
     async with opened(server.url) as store:
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
         created = revision_of(await store.create("/a/x", b"1"))
         await store.create("/a/y", b"1")
         await store.delete("/a/x", expected=created)
@@ -140,10 +140,10 @@ async def test_a_store_opened_later_reads_the_history_before(server: EtcdServer,
 
 async def test_five_hundred_watches_are_a_few_for_etcd(server: EtcdServer, watches: Callable[[], int]) -> None:
     async with opened(server.url) as store:
-        start = (await store.extent()).revision
+        start = (await store.revision_range()).revision
         for number in range(50):
             await store.create(f"/a/{number}", b"")
-    async with opened(server.url, Settings(limits=hub.Limits(events=10))) as store:
+    async with opened(server.url, Settings(limits=broadcaster.Limits(events=10))) as store:
 
         async def follow(number: int) -> int:
             async with store.watch("/a/", after=start + number % 5) as watch:
@@ -160,25 +160,25 @@ async def test_five_hundred_watches_are_a_few_for_etcd(server: EtcdServer, watch
 
 async def test_the_base_of_a_restore_holds_for_everything_afterwards(server: EtcdServer) -> None:
     async with opened(server.url) as store, opened(server.url) as other:
-        before = await other.extent()
+        before = await other.revision_range()
         async with other.watch("", after=before.revision) as watch:
-            extent = await store.load([Entry("/a/x", b"1", 5, 3)], revision=41_000)
+            revision_range = await store.load([Entry("/a/x", b"1", 5, 3)], revision=41_000)
             with pytest.raises(errors.Expired):
                 await gather_events(watch, lambda _: False)
         entry = await other.get("/a/x")
         assert entry is not None
         assert entry.revision > 41_000
         # A revision from before the restore is nobody's, least of all that of a key that does not exist.
-        for old in (before.revision, extent.revision - 10**9):
+        for old in (before.revision, revision_range.revision - 10**9):
             assert isinstance(await other.update("/a/none", b"", expected=old), Refused)
             assert isinstance(await other.update("/a/x", b"", expected=old), Refused)
         updated = revision_of(await other.update("/a/x", b"2", expected=entry.revision))
-        assert updated > extent.revision
+        assert updated > revision_range.revision
         assert await store.get("/a/x") == Entry("/a/x", b"2", updated, entry.created)
         await store.compact(updated)
-        assert (await other.extent()).floor == updated
+        assert (await other.revision_range()).floor == updated
         with pytest.raises(errors.Expired):
-            await other.list("", revision=extent.revision)
+            await other.list("", revision=revision_range.revision)
         # Emptied and restored once more, the order goes on.
         await store.delete("/a/x", expected=updated)
         again = await store.load([Entry("/a/x", b"3", 5, 3)], revision=7)
@@ -190,11 +190,13 @@ async def test_transactions_of_128_keys_commit_and_conflict_whole(etcd_url: str)
     async with opened(etcd_url) as store:
         revision = revision_of(
             await store.commit(
-                Transaction(tuple(Put(key, b"1") for key in keys), tuple(Guard(key, revision=0) for key in keys))
+                Transaction(tuple(Put(key, b"1") for key in keys), tuple(Precondition(key, revision=0) for key in keys))
             )
         )
         refused = await store.commit(
-            Transaction(tuple(Delete(key) for key in keys), tuple(Guard(key, revision=revision - 1) for key in keys))
+            Transaction(
+                tuple(Delete(key) for key in keys), tuple(Precondition(key, revision=revision - 1) for key in keys)
+            )
         )
         assert isinstance(refused, Refused)
         assert [conflict.guard.key for conflict in refused.conflicts] == keys
@@ -202,13 +204,15 @@ async def test_transactions_of_128_keys_commit_and_conflict_whole(etcd_url: str)
         async with store.watch("", after=revision) as watch:
             gone = revision_of(
                 await store.commit(
-                    Transaction(tuple(Delete(key) for key in keys), tuple(Guard(key, created=revision) for key in keys))
+                    Transaction(
+                        tuple(Delete(key) for key in keys), tuple(Precondition(key, created=revision) for key in keys)
+                    )
                 )
             )
             batch = await anext(watch)
         assert {event.key for event in batch.events} == set(keys)
         assert {(event.revision, event.created) for event in batch.events} == {(gone, revision)}
-        both = tuple(Guard(key, revision=1, created=1) for key in keys)
+        both = tuple(Precondition(key, revision=1, created=1) for key in keys)
         with pytest.raises(ValueError, match="at most 128 conditions"):
             await store.commit(Transaction((), both))
 

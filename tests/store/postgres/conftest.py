@@ -22,7 +22,7 @@ class BreakingLine:
 
     def __init__(self, url: str, seed: int) -> None:
         self._server = urllib.parse.urlsplit(url)
-        self._chance = random.Random(seed)
+        self._rng = random.Random(seed)
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: asyncio.Server | None = None
         #: How often each harm was done.
@@ -59,7 +59,7 @@ class BreakingLine:
                     back.cancel()
                     to_client.transport.abort()
                 if harm == "request late":
-                    await asyncio.sleep(self._chance.random() / 5)
+                    await asyncio.sleep(self._rng.random() / 5)
                 if harm != "request lost":
                     to_server.write(data)
                     await to_server.drain()
@@ -75,9 +75,9 @@ class BreakingLine:
             await asyncio.gather(back, return_exceptions=True)
 
     def _harm(self) -> str:
-        if not self.one_in or self._chance.randrange(self.one_in):
+        if not self.one_in or self._rng.randrange(self.one_in):
             return ""
-        harm = self._chance.choice(self.HARMS)
+        harm = self._rng.choice(self.HARMS)
         self.harmed[harm] += 1
         return harm
 
@@ -111,7 +111,7 @@ async def engines(postgres_url: str) -> AsyncIterator[Callable[..., Awaitable[Po
 
         async def open_engine(url: str = postgres_url, settings: Settings | None = None) -> PostgresEngine:
             engine = await PostgresEngine.open(
-                url, time=system.SystemClock(), chance=system.chance(), settings=settings or Settings(), create=True
+                url, time=system.SystemClock(), rng=system.rng(), settings=settings or Settings(), create=True
             )
             opened.push_async_callback(engine.close)
             return engine

@@ -15,12 +15,12 @@ import pytest
 from psycopg import sql
 
 from rota.kit import backoff
-from rota.store import errors, ledger
+from rota.store import errors, write_plan
 from rota.store.backends.postgres import sessions, statements
 from rota.store.backends.postgres.engine import PostgresEngine
-from rota.store.contract import Committed, Guard, Put, Store, Transaction
-from rota.store.ledger import Work
 from rota.store.logstore import Settings
+from rota.store.store_interface import Committed, Precondition, Put, Store, Transaction
+from rota.store.write_plan import Work
 from rota.testing.servers.postgres import PostgresServer
 from rota.testing.store_contract import gather_to, opened, revision_of
 
@@ -41,7 +41,7 @@ async def half_commit(session: Session, key: str) -> None:
     work = put(key)
     state = await statements.read_state(session, work)
     assert state is not None
-    plan = ledger.plan(work, state.rows, state.leases, head=state.head.revision, floor=state.head.floor)
+    plan = write_plan.plan(work, state.rows, state.leases, head=state.head.revision, floor=state.head.floor)
     await session.execute("BEGIN")
     assert await statements.commit(session, plan, state.head, writer="other", batch=1)
 
@@ -69,7 +69,7 @@ async def test_a_transaction_that_began_first_and_ends_late_leaves_no_gap(
             ]
             await waiting(observer)
             assert not any(write.done() for write in writes)
-            assert (await store.extent()).revision == start
+            assert (await store.revision_range()).revision == start
             await session.execute(last_word)
             revisions = [revision_of(outcome) for outcome in await asyncio.gather(*writes)]
             held = 1 if last_word == "COMMIT" else 0
@@ -133,7 +133,7 @@ async def test_creates_need_no_reading_and_still_see_what_others_made(engines: E
     ours, theirs = await engines(), await engines()
 
     def create(key: str) -> list[Work]:
-        return [Transaction((Put(key, b""),), (Guard(key, revision=0),))]
+        return [Transaction((Put(key, b""),), (Precondition(key, revision=0),))]
 
     first = await ours.apply(create("/a/0"))
     assert isinstance(first.verdicts[0], Committed)
@@ -145,7 +145,7 @@ async def test_creates_need_no_reading_and_still_see_what_others_made(engines: E
     assert not isinstance(refused, Committed)
     both = await ours.apply([*create("/a/3"), *create("/a/3"), *create("/a/4")])
     assert [isinstance(verdict, Committed) for verdict in both.verdicts] == [True, False, True]
-    assert (await ours.extent()).revision == 6
+    assert (await ours.revision_range()).revision == 6
 
 
 @pytest.mark.parametrize("rival", [False, True])
@@ -163,13 +163,13 @@ async def test_every_change_happens_once_however_often_the_line_breaks(
             acknowledged[key] = revision_of(await store.commit(Transaction((Put(key, b"v"),))))
 
     async with opened(postgres_url) as witness:
-        start = (await witness.extent()).revision
+        start = (await witness.revision_range()).revision
         async with opened(url, Settings(retry=BRISK.retry)) as store:
             line.one_in = 10
             rivals = [write(witness, f"rival{number}") for number in range(3)] if rival else []
             await asyncio.gather(*(write(store, str(name)) for name in range(3)), *rivals)
             line.one_in = 0
-        end = (await witness.extent()).revision
+        end = (await witness.revision_range()).revision
         async with witness.watch("/a/", after=start) as watch:
             events = await gather_to(watch, end)
     assert min(line.harmed.values()) >= 3
@@ -222,7 +222,7 @@ async def test_a_commit_whose_fate_cannot_be_found_out_is_called_uncertain(
     assert caught.value.uncertain
     server.resume()
     await engine.apply(put("/a/3"))
-    assert (await engine.extent()).revision in (4, 5)
+    assert (await engine.revision_range()).revision in (4, 5)
 
 
 async def test_a_server_that_stalls_is_given_up_and_used_again_when_it_is_back(

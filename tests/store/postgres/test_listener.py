@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from rota.store.backends.postgres.engine import PostgresEngine
-from rota.store.contract import Put, Transaction
+from rota.store.store_interface import Put, Transaction
 
 pytestmark = pytest.mark.slow
 

@@ -12,17 +12,17 @@ import pytest
 import pytest_asyncio
 
 from rota.kit import system
-from rota.store import errors, opening
+from rota.store import errors, store_factory
 from rota.store.backends.sqlite import faults
-from rota.store.contract import Put, Store, Transaction
+from rota.store.store_interface import Put, Store, Transaction
 
 
 @pytest_asyncio.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
     folder = tmp_path / "data"
     folder.mkdir()
-    opened = await opening.open_store(
-        f"sqlite:///{folder}/rota.db", time=system.SystemClock(), chance=system.chance(), create=True
+    opened = await store_factory.open_store(
+        f"sqlite:///{folder}/rota.db", time=system.SystemClock(), rng=system.rng(), create=True
     )
     yield opened
     await opened.close()

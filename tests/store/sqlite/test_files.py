@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from rota.kit import system
-from rota.store import errors, opening
+from rota.store import errors, store_factory
 from rota.store.backends.sqlite import schema
-from rota.store.contract import Put, Transaction
 from rota.store.logstore import Settings
+from rota.store.store_interface import Put, Transaction
 from rota.testing.store_contract import opened, revision_of
 
 
@@ -49,8 +49,8 @@ async def test_the_mode_that_somebody_gave_a_store_is_kept(tmp_path: Path) -> No
 async def test_an_empty_file_is_no_store_where_one_should_exist(tmp_path: Path) -> None:
     (tmp_path / "store.db").touch()
     with pytest.raises(errors.BadAddress, match="there is no store"):
-        await opening.open_store(
-            f"sqlite:///{tmp_path}/store.db", time=system.SystemClock(), chance=system.chance(), create=False
+        await store_factory.open_store(
+            f"sqlite:///{tmp_path}/store.db", time=system.SystemClock(), rng=system.rng(), create=False
         )
     assert [(path.name, path.stat().st_size) for path in tmp_path.iterdir()] == [("store.db", 0)]
 
@@ -70,8 +70,8 @@ async def test_nothing_stays_open_behind_a_closed_store(tmp_path: Path) -> None:
 
 
 async def test_closing_waits_for_a_commit_without_holding_up_the_event_loop(tmp_path: Path) -> None:
-    store = await opening.open_store(
-        f"sqlite:///{tmp_path}/store.db", time=system.SystemClock(), chance=system.chance()
+    store = await store_factory.open_store(
+        f"sqlite:///{tmp_path}/store.db", time=system.SystemClock(), rng=system.rng()
     )
     # Another process has its turn.
     turn = os.open(tmp_path / "store.db.lock", os.O_RDWR)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.worker.endpoint.harness import Endpoint, serving_worker
 
-from rota.client import connecting
+from rota.client import client_factory
 from rota.client.verbs import Client
 from rota.kit import system
 from rota.testing.api import ApiServer
@@ -16,8 +16,8 @@ from rota.testing.api import ApiServer
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
     async with ApiServer() as server:
-        clock, chance = system.SystemClock(), random.Random(0)
-        async with connecting.to_application(server.app, clock=clock, chance=chance) as made:
+        clock, rng = system.SystemClock(), random.Random(0)
+        async with client_factory.to_application(server.app, clock=clock, rng=rng) as made:
             yield made
 
 

@@ -16,11 +16,11 @@ from rota.kit import system
 from rota.pki import contexts
 from rota.pki.authorities import Authority, Purpose
 from rota.pki.certificates import Names, Subject
-from rota.worker import running
+from rota.worker import worker_assembly
 from rota.worker.agent import PODS
-from rota.worker.endpoint import serving
-from rota.worker.running import Worker
+from rota.worker.endpoint import endpoint_server
 from rota.worker.runtimes.process.runtime import ProcessRuntime
+from rota.worker.worker_assembly import Worker
 
 API_SERVER = Subject(common_name="kube-apiserver-kubelet-client", organizations=(users.MASTERS,))
 PATIENCE_S = 20.0
@@ -82,8 +82,8 @@ async def serving_worker(
     clock = system.SystemClock()
     authority = Authority.create(now=clock.now())
     tls = server_tls(authority, node)
-    listener = serving.listen("127.0.0.1", 0)
-    settings = running.Settings(
+    listener = endpoint_server.listen("127.0.0.1", 0)
+    settings = worker_assembly.Settings(
         node=node,
         folder=folder,
         resources={"cpu": 8000, "memory": 8 << 30, "pods": 50},
@@ -92,8 +92,8 @@ async def serving_worker(
     )
     try:
         async with (
-            running.worker(client, settings, clock=clock, chance=random.Random(0)) as worker,
-            serving.serve(worker, listener=listener, tls=tls) as port,
+            worker_assembly.worker(client, settings, clock=clock, rng=random.Random(0)) as worker,
+            endpoint_server.serve(worker, listener=listener, tls=tls) as port,
         ):
             yield Endpoint(authority, worker, port)
     finally:

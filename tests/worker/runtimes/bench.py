@@ -14,8 +14,8 @@ import pytest
 from rota.kit import system
 from rota.worker.runtimes.container import engines
 from rota.worker.runtimes.container.runtime import ContainerRuntime
-from rota.worker.runtimes.contract import CONTAINER, Exit, Known, Launch, LogOptions
 from rota.worker.runtimes.process.cgroups import ControlGroups
+from rota.worker.runtimes.runtime_interface import CONTAINER, Exit, Known, Launch, LogOptions
 
 PATIENCE_S = 20.0
 UID = "uid-1"

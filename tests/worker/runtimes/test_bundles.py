@@ -8,7 +8,7 @@ import pytest
 from rota.worker.runtimes.container import bundles
 from rota.worker.runtimes.container.images import Config
 from rota.worker.runtimes.container.users import User
-from rota.worker.runtimes.contract import CONTAINER, Launch, Mount, Security
+from rota.worker.runtimes.runtime_interface import CONTAINER, Launch, Mount, Security
 
 ROOT = User(0, 0)
 IMAGE = Config(cmd=("x",))

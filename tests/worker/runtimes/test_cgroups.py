@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.worker.runtimes.contract import Limits
 from rota.worker.runtimes.process import cgroups
 from rota.worker.runtimes.process.cgroups import ControlGroups
+from rota.worker.runtimes.runtime_interface import Limits
 
 MEGABYTE = 1024 * 1024
 

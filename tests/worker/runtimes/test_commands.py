@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from rota.worker.runtimes.contract import Launch, LaunchError
 from rota.worker.runtimes.process import commands
+from rota.worker.runtimes.runtime_interface import Launch, LaunchError
 
 
 def _launch(image: str, *, command: tuple[str, ...] = (), args: tuple[str, ...] = ()) -> Launch:

@@ -12,8 +12,8 @@ from tests.worker.runtimes.images import write_layout
 from rota.worker.runtimes import sessions
 from rota.worker.runtimes.container import engines
 from rota.worker.runtimes.container.podman import Podman
-from rota.worker.runtimes.contract import CONTAINER, PROCESS, LaunchError, Mount, Security
 from rota.worker.runtimes.process.cgroups import ControlGroups
+from rota.worker.runtimes.runtime_interface import CONTAINER, PROCESS, LaunchError, Mount, Security
 
 pytestmark = [pytest.mark.slow, needs_containers]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.worker.runtimes.images import Layer, layer_of, write_docker_archive, write_layout
 
-from rota.worker.runtimes.container import archives, keeping, programs, users
+from rota.worker.runtimes.container import archives, image_gc, programs, users
 from rota.worker.runtimes.container.archives import ImageError
-from rota.worker.runtimes.contract import LaunchError, Mount
+from rota.worker.runtimes.runtime_interface import LaunchError, Mount
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can unpack images")
 
@@ -180,16 +180,16 @@ def test_images_go_when_nobody_has_used_them_for_a_week(tmp_path: Path) -> None:
         (root / "etc").mkdir(parents=True)
     begin = 1_000_000.0
     for name in ("runs", "stale"):
-        keeping.use(roots[name], begin)
-    keeping.use(roots["fresh"], begin + keeping.KEPT_S)
-    later = begin + keeping.KEPT_S + 1
-    assert keeping.collect(tmp_path, used=[roots["runs"], tmp_path.parent / "elsewhere"], now=later) == ["stale"]
+        image_gc.use(roots[name], begin)
+    image_gc.use(roots["fresh"], begin + image_gc.KEPT_S)
+    later = begin + image_gc.KEPT_S + 1
+    assert image_gc.collect(tmp_path, used=[roots["runs"], tmp_path.parent / "elsewhere"], now=later) == ["stale"]
     assert {one.name for one in tmp_path.iterdir()} == {
         *("runs", "fresh", "unmarked"), *("runs.used", "fresh.used", "unmarked.used")
     }  # fmt: skip
-    assert keeping.collect(tmp_path, used=[], now=later + keeping.KEPT_S + 1) == ["fresh", "runs", "unmarked"]
+    assert image_gc.collect(tmp_path, used=[], now=later + image_gc.KEPT_S + 1) == ["fresh", "runs", "unmarked"]
     assert not list(tmp_path.iterdir())
 
 
 def test_a_machine_without_unpacked_images_has_none_to_lose(tmp_path: Path) -> None:
-    assert keeping.collect(tmp_path / "nowhere", used=[], now=0.0) == []
+    assert image_gc.collect(tmp_path / "nowhere", used=[], now=0.0) == []

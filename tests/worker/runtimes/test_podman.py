@@ -11,7 +11,7 @@ import pytest
 from tests.worker.runtimes.bench import build_root, needs_containers, opened
 
 from rota.worker.runtimes.container.podman import Podman
-from rota.worker.runtimes.contract import CONTAINER, LaunchError
+from rota.worker.runtimes.runtime_interface import CONTAINER, LaunchError
 
 pytestmark = pytest.mark.slow
 #: Has the images whose names are in a file, and pulls all but those of one registry.

@@ -10,8 +10,8 @@ import pytest
 from tests.worker.runtimes.bench import Bench, lives, needs_groups, opened, until
 
 from rota.worker.runtimes import sessions
-from rota.worker.runtimes.contract import PROCESS, LaunchError, Limits, Mount
 from rota.worker.runtimes.process.cgroups import ControlGroups
+from rota.worker.runtimes.runtime_interface import PROCESS, LaunchError, Limits, Mount
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@
   `schemas.for_kind(api_version, kind)`, `structural.from_openapi(schema)`, `versions.Versions(schemas={...})`
 - `errors`: what can go wrong, one class for each wire answer
 
-Below them: `ownership` (the rules of server-side apply), `managed` (managedFields), `fieldsets` and `field_paths` (who
-owns what), `typed` and `validation` (values seen through a schema), `json_values`. Nothing here does I/O, reads a clock
-or changes its arguments; results share nothing with them.
+Below them: `field_ownership` (the rules of server-side apply), `managed` (managedFields), `fieldsets` and `field_paths`
+(who owns what), `typed` and `validation` (values seen through a schema), `json_values`. Nothing here does I/O, reads a
+clock or changes its arguments; results share nothing with them.
 """

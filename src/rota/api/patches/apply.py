@@ -14,14 +14,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from rota.api.patches import field_ownership, typed, validation
 from rota.api.patches import managed as records
-from rota.api.patches import ownership, typed, validation
 from rota.api.patches.errors import MalformedPatch, refuses_deep_nesting
+from rota.api.patches.field_ownership import OwnershipConflict
 from rota.api.patches.field_paths import path
 from rota.api.patches.fieldsets import EMPTY, FieldSet
 from rota.api.patches.json_values import JsonObject, copy, json_text, same
 from rota.api.patches.managed import ManagedFields, Manager, Ownership
-from rota.api.patches.ownership import OwnershipConflict
 from rota.api.patches.schemas import TypeSchema
 from rota.api.patches.versions import Versions
 
@@ -92,7 +92,7 @@ def apply(
 
     def attempt(*, forced: bool) -> tuple[JsonObject, ManagedFields]:
         try:
-            return ownership.applied(
+            return field_ownership.applied(
                 before_then, config, managed=managed, me=me, versions=versions, force=forced, reset=reset
             )
         except MalformedPatch as error:
@@ -253,7 +253,7 @@ def _updated(
 ) -> ManagedFields:
     """The owners after a write that is not an apply."""
     version = new["apiVersion"]
-    owners, difference = ownership.changed(
+    owners, difference = field_ownership.changed(
         old,
         new,
         managed=managed,

@@ -14,9 +14,9 @@ from rota.apiserver.admission.priority import CLASSES, Priority
 from rota.apiserver.admission.resource_quota import QUOTAS, ResourceQuota
 from rota.apiserver.admission.runtime_classes import RUNTIMES, RuntimeClasses
 from rota.apiserver.admission.service_addresses import ServiceAddresses
-from rota.apiserver.contract import Admission, Registry
-from rota.apiserver.followed import Followed
-from rota.apiserver.occupancy.ledger import Ledger
+from rota.apiserver.cache.watch_cache import WatchCache
+from rota.apiserver.interfaces import Admission, Registry
+from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard
 
 #: Kinds that rules go by on every request, so that they are kept in memory.
 FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, RUNTIMES, QUOTAS)
@@ -24,8 +24,8 @@ FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, RUNTIMES, QUOTAS)
 
 def mutating(
     registry: Registry,
-    copies: Mapping[GroupResource, Followed],
-    ledger: Ledger | None,
+    copies: Mapping[GroupResource, WatchCache],
+    ledger: OvercommitGuard | None,
     network: IPv4Network,
     *,
     taint_nodes: bool,

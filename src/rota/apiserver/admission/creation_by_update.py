@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from rota.apiserver.authorization import asking
-from rota.apiserver.contract import Attributes, Authorizer, Object, Question
+from rota.apiserver.authorization import request_attributes
+from rota.apiserver.interfaces import Attributes, Authorizer, Object, Question
 
 _UPDATES = frozenset({"update", "patch"})
 
@@ -28,4 +28,4 @@ class CreationByUpdate:
         )
         verdict = await self.authorizer.authorize(question)
         if not verdict.allowed:
-            raise asking.refusal(question, verdict)
+            raise request_attributes.refusal(question, verdict)

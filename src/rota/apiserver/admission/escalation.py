@@ -12,7 +12,7 @@ from rota.apiserver.authorization import rbac, rules
 from rota.apiserver.authorization.chain import Authorization
 from rota.apiserver.authorization.rbac import RoleRef
 from rota.apiserver.authorization.rules import Rule
-from rota.apiserver.contract import Attributes, Object, Question, User
+from rota.apiserver.interfaces import Attributes, Object, Question, User
 
 _ROLES: Final = frozenset({"roles", "clusterroles"})
 _BINDINGS: Final = frozenset({"rolebindings", "clusterrolebindings"})

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from rota.api import errors, fields, quantities, quotas
 from rota.api.identifiers import GroupResource
-from rota.apiserver.contract import Attributes, Object, Registry
-from rota.apiserver.followed import Followed
+from rota.apiserver.cache.watch_cache import WatchCache
+from rota.apiserver.interfaces import Attributes, Object, Registry
 from rota.apiserver.strategies import pod_defaults
 
 _PODS: Final = GroupResource("", "pods")
@@ -22,7 +22,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 class LimitRanger:
     """Applies the LimitRanges of a namespace."""
 
-    def __init__(self, registry: Registry, copy: Followed) -> None:
+    def __init__(self, registry: Registry, copy: WatchCache) -> None:
         self._registry: Final = registry
         self._copy: Final = copy
 

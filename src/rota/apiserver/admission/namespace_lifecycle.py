@@ -8,10 +8,10 @@ from typing import Final
 
 from rota.api import errors
 from rota.api.identifiers import GroupResource
-from rota.apiserver.contract import Attributes, Object, Registry, Rider
-from rota.apiserver.followed import Followed
+from rota.apiserver.cache.watch_cache import WatchCache
+from rota.apiserver.interfaces import Attributes, Object, Registry, TransactionExtras
 from rota.apiserver.strategies import namespaces
-from rota.store.contract import Guard
+from rota.store.store_interface import Precondition
 
 NAMESPACES: Final = GroupResource("", "namespaces")
 IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
@@ -20,11 +20,11 @@ IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public", "kube-node
 class NamespaceLifecycle:
     """Looks at the namespace of whatever is created."""
 
-    def __init__(self, registry: Registry, copy: Followed) -> None:
+    def __init__(self, registry: Registry, copy: WatchCache) -> None:
         self._registry: Final = registry
         self._copy: Final = copy
 
-    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> Rider | None:
+    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
         """NotFound or Forbidden if the namespace is not there, or not for long."""
         if new is None:
             if at.resource.group_resource == NAMESPACES and at.name in IMMORTAL:
@@ -38,7 +38,7 @@ class NamespaceLifecycle:
             namespace = await self._registry.read(self._registry.resource(NAMESPACES), "", at.namespace)
         if namespaces.is_terminating(namespace.object):
             raise _terminating(at, new["metadata"].get("name", ""))
-        return Rider(guards=(Guard(namespace.key, revision=namespace.revision),))
+        return TransactionExtras(guards=(Precondition(namespace.key, revision=namespace.revision),))
 
 
 def _terminating(at: Attributes, name: str) -> errors.Forbidden:

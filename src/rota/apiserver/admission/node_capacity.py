@@ -7,11 +7,11 @@ and is counted all the same. As upstream, the node need not exist; whatever is b
 from typing import Final
 
 from rota.api import resources
-from rota.apiserver.contract import Attributes, Object, Registry, Rider
-from rota.apiserver.occupancy import shares
-from rota.apiserver.occupancy.ledger import Ledger
-from rota.apiserver.subresources.binder import NODES, PODS, Node, no_room
-from rota.store.contract import Guard
+from rota.apiserver.interfaces import Attributes, Object, Registry, TransactionExtras
+from rota.apiserver.node_allocations import pod_shares
+from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard
+from rota.apiserver.subresources.binder import NODES, PODS, Node, insufficient_capacity
+from rota.store.store_interface import Precondition
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 
@@ -19,11 +19,11 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 class NodeCapacity:
     """Admits new pods with a node. Comes last: by then the pod's requests are final."""
 
-    def __init__(self, registry: Registry, ledger: Ledger) -> None:
+    def __init__(self, registry: Registry, ledger: OvercommitGuard) -> None:
         self._registry: Final = registry
         self._ledger: Final = ledger
 
-    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> Rider | None:
+    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
         """Make sure that the pod fits when it is written, and that nobody else is sold the same room."""
         if new is None or old is not None or at.subresource or at.resource.group_resource != PODS:
             return None
@@ -34,14 +34,14 @@ class NodeCapacity:
         view = await self._ledger.view((name,))
         guards = view.guards((name,))
         if node is not None:
-            guards += (Guard(node.key, created=node.created),)
+            guards += (Precondition(node.key, created=node.created),)
             if MIRROR not in (new["metadata"].get("annotations") or {}):
-                share, allocatable = shares.of_pod({**new, "status": {}}), resources.node_allocatable(node.object)
-                if shares.collisions(share, allocatable, view.usage[name]):
+                share, allocatable = pod_shares.of_pod({**new, "status": {}}), resources.node_allocatable(node.object)
+                if pod_shares.collisions(share, allocatable, view.usage[name]):
                     view = await self._ledger.view((name,), newest=True)
-                    found = shares.collisions(share, allocatable, view.usage[name])
+                    found = pod_shares.collisions(share, allocatable, view.usage[name])
                     if found:
-                        left = shares.free(allocatable, view.usage[name])
+                        left = pod_shares.free(allocatable, view.usage[name])
                         known = Node(
                             key=node.key,
                             name=name,
@@ -49,6 +49,6 @@ class NodeCapacity:
                             created=node.created,
                             allocatable=allocatable,
                         )
-                        raise no_room(PODS, new["metadata"].get("name", ""), known, found, left)
+                        raise insufficient_capacity(PODS, new["metadata"].get("name", ""), known, found, left)
                     guards = (*view.guards((name,)), guards[-1])
-        return Rider(writes=view.writes((name,)), guards=guards)
+        return TransactionExtras(writes=view.writes((name,)), guards=guards)

@@ -12,7 +12,7 @@ from rota.api.identifiers import GroupResource
 from rota.apiserver.admission import node_tokens
 from rota.apiserver.authorization.nodes import identity, references
 from rota.apiserver.authorization.nodes.authorizer import LEASES
-from rota.apiserver.contract import (
+from rota.apiserver.interfaces import (
     Attributes,
     Authorizer,
     Object,

@@ -9,7 +9,7 @@ from typing import Final
 
 from rota.api import meta
 from rota.api.identifiers import GroupResource
-from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.interfaces import Attributes, Object
 
 _NODES: Final = GroupResource("", "nodes")
 NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}

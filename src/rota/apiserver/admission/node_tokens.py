@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rota.api import gotext, meta
 from rota.api.identifiers import GroupResource
-from rota.apiserver.contract import Attributes, Authorizer, Object, Question, Registry
+from rota.apiserver.interfaces import Attributes, Authorizer, Object, Question, Registry
 
 _PODS: Final = GroupResource("", "pods")
 _CLAIMS: Final = GroupResource("", "persistentvolumeclaims")

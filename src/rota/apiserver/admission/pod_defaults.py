@@ -7,7 +7,7 @@ from typing import Final
 
 from rota.api.identifiers import GroupResource
 from rota.apiserver.admission.node_capacity import MIRROR
-from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.interfaces import Attributes, Object
 
 _PODS: Final = GroupResource("", "pods")
 _LOST: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")

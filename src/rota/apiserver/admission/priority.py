@@ -4,8 +4,8 @@ from typing import Final
 
 from rota.api import errors
 from rota.api.identifiers import GroupResource
-from rota.apiserver.contract import Attributes, Object, Registry
-from rota.apiserver.followed import Followed
+from rota.apiserver.cache.watch_cache import WatchCache
+from rota.apiserver.interfaces import Attributes, Object, Registry
 
 _PODS: Final = GroupResource("", "pods")
 CLASSES: Final = GroupResource("scheduling.k8s.io", "priorityclasses")
@@ -14,7 +14,7 @@ CLASSES: Final = GroupResource("scheduling.k8s.io", "priorityclasses")
 class Priority:
     """Resolves `priorityClassName`."""
 
-    def __init__(self, registry: Registry, copy: Followed) -> None:
+    def __init__(self, registry: Registry, copy: WatchCache) -> None:
         self._registry: Final = registry
         self._copy: Final = copy
         #: Classes that are marked as the default, by name: hardly ever one, and looked for by pods without a class.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rota.api.identifiers import GroupResource
-from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.interfaces import Attributes, Object
 
 _PROCESS: Final = frozenset({None, "", "process"})
 #: Where the spec of a pod is in an object.

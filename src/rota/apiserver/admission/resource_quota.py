@@ -13,9 +13,9 @@ from typing import Final
 
 from rota.api import errors, quotas
 from rota.api.identifiers import GroupResource
-from rota.apiserver.contract import Attributes, Object, Registry, Rider, Stored
-from rota.apiserver.followed import Followed
-from rota.store.contract import Guard, Put
+from rota.apiserver.cache.watch_cache import WatchCache
+from rota.apiserver.interfaces import Attributes, Object, Registry, Stored, TransactionExtras
+from rota.store.store_interface import Precondition, Put
 
 QUOTAS: Final = GroupResource("", "resourcequotas")
 #: Kinds of which an update can use more than before; all others are only counted.
@@ -28,13 +28,13 @@ _MOST_COUNTS: Final = 1000
 class ResourceQuota:
     """Charges new objects, and what updates add. Comes last: nothing is charged that is refused by others."""
 
-    def __init__(self, registry: Registry, copy: Followed) -> None:
+    def __init__(self, registry: Registry, copy: WatchCache) -> None:
         self._registry: Final = registry
         self._copy: Final = copy
         #: What was counted last for a quota: its revision, the moment, and the amounts.
         self._counts: Final[dict[str, tuple[int, float, dict[str, int]]]] = {}
 
-    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> Rider | None:
+    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
         """Forbidden if a quota would be exceeded."""
         which = at.resource.group_resource
         if new is None or at.subresource or not at.resource.namespaced:
@@ -53,13 +53,13 @@ class ResourceQuota:
             return None
         delta = _added(which, new, old, now=at.now)
         puts: list[Put] = []
-        guards: list[Guard] = []
+        guards: list[Precondition] = []
         for quota in limits:
             put = await self._charge(at, quota, new, delta)
             if put is not None:
                 puts.append(put)
-                guards.append(Guard(quota.key, revision=quota.revision))
-        return Rider(writes=tuple(puts), guards=tuple(guards)) if puts else None
+                guards.append(Precondition(quota.key, revision=quota.revision))
+        return TransactionExtras(writes=tuple(puts), guards=tuple(guards)) if puts else None
 
     async def _charge(self, at: Attributes, quota: Stored, new: Object, delta: Mapping[str, int]) -> Put | None:
         which, spec = at.resource.group_resource, quota.object.get("spec") or {}

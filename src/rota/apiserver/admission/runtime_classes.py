@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from rota.api import errors, quantities
 from rota.api.identifiers import GroupResource
-from rota.apiserver.contract import Attributes, Object, Registry
-from rota.apiserver.followed import Followed
+from rota.apiserver.cache.watch_cache import WatchCache
+from rota.apiserver.interfaces import Attributes, Object, Registry
 
 _PODS: Final = GroupResource("", "pods")
 RUNTIMES: Final = GroupResource("node.k8s.io", "runtimeclasses")
@@ -16,7 +16,7 @@ _NO_EXECUTE: Final = "NoExecute"
 class RuntimeClasses:
     """Resolves `runtimeClassName`."""
 
-    def __init__(self, registry: Registry, copy: Followed) -> None:
+    def __init__(self, registry: Registry, copy: WatchCache) -> None:
         self._registry: Final = registry
         self._copy: Final = copy
 

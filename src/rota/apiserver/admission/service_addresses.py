@@ -17,8 +17,8 @@ import msgspec
 
 from rota.api import errors, fields
 from rota.api.identifiers import GroupKind, GroupResource
-from rota.apiserver.contract import Attributes, Object, Registry, Rider
-from rota.store.contract import Guard, Put
+from rota.apiserver.interfaces import Attributes, Object, Registry, TransactionExtras
+from rota.store.store_interface import Precondition, Put
 
 SERVICES: Final = GroupResource("", "services")
 #: Upstream's.
@@ -50,7 +50,7 @@ class _Claim(NamedTuple):
     """How to take something that nobody else has."""
 
     write: Put
-    guard: Guard
+    guard: Precondition
 
 
 class ServiceAddresses:
@@ -61,7 +61,7 @@ class ServiceAddresses:
         self._registry: Final = registry
         self._network: Final = network
 
-    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> Rider | None:
+    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
         """Take what the service needs and does not have."""
         if new is None or at.subresource or at.resource.group_resource != SERVICES:
             return None
@@ -75,7 +75,7 @@ class ServiceAddresses:
         _describe_families(spec)
         if not claims:
             return None
-        return Rider(writes=tuple(one.write for one in claims), guards=tuple(one.guard for one in claims))
+        return TransactionExtras(writes=tuple(one.write for one in claims), guards=tuple(one.guard for one in claims))
 
     async def _address(self, spec: Object, before: Object, holder: _Holder) -> Sequence[_Claim]:
         wanted = spec.get("clusterIP") or ""
@@ -139,7 +139,7 @@ class ServiceAddresses:
         entry = await self._registry.store.get(key)
         if entry is not None and await self._is_held(what, _decoder.decode(entry.value), holder):
             return None
-        guard = Guard(key, revision=entry.revision if entry is not None else 0)
+        guard = Precondition(key, revision=entry.revision if entry is not None else 0)
         return _Claim(Put(key, msgspec.json.encode(holder)), guard)
 
     async def _is_held(self, what: str, by: _Holder, asking: _Holder) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rota.api import errors
 from rota.api.identifiers import GroupResource
-from rota.apiserver.contract import Attributes, Authorizer, Object, Question
+from rota.apiserver.interfaces import Attributes, Authorizer, Object, Question
 from rota.apiserver.strategies.certificate_requests import decoded
 from rota.pki import signing_requests
 

@@ -6,7 +6,7 @@ levels of pod security that are to be enforced. A cluster that stores them looks
 refused, with a message that names the option by which an administrator has them stored all the same
 (`--unenforced warn`). An object that was stored before may still be changed, with a warning.
 
-Conversion webhooks of CustomResourceDefinitions are refused in any case (`rota.apiserver.custom.definitions`): objects
+Conversion webhooks of CustomResourceDefinitions are refused in any case (`rota.apiserver.crd.definitions`): objects
 would be served in the wrong shape. What pods ask for and processes do not have is in `process_security`.
 """
 
@@ -16,14 +16,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from rota.api import errors
 from rota.api.identifiers import GroupResource
-from rota.apiserver.contract import Attributes, Object
-from rota.apiserver.custom import definitions
+from rota.apiserver.crd import definitions
+from rota.apiserver.interfaces import Attributes, Object
 
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _FLOW: Final = "flowcontrol.apiserver.k8s.io"
 _NETWORKING: Final = "networking.k8s.io"
 ENFORCE: Final = "pod-security.kubernetes.io/enforce"
-#: Workers run pods in these ways; see `rota.worker.material.chosen`.
+#: Workers run pods in these ways; see `rota.worker.container_config.chosen`.
 _RUNTIMES: Final = frozenset({"process", "container"})
 
 #: Whether a row applies to an object.

@@ -19,10 +19,10 @@ from rota.api import times
 from rota.api.identifiers import GroupResource
 from rota.apiserver.authentication import jwts
 from rota.apiserver.authentication.certificates import CREDENTIAL_ID
-from rota.apiserver.authentication.directory import Directory
 from rota.apiserver.authentication.jwts import Claims
+from rota.apiserver.authentication.token_subjects import TokenSubjects
 from rota.apiserver.authentication.tokens import Rejected, Verified
-from rota.apiserver.contract import Object, User
+from rota.apiserver.interfaces import Object, User
 from rota.kit.clock import Clock
 from rota.pki.keys import PrivateKey, PublicKey
 
@@ -113,7 +113,7 @@ def user_name(namespace: str, account: str) -> str:
 class AccountTokens:
     """A `TokenOrigin` of what `Signer` has signed."""
 
-    def __init__(self, signer: Signer, directory: Directory, *, clock: Clock) -> None:
+    def __init__(self, signer: Signer, directory: TokenSubjects, *, clock: Clock) -> None:
         self._signer: Final = signer
         self._directory: Final = directory
         self._clock: Final = clock

@@ -11,9 +11,9 @@ from typing import Final
 
 from rota.api import times
 from rota.api.identifiers import GroupResource
-from rota.apiserver.authentication.directory import Directory
+from rota.apiserver.authentication.token_subjects import TokenSubjects
 from rota.apiserver.authentication.tokens import Rejected, Verified
-from rota.apiserver.contract import Object, User
+from rota.apiserver.interfaces import Object, User
 from rota.kit.clock import Clock
 
 TYPE: Final = "bootstrap.kubernetes.io/token"
@@ -27,7 +27,7 @@ _EXTRA_GROUP: Final = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9
 class BootstrapTokens:
     """A `TokenOrigin` of join tokens."""
 
-    def __init__(self, directory: Directory, *, audiences: tuple[str, ...], clock: Clock) -> None:
+    def __init__(self, directory: TokenSubjects, *, audiences: tuple[str, ...], clock: Clock) -> None:
         self._directory: Final = directory
         self._clock: Final = clock
         self._audiences: Final = audiences

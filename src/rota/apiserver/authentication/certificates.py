@@ -9,7 +9,7 @@ from typing import Final
 from rota.api import times, users
 from rota.apiserver.authentication.removals import NODE_PREFIX, Removals
 from rota.apiserver.authentication.tokens import Outdated, Rejected
-from rota.apiserver.contract import User
+from rota.apiserver.interfaces import User
 from rota.kit.clock import Clock
 from rota.pki import certificates
 from rota.pki.certificates import Facts

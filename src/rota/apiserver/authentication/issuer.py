@@ -5,9 +5,9 @@ As upstream, the two pages are for service accounts; who else may read them is u
 
 from typing import Final
 
-from rota.apiserver import responses
 from rota.apiserver.authentication.account_tokens import Signer
-from rota.apiserver.requests import Request
+from rota.apiserver.http import responses
+from rota.apiserver.http.requests import Request
 
 CONFIGURATION: Final = "/.well-known/openid-configuration"
 KEYS: Final = "/openid/v1/jwks"

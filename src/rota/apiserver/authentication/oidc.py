@@ -18,7 +18,7 @@ import jwt
 from rota.apiserver.authentication import jwts
 from rota.apiserver.authentication.jwts import Claims
 from rota.apiserver.authentication.tokens import Rejected, Verified
-from rota.apiserver.contract import User
+from rota.apiserver.interfaces import User
 from rota.kit import errors, logs
 from rota.kit.clock import Clock
 

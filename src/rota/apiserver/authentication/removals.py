@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from rota.api.identifiers import GroupResource
-from rota.apiserver.contract import Attributes, Object, Rider
+from rota.apiserver.interfaces import Attributes, Object, TransactionExtras
 from rota.kit.clock import Clock
-from rota.store.contract import Put, Store
+from rota.store.store_interface import Put, Store
 
 NODES: Final = GroupResource("", "nodes")
 NODE_PREFIX: Final = "system:node:"
@@ -35,12 +35,12 @@ class RemovalRecords:
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
 
-    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> Rider | None:
+    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
         """The record, with the write that makes it necessary."""
         if at.resource.group_resource != NODES or at.subresource or new is not None or old is None:
             return None
         name = (old.get("metadata") or {}).get("name", "")
-        return Rider(writes=(Put(_PREFIX + name, msgspec.json.encode(Removal(self._clock.now()))),))
+        return TransactionExtras(writes=(Put(_PREFIX + name, msgspec.json.encode(Removal(self._clock.now()))),))
 
 
 class Removals:

@@ -5,7 +5,7 @@ from typing import Any, Final
 from rota.api import errors, times
 from rota.api.identifiers import GroupResource
 from rota.apiserver.authentication.tokens import Rejected, Tokens
-from rota.apiserver.contract import Object, Registry, Reply, SubresourceRequest, User
+from rota.apiserver.interfaces import Object, Registry, Reply, SubresourceRequest, User
 
 _GROUP: Final = "authentication.k8s.io"
 TOKEN_REVIEWS: Final = GroupResource(_GROUP, "tokenreviews")

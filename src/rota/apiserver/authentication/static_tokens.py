@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from rota.apiserver.authentication.tokens import Verified
-from rota.apiserver.contract import User
+from rota.apiserver.interfaces import User
 from rota.kit import errors
 
 _LEAST_COLUMNS: Final = 3

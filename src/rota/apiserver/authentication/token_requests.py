@@ -11,7 +11,7 @@ from rota.api import errors, fields, gotext, times
 from rota.api.identifiers import GroupKind, GroupResource
 from rota.apiserver.authentication import account_tokens
 from rota.apiserver.authentication.account_tokens import ACCOUNTS, BINDABLE, Reference, Signer
-from rota.apiserver.contract import Object, Registry, Reply, SubresourceRequest
+from rota.apiserver.interfaces import Object, Registry, Reply, SubresourceRequest
 
 KIND: Final = GroupKind("authentication.k8s.io", "TokenRequest")
 _DEFAULT_S: Final = 3600

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from rota.apiserver.contract import User
+from rota.apiserver.interfaces import User
 from rota.kit.clock import Clock
 
 #: How long a good token is not looked at again, and so how long it outlives what it is bound to; upstream's figure.

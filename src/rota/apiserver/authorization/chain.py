@@ -12,16 +12,16 @@ from typing import Final
 
 from rota.api import users
 from rota.api.scheme import Scheme
-from rota.apiserver.authorization.live import LivePolicy
 from rota.apiserver.authorization.nodes import identity
 from rota.apiserver.authorization.nodes.authorizer import NodeAuthorizer
-from rota.apiserver.authorization.nodes.live import LiveRelations
+from rota.apiserver.authorization.nodes.relation_cache import RelationCache
+from rota.apiserver.authorization.policy_cache import PolicyCache
 from rota.apiserver.authorization.rbac import Policy
-from rota.apiserver.contract import Decision, Question, Verdict
+from rota.apiserver.interfaces import Decision, Question, Verdict
 from rota.kit import tasks
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
-from rota.store.contract import Store
+from rota.store.store_interface import Store
 
 _ALLOWED: Final = Verdict(Decision.ALLOWED)
 
@@ -31,8 +31,8 @@ class Authorization:
 
     def __init__(self, store: Store, scheme: Scheme, clock: Clock) -> None:
         self._store: Final = store
-        self._live: Final = LivePolicy(store, scheme, clock)
-        self._relations: Final = LiveRelations(store, scheme, clock)
+        self._live: Final = PolicyCache(store, scheme, clock)
+        self._relations: Final = RelationCache(store, scheme, clock)
         self._nodes: Final = NodeAuthorizer(self._relations.relations)
         #: The question to the store that is under way, and the one that is put after it.
         self._asking: asyncio.Task[int] | None = None
@@ -43,11 +43,11 @@ class Authorization:
         """The roles and bindings as far as they are known."""
         return self._live.policy
 
-    def start(self, beside: tasks.Supervisor, chance: Chance) -> None:
+    def start(self, beside: tasks.Supervisor, rng: Rng) -> None:
         """Begin to follow the store."""
         for name, followed in self._live.followers():
             beside.start(name, followed.run)
-        beside.start("relations of nodes", lambda: self._relations.run(chance))
+        beside.start("relations of nodes", lambda: self._relations.run(rng))
 
     async def ready(self) -> None:
         """Until every role and binding is known."""
@@ -90,7 +90,7 @@ class Authorization:
         if before is not None:
             await asyncio.wait({before})
         self._asking, self._asking_next = self._asking_next, None
-        return (await self._store.extent()).revision
+        return (await self._store.revision_range()).revision
 
     def _decide(self, question: Question) -> Verdict:
         links: tuple[Callable[[Question], Verdict], ...] = (self._nodes.decide, self._live.policy.decide)

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from rota.api import errors, gotext, users
-from rota.apiserver.authorization import asking
-from rota.apiserver.contract import Authorizer, Question, User
+from rota.apiserver.authorization import request_attributes
+from rota.apiserver.interfaces import Authorizer, Question, User
 
 _PREFIX: Final = b"impersonate-"
 _USER: Final = b"impersonate-user"
@@ -22,7 +22,7 @@ _ACCOUNT: Final = "system:serviceaccount:"
 _ACCOUNTS: Final = "system:serviceaccounts"
 
 
-class _Wish(NamedTuple):
+class _ImpersonatedAttribute(NamedTuple):
     """One thing that is impersonated; the key is that of an extra."""
 
     kind: str
@@ -62,7 +62,7 @@ async def acting_user(
             break
     else:
         return asker
-    wishes = list(_wishes([(name.lower(), value.decode("latin-1")) for name, value in headers]))
+    wishes = list(_impersonated_attributes([(name.lower(), value.decode("latin-1")) for name, value in headers]))
     if not wishes:
         return asker
     if not any(wish.kind in {"User", "ServiceAccount"} for wish in wishes):
@@ -71,28 +71,28 @@ async def acting_user(
         question = wish.question(asker)
         verdict = await authorizer.authorize(question)
         if not verdict.allowed:
-            raise asking.refusal(question, verdict)
+            raise request_attributes.refusal(question, verdict)
     return _user(wishes)
 
 
-def _wishes(headers: list[tuple[bytes, str]]) -> Iterator[_Wish]:
+def _impersonated_attributes(headers: list[tuple[bytes, str]]) -> Iterator[_ImpersonatedAttribute]:
     for user in [value for name, value in headers if name == _USER and value][:1]:
         namespace, _, account = user.removeprefix(_ACCOUNT).partition(":")
         if user.startswith(_ACCOUNT) and namespace and account and ":" not in account:
-            yield _Wish("ServiceAccount", account, namespace)
+            yield _ImpersonatedAttribute("ServiceAccount", account, namespace)
         else:
-            yield _Wish("User", user)
+            yield _ImpersonatedAttribute("User", user)
     for name, value in headers:
         if name == _GROUP:
-            yield _Wish("Group", value)
+            yield _ImpersonatedAttribute("Group", value)
     for name, value in headers:
         if name.startswith(_EXTRA):
-            yield _Wish("UserExtra", value, key=unquote(name[len(_EXTRA) :].decode("latin-1")))
+            yield _ImpersonatedAttribute("UserExtra", value, key=unquote(name[len(_EXTRA) :].decode("latin-1")))
     for uid in [value for name, value in headers if name == _UID and value][:1]:
-        yield _Wish("UID", uid)
+        yield _ImpersonatedAttribute("UID", uid)
 
 
-def _user(wishes: list[_Wish]) -> User:
+def _user(wishes: list[_ImpersonatedAttribute]) -> User:
     name, uid, groups, extra = "", "", list[str](), dict[str, tuple[str, ...]]()
     for wish in wishes:
         match wish.kind:
@@ -117,7 +117,7 @@ def _user(wishes: list[_Wish]) -> User:
     return User(name=name, uid=uid, groups=tuple(groups), extra=extra)
 
 
-def _as_go(wishes: list[_Wish]) -> str:
+def _as_go(wishes: list[_ImpersonatedAttribute]) -> str:
     """What was wished for without a user, as Go's `%#v` shows it."""
     extra: dict[str, list[str]] = {}
     for wish in wishes:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from rota.api import gotext
 from rota.apiserver.authorization import rules
 from rota.apiserver.authorization.rules import Rule
-from rota.apiserver.contract import NO_OPINION, Decision, Question, User, Verdict
+from rota.apiserver.interfaces import NO_OPINION, Decision, Question, User, Verdict
 
 GROUP: Final = "rbac.authorization.k8s.io"
 #: So many answers are kept; what a busy cluster's users ask over and over is far less.

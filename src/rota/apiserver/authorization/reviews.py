@@ -14,7 +14,7 @@ from rota.api.identifiers import GroupKind, GroupResource
 from rota.apiserver.authorization.chain import Authorization
 from rota.apiserver.authorization.nodes import identity
 from rota.apiserver.authorization.rules import Rule
-from rota.apiserver.contract import (
+from rota.apiserver.interfaces import (
     Decision,
     Object,
     Question,

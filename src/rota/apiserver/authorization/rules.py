@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from rota.api import gotext
-from rota.apiserver.contract import Question
+from rota.apiserver.interfaces import Question
 
 ALL: Final = "*"
 

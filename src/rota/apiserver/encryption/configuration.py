@@ -22,14 +22,14 @@ import msgspec
 import yaml
 
 from rota.api.identifiers import GroupResource
-from rota.apiserver.encryption.sealing import KEY_BYTES, Key, Keyring, Vault
+from rota.apiserver.encryption.envelope import KEY_BYTES, Key, Keyring, Vault
 from rota.kit import errors
 
 API_VERSION: Final = "apiserver.config.k8s.io/v1"
 KIND: Final = "EncryptionConfiguration"
 #: What is encrypted where nobody said anything else.
 DEFAULT_RESOURCES: Final = ("secrets",)
-#: Where servers keep the keys that they share (see `apiserver.trust`): sealed as Secrets are.
+#: Where servers keep the keys that they share (see `apiserver.server.cluster_ca`): sealed as Secrets are.
 TRUST: Final = "/~trust/"
 _REMEDY: Final = "docs/howto/protect.md shows one that works"
 

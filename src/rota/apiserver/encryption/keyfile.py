@@ -15,7 +15,7 @@ from typing import Final
 
 from rota.apiserver.encryption import configuration
 from rota.apiserver.encryption.configuration import ConfigurationError, Rule
-from rota.apiserver.encryption.sealing import KEY_BYTES, Key, Vault
+from rota.apiserver.encryption.envelope import KEY_BYTES, Key, Vault
 from rota.kit import logs
 from rota.kit.clock import Clock
 

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rota.apiserver.encryption import opening
-from rota.apiserver.encryption.sealing import Keyring, Vault, sealed_with
-from rota.store.contract import Entry, Refused, Store
+from rota.apiserver.encryption import key_setup
+from rota.apiserver.encryption.envelope import Keyring, Vault, sealed_with
+from rota.store.store_interface import Entry, Refused, Store
 
 _PAGE: Final = 500
 #: So many are rewritten at once: durable writes cost much less together.
@@ -50,7 +50,7 @@ async def survey(store: Store, vault: Vault) -> list[Holdings]:
 
 
 async def rewrite(store: Store, vault: Vault) -> int:
-    """Seal everything with the first key; how many objects had another, or none. Raises what `sealing` raises."""
+    """Seal everything with the first key; how many objects had another, or none. Raises what `envelope` raises."""
     rewritten = 0
     for prefix, ring in vault.rings.items():
         for _ in range(_PASSES):
@@ -58,7 +58,7 @@ async def rewrite(store: Store, vault: Vault) -> int:
             rewritten += changed
             if not changed:
                 break
-    await opening.leave_mark(store, vault)
+    await key_setup.leave_mark(store, vault)
     return rewritten
 
 

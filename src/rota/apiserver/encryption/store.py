@@ -10,20 +10,20 @@ from typing import Final, Protocol, Self
 
 import msgspec
 
-from rota.apiserver.encryption.sealing import KeyMissing, Unopenable, Vault
+from rota.apiserver.encryption.envelope import KeyMissing, Unopenable, Vault
 from rota.kit import logs
 from rota.store import errors
-from rota.store.contract import (
+from rota.store.store_interface import (
     Batch,
     Conflict,
     Delete,
     Entry,
     Event,
-    Extent,
     Outcome,
     Page,
     Put,
     Refused,
+    RevisionRange,
     Store,
     Transaction,
     Verbs,
@@ -57,23 +57,23 @@ class EncryptedStore(Verbs):
         """See `Store.check`."""
         await self._inner.check()
 
-    async def extent(self) -> Extent:
+    async def revision_range(self) -> RevisionRange:
         """See `Store.extent`."""
-        return await self._inner.extent()
+        return await self._inner.revision_range()
 
     async def size_bytes(self) -> int:
         """See `Store.size_bytes`."""
         return await self._inner.size_bytes()
 
     async def get(self, key: str) -> Entry | None:
-        """See `Store.get`; also raises what `sealing` raises."""
+        """See `Store.get`; also raises what `envelope` raises."""
         entry = await self._inner.get(key)
         if entry is None or not key.startswith(self._keys.vault.prefixes):
             return entry
         return self._opened(entry)
 
     async def get_many(self, keys: Sequence[str]) -> list[Entry | None]:
-        """See `Store.get_many`; also raises what `sealing` raises."""
+        """See `Store.get_many`; also raises what `envelope` raises."""
         prefixes = self._keys.vault.prefixes
         return [
             self._opened(entry) if entry is not None and entry.key.startswith(prefixes) else entry
@@ -81,7 +81,7 @@ class EncryptedStore(Verbs):
         ]
 
     async def list(self, prefix: str, *, limit: int = 0, after: str = "", revision: int = 0) -> Page:
-        """See `Store.list`; also raises what `sealing` raises."""
+        """See `Store.list`; also raises what `envelope` raises."""
         page = await self._inner.list(prefix, limit=limit, after=after, revision=revision)
         if not self._keys.vault.concerns(prefix):
             return page
@@ -124,7 +124,7 @@ class EncryptedStore(Verbs):
         """See `Store.revoke`."""
         return await self._inner.revoke(lease)
 
-    async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
+    async def load(self, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
         """See `Store.load`: entries as a backup holds them, which is as the inner store held them."""
         return await self._inner.load(entries, revision=revision)
 

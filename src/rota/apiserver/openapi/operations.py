@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from rota.api.identifiers import GroupVersionKind
 from rota.api.kinds import ResourceType
-from rota.apiserver.openapi import components, customs, parameters
+from rota.apiserver.openapi import components, custom_components, parameters
 from rota.apiserver.openapi.components import Schema
 
 Operation: TypeAlias = dict[str, Any]
@@ -63,14 +63,14 @@ def paths_of(resource: ResourceType) -> dict[str, PathItem]:
     """The paths of a resource and its subresources, by their templates."""
     root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     own = f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
-    subject = _Subject(resource=resource, kind=resource.gvk, component=customs.component_name(resource))
+    subject = _Subject(resource=resource, kind=resource.gvk, component=custom_components.component_name(resource))
     found = {own: _item(subject, _verbs(_ON_COLLECTION, resource.verbs))}
     single = f"{own}/{{name}}"
     # what can only be created is made in its collection
     on_object = tuple(verb for verb in resource.verbs if verb != "create")
     found[single] = _item(subject, _verbs(_ON_OBJECT, on_object), named=True)
     for part in resource.subresources.values():
-        shown = customs.part_name(resource, part)
+        shown = custom_components.part_name(resource, part)
         if shown is not None:
             of_part = _Subject(resource=resource, kind=part.kind, component=shown, subresource=part.name)
             found[f"{single}/{part.name}"] = _item(of_part, _verbs(_ON_OBJECT, part.verbs), named=True)
@@ -153,7 +153,7 @@ def _request(subject: _Subject, verb: _Verb) -> Operation:
 def _responses(subject: _Subject, verb: _Verb) -> dict[str, Any]:
     match verb.action:
         case "list":
-            shown = components.reference(customs.list_name(subject.resource))
+            shown = components.reference(custom_components.list_name(subject.resource))
         case "delete" | "deletecollection":
             shown = components.reference(components.STATUS)
             if verb.action == "delete":

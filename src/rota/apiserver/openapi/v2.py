@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from rota.api.identifiers import GroupVersion
 from rota.api.scheme import Scheme
-from rota.apiserver import documents, negotiation
-from rota.apiserver.documents import Document
+from rota.apiserver.http import cached_documents, negotiation
+from rota.apiserver.http.cached_documents import Document
 from rota.apiserver.openapi import components
 from rota.apiserver.openapi.components import Schema
 from rota.apiserver.openapi.v3 import OpenApiV3
@@ -51,7 +51,7 @@ class OpenApiV2:
             return _EMPTY
         generation = self._scheme.generation
         if self._made is None or self._made[0] != generation:
-            self._made = generation, documents.encode(self.describe())
+            self._made = generation, cached_documents.encode(self.describe())
         return self._made[1]
 
     def describe(self) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from typing import Any, Final, TypeAlias
 from rota.api.identifiers import GroupVersion, GroupVersionKind
 from rota.api.kinds import ResourceType
 from rota.api.scheme import Scheme
-from rota.apiserver import documents
-from rota.apiserver.documents import Document
-from rota.apiserver.openapi import components, customs, operations
+from rota.apiserver.http import cached_documents
+from rota.apiserver.http.cached_documents import Document
+from rota.apiserver.openapi import components, custom_components, operations
 from rota.apiserver.openapi.components import Schema
 
 #: The structural schema of a custom kind as its definition has it; None if it is not known.
@@ -48,7 +48,7 @@ class OpenApiV3:
         """Where the documents are. The first time it makes all of them, which takes half a second."""
         generation = self._scheme.generation
         if self._index is None or self._index[0] != generation:
-            self._index = generation, documents.encode({"paths": dict(sorted(self._addresses().items()))})
+            self._index = generation, cached_documents.encode({"paths": dict(sorted(self._addresses().items()))})
         return self._index[1]
 
     def of_group_version(self, at: GroupVersion) -> Document | None:
@@ -59,7 +59,7 @@ class OpenApiV3:
         made = self._made.get(at)
         # compared one by one and not as equals: another schema does not make another value of a type
         if made is None or len(made[0]) != len(types) or any(a is not b for a, b in zip(made[0], types, strict=True)):
-            made = types, documents.encode(self.describe(at))
+            made = types, cached_documents.encode(self.describe(at))
             self._made[at] = made
         return made[1]
 
@@ -93,13 +93,13 @@ def _schemas(
     built_in = {components.DELETE_OPTIONS, components.STATUS, components.PATCH}
     found: dict[str, Schema] = {}
     for one in types:
-        built_in.update(filter(None, (customs.part_name(one, part) for part in one.subresources.values())))
+        built_in.update(filter(None, (custom_components.part_name(one, part) for part in one.subresources.values())))
         if one.custom:
-            found[customs.component_name(one)] = customs.component(one, schema_of(one))
+            found[custom_components.component_name(one)] = custom_components.component(one, schema_of(one))
         else:
-            built_in.add(customs.component_name(one))
+            built_in.add(custom_components.component_name(one))
         if "list" in one.verbs:
-            found[customs.list_name(one)] = customs.list_component(one)
+            found[custom_components.list_name(one)] = custom_components.list_component(one)
     needed = built_in.union(*(components.references(schema) for schema in found.values())) - set(found)
     for name, schema in components.closure(needed).items():
         listed = kinds.get(name)

@@ -12,7 +12,7 @@ from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
 from rota.apiserver.printing import (
     autoscalers,
-    custom,
+    custom_objects,
     devices,
     extensions,
     metadata,
@@ -91,7 +91,7 @@ def table(
 
 def _printer_of(resource: ResourceType, printer_columns: Sequence[Mapping[str, Any]] | None) -> Printer:
     if resource.custom:
-        return custom.printer(printer_columns)
+        return custom_objects.printer(printer_columns)
     return _PRINTERS.get(resource.group_resource, _OTHERS)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from rota.api import errors, fields, times
 from rota.api.identifiers import GroupKind, GroupResource
-from rota.apiserver.contract import Attributes, DeleteOptions, Object
+from rota.apiserver.interfaces import Attributes, DeleteOptions, Object
 
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"

@@ -16,7 +16,9 @@ from rota.api.kinds import ResourceType
 from rota.api.patches import json_values, versions
 from rota.api.scheme import Scheme
 from rota.apiserver import stored_form
-from rota.apiserver.contract import (
+from rota.apiserver.encryption.envelope import Unopenable
+from rota.apiserver.interfaces import (
+    AdmissionFingerprint,
     Attributes,
     Change,
     Damaged,
@@ -24,18 +26,27 @@ from rota.apiserver.contract import (
     Kinds,
     Object,
     Registry,
-    Rider,
-    Standing,
     Stored,
+    TransactionExtras,
 )
-from rota.apiserver.encryption.sealing import Unopenable
-from rota.apiserver.registry import deletion, ownership, system_fields, writes
-from rota.apiserver.registry.castings import Castings, Mould
-from rota.apiserver.registry.reprints import Reprints
-from rota.apiserver.registry.terms import Terms
+from rota.apiserver.registry import deletion, managed_fields, system_fields, writes
+from rota.apiserver.registry.create_templates import CreateTemplate, CreateTemplateCache
+from rota.apiserver.registry.leader_fencing import LeaderFencing
+from rota.apiserver.registry.status_templates import StatusTemplateCache
 from rota.kit import logs, offload
 from rota.kit.clock import Clock
-from rota.store.contract import Committed, Conflict, Delete, Entry, Guard, Outcome, Put, Refused, Store, Transaction
+from rota.store.store_interface import (
+    Committed,
+    Conflict,
+    Delete,
+    Entry,
+    Outcome,
+    Precondition,
+    Put,
+    Refused,
+    Store,
+    Transaction,
+)
 
 log = logs.get(__name__)
 
@@ -56,7 +67,7 @@ class Written:
     removed: bool = False
 
 
-class Cast(NamedTuple):
+class WrittenBytes(NamedTuple):
     """The outcome of a write whose object nobody looks at."""
 
     value: bytes
@@ -87,17 +98,17 @@ class ObjectRegistry:
         scheme: Scheme,
         kinds: Callable[[Registry], Kinds],
         clock: Clock,
-        chance: random.Random,
+        rng: random.Random,
     ) -> None:
         """`kinds` is given the registry, since many rules have to look at other objects."""
         self.store: Final = store
-        self._terms: Final = Terms(store)
+        self._terms: Final = LeaderFencing(store)
         self.scheme: Final = scheme
         self.clock: Final = clock
-        self._chance: Final = chance
+        self._rng: Final = rng
         self.kinds: Final = kinds(self)
-        self.castings: Final = Castings()
-        self.reprints: Final = Reprints()
+        self.create_templates: Final = CreateTemplateCache()
+        self.status_templates: Final = StatusTemplateCache()
 
     def resource(self, group_resource: GroupResource, /) -> ResourceType:
         """See `Registry.resource`."""
@@ -116,11 +127,11 @@ class ObjectRegistry:
 
     def versions(self, resource: ResourceType) -> versions.Versions:
         """What merging objects of this kind needs to know."""
-        return ownership.versions_of(resource, self.scheme, self.kinds.custom_schema)
+        return managed_fields.versions_of(resource, self.scheme, self.kinds.custom_schema)
 
     def spread(self, most: float) -> float:
         """A number from 0 to `most`, so that what was begun together does not end together."""
-        return self._chance.uniform(0, most)
+        return self._rng.uniform(0, most)
 
     async def find(self, resource: ResourceType, namespace: str, name: str, /) -> Stored | None:
         """See `Registry.find`."""
@@ -158,7 +169,7 @@ class ObjectRegistry:
             entry = await self.store.get(guard.key)
             if not guard.holds(entry):
                 conflicts.append(Conflict(guard, entry))
-        return Refused(tuple(conflicts)) if conflicts else Committed((await self.store.extent()).revision)
+        return Refused(tuple(conflicts)) if conflicts else Committed((await self.store.revision_range()).revision)
 
     async def _commit(self, at: Attributes, transaction: Transaction) -> Outcome:
         if at.fence is None:
@@ -182,7 +193,7 @@ class ObjectRegistry:
         for attempt in range(_CONTENDED):
             new = stored_form.unpack(spare) if attempt else obj
             if prefix:
-                name = new["metadata"]["name"] = names.generate(prefix, self._chance)
+                name = new["metadata"]["name"] = names.generate(prefix, self._rng)
             system_fields.fill_new(new, at, uid=self._uid())
             written = await self._create_once(
                 at, new, keeps_managed_fields=keeps_managed_fields, size_bytes=max(size_bytes, len(spare))
@@ -200,20 +211,24 @@ class ObjectRegistry:
             raise errors.generate_name_conflict(at.resource.group_resource, name, retry_after_seconds=1)
         raise errors.conflict(at.resource.group_resource, name)
 
-    async def create_alike(self, at: Attributes, mould: Mould, standing: Standing) -> Cast | None:
+    async def create_alike(
+        self, at: Attributes, create_template: CreateTemplate, admission_fingerprint: AdmissionFingerprint
+    ) -> WrittenBytes | None:
         """Store a new object that differs from an earlier one in its name; None if it has to be worked out."""
-        value = self.cast(mould, standing, now=at.now)
+        value = self.cast(create_template, admission_fingerprint, now=at.now)
         if value is None:
             return None
-        key = self._key(at, mould.name.decode())
-        transaction = Transaction((Put(key, value),), (Guard(key, revision=0), *standing.guards))
+        key = self._key(at, create_template.name.decode())
+        transaction = Transaction((Put(key, value),), (Precondition(key, revision=0), *admission_fingerprint.guards))
         outcome = await self._commit(at, transaction)
         # what stands in the way is found out again, by who has the words for it
-        return Cast(value, outcome.revision) if isinstance(outcome, Committed) else None
+        return WrittenBytes(value, outcome.revision) if isinstance(outcome, Committed) else None
 
-    def cast(self, mould: Mould, standing: Standing, *, now: float) -> bytes | None:
+    def cast(
+        self, create_template: CreateTemplate, admission_fingerprint: AdmissionFingerprint, *, now: float
+    ) -> bytes | None:
         """The bytes of such an object, for who stores many in one transaction."""
-        return self.castings.cast(mould, standing, uid=self._uid(), now=now)
+        return self.create_templates.cast(create_template, admission_fingerprint, uid=self._uid(), now=now)
 
     async def update(self, at: Attributes, edit: Edit) -> Written:
         """Change the object that `at` names."""
@@ -241,7 +256,7 @@ class ObjectRegistry:
             if current is None or current.created != stored.created:
                 raise errors.not_found(resource.group_resource, stored.object["metadata"]["name"])
             new = change(json_values.copy(current.object))
-            guard = Guard(stored.key, revision=current.revision)
+            guard = Precondition(stored.key, revision=current.revision)
             put = Put(stored.key, stored_form.encode(new, resource))
             outcome = await self.commit(at, Transaction((put,), (guard,)))
             if isinstance(outcome, Committed):
@@ -272,7 +287,7 @@ class ObjectRegistry:
             if plan.step is deletion.Step.NOTHING or (plan.object == stored.object and not removed):
                 return Written(stored.object, value, stored.revision)
             write = Delete(stored.key) if removed else Put(stored.key, value)
-            guard = Guard(stored.key, revision=stored.revision)
+            guard = Precondition(stored.key, revision=stored.revision)
             outcome = await self.commit(at, writes.transaction(write, guard, riders))
             if isinstance(outcome, Committed):
                 revision = stored.revision if at.dry_run else outcome.revision
@@ -301,7 +316,7 @@ class ObjectRegistry:
             if large:  # before more work is done on what cannot be stored
                 stored_form.encode(new, at.resource)
             # what the server adds from here on is nobody's: an apply that leaves it out must not take it away
-            return new if keeps_managed_fields else ownership.record(None, new, at, self.versions(at.resource))
+            return new if keeps_managed_fields else managed_fields.record(None, new, at, self.versions(at.resource))
 
         def check() -> None:
             strategy.prepare_create(new, at)
@@ -313,7 +328,7 @@ class ObjectRegistry:
         await self._vet(at, new, None)
         value = stored_form.encode(new, at.resource)
         key = self._key(at, new["metadata"]["name"])
-        outcome = await self.commit(at, writes.transaction(Put(key, value), Guard(key, revision=0), riders))
+        outcome = await self.commit(at, writes.transaction(Put(key, value), Precondition(key, revision=0), riders))
         if isinstance(outcome, Refused):
             return outcome
         if not at.dry_run:
@@ -345,7 +360,9 @@ class ObjectRegistry:
                 strategy.default_status(new)
             if size_bytes > offload.INLINE_BYTES:  # before more work is done on what cannot be stored
                 stored_form.encode(new, at.resource)
-            return new if edit.keeps_managed_fields else ownership.record(live, new, at, self.versions(at.resource))
+            return (
+                new if edit.keeps_managed_fields else managed_fields.record(live, new, at, self.versions(at.resource))
+            )
 
         new = await offload.run(change, size_bytes)
         riders = await self._admit(at, new, live)
@@ -359,12 +376,12 @@ class ObjectRegistry:
         await offload.run(check, size_bytes)
         await self._vet(at, new, live)
         new["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
-        ownership.keep_times(new, live)
+        managed_fields.keep_times(new, live)
         value = stored_form.encode(new, at.resource)
         finished = deletion.is_finished(new, live, at)
         if new == live and not finished:
             return Written(live, value, stored.revision)
-        guard = Guard(stored.key, revision=stored.revision)
+        guard = Precondition(stored.key, revision=stored.revision)
         write = Delete(stored.key) if finished else Put(stored.key, value, heartbeat=writes.is_heartbeat(new, live, at))
         outcome = await self.commit(at, writes.transaction(write, guard, riders))
         if isinstance(outcome, Refused):
@@ -373,12 +390,12 @@ class ObjectRegistry:
         new["metadata"]["resourceVersion"] = str(revision)
         return Written(new, value, revision, removed=finished)
 
-    async def _admit(self, at: Attributes, new: Object | None, old: Object | None) -> Sequence[Rider]:
+    async def _admit(self, at: Attributes, new: Object | None, old: Object | None) -> Sequence[TransactionExtras]:
         riders = []
         for admission in self.kinds.mutating:
-            rider = await admission.admit(at, new, old)
-            if rider is not None:
-                riders.append(rider)
+            transaction_extras = await admission.admit(at, new, old)
+            if transaction_extras is not None:
+                riders.append(transaction_extras)
         return riders
 
     async def _vet(self, at: Attributes, new: Object, old: Object | None) -> None:
@@ -393,7 +410,7 @@ class ObjectRegistry:
         return self.resource(GroupResource(parts.group, parts.plural))
 
     def _uid(self) -> str:
-        return system_fields.uid(self._chance.getrandbits(128))
+        return system_fields.uid(self._rng.getrandbits(128))
 
 
 def _stored(entry: Entry, resource: ResourceType) -> Stored:

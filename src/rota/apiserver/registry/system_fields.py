@@ -4,7 +4,7 @@ from typing import Final
 
 from rota.api import errors, fields, times
 from rota.api.identifiers import GroupKind, GroupResource
-from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.interfaces import Attributes, Object
 
 #: Carried over from the live object when a client leaves them out; other values are refused by validation.
 _CARRIED: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace")

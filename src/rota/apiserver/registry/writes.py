@@ -4,21 +4,21 @@ from collections.abc import Iterable
 from typing import Final
 
 from rota.api.identifiers import GroupResource
-from rota.apiserver.contract import Attributes, Object, Rider
-from rota.store.contract import Delete, Guard, Put, Refused, Transaction
+from rota.apiserver.interfaces import Attributes, Object, TransactionExtras
+from rota.store.store_interface import Delete, Precondition, Put, Refused, Transaction
 
 _LEASES: Final = GroupResource("coordination.k8s.io", "leases")
 _NODES: Final = GroupResource("", "nodes")
 _RENEWED: Final = frozenset({"renewTime", "leaseTransitions"})
 
 
-def transaction(write: Put | Delete, guard: Guard, riders: Iterable[Rider]) -> Transaction:
+def transaction(write: Put | Delete, guard: Precondition, riders: Iterable[TransactionExtras]) -> Transaction:
     """The object's own write, and all that goes with it."""
     writes: list[Put | Delete] = [write]
     guards = [guard]
-    for rider in riders:
-        writes += rider.writes
-        guards += rider.guards
+    for transaction_extras in riders:
+        writes += transaction_extras.writes
+        guards += transaction_extras.guards
     return Transaction(tuple(writes), tuple(guards))
 
 

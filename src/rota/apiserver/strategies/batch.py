@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from rota.api import cron, fields, meta
-from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.interfaces import Attributes, Object
 from rota.apiserver.strategies import checks, job_policies, pod_defaults, pod_specs
 from rota.apiserver.strategies.generic import GenericStrategy
 from rota.apiserver.strategies.workloads import SPEC, label_as_template

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rota.api import fields, gotext, names, times
-from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.interfaces import Attributes, Object
 from rota.apiserver.strategies import checks
 from rota.apiserver.strategies.generic import GenericStrategy, take
 from rota.pki import certificates, keys, signing_requests

@@ -5,7 +5,7 @@ A kind with rules of its own derives from `GenericStrategy`, adds to what these 
 
 from rota.api import fields, schemas
 from rota.api.kinds import ResourceType
-from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.interfaces import Attributes, Object
 from rota.apiserver.strategies import metadata
 
 

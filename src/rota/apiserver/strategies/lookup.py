@@ -8,16 +8,21 @@ from typing import Final
 
 from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
-from rota.apiserver.contract import Strategy
-from rota.apiserver.strategies.access import RoleBindingStrategy, RoleStrategy
+from rota.apiserver.interfaces import Strategy
 from rota.apiserver.strategies.autoscalers import AutoscalerStrategy
 from rota.apiserver.strategies.batch import CronJobStrategy, JobStrategy
 from rota.apiserver.strategies.certificate_requests import CertificateRequestStrategy
 from rota.apiserver.strategies.config import ConfigMapStrategy, SecretStrategy
-from rota.apiserver.strategies.custom import CustomStrategy
-from rota.apiserver.strategies.definitions import DefinitionStrategy
+from rota.apiserver.strategies.crds import DefinitionStrategy
+from rota.apiserver.strategies.custom_objects import CustomStrategy
 from rota.apiserver.strategies.drivers import AttachmentStrategy, DriverNodeStrategy, DriverStrategy
 from rota.apiserver.strategies.generic import GenerationStrategy, GenericStrategy
+from rota.apiserver.strategies.leases_and_events import (
+    EventStrategy,
+    LeaseStrategy,
+    PodTemplateStrategy,
+    RevisionStrategy,
+)
 from rota.apiserver.strategies.limits import LimitRangeStrategy, QuotaStrategy
 from rota.apiserver.strategies.namespaces import NamespaceStrategy
 from rota.apiserver.strategies.networks import (
@@ -31,8 +36,8 @@ from rota.apiserver.strategies.nodes import NodeStrategy
 from rota.apiserver.strategies.pipelines import PipelineStrategy, RunStrategy, StepRunStrategy
 from rota.apiserver.strategies.pods import PodStrategy
 from rota.apiserver.strategies.policy import DisruptionBudgetStrategy, PriorityClassStrategy
+from rota.apiserver.strategies.rbac_kinds import RoleBindingStrategy, RoleStrategy
 from rota.apiserver.strategies.rebalancing import RebalancePolicyStrategy
-from rota.apiserver.strategies.records import EventStrategy, LeaseStrategy, PodTemplateStrategy, RevisionStrategy
 from rota.apiserver.strategies.services import ServiceStrategy
 from rota.apiserver.strategies.storage import ClaimStrategy, StorageClassStrategy, VolumeStrategy
 from rota.apiserver.strategies.webhooks import WebhookStrategy

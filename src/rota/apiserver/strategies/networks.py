@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from rota.api import fields, names
-from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.interfaces import Attributes, Object
 from rota.apiserver.strategies import checks
 from rota.apiserver.strategies.generic import GenericStrategy
 from rota.apiserver.strategies.workloads import SPEC

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rota.api import cron, fields, names
-from rota.api.pipelines import checking
-from rota.apiserver.contract import Attributes, Object
+from rota.api.pipelines import pipeline_validation
+from rota.apiserver.interfaces import Attributes, Object
 from rota.apiserver.strategies import batch, generic
 
 _SPEC: Final = fields.Path("spec")
@@ -53,7 +53,7 @@ class RunStrategy(generic.GenericStrategy):
             wrong = _check_pipeline(own, _SPEC.child("pipelineSpec"))
             if not wrong:
                 given = spec.get("parameters") or []
-                wrong = checking.check_values(own, given, _SPEC.child("parameters"))
+                wrong = pipeline_validation.check_values(own, given, _SPEC.child("parameters"))
             return found + wrong
         return found + [
             fields.invalid(_SPEC.child("pipeline"), spec["pipeline"], why)
@@ -106,7 +106,7 @@ def _frozen(new: Object, old: Object, free: frozenset[str]) -> list[fields.Field
 
 
 def _check_pipeline(spec: Any, path: fields.Path) -> list[fields.FieldError]:
-    found = checking.check(spec, path)
+    found = pipeline_validation.check(spec, path)
     schedule = spec.get("schedule")
     if schedule:
         where = path.child("schedule")
@@ -121,5 +121,5 @@ def _check_pipeline(spec: Any, path: fields.Path) -> list[fields.FieldError]:
             found.append(fields.not_supported(where.child("concurrencyPolicy"), policy, _POLICIES))
         given = schedule.get("parameters") or []
         if not found:
-            found += checking.check_values(spec, given, where.child("parameters"))
+            found += pipeline_validation.check_values(spec, given, where.child("parameters"))
     return found

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from rota.apiserver.contract import Object
+from rota.apiserver.interfaces import Object
 
 #: A tag after the last slash; the digest, if there is one, follows an at sign.
 _TAG: Final = re.compile(r":([^/:]+)$")

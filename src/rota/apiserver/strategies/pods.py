@@ -11,7 +11,7 @@ import msgspec
 
 from rota.api import fields, names, times
 from rota.api.patches import json_values
-from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.interfaces import Attributes, Object
 from rota.apiserver.strategies import checks, metadata, pod_containers, pod_defaults, pod_placement, pod_specs
 from rota.apiserver.strategies.generic import GenericStrategy
 

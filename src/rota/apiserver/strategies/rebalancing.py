@@ -3,7 +3,7 @@
 from typing import Final
 
 from rota.api import drifts, fields
-from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.interfaces import Attributes, Object
 from rota.apiserver.strategies import checks
 from rota.apiserver.strategies.generic import GenericStrategy
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rota.api import fields, names
-from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.interfaces import Attributes, Object
 from rota.apiserver.strategies import checks, metadata
 from rota.apiserver.strategies.generic import GenericStrategy
 

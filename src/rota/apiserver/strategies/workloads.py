@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from rota.api import fields
-from rota.apiserver.contract import Attributes, Object
+from rota.apiserver.interfaces import Attributes, Object
 from rota.apiserver.strategies import checks, pod_defaults, pod_specs
 from rota.apiserver.strategies.generic import GenericStrategy
 

@@ -14,11 +14,11 @@ from typing import Final, TypeAlias
 from rota.api import errors, gotext, resources
 from rota.api.identifiers import GroupResource
 from rota.apiserver import stored_form
-from rota.apiserver.contract import Attributes, Object, Registry
-from rota.apiserver.occupancy import shares
-from rota.apiserver.occupancy.ledger import Ledger, View, keys_of
-from rota.apiserver.subresources import assigning
-from rota.store.contract import MOST_WRITES, Committed, Entry, Guard, Put, Transaction
+from rota.apiserver.interfaces import Attributes, Object, Registry
+from rota.apiserver.node_allocations import pod_shares
+from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard, View, keys_of
+from rota.apiserver.subresources import bind_template
+from rota.store.store_interface import MOST_WRITES, Committed, Entry, Precondition, Put, Transaction
 
 PODS: Final = GroupResource("", "pods")
 NODES: Final = GroupResource("", "nodes")
@@ -33,7 +33,7 @@ _IN_COMPANY: Final = "not bound because the batch is atomic and others of its po
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class BindRequest:
     """A pod, and the node that it shall go to."""
 
     namespace: str
@@ -86,8 +86,8 @@ class _Plan:
 
     verdicts: list[Verdict] = field(default_factory=list)
     writes: list[Put] = field(default_factory=list)
-    guards: list[Guard] = field(default_factory=list)
-    bound: list[tuple[str, str, shares.Share]] = field(default_factory=list)
+    guards: list[Precondition] = field(default_factory=list)
+    bound: list[tuple[str, str, pod_shares.PodAllocation]] = field(default_factory=list)
     #: Whether somebody is refused for want of room, which a stale view may be mistaken about.
     crowded: bool = False
 
@@ -95,13 +95,13 @@ class _Plan:
 class Binder:
     """Binds pods to nodes."""
 
-    def __init__(self, ledger: Ledger | None) -> None:
+    def __init__(self, ledger: OvercommitGuard | None) -> None:
         """Without a ledger nodes are not looked at."""
         self._ledger: Final = ledger
         self._nodes: Final[dict[str, Node]] = {}
 
     async def bind(
-        self, at: Attributes, wishes: Sequence[Wish], registry: Registry, *, atomic: bool = False
+        self, at: Attributes, wishes: Sequence[BindRequest], registry: Registry, *, atomic: bool = False
     ) -> list[Verdict]:
         """A verdict for each wish, in their order. Every pod is wished for once; a later wish sees the earlier ones.
 
@@ -114,7 +114,7 @@ class Binder:
         return verdicts
 
     async def _bind_together(
-        self, at: Attributes, wishes: Sequence[Wish], registry: Registry, *, atomic: bool
+        self, at: Attributes, wishes: Sequence[BindRequest], registry: Registry, *, atomic: bool
     ) -> list[Verdict]:
         if self._ledger is None:
             return await self._settle(at, wishes, registry, atomic=atomic)
@@ -122,7 +122,7 @@ class Binder:
             return await self._settle(at, wishes, registry, atomic=atomic)
 
     async def _settle(
-        self, at: Attributes, wishes: Sequence[Wish], registry: Registry, *, atomic: bool
+        self, at: Attributes, wishes: Sequence[BindRequest], registry: Registry, *, atomic: bool
     ) -> list[Verdict]:
         newest = False
         for _ in range(_TRIES):
@@ -144,13 +144,13 @@ class Binder:
                 return plan.verdicts
         return [_refusal(wish, errors.OBJECT_MODIFIED) for wish in wishes]
 
-    async def _plan(self, at: Attributes, wishes: Sequence[Wish], registry: Registry, *, newest: bool) -> _Plan:
+    async def _plan(self, at: Attributes, wishes: Sequence[BindRequest], registry: Registry, *, newest: bool) -> _Plan:
         entries, nodes, view = await self._look(wishes, registry, newest=newest)
         resource = registry.resource(PODS)
         plan = _Plan()
         used: set[str] = set()
         for wish, entry in zip(wishes, entries, strict=True):
-            free = None if entry is None or not wish.is_plain else assigning.assignable(entry.value)
+            free = None if entry is None or not wish.is_plain else bind_template.assignable(entry.value)
             pod: Object | None = None
             if free is not None and wish.uid in {"", free.uid}:
                 verdict, share = None, free.share
@@ -160,7 +160,7 @@ class Binder:
                 verdict = _refuse_pod(wish, pod)
             if verdict is None and view is not None:
                 assert entry is not None, "a pod that is not there is refused"
-                share = share or shares.wanted(entry.value)
+                share = share or pod_shares.wanted(entry.value)
                 verdict = _refuse_node(wish, nodes[wish.node], share, view, plan)
                 if verdict is None:
                     view.usage[wish.node].add(share)
@@ -175,15 +175,17 @@ class Binder:
                     assert pod is not None, "a pod that is not there is refused"
                     value = registry.encode(_bound(pod, wish, at.now))
                 plan.writes.append(Put(entry.key, value))
-                plan.guards.append(Guard(entry.key, revision=entry.revision))
+                plan.guards.append(Precondition(entry.key, revision=entry.revision))
         if view is not None and used:
             plan.writes += view.writes(used)
             plan.guards += view.guards(used)
-            plan.guards += [Guard(one.key, created=one.created) for name in used if (one := nodes[name]) is not None]
+            plan.guards += [
+                Precondition(one.key, created=one.created) for name in used if (one := nodes[name]) is not None
+            ]
         return plan
 
     async def _look(
-        self, wishes: Sequence[Wish], registry: Registry, *, newest: bool
+        self, wishes: Sequence[BindRequest], registry: Registry, *, newest: bool
     ) -> tuple[list[Entry | None], dict[str, Node | None], View | None]:
         """The pods, their nodes and what is bound there, with one question to the store."""
         resource = registry.resource(PODS)
@@ -214,7 +216,7 @@ class Binder:
         return known
 
 
-def most_keys(wishes: Sequence[Wish]) -> int:
+def most_keys(wishes: Sequence[BindRequest]) -> int:
     """How many keys a transaction that binds all of them looks at; it must not be more than `MOST_KEYS`.
 
     These are the pods, the nodes and the nodes' ledger keys.
@@ -223,9 +225,9 @@ def most_keys(wishes: Sequence[Wish]) -> int:
     return len(wishes) + len(nodes) + len(keys_of(nodes))
 
 
-def _chunks(wishes: Sequence[Wish]) -> Iterator[list[Wish]]:
+def _chunks(wishes: Sequence[BindRequest]) -> Iterator[list[BindRequest]]:
     """Wishes in their order, as many together as one transaction can hold."""
-    chunk: list[Wish] = []
+    chunk: list[BindRequest] = []
     size, nodes = 0, set[str]()
     for wish in wishes:
         more = 1 if wish.node in nodes else 3
@@ -239,7 +241,7 @@ def _chunks(wishes: Sequence[Wish]) -> Iterator[list[Wish]]:
         yield chunk
 
 
-def _refuse_pod(wish: Wish, pod: Object | None) -> Verdict:
+def _refuse_pod(wish: BindRequest, pod: Object | None) -> Verdict:
     if pod is None:
         return errors.not_found(PODS, wish.name)
     metadata, spec = pod["metadata"], pod.get("spec") or {}
@@ -259,20 +261,22 @@ def _refuse_pod(wish: Wish, pod: Object | None) -> Verdict:
     return None
 
 
-def _refuse_node(wish: Wish, node: Node | None, share: shares.Share, view: View, plan: _Plan) -> Verdict:
+def _refuse_node(
+    wish: BindRequest, node: Node | None, share: pod_shares.PodAllocation, view: View, plan: _Plan
+) -> Verdict:
     if node is None:
         cause = errors.Cause(type="NodeNotFound", message=wish.node)
         return _refusal(wish, f"node {gotext.quote(wish.node)} does not exist", (cause,))
     usage = view.usage[wish.node]
-    found = shares.collisions(share, node.allocatable, usage)
+    found = pod_shares.collisions(share, node.allocatable, usage)
     if not found:
         return None
     plan.crowded = True
-    return no_room(_BINDING, wish.name, node, found, shares.free(node.allocatable, usage))
+    return insufficient_capacity(_BINDING, wish.name, node, found, pod_shares.free(node.allocatable, usage))
 
 
-def no_room(
-    what: GroupResource, name: str, node: Node, collisions: Sequence[shares.Collision], free: Mapping[str, int]
+def insufficient_capacity(
+    what: GroupResource, name: str, node: Node, collisions: Sequence[pod_shares.Collision], free: Mapping[str, int]
 ) -> errors.Conflict:
     """A 409 that says what collides, and all that a scheduler needs to choose again.
 
@@ -289,7 +293,7 @@ def no_room(
     return _conflict(what, name, why, causes)
 
 
-def _refusal(wish: Wish, why: str, causes: Sequence[errors.Cause] = ()) -> errors.Conflict:
+def _refusal(wish: BindRequest, why: str, causes: Sequence[errors.Cause] = ()) -> errors.Conflict:
     return _conflict(_BINDING, wish.name, why, causes)
 
 
@@ -299,8 +303,8 @@ def _conflict(what: GroupResource, name: str, why: str, causes: Sequence[errors.
     return errors.Conflict(plain.message, details=details)
 
 
-def _bound(pod: Object, wish: Wish, now: float) -> Object:
-    metadata, status = dict(pod["metadata"]), assigning.scheduled(pod.get("status") or {}, now)
+def _bound(pod: Object, wish: BindRequest, now: float) -> Object:
+    metadata, status = dict(pod["metadata"]), bind_template.scheduled(pod.get("status") or {}, now)
     for name, added in (("labels", wish.labels), ("annotations", wish.annotations)):
         if added:
             metadata[name] = {**(metadata.get(name) or {}), **added}

@@ -15,9 +15,9 @@ from typing import Final
 from rota.api import errors, fields
 from rota.api.identifiers import GroupKind, GroupResource
 from rota.api.kinds import ResourceType
-from rota.apiserver.contract import Object, Registry, Reply, SubresourceRequest
+from rota.apiserver.interfaces import Object, Registry, Reply, SubresourceRequest
 from rota.apiserver.subresources import binder
-from rota.apiserver.subresources.binder import Binder, Wish
+from rota.apiserver.subresources.binder import Binder, BindRequest
 
 SUCCESS: Final[Object] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 BATCHES: Final = ResourceType(
@@ -52,7 +52,7 @@ class PodBinding:
             found.insert(0, fields.required(fields.Path("metadata").child("name"), "name or generateName is required"))
         if found:
             raise errors.invalid(_BINDING, name, found)
-        (verdict,) = await self._binder.bind(at, [_wish(body, at.namespace)], registry)
+        (verdict,) = await self._binder.bind(at, [_bind_request(body, at.namespace)], registry)
         if verdict is not None:
             raise verdict
         return Reply(object=dict(SUCCESS), code=201)
@@ -70,7 +70,7 @@ class BindingBatches:
         assert batch is not None, "batches are posted"
         bindings, atomic = batch.get("bindings") or [], bool(batch.get("atomic"))
         _refuse_malformed(bindings)
-        wishes = [_wish(one, one["metadata"]["namespace"]) for one in bindings]
+        wishes = [_bind_request(one, one["metadata"]["namespace"]) for one in bindings]
         if atomic and (keys := binder.most_keys(wishes)) > binder.MOST_KEYS:
             most = binder.MOST_KEYS
             why = f"an atomic batch has at most {most} keys (pods, and two for each node), this one has {keys}"
@@ -119,9 +119,9 @@ def _validate(binding: Object, path: fields.Path) -> list[fields.FieldError]:
     return found
 
 
-def _wish(binding: Object, namespace: str) -> Wish:
+def _bind_request(binding: Object, namespace: str) -> BindRequest:
     metadata = binding["metadata"]
-    return Wish(
+    return BindRequest(
         namespace=namespace,
         name=metadata["name"],
         node=binding["target"]["name"],

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from rota.api import errors, gotext, times
 from rota.api.identifiers import GroupResource
-from rota.apiserver.contract import Attributes, DeleteOptions, Object, Registry, Reply, Stored, SubresourceRequest
+from rota.apiserver.interfaces import Attributes, DeleteOptions, Object, Registry, Reply, Stored, SubresourceRequest
 from rota.apiserver.registry import deletion
 from rota.apiserver.strategies import checks
 from rota.apiserver.subresources.binder import PODS
 from rota.apiserver.subresources.bindings import SUCCESS
-from rota.store.contract import Committed, Delete, Guard, Put, Transaction
+from rota.store.store_interface import Committed, Delete, Precondition, Put, Transaction
 
 BUDGETS: Final = GroupResource("policy", "poddisruptionbudgets")
 _BUDGET: Final = GroupResource("policy", "poddisruptionbudget")
@@ -92,10 +92,10 @@ async def _carry_out(at: Attributes, options: DeleteOptions, step: _Step, regist
         writes.append(Delete(step.pod.key))
     elif plan.step is deletion.Step.MARK:
         writes.append(Put(step.pod.key, registry.encode(plan.object)))
-    guards = [Guard(step.pod.key, revision=step.pod.revision)]
+    guards = [Precondition(step.pod.key, revision=step.pod.revision)]
     if step.budget is not None and step.charged is not None:
         writes.append(Put(step.budget.key, registry.encode(step.charged)))
-        guards.append(Guard(step.budget.key, revision=step.budget.revision))
+        guards.append(Precondition(step.budget.key, revision=step.budget.revision))
     if not writes:
         return True
     return isinstance(await registry.commit(at, Transaction(tuple(writes), tuple(guards))), Committed)

@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 from rota.api import errors, fields, gotext, times
 from rota.api.identifiers import GroupKind
-from rota.apiserver.contract import Object, Registry, Stream, SubresourceRequest
+from rota.apiserver.interfaces import Object, Registry, Stream, SubresourceRequest
 from rota.apiserver.subresources import worker_addresses
 from rota.apiserver.subresources.binder import NODES, PODS
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from rota.api import fields, selectors
 from rota.api.kinds import ResourceType
-from rota.apiserver.contract import Object
+from rota.apiserver.interfaces import Object
 from rota.apiserver.strategies import checks
 
 _SHOWN: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")

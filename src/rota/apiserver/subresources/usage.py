@@ -14,7 +14,7 @@ from rota.api import errors, fieldselectors, selectors, times
 from rota.api.fieldselectors import FieldSelector
 from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
-from rota.apiserver.contract import Object, Registry, Reply, Stored, SubresourceHandler, SubresourceRequest
+from rota.apiserver.interfaces import Object, Registry, Reply, Stored, SubresourceHandler, SubresourceRequest
 from rota.apiserver.subresources import worker_addresses
 from rota.apiserver.subresources.binder import NODES, PODS
 from rota.apiserver.subresources.summaries import Disk, Network, Summary, Used

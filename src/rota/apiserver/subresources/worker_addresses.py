@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from rota.apiserver.contract import Object
+from rota.apiserver.interfaces import Object
 
 DEFAULT_PORT: Final = 10_250
 #: Addresses before names: those of nodes are often known to nobody else, and certificates hold what masters can use.

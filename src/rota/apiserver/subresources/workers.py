@@ -15,7 +15,7 @@ import msgspec
 from yarl import URL
 
 from rota.api import errors, gotext
-from rota.apiserver.subresources import conversations
+from rota.apiserver.subresources import streaming
 from rota.apiserver.subresources.logs import LogRequest
 from rota.apiserver.subresources.summaries import Summary
 from rota.apiserver.subresources.worker_addresses import Address
@@ -29,7 +29,7 @@ _REFUSALS: Final = {400: errors.BadRequest, 403: errors.Forbidden, 404: errors.N
 
 
 class Workers:
-    """Connections to workers; a `LogSource`, `Wires` and a `UsageSource`.
+    """Connections to workers; a `LogSource`, `WorkerStreams` and a `UsageSource`.
 
     Without `tls` they are asked in the clear, which is for tests alone.
     """
@@ -63,8 +63,8 @@ class Workers:
                 f"Get {gotext.quote(url)}: {str(problem) or type(problem).__name__}"
             ) from problem
 
-    async def connect(self, node: str, address: Address | None, /) -> conversations.Stream:
-        """See `Wires.connect`."""
+    async def connect(self, node: str, address: Address | None, /) -> streaming.Stream:
+        """See `WorkerStreams.connect`."""
         if address is None:
             raise errors.InternalError(f"node {gotext.quote(node)} does not say where its worker listens")
         try:

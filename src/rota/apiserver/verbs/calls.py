@@ -8,10 +8,12 @@ from typing import Final
 from rota.api import errors, fields
 from rota.api.identifiers import GroupKind, GroupResource, GroupVersionKind
 from rota.api.kinds import ResourceType
-from rota.apiserver import bodies, moulds, negotiation
-from rota.apiserver.contract import Attributes, CustomSchema, Fence, Object, User
+from rota.apiserver import bodies
+from rota.apiserver.cache import decoded_bodies
+from rota.apiserver.http import negotiation
+from rota.apiserver.http.requests import Request
+from rota.apiserver.interfaces import Attributes, CustomSchema, LeaderFence, Object, User
 from rota.apiserver.registry.objects import ObjectRegistry
-from rota.apiserver.requests import Request
 from rota.apiserver.routing import Route
 from rota.kit import offload
 
@@ -70,7 +72,7 @@ class Call:
             raise errors.unsupported_media_type((bodies.JSON, bodies.YAML))
         gvk, model = self.body_kind
         try:
-            return moulds.read(
+            return decoded_bodies.read(
                 body,
                 content_type,
                 self.resource,
@@ -192,7 +194,7 @@ def _wrong_manager(manager: str) -> list[fields.FieldError]:
     return []
 
 
-def _fence(request: Request) -> Fence | None:
+def _fence(request: Request) -> LeaderFence | None:
     """The term in which a request is made: `namespace/name/transitions/holder` of a Lease."""
     said = request.headers.get(_TERM)
     if said is None:
@@ -202,7 +204,7 @@ def _fence(request: Request) -> Fence | None:
     transitions, _, holder = rest.partition("/")
     if not namespace or not name or not transitions.isdecimal() or not holder:
         raise errors.bad_request("the header Rota-Term is not namespace/name/transitions/holder of a Lease")
-    return Fence(namespace, name, int(transitions), holder)
+    return LeaderFence(namespace, name, int(transitions), holder)
 
 
 @functools.lru_cache(maxsize=512)

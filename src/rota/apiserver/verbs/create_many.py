@@ -17,13 +17,14 @@ from typing import Any, Final
 import msgspec
 
 from rota.api import errors, fields
-from rota.apiserver import bodies, responses, stored_form
-from rota.apiserver.contract import Standing
-from rota.apiserver.registry.castings import Mould
-from rota.apiserver.registry.objects import Cast, Written
-from rota.apiserver.verbs import create, rendering
+from rota.apiserver import bodies, stored_form
+from rota.apiserver.http import responses
+from rota.apiserver.interfaces import AdmissionFingerprint
+from rota.apiserver.registry.create_templates import CreateTemplate
+from rota.apiserver.registry.objects import Written, WrittenBytes
+from rota.apiserver.verbs import create, response_bodies
 from rota.apiserver.verbs.calls import Call
-from rota.store.contract import Committed, Guard, Put, Transaction
+from rota.store.store_interface import Committed, Precondition, Put, Transaction
 
 #: How many objects a batch may have, and how many of them are written in one transaction.
 MOST: Final = 1024
@@ -59,7 +60,7 @@ class _Item:
 
     call: Call
     body: bytes
-    mould: Mould | None
+    create_template: CreateTemplate | None
 
 
 async def create_many(call: Call) -> responses.Whole:
@@ -76,12 +77,15 @@ async def create_many(call: Call) -> responses.Whole:
     if len(found.items) > MOST:
         wrong = fields.too_many(fields.Path("items"), len(found.items), MOST)
         raise errors.invalid(call.resource.group_kind, "", [wrong])
-    castings, may_cast = call.registry.castings, call.registry.kinds.standing(call.at) is not None
+    create_templates, may_cast = (
+        call.registry.create_templates,
+        call.registry.kinds.admission_fingerprint(call.at) is not None,
+    )
     items = [
         _Item(
             replace(call, at=replace(call.at, warnings=[])),
             body := bytes(raw),
-            castings.mould(call.at, body, content_type) if may_cast else None,
+            create_templates.create_template(call.at, body, content_type) if may_cast else None,
         )
         for raw in found.items
     ]
@@ -89,7 +93,7 @@ async def create_many(call: Call) -> responses.Whole:
     for start in range(0, len(items), _TOGETHER):
         verdicts += await _carry_out(items[start : start + _TOGETHER])
     answer = {"apiVersion": "rota.dev/v1alpha1", "kind": "Verdicts", "verdicts": verdicts}
-    return rendering.plain(call, answer, code=201)
+    return response_bodies.plain(call, answer, code=201)
 
 
 async def _carry_out(items: Sequence[_Item]) -> list[dict[str, Any]]:
@@ -98,33 +102,41 @@ async def _carry_out(items: Sequence[_Item]) -> list[dict[str, Any]]:
     left = list(items)
     # First some of each template are worked out, where that was not done before; then the others are put together.
     for last in (False, True):
-        standing = left[0].call.registry.kinds.standing(left[0].call.at) if left else None
-        verdicts |= await _put_together(left, standing)
+        admission_fingerprint = left[0].call.registry.kinds.admission_fingerprint(left[0].call.at) if left else None
+        verdicts |= await _put_together(left, admission_fingerprint)
         left = [one for one in left if one not in verdicts]
         now = left if last else _examples(left)
-        room = asyncio.Semaphore(_CHARGED_TOGETHER if standing is None else _TOGETHER)
+        room = asyncio.Semaphore(_CHARGED_TOGETHER if admission_fingerprint is None else _TOGETHER)
         # All come to an end, whatever becomes of one of them.
-        ended = await asyncio.gather(*(_work_out(one, standing, room) for one in now), return_exceptions=True)
+        ended = await asyncio.gather(
+            *(_work_out(one, admission_fingerprint, room) for one in now), return_exceptions=True
+        )
         verdicts |= {one: _verdict(one, end) for one, end in zip(now, ended, strict=True)}
         left = [one for one in left if one not in verdicts]
     return [verdicts[one] for one in items]
 
 
-async def _put_together(left: Sequence[_Item], standing: Standing | None) -> dict[_Item, dict[str, Any]]:
+async def _put_together(
+    left: Sequence[_Item], admission_fingerprint: AdmissionFingerprint | None
+) -> dict[_Item, dict[str, Any]]:
     """Store those that equal earlier ones but for their names, all or none of them."""
-    if standing is None:
+    if admission_fingerprint is None:
         return {}
     cast: dict[str, tuple[_Item, bytes]] = {}
     for one in left:
         registry, at = one.call.registry, one.call.at
-        value = None if one.mould is None else registry.cast(one.mould, standing, now=at.now)
-        if value is not None and one.mould is not None:
-            cast.setdefault(stored_form.key(at.resource, at.namespace, one.mould.name.decode()), (one, value))
+        value = (
+            None
+            if one.create_template is None
+            else registry.cast(one.create_template, admission_fingerprint, now=at.now)
+        )
+        if value is not None and one.create_template is not None:
+            cast.setdefault(stored_form.key(at.resource, at.namespace, one.create_template.name.decode()), (one, value))
     if not cast:
         return {}
     call = left[0].call
     puts = tuple(Put(key, value) for key, (_, value) in cast.items())
-    guards = (*(Guard(key, revision=0) for key in cast), *standing.guards)
+    guards = (*(Precondition(key, revision=0) for key in cast), *admission_fingerprint.guards)
     outcome = await call.registry.commit(call.at, Transaction(puts, guards))
     if not isinstance(outcome, Committed):
         return {}  # what stands in the way of one of them is found out by itself
@@ -136,19 +148,21 @@ def _examples(left: Sequence[_Item]) -> list[_Item]:
     seen: dict[object, int] = {}
     found = []
     for one in left:
-        key = id(one) if one.mould is None else one.mould.key
+        key = id(one) if one.create_template is None else one.create_template.key
         seen[key] = seen.get(key, 0) + 1
         if seen[key] <= _EXAMPLES:
             found.append(one)
     return found
 
 
-async def _work_out(one: _Item, standing: Standing | None, room: asyncio.Semaphore) -> Written | Cast:
+async def _work_out(
+    one: _Item, admission_fingerprint: AdmissionFingerprint | None, room: asyncio.Semaphore
+) -> Written | WrittenBytes:
     async with room:
-        return await create.work_out(one.call, one.body, one.mould, standing)
+        return await create.work_out(one.call, one.body, one.create_template, admission_fingerprint)
 
 
-def _verdict(one: _Item, ended: Written | Cast | BaseException) -> dict[str, Any]:
+def _verdict(one: _Item, ended: Written | WrittenBytes | BaseException) -> dict[str, Any]:
     """Of one that was worked out; what is no refusal of it is everybody's trouble."""
     if not isinstance(ended, BaseException):
         return _made(one, ended.value, ended.revision)

@@ -9,13 +9,14 @@ import msgspec
 
 from rota.api import errors, fields, gotext, schemas
 from rota.api.identifiers import GroupKind, GroupResource
-from rota.apiserver import bodies, responses, stored_form
-from rota.apiserver.contract import DeleteOptions, Object
+from rota.apiserver import bodies, stored_form
+from rota.apiserver.http import responses
+from rota.apiserver.interfaces import DeleteOptions, Object
 from rota.apiserver.registry.objects import Written
-from rota.apiserver.verbs import list_options, rendering
+from rota.apiserver.verbs import list_options, response_bodies
 from rota.apiserver.verbs.calls import Call, wrong_dry_run
 from rota.kit import offload
-from rota.store.contract import Entry
+from rota.store.store_interface import Entry
 
 _OPTIONS: Final = GroupKind("meta.k8s.io", "DeleteOptions")
 _MODEL: Final = "meta_v1.DeleteOptions"
@@ -63,7 +64,7 @@ async def delete(call: Call) -> responses.Whole:
     if written.removed and call.resource.group_resource not in _SHOWN:
         return _deleted(call, written)
     code = 202 if not written.removed and wire.orphan_dependents is False else 200
-    return rendering.plain(call, written.object, code=code)
+    return response_bodies.plain(call, written.object, code=code)
 
 
 async def delete_collection(call: Call) -> responses.Whole:
@@ -92,7 +93,7 @@ async def delete_collection(call: Call) -> responses.Whole:
             if outcome is not None:
                 entries.append(outcome)
     about = {"resourceVersion": str(page.revision)}
-    return rendering.listed(call, entries, about)
+    return response_bodies.listed(call, entries, about)
 
 
 def _deleted(call: Call, written: Written) -> responses.Response:

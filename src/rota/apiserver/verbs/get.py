@@ -5,13 +5,14 @@ object as it is stored is most of what programs ask for, and goes from its path 
 """
 
 from rota.api import errors
-from rota.apiserver import negotiation, responses, stored_form
-from rota.apiserver.contract import Damaged
-from rota.apiserver.registry import freshness, revisions
+from rota.apiserver import stored_form
+from rota.apiserver.http import negotiation, responses
+from rota.apiserver.http.requests import Request
+from rota.apiserver.interfaces import Damaged
+from rota.apiserver.registry import revision_wait, revisions
 from rota.apiserver.registry.objects import ObjectRegistry
-from rota.apiserver.requests import Request
 from rota.apiserver.routing import Route
-from rota.apiserver.verbs import rendering
+from rota.apiserver.verbs import response_bodies
 from rota.apiserver.verbs.calls import DEPRECATED, Call
 
 
@@ -42,11 +43,11 @@ async def get(call: Call) -> responses.Whole:
     """The object as it stands; a resourceVersion says how old the answer may be, and ours is always the newest."""
     wanted = revisions.parse(call.request.query.get("resourceVersion", ""))
     if wanted:
-        await freshness.reach(call.registry.store, wanted, call.registry.clock)
+        await revision_wait.reach(call.registry.store, wanted, call.registry.clock)
     entry = await call.registry.store.get(stored_form.key(call.resource, call.at.namespace, call.at.name))
     if entry is None:
         raise errors.not_found(call.resource.group_resource, call.at.name)
     try:
-        return rendering.stored(call, entry.value, entry.revision)
+        return response_bodies.stored(call, entry.value, entry.revision)
     except stored_form.NotStoredForm:
         raise Damaged(entry.key) from None

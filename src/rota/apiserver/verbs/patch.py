@@ -16,9 +16,10 @@ from rota.api import errors, fields
 from rota.api.identifiers import GroupKind
 from rota.api.patches import errors as patch_errors
 from rota.api.patches import json_patch, merge, schemas, strategic
-from rota.apiserver import bodies, responses
-from rota.apiserver.contract import Object
-from rota.apiserver.registry import ownership
+from rota.apiserver import bodies
+from rota.apiserver.http import responses
+from rota.apiserver.interfaces import Object
+from rota.apiserver.registry import managed_fields
 from rota.apiserver.registry.objects import Edit
 from rota.apiserver.verbs import update
 from rota.apiserver.verbs.calls import Call, wrong_options
@@ -74,7 +75,7 @@ class _Patch:
         if not isinstance(config, dict):
             raise patch_errors.MalformedPatch("the applied configuration is not an object")
         config = self._configured(config, live)
-        result = ownership.applied(live, config, call.at, call.registry.versions(call.resource), force=self.force)
+        result = managed_fields.applied(live, config, call.at, call.registry.versions(call.resource), force=self.force)
         return self._placed(bodies.Parsed(result, self.parsed.duplicates))
 
     def _configured(self, config: Object, live: Object | None) -> Object:

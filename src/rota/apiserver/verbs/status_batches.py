@@ -21,14 +21,15 @@ import msgspec
 from rota.api import errors, fields
 from rota.api.identifiers import GroupKind, GroupResource
 from rota.api.kinds import ResourceType
-from rota.apiserver import bodies, responses, stored_form
+from rota.apiserver import bodies, stored_form
 from rota.apiserver.authorization.nodes import identity
+from rota.apiserver.http import responses
 from rota.apiserver.registry.objects import ObjectRegistry, Written
-from rota.apiserver.registry.reprints import Case
+from rota.apiserver.registry.status_templates import StatusUpdate
 from rota.apiserver.routing import Route
-from rota.apiserver.verbs import patch, rendering
+from rota.apiserver.verbs import patch, response_bodies
 from rota.apiserver.verbs.calls import Call
-from rota.store.contract import Committed, Entry, Guard, Put, Transaction
+from rota.store.store_interface import Committed, Entry, Precondition, Put, Transaction
 
 BATCHES: Final = ResourceType(
     group="rota.dev",
@@ -100,7 +101,7 @@ async def create(call: Call) -> responses.Whole:
             for one, verdict in zip(reports, verdicts, strict=True)
         ],
     }
-    return rendering.plain(call, answer, code=201)
+    return response_bodies.plain(call, answer, code=201)
 
 
 def route(registry: ObjectRegistry) -> Route:
@@ -169,11 +170,11 @@ class _Look(NamedTuple):
 
     write: _Write
     entry: Entry | None
-    case: Case | None
+    case: StatusUpdate | None
 
     def printed(self) -> bytes | None:
         """The pod's new bytes, if they need not be worked out."""
-        return None if self.case is None else self.write.call.registry.reprints.printed(self.case)
+        return None if self.case is None else self.write.call.registry.status_templates.printed(self.case)
 
 
 def _one_of_each(left: Sequence[_Look]) -> list[_Look]:
@@ -188,7 +189,7 @@ async def _written(printed: Sequence[tuple[_Look, bytes]]) -> bool:
     for look, value in printed:
         assert look.entry is not None, "there is no case without a pod"
         puts.append(Put(look.entry.key, value))
-        guards.append(Guard(look.entry.key, revision=look.entry.revision))
+        guards.append(Precondition(look.entry.key, revision=look.entry.revision))
     if not puts:
         return True
     call = printed[0][0].write.call
@@ -202,11 +203,11 @@ def _raised(problem: BaseException) -> errors.ApiError:
     raise problem
 
 
-def _case(write: _Write, entry: Entry | None) -> Case | None:
+def _case(write: _Write, entry: Entry | None) -> StatusUpdate | None:
     at = write.call.at
     if entry is None or at.dry_run:
         return None
-    return write.call.registry.reprints.case(
+    return write.call.registry.status_templates.case(
         entry.value,
         write.body,
         name=at.name,
@@ -227,7 +228,7 @@ async def _work_out(look: _Look) -> None:
         if made is None:
             await registry.update(at, edit)
         elif look.case is not None and not made.removed and not at.warnings and _is_change(look, made):
-            registry.reprints.learn(look.case, made.value)
+            registry.status_templates.learn(look.case, made.value)
 
 
 def _is_change(look: _Look, made: Written) -> bool:

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from rota.api import errors, gotext, scopes
-from rota.apiserver import responses
-from rota.apiserver.contract import Stream, SubresourceHandler, SubresourceRequest, Tunnel
-from rota.apiserver.negotiation import Shape
-from rota.apiserver.verbs import rendering
+from rota.apiserver.http import responses
+from rota.apiserver.http.negotiation import Shape
+from rota.apiserver.interfaces import Stream, SubresourceHandler, SubresourceRequest, Tunnel
+from rota.apiserver.verbs import response_bodies
 from rota.apiserver.verbs.calls import Call
 
 #: Posted without a body: what they are asked for stands in the query.
@@ -33,8 +33,8 @@ async def handle(call: Call, handler: SubresourceHandler) -> responses.Answer | 
     if isinstance(reply, Stream):
         return responses.Streamed(reply.chunks, reply.content_type, headers)
     if "items" in reply.object and call.accepted.shape is Shape.TABLE:
-        return rendering.tabled(call, reply.object["items"], reply.object["metadata"])
-    return rendering.plain(call, reply.object, code=reply.code)
+        return response_bodies.tabled(call, reply.object["items"], reply.object["metadata"])
+    return response_bodies.plain(call, reply.object, code=reply.code)
 
 
 def _unable(headers: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
@@ -48,7 +48,7 @@ async def get_projection(call: Call) -> responses.Whole:
     """What a subresource shows of its parent."""
     projection = call.registry.kinds.projections[call.route.subresource]
     parent = await call.registry.read(call.resource, call.at.namespace, call.at.name)
-    return rendering.plain(call, projection.project(parent.object, call.resource))
+    return response_bodies.plain(call, projection.project(parent.object, call.resource))
 
 
 def refuse(call: Call) -> errors.ApiError:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from rota.api import errors
 from rota.api.patches import json_values
-from rota.apiserver import responses
-from rota.apiserver.contract import Object, Projection
+from rota.apiserver.http import responses
+from rota.apiserver.interfaces import Object, Projection
 from rota.apiserver.registry import system_fields
 from rota.apiserver.registry.objects import Edit, Written
-from rota.apiserver.verbs import rendering
+from rota.apiserver.verbs import response_bodies
 from rota.apiserver.verbs.calls import Call
 
 
@@ -46,12 +46,12 @@ async def update_projection(
         return parent
 
     written = await call.registry.update(call.at, Edit(make=make, size_bytes=size_bytes))
-    return rendering.plain(call, projection.project(written.object, call.resource))
+    return response_bodies.plain(call, projection.project(written.object, call.resource))
 
 
 def answer(call: Call, written: Written) -> responses.Whole:
     """What was written, as the answer."""
     code = 201 if written.created else 200
     if call.at.dry_run:
-        return rendering.plain(call, written.object, code=code)
-    return rendering.stored(call, written.value, written.revision, code=code)
+        return response_bodies.plain(call, written.object, code=code)
+    return response_bodies.stored(call, written.value, written.revision, code=code)

@@ -10,14 +10,15 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from rota.api import errors
-from rota.apiserver import responses, stored_form
-from rota.apiserver.registry import freshness
+from rota.apiserver import stored_form
+from rota.apiserver.http import responses
+from rota.apiserver.registry import revision_wait
 from rota.apiserver.verbs import list_options
 from rota.apiserver.verbs.calls import Call
 from rota.apiserver.verbs.list_options import ListOptions
 from rota.apiserver.verbs.watch_lines import Lines
 from rota.store import errors as store_errors
-from rota.store.contract import Entry, Watch
+from rota.store.store_interface import Entry, Watch
 
 #: A watch ends by itself after half an hour to an hour, so that clients spread over the servers again.
 _SHORTEST_S: Final = 1800.0
@@ -33,14 +34,14 @@ async def watch(call: Call) -> responses.Answer:
     store, clock = call.registry.store, call.registry.clock
     prefix = stored_form.prefix(call.resource, call.at.namespace or None)
     if options.revision:
-        await freshness.reach(store, options.revision, clock)
+        await revision_wait.reach(store, options.revision, clock)
     initial: list[Entry] | None = None
     after = options.revision
     if options.initial_events or (options.initial_events is None and options.resource_version in {"", "0"}):
         page = await store.list(prefix)
         initial, after = page.entries, page.revision
     elif not after:
-        after = (await store.extent()).revision
+        after = (await store.revision_range()).revision
     changes = store.watch(prefix, after=after)
     try:
         await changes.__aenter__()

@@ -12,12 +12,12 @@ import msgspec
 from rota.api import errors
 from rota.api.identifiers import GroupVersionKind
 from rota.apiserver import stored_form
-from rota.apiserver.contract import Object
-from rota.apiserver.negotiation import Shape
+from rota.apiserver.http.negotiation import Shape
+from rota.apiserver.interfaces import Object
 from rota.apiserver.registry.selection import Selection
-from rota.apiserver.verbs import rendering
+from rota.apiserver.verbs import response_bodies
 from rota.apiserver.verbs.calls import Call
-from rota.store.contract import Entry, Event
+from rota.store.store_interface import Entry, Event
 
 #: Who sees the same of the same changes: the changes (by identity, so they are kept along), the kind, the selectors.
 _View: TypeAlias = tuple[int, GroupVersionKind, tuple[str, str]]
@@ -65,9 +65,9 @@ class Lines:
         resource = self._call.resource
         obj: Any = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
         if self._call.accepted.shape is Shape.TABLE:
-            obj = rendering.table(self._call, [], metadata, with_columns=False)
+            obj = response_bodies.table(self._call, [], metadata, with_columns=False)
         elif self._call.accepted.shape is Shape.METADATA:
-            obj = rendering.shaped(self._call, obj)
+            obj = response_bodies.shaped(self._call, obj)
         return _encoded("BOOKMARK", obj)
 
     def error(self, error: errors.ApiError) -> bytes:
@@ -104,7 +104,7 @@ class Lines:
                 stored_form.wire(value, revision, self._call.resource),
             )
         obj = stored_form.decode(value, revision, self._call.resource)
-        shaped = rendering.shaped(self._call, obj, with_columns=self._columns_due)
+        shaped = response_bodies.shaped(self._call, obj, with_columns=self._columns_due)
         self._columns_due = False
         return _encoded(kind, shaped)
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rota.api import errors
-from rota.client.elections import claims
-from rota.client.elections.claims import Observation, Term
-from rota.client.transports.contract import TransportError
+from rota.client.elections import lease_claims
+from rota.client.elections.lease_claims import Observation, Term
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object
 from rota.kit import logs
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 
 log = logs.get(__name__)
@@ -93,14 +93,14 @@ class LeaderElector:
         election: Election,
         *,
         clock: Clock,
-        chance: Chance,
+        rng: Rng,
         on_new_leader: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`on_new_leader` is told the identity of every leader that comes to be known, our own included."""
         self._client: Final = client.with_settings(timeout_s=election.pace.renew_deadline_s / 2, retry=False)
         self._election: Final = election
         self._clock: Final = clock
-        self._chance: Final = chance
+        self._rng: Final = rng
         self._on_new_leader: Final = on_new_leader
         self._told = ""
         self._lease: Object | None = None
@@ -147,7 +147,7 @@ class LeaderElector:
             # A Lease whose answer came too late to lead by it is claimed again.
             if await self._attempt() and self._clock.monotonic() < self._renew_by:
                 assert self._lease is not None
-                self._term = claims.term_of(self._lease)
+                self._term = lease_claims.term_of(self._lease)
                 return self._term
             await self._clock.sleep(self._pause())
 
@@ -158,7 +158,7 @@ class LeaderElector:
 
     def _pause(self) -> float:
         """Until the next look at the Lease: a period at most, and not past the moment at which it runs out."""
-        pause = self._election.pace.retry_period_s * (1 + _JITTER * self._chance.random()) / (1 + _JITTER)
+        pause = self._election.pace.retry_period_s * (1 + _JITTER * self._rng.random()) / (1 + _JITTER)
         left = 0.0 if self._seen is None else self._seen.until - self._clock.monotonic()
         return min(pause, left) if left > 0 else pause
 
@@ -201,7 +201,7 @@ class LeaderElector:
             try:
                 lease = await self._client.get(LEASES, election.name, namespace=election.namespace)
             except errors.NotFound:
-                spec = claims.first_claim(election.identity, duration_s=duration_s, now=self._clock.now())
+                spec = lease_claims.first_claim(election.identity, duration_s=duration_s, now=self._clock.now())
                 metadata = {"name": election.name, "namespace": election.namespace}
                 made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
                 began = self._clock.monotonic()
@@ -210,9 +210,9 @@ class LeaderElector:
                 return True
         self._remember(lease)
         assert self._seen is not None
-        if self._succeeded() or not claims.may_claim(self._seen, election.identity, self._clock.monotonic()):
+        if self._succeeded() or not lease_claims.may_claim(self._seen, election.identity, self._clock.monotonic()):
             return False
-        spec = claims.next_claim(
+        spec = lease_claims.next_claim(
             lease.get("spec") or {},
             election.identity,
             duration_s=duration_s,
@@ -235,13 +235,13 @@ class LeaderElector:
 
     def _remember(self, lease: Object) -> None:
         self._lease = lease
-        self._seen = claims.observe(self._seen, lease, self._clock.monotonic())
+        self._seen = lease_claims.observe(self._seen, lease, self._clock.monotonic())
 
     async def _release(self) -> None:
         lease = self._lease
         if lease is None or self.leader != self._election.identity:
             return
-        spec: dict[str, Any] = claims.release(lease["spec"], now=self._clock.now())
+        spec: dict[str, Any] = lease_claims.release(lease["spec"], now=self._clock.now())
         try:
             self._remember(await self._client.update(LEASES, {**lease, "spec": spec}))
         except (errors.ApiError, TransportError) as error:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from rota.api import times
-from rota.kit.buckets import TokenBucket
+from rota.kit.rate_limit import TokenBucket
 
 _REMEMBERED: Final = 4096
 _SPAM_BURST: Final = 25

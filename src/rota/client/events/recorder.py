@@ -13,13 +13,13 @@ from typing import Any, Final, Literal
 
 from rota.api import errors, meta
 from rota.client.events.correlation import Correlator, CountEvent, CreateEvent, Instruction, Reference, Report, Source
-from rota.client.transports.contract import TransportError
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, PatchType
 from rota.kit import logs
-from rota.kit.backoff import Backoff, Chance, Policy
-from rota.kit.buckets import TokenBucket
+from rota.kit.backoff import Backoff, Policy, Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
+from rota.kit.rate_limit import TokenBucket
 
 log = logs.get(__name__)
 
@@ -41,7 +41,7 @@ class EventRecorder:
         source: Source,
         *,
         clock: Clock,
-        chance: Chance,
+        rng: Rng,
         metrics: Metrics | None = None,
         bucket: TokenBucket | None = None,
     ) -> None:
@@ -49,7 +49,7 @@ class EventRecorder:
         self._bucket: Final = bucket
         self._client: Final = client
         self._clock: Final = clock
-        self._chance: Final = chance
+        self._rng: Final = rng
         self._correlator: Final = Correlator(source)
         self._reports: Final[asyncio.Queue[Report]] = asyncio.Queue(_QUEUED)
         self._late: Final[dict[tuple[Reference, str], Report]] = {}
@@ -107,7 +107,7 @@ class EventRecorder:
         await self._reports.join()
 
     async def _persist(self, instruction: Instruction) -> str:
-        pauses = Backoff(_BACKOFF, self._chance)
+        pauses = Backoff(_BACKOFF, self._rng)
         for _ in range(_ATTEMPTS):
             try:
                 await self._write(instruction)

@@ -21,7 +21,7 @@ from rota.client.informers.cache import Cache, Change, Entry, Indexer, Key, Writ
 from rota.client.informers.reflector import Identity, Reason, Reflector, Source
 from rota.client.wire import EventType
 from rota.kit import logs
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -48,7 +48,7 @@ class Informer(Generic[T]):
         *,
         decode: Callable[[bytes], T],
         clock: Clock,
-        chance: Chance,
+        rng: Rng,
         indexers: Mapping[str, Indexer[T]] | None = None,
         metrics: Metrics | None = None,
     ) -> None:
@@ -66,7 +66,7 @@ class Informer(Generic[T]):
         self._namespaces: Final[dict[str, str]] = {}
         self._resource: Final = str(source.target)
         self._log: Final = log.bind(resource=self._resource)
-        self._reflector: Final = Reflector(source, self, clock=clock, chance=chance)
+        self._reflector: Final = Reflector(source, self, clock=clock, rng=rng)
         figures = metrics or Metrics("client")
         counted = figures.counter("informer_events_total", "Events that watches brought.", ("resource", "type"))
         self._events: Final = {kind: counted.labels(self._resource, kind.value) for kind in EventType}

@@ -17,11 +17,11 @@ import msgspec
 from rota.api import errors
 from rota.client.informers.cache import Key, parse_version
 from rota.client.paths import Target
-from rota.client.transports.contract import TransportError
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import EVERYTHING, PAGE_SIZE, Client, Selection
 from rota.client.wire import EventType, Page
 from rota.kit import backoff, logs
-from rota.kit.backoff import Backoff, Chance
+from rota.kit.backoff import Backoff, Rng
 from rota.kit.clock import Clock
 
 log = logs.get(__name__)
@@ -117,12 +117,12 @@ class Source:
 class Reflector:
     """One collection's follower; `run` never ends by itself."""
 
-    def __init__(self, source: Source, sink: Sink, *, clock: Clock, chance: Chance) -> None:
+    def __init__(self, source: Source, sink: Sink, *, clock: Clock, rng: Rng) -> None:
         self._source: Final = source
         self._sink: Final = sink
         self._clock: Final = clock
-        self._chance: Final = chance
-        self._backoff: Final = Backoff(_BACKOFF, chance)
+        self._rng: Final = rng
+        self._backoff: Final = Backoff(_BACKOFF, rng)
         self._version = ""
         self._log: Final = log.bind(resource=str(source.target))
 
@@ -197,7 +197,7 @@ class Reflector:
             namespace=source.namespace,
             selection=source.selection,
             resource_version=self._version,
-            timeout_s=_WATCH_S + int(_WATCH_S * self._chance.random()),
+            timeout_s=_WATCH_S + int(_WATCH_S * self._rng.random()),
         ) as batches:
             self._sink.connected(True)
             try:

@@ -17,10 +17,10 @@ from typing import Final, Generic, TypeAlias, TypeVar
 from rota.client.queues.core import QueueCore
 from rota.client.queues.metrics import QueueMetrics
 from rota.kit import backoff, logs
-from rota.kit.backoff import Chance
-from rota.kit.buckets import TokenBucket
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
+from rota.kit.rate_limit import TokenBucket
 
 log = logs.get(__name__)
 
@@ -42,14 +42,14 @@ class WorkQueue(Generic[K]):
         self,
         *,
         clock: Clock,
-        chance: Chance,
+        rng: Rng,
         policy: backoff.Policy = _BACKOFF,
         name: str = "",
         metrics: QueueMetrics | None = None,
     ) -> None:
         self._metrics: Final = metrics or QueueMetrics(Metrics("client"), name, clock=clock)
         self._clock: Final = clock
-        self._chance: Final = chance
+        self._rng: Final = rng
         self._policy: Final = policy
         self._core: Final = QueueCore[K]()
         self._bucket: Final = TokenBucket(rate=_RATE, burst=_BURST, now=clock.monotonic())
@@ -86,7 +86,7 @@ class WorkQueue(Generic[K]):
         """The work on a key has failed: add it again later, the later the more often it failed; the delay."""
         self._metrics.retried()
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        own = self._policy.delay(failures, self._chance)
+        own = self._policy.delay(failures, self._rng)
         delay = max(own, self._bucket.reserve(self._clock.monotonic()))
         self.add_after(key, delay)
         return delay

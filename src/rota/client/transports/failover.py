@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
-from rota.client.transports.contract import Answer, Call, TimedOut, Transport, TransportError, Unreachable
+from rota.client.transports.transport import Answer, Call, TimedOut, Transport, TransportError, Unreachable
 from rota.kit import logs
 
 log = logs.get(__name__)

@@ -15,7 +15,7 @@ from yarl import URL
 
 from rota.client.endpoints import Endpoint
 from rota.client.transports.connector import Connector
-from rota.client.transports.contract import Call, Interrupted, TimedOut, TransportError, Unreachable
+from rota.client.transports.transport import Call, Interrupted, TimedOut, TransportError, Unreachable
 
 _CONNECT_S: Final = 10.0
 #: Shorter than servers keep idle connections, so that no call meets one that is just being closed.

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlencode
 
 from rota.api import scopes
 from rota.api.users import User
-from rota.client.transports.contract import Call, Interrupted, TimedOut, Unreachable
+from rota.client.transports.transport import Call, Interrupted, TimedOut, Unreachable
 from rota.kit import logs
 from rota.kit.clock import Clock
 

@@ -7,7 +7,7 @@ break off, and are resumed by those who made them, as after any other lost conne
 import contextlib
 from collections.abc import AsyncIterator
 
-from rota.client.transports.contract import Answer, Call, Transport
+from rota.client.transports.transport import Answer, Call, Transport
 
 
 class ReplaceableTransport:

@@ -12,9 +12,9 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Final
 
-from rota.client.transports.contract import Answer, Call, Transport, TransportError
+from rota.client.transports.transport import Answer, Call, Transport, TransportError
 from rota.kit import backoff, logs
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 
 log = logs.get(__name__)
@@ -27,12 +27,12 @@ class RetryingTransport:
     """A `Transport` that does not give up at once."""
 
     def __init__(
-        self, inner: Transport, *, clock: Clock, chance: Chance, attempts: int = 5, longest_wait_s: float = 30.0
+        self, inner: Transport, *, clock: Clock, rng: Rng, attempts: int = 5, longest_wait_s: float = 30.0
     ) -> None:
         """A server that wants to be left alone for longer than `longest_wait_s` is taken at its word."""
         self._inner: Final = inner
         self._clock: Final = clock
-        self._chance: Final = chance
+        self._rng: Final = rng
         self._attempts: Final = attempts
         self._longest_wait_s: Final = longest_wait_s
 
@@ -47,7 +47,7 @@ class RetryingTransport:
         await self._inner.close()
 
     async def _begin(self, call: Call, exits: contextlib.AsyncExitStack) -> Answer:
-        pauses = backoff.Backoff(_POLICY, self._chance)
+        pauses = backoff.Backoff(_POLICY, self._rng)
         left = self._attempts if call.retry and call.repeatable else 1
         while True:
             left -= 1
@@ -69,7 +69,7 @@ class RetryingTransport:
                     await answer.read()
                 await attempt.aclose()
                 # Those who were sent away together should not return together.
-                delay = wait + self._chance.random() * min(1.0, wait)
+                delay = wait + self._rng.random() * min(1.0, wait)
                 log.debug("server is busy", call=str(call), code=answer.code, delay_s=round(delay, 3))
             await self._clock.sleep(delay)
 

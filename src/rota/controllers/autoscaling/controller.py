@@ -1,8 +1,8 @@
 """Sizes whatever has a scale by what its pods use, as HorizontalPodAutoscalers say.
 
-Every fifteen seconds it reads the target's scale, its pods and what is measured (`reading`), has the number worked out
-(`proposals`, `pace`) and writes it. Sizes are read from the server each time, so that nothing is decided from an old
-one. Behaves as upstream's (`pkg/controller/podautoscaler`, 1.36).
+Every fifteen seconds it reads the target's scale, its pods and what is measured (`metrics_client`), has the number
+worked out (`replica_calculator`, `behavior`) and writes it. Sizes are read from the server each time, so that nothing
+is decided from an old one. Behaves as upstream's (`pkg/controller/podautoscaler`, 1.36).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,14 @@ from rota.api.selectors import Selector
 from rota.client.informers.cache import Key
 from rota.client.paths import Target as Resource
 from rota.client.verbs import Client, Object, Selection
-from rota.controllers.autoscaling import pace, proposals, reading
-from rota.controllers.autoscaling.pace import Memory
-from rota.controllers.autoscaling.proposals import Proposal, Target, Tolerances, Unknown
-from rota.controllers.autoscaling.reading import Meters
+from rota.controllers.autoscaling import behavior as autoscaling_behavior
+from rota.controllers.autoscaling import metrics_client, replica_calculator
+from rota.controllers.autoscaling.behavior import Memory
+from rota.controllers.autoscaling.metrics_client import Meters
+from rota.controllers.autoscaling.replica_calculator import Proposal, Target, Tolerances, Unknown
 from rota.controllers.pod_control import PODS
-from rota.controllers.reconciling import Reconciler
-from rota.kit.backoff import Chance
+from rota.controllers.reconciler import Reconciler
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -54,12 +55,12 @@ class _Refusal:
 class AutoscalingController:
     """Sizes for every HorizontalPodAutoscaler."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
         self._meters: Final = Meters(client)
         self._frame: Final = Reconciler[Key](
-            client, "autoscaling", self._process, clock=clock, chance=chance, metrics=metrics
+            client, "autoscaling", self._process, clock=clock, rng=rng, metrics=metrics
         )
         self._recorder: Final = self._frame.report_as("horizontal-pod-autoscaler")
         self._autoscalers: Final = self._frame.follow(AUTOSCALERS, self._changed)
@@ -132,7 +133,11 @@ class AutoscalingController:
     async def _where(self, target: Mapping[str, Any]) -> Resource:
         """The resource that a reference is about; the plural of a kind of somebody's own is asked for."""
         kind, (group, _, version) = target["kind"], str(target.get("apiVersion") or "v1").rpartition("/")
-        plural = _KNOWN.get(kind) if group == "apps" else await reading.resource_of(self._client, group, version, kind)
+        plural = (
+            _KNOWN.get(kind)
+            if group == "apps"
+            else await metrics_client.resource_of(self._client, group, version, kind)
+        )
         if plural is None:
             raise errors.NotFound(f'no matches for kind "{kind}" in group "{group}"')
         return (group, version, plural)
@@ -172,7 +177,7 @@ class AutoscalingController:
             return None, ""
         now, memory = self._clock.monotonic(), self._known[key].memory
         memory.forget(now)
-        decision = pace.decide(spec, memory, current=current, wanted=best.replicas, now=now)
+        decision = autoscaling_behavior.decide(spec, memory, current=current, wanted=best.replicas, now=now)
         saying.condition("AbleToScale", *decision.able)
         saying.condition("ScalingLimited", *decision.limited)
         if best.replicas == current:
@@ -218,7 +223,7 @@ class AutoscalingController:
         for metric in autoscaler["spec"].get("metrics") or ():
             read = await self._meters.read(metric, namespace, str(status["selector"]))
             tolerances = _tolerances(autoscaler["spec"])
-            found.append(proposals.propose(metric, read, target, tolerances=tolerances, now=self._clock.now()))
+            found.append(replica_calculator.propose(metric, read, target, tolerances=tolerances, now=self._clock.now()))
         saying.metrics = [dict(one.status) if isinstance(one, Proposal) else {"type": ""} for one in found]
         unknown = [one for one in found if isinstance(one, Unknown)]
         for one in unknown:
@@ -262,5 +267,5 @@ class _Saying:
 def _tolerances(spec: Mapping[str, Any]) -> Tolerances:
     behavior = spec.get("behavior") or {}
     given = [(behavior.get(name) or {}).get("tolerance") for name in ("scaleUp", "scaleDown")]
-    up, down = (proposals.TOLERANCE if one is None else quantities.milli(one) / 1000 for one in given)
+    up, down = (replica_calculator.TOLERANCE if one is None else quantities.milli(one) / 1000 for one in given)
     return Tolerances(up=up, down=down)

@@ -15,12 +15,12 @@ from rota.api.cron import Schedule
 from rota.api.meta import Object
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Propagation
-from rota.controllers.claims import BY_CONTROLLER, OWNED, OwnerKind
+from rota.controllers.controller_ref_manager import BY_CONTROLLER, OWNED, OwnerKind
 from rota.controllers.cron_jobs import runs
 from rota.controllers.expectations import Expectations
 from rota.controllers.pod_control import is_end_of_namespace
-from rota.controllers.reconciling import Reconciler
-from rota.kit.backoff import Chance
+from rota.controllers.reconciler import Reconciler
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -35,11 +35,11 @@ _SOON_S: Final = 0.05
 class CronJobController:
     """Jobs at the times of every CronJob."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
         self._frame: Final = Reconciler[Key](
-            client, "cron jobs", self._process, clock=clock, chance=chance, workers=_WORKERS, metrics=metrics
+            client, "cron jobs", self._process, clock=clock, rng=rng, workers=_WORKERS, metrics=metrics
         )
         self._recorder: Final = self._frame.report_as("cronjob-controller")
         #: Writes on Jobs, and on CronJobs themselves, both by the uid of the CronJob.

@@ -12,17 +12,17 @@ from typing import Final, Never
 from rota.api import meta
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Object
-from rota.controllers.claims import OwnerKind
+from rota.controllers.controller_ref_manager import OwnerKind
+from rota.controllers.controller_revisions import HASH_LABEL
 from rota.controllers.daemon_sets import placement, plan
 from rota.controllers.daemon_sets.placement import Placement
 from rota.controllers.daemon_sets.plan import State, Step
-from rota.controllers.histories import HASH_LABEL
-from rota.controllers.history_keeping import REVISIONS, HistoryKeeping
-from rota.controllers.households import SOON_S, Household
+from rota.controllers.owned_reconciler import SOON_S, OwnedReconciler
 from rota.controllers.pod_control import PODS, PodControl, from_template, prefix, slow_start
 from rota.controllers.pod_states import phase
+from rota.controllers.revision_history import REVISIONS, HistoryKeeping
 from rota.kit import backoff
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -38,17 +38,17 @@ _ENDED: Final = backoff.Policy(initial_s=1.0, cap_s=900.0, jitter=backoff.Jitter
 class DaemonSetController:
     """Pods on nodes for every DaemonSet."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
-        self._home: Final = Household[Never](
+        self._home: Final = OwnedReconciler[Never](
             client,
             KIND,
             self._sync,
             name="daemon sets",
             component="daemonset-controller",
             clock=clock,
-            chance=chance,
+            rng=rng,
             workers=_WORKERS,
             metrics=metrics,
             left=lambda _, last: self._endings.pop(meta.uid(last), None),
@@ -58,7 +58,7 @@ class DaemonSetController:
         self._pods: Final = self._home.own(PODS, awaited=False)
         self._revisions: Final = self._home.own(REVISIONS)
         self._control: Final = PodControl(
-            client, recorder=self._home.recorder, expectations=self._pods.expectations, chance=chance
+            client, recorder=self._home.recorder, expectations=self._pods.expectations, rng=rng
         )
         self._histories: Final = HistoryKeeping(
             client, KIND, expectations=self._revisions.expectations, label=HASH_LABEL

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rota.api import meta, nodeselectors
 from rota.api.nodeselectors import NAME_FIELD
-from rota.controllers.histories import HASH_LABEL
+from rota.controllers.controller_revisions import HASH_LABEL
 from rota.controllers.tolerations import tolerates
 
 GENERATION: Final = "deprecated.daemonset.template.generation"

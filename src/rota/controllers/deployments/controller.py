@@ -11,13 +11,13 @@ from rota.api import errors, meta, selectors
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Object, Propagation, Selection
 from rota.controllers import pod_states
-from rota.controllers.claims import OwnerKind
+from rota.controllers.controller_ref_manager import OwnerKind
 from rota.controllers.deployments import revisions, sizes, status
 from rota.controllers.deployments.revisions import Sets
-from rota.controllers.households import Household
+from rota.controllers.owned_reconciler import OwnedReconciler
 from rota.controllers.pod_control import PODS, is_end_of_namespace
 from rota.kit import logs
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -32,17 +32,17 @@ _ALL_KEPT: Final = 2**31 - 1
 class DeploymentController:
     """ReplicaSets for every Deployment."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
-        self._home: Final = Household[Never](
+        self._home: Final = OwnedReconciler[Never](
             client,
             KIND,
             self._sync,
             name="deployments",
             component="deployment-controller",
             clock=clock,
-            chance=chance,
+            rng=rng,
             metrics=metrics,
         )
         self._recorder: Final = self._home.recorder

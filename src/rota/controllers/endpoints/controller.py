@@ -13,8 +13,8 @@ from rota.client.verbs import Client, Object
 from rota.controllers.endpoints import backends, slices, subsets
 from rota.controllers.expectations import Expectations
 from rota.controllers.pod_control import Draw, is_end_of_namespace, prefix
-from rota.controllers.reconciling import Reconciler
-from rota.kit.backoff import Chance
+from rota.controllers.reconciler import Reconciler
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -34,11 +34,11 @@ _NODELESS_S: Final = 1.0
 class EndpointController:
     """Endpoints of services."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
-        self._chance: Final = chance
+        self._rng: Final = rng
         self._frame: Final = Reconciler[Key](
-            client, "endpoints", self._process, clock=clock, chance=chance, workers=5, metrics=metrics
+            client, "endpoints", self._process, clock=clock, rng=rng, workers=5, metrics=metrics
         )
         self._expectations: Final = Expectations(clock)
         indexers = {_BY_NAMESPACE: by_namespace}
@@ -127,7 +127,7 @@ class EndpointController:
     async def _create(self, service: Object, one: dict[str, Any]) -> None:
         stem = prefix(meta.name(service))
         # Drawn here: a request that is sent twice because its answer was lost makes one slice.
-        name = names.generate(stem, Draw(self._chance))
+        name = names.generate(stem, Draw(self._rng))
         key = Key(meta.namespace(service), name)
         self._expectations.expect(meta.uid(service), key)
         try:

@@ -4,7 +4,7 @@ Whether to end, and which pods to make or give up, is decided in `plan`; what is
 look after the pods, write down which have ended, let those go, write down how many that makes. Each of these steps can
 be the last: the next round, here or in another process, goes on from what is written. Nothing is decided before the
 caches have all of this controller's own writes. Behaves as upstream's (`pkg/controller/job`, 1.36) but for disruptions
-(see `verdicts`).
+(see `pod_failure_policy`).
 """
 
 import asyncio
@@ -18,13 +18,22 @@ from rota.api.meta import Object
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, PatchType
 from rota.controllers import pod_states
-from rota.controllers.claims import OwnerKind
-from rota.controllers.households import Household
+from rota.controllers.controller_ref_manager import OwnerKind
 from rota.controllers.jobs import plan, templates
+from rota.controllers.jobs.job_accounting import (
+    FINALIZER,
+    Tally,
+    account,
+    accounted_uids,
+    is_suspended,
+    is_tracked,
+    tally,
+    tidied,
+)
 from rota.controllers.jobs.plan import Backoff, Changes, Ending
-from rota.controllers.jobs.tally import FINALIZER, Tally, account, booked_off, is_suspended, is_tracked, tally, tidied
+from rota.controllers.owned_reconciler import OwnedReconciler
 from rota.controllers.pod_control import PODS, PodControl, slow_start
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -39,7 +48,7 @@ _RELEASE: Final = {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}
 
 
 @dataclass(frozen=True, slots=True)
-class _Stray:
+class _Orphan:
     """A pod that waits to be counted, by nobody."""
 
     key: Key
@@ -48,17 +57,17 @@ class _Stray:
 class JobController:
     """Pods for every Job."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
-        self._home: Final = Household[_Stray](
+        self._home: Final = OwnedReconciler[_Orphan](
             client,
             KIND,
             self._sync,
             name="jobs",
             component="job-controller",
             clock=clock,
-            chance=chance,
+            rng=rng,
             metrics=metrics,
             is_over=is_finished,
             left=self._left,
@@ -68,7 +77,7 @@ class JobController:
         self._recorder: Final = self._home.recorder
         self._pods: Final = self._home.own(PODS, finalizer=FINALIZER, also=self._pod_changed)
         self._control: Final = PodControl(
-            client, recorder=self._recorder, expectations=self._pods.expectations, chance=chance
+            client, recorder=self._recorder, expectations=self._pods.expectations, rng=rng
         )
         #: Since their last success, by the uid of the Job; begins anew with the process.
         self._backoffs: Final[dict[str, Backoff]] = {}
@@ -85,11 +94,11 @@ class JobController:
         self._pods_of.pop(key, None)
         for pod in self._pods.owned_by(last):
             if is_tracked(pod):
-                self._home.look_at(_Stray(Key(key.namespace, meta.name(pod))))
+                self._home.look_at(_Orphan(Key(key.namespace, meta.name(pod))))
 
     def _pod_changed(self, key: Key, _: Object | None, new: Object | None) -> None:
         if new is not None and is_tracked(new) and self._owner(new) is None:
-            self._home.look_at(_Stray(key))
+            self._home.look_at(_Orphan(key))
 
     def _owner(self, pod: Object) -> Object | None:
         """The Job by which a pod will be counted."""
@@ -99,7 +108,7 @@ class JobController:
             return None
         return None if is_finished(job) else job
 
-    async def _free(self, stray: _Stray) -> float | None:
+    async def _free(self, stray: _Orphan) -> float | None:
         """Let a pod go whose Job is gone or over; one that was never a Job's keeps what others gave it."""
         key = stray.key
         pod = self._pods.cache.get(key.name, key.namespace)
@@ -220,7 +229,7 @@ class JobController:
         self._backoffs[meta.uid(job)] = outcome.backoff
         left = await self._release(job, accounts.released)
         tracked = {meta.uid(one) for one in view.pods if is_tracked(one)} - {meta.uid(one) for one in accounts.released}
-        said = booked_off(said, tracked | left)
+        said = accounted_uids(said, tracked | left)
         over = ending is not None and not (accounts.more or said["uncountedTerminatedPods"] or said["terminating"])
         if over and ending is not None:
             said = _ended(said, ending, now=now)

@@ -12,9 +12,9 @@ from typing import Final
 from rota.api import jobs, meta, times
 from rota.api.meta import Object
 from rota.controllers import pod_states
-from rota.controllers.jobs import verdicts
+from rota.controllers.jobs import pod_failure_policy
 from rota.controllers.jobs.indexes import Indexes
-from rota.controllers.jobs.tally import (
+from rota.controllers.jobs.job_accounting import (
     FAILURES,
     IGNORED_FAILURES,
     Tally,
@@ -55,7 +55,7 @@ class Backoff:
 
     def after(self, view: Tally) -> "Backoff":
         """The same after the ends of pods that are new."""
-        failures = sorted(ended_at(one) for one in view.new_failed if verdicts.judge(view.job, one).delays)
+        failures = sorted(ended_at(one) for one in view.new_failed if pod_failure_policy.judge(view.job, one).delays)
         if not view.new_succeeded:
             if not failures:
                 return self
@@ -94,7 +94,7 @@ def ending(view: Tally, *, now: float) -> Ending | None:
 def _failure(view: Tally, *, now: float) -> Ending | None:
     job, spec = view.job, view.job["spec"]
     for pod in view.pods:
-        if has_failed(job, pod) and (message := verdicts.judge(job, pod).fails_job):
+        if has_failed(job, pod) and (message := pod_failure_policy.judge(job, pod).fails_job):
             return Ending(FAILURE, "PodFailurePolicy", message)
     if view.failed > int(spec.get("backoffLimit", 6)) or _restarts_too_often(view):
         return Ending(FAILURE, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
@@ -112,7 +112,7 @@ def _failure(view: Tally, *, now: float) -> Ending | None:
 
 
 def _early_success(view: Tally) -> Ending | None:
-    message = verdicts.success(view.job, view.succeeded_indexes) if is_indexed(view.job) else None
+    message = pod_failure_policy.success(view.job, view.succeeded_indexes) if is_indexed(view.job) else None
     return None if message is None else Ending(SUCCESS, "SuccessPolicy", message)
 
 
@@ -159,7 +159,7 @@ def index_failures(view: Tally, index: int) -> dict[str, str]:
     before = view.kept.get(index)
     if before is None:
         return {FAILURES: "0"}
-    counts = verdicts.judge(view.job, before).counts
+    counts = pod_failure_policy.judge(view.job, before).counts
     ignored = failures_of(before, IGNORED_FAILURES) + (not counts)
     found = {FAILURES: str(failures_of(before) + counts)}
     return {**found, IGNORED_FAILURES: str(ignored)} if ignored else found
@@ -181,7 +181,7 @@ def _by_index(view: Tally, missing: int, *, now: float) -> Changes:
 
 def _index_wait_s(view: Tally, index: int, *, now: float) -> float:
     before = view.kept.get(index)
-    if before is None or not verdicts.judge(view.job, before).delays:
+    if before is None or not pod_failure_policy.judge(view.job, before).delays:
         return 0.0
     failures = failures_of(before) + failures_of(before, IGNORED_FAILURES) + 1
     return _remaining_s(view.job, failures, ended_at(before), now)

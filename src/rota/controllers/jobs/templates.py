@@ -7,7 +7,7 @@ from rota.api import meta, names
 from rota.api.meta import Object
 from rota.controllers import pod_control
 from rota.controllers.jobs import plan
-from rota.controllers.jobs.tally import FINALIZER, INDEX, Tally, has_limit_per_index
+from rota.controllers.jobs.job_accounting import FINALIZER, INDEX, Tally, has_limit_per_index
 
 _VARIABLE: Final = "JOB_COMPLETION_INDEX"
 

@@ -1,6 +1,6 @@
 """Runs, step runs, pods and Jobs as objects: what is read from them, and how one follows from the other. Pure.
 
-What they are called, `rota.api.pipelines.naming` says.
+What they are called, `rota.api.pipelines.object_names` says.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from rota.api import meta, times
 from rota.api.meta import Object
-from rota.api.pipelines import graphs, naming
+from rota.api.pipelines import graphs, object_names
 from rota.api.pipelines.graphs import Graph
-from rota.api.pipelines.naming import ITEM, RUN_LABEL, STEP_LABEL, WORKSPACE_ANNOTATION
+from rota.api.pipelines.object_names import ITEM, RUN_LABEL, STEP_LABEL, WORKSPACE_ANNOTATION
 from rota.controllers.pipelines.engine import DEFAULT_WORKSPACE
 from rota.controllers.pipelines.progress import Progress, RunState
 from rota.controllers.pipelines.states import NewStep, Phase, StepKey, StepState
@@ -82,12 +82,12 @@ def run_state(run: Object, steps: Progress, *, waits: Graph) -> RunState:
 def step_run(run: Object, new: NewStep, *, now: float, near: Sequence[str] = ()) -> Object:
     """The step run of a decision; `near` are nodes that it should run on if it can."""
     step, index = new.key
-    name = naming.step_run(meta.name(run), step, index)
+    name = object_names.step_run(meta.name(run), step, index)
     spec: dict[str, Any] = {"run": meta.name(run), "step": step, **new.spec}
     spec.pop("near", None)
     if "template" in spec:
         spec["template"] = _placed(run, spec["template"], near)
-    labels = {RUN_LABEL: naming.label(meta.name(run)), STEP_LABEL: step}
+    labels = {RUN_LABEL: object_names.label(meta.name(run)), STEP_LABEL: step}
     if index is not None:
         spec["index"] = index
         labels[ITEM] = str(index)
@@ -116,7 +116,7 @@ def step_run(run: Object, new: NewStep, *, now: float, near: Sequence[str] = ())
 def attempt_name(step_run: Object, number: int) -> str:
     """The name of the pod or Job of an attempt; a Job's is a label of its pods, too."""
     name = f"{meta.name(step_run)}-{number}"
-    return naming.label(name) if "job" in step_run["spec"] else naming.short(name)
+    return object_names.label(name) if "job" in step_run["spec"] else object_names.short(name)
 
 
 def attempt(step_run: Object, number: int) -> Object:
@@ -162,7 +162,7 @@ def _placed(run: Object, template: Mapping[str, Any], near: Sequence[str]) -> Ma
     workspace = run["status"]["spec"].get("workspace")
     pod = dict(template.get("spec") or {})
     if workspace is not None:
-        folder = {"path": naming.workspace(meta.uid(run)), "type": "DirectoryOrCreate"}
+        folder = {"path": object_names.workspace(meta.uid(run)), "type": "DirectoryOrCreate"}
         volume = {"name": "rota-workspace", "hostPath": folder}
         pod["volumes"] = [*(pod.get("volumes") or ()), volume]
         mount = {"name": "rota-workspace", "mountPath": workspace.get("path") or DEFAULT_WORKSPACE}

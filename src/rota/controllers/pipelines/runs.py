@@ -12,18 +12,18 @@ from typing import Any, Final
 
 from rota.api import errors, fields, meta, times
 from rota.api.meta import Object
-from rota.api.pipelines import checking, naming
+from rota.api.pipelines import object_names, pipeline_validation
 from rota.api.pipelines.graphs import Graph
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Propagation
 from rota.controllers.pipelines import engine, objects
-from rota.controllers.pipelines.learning import learn
+from rota.controllers.pipelines.cache_write_through import learn
 from rota.controllers.pipelines.objects import PIPELINES, RUNS, STEP_RUNS
 from rota.controllers.pipelines.progress import Progress, RunState
 from rota.controllers.pipelines.states import Decision, Phase, RunPhase, StepKey
 from rota.controllers.pod_control import is_end_of_namespace
-from rota.controllers.reconciling import Reconciler
-from rota.kit.backoff import Chance
+from rota.controllers.reconciler import Reconciler
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -41,11 +41,11 @@ _LASTING: Final = frozenset({Phase.SUCCEEDED, Phase.CACHED})
 class PipelineRunController:
     """Every run, from its beginning to its end."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
         self._frame: Final = Reconciler[Key](
-            client, "pipeline runs", self._process, clock=clock, chance=chance, workers=4, metrics=metrics
+            client, "pipeline runs", self._process, clock=clock, rng=rng, workers=4, metrics=metrics
         )
         self._recorder: Final = self._frame.report_as("pipeline-controller")
         self._runs: Final = self._frame.follow(RUNS, self._run_changed)
@@ -142,7 +142,9 @@ class PipelineRunController:
                 await self._fail(run, "PipelineNotFound", f"there is no pipeline {spec['pipeline']}")
                 return None
             pipeline = found["spec"]
-        wrong = checking.check_values(pipeline, spec.get("parameters") or [], fields.Path("spec").child("parameters"))
+        wrong = pipeline_validation.check_values(
+            pipeline, spec.get("parameters") or [], fields.Path("spec").child("parameters")
+        )
         if wrong:
             await self._fail(run, "InvalidParameters", "; ".join(map(str, wrong)))
             return None
@@ -219,7 +221,7 @@ class PipelineRunController:
         await _each(self._cancel, [one for one in found if one is not None and not one["spec"].get("cancel")])
 
     def _step_run(self, run: Object, key: StepKey) -> Object | None:
-        return self._steps.cache.get(naming.step_run(meta.name(run), *key), meta.namespace(run))
+        return self._steps.cache.get(object_names.step_run(meta.name(run), *key), meta.namespace(run))
 
     async def _cancel(self, step_run: Object) -> None:
         change = {"spec": {"cancel": True}}

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from rota.api import cron, errors, meta, times
 from rota.api.meta import Object
-from rota.api.pipelines import naming
+from rota.api.pipelines import object_names
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Propagation
 from rota.controllers.cron_jobs import runs as timetable
@@ -19,8 +19,8 @@ from rota.controllers.pipelines import objects
 from rota.controllers.pipelines.objects import PIPELINES, RUNS
 from rota.controllers.pipelines.states import RunPhase
 from rota.controllers.pod_control import is_end_of_namespace
-from rota.controllers.reconciling import Reconciler
-from rota.kit.backoff import Chance
+from rota.controllers.reconciler import Reconciler
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -41,11 +41,11 @@ class _Subject(NamedTuple):
 class PipelineController:
     """Every pipeline: its schedule, its status, its history."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
         self._frame: Final = Reconciler[_Subject](
-            client, "pipelines", self._process, clock=clock, chance=chance, metrics=metrics
+            client, "pipelines", self._process, clock=clock, rng=rng, metrics=metrics
         )
         self._recorder: Final = self._frame.report_as("pipeline-controller")
         self._pipelines: Final = self._frame.follow(PIPELINES, self._pipeline_changed)
@@ -183,9 +183,9 @@ def run_of(pipeline: Object, name: str, parameters: Sequence[Mapping[str, str]])
         "apiVersion": objects.VERSION,
         "kind": "PipelineRun",
         "metadata": {
-            "name": naming.short(name),
+            "name": object_names.short(name),
             "namespace": meta.namespace(pipeline),
-            "labels": {naming.PIPELINE_LABEL: naming.label(meta.name(pipeline))},
+            "labels": {object_names.PIPELINE_LABEL: object_names.label(meta.name(pipeline))},
             "ownerReferences": [meta.controller_reference(_complete(pipeline))],
         },
         "spec": {"pipeline": meta.name(pipeline), **({"parameters": list(parameters)} if parameters else {})},

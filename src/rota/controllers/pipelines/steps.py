@@ -15,16 +15,16 @@ from rota.api import errors, meta, times
 from rota.api.meta import Object
 from rota.client import pods
 from rota.client.informers.cache import Key
-from rota.client.transports.contract import TransportError
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Propagation
 from rota.controllers.pipelines import attempts, objects
 from rota.controllers.pipelines.attempts import End, Ended
-from rota.controllers.pipelines.learning import learn
+from rota.controllers.pipelines.cache_write_through import learn
 from rota.controllers.pipelines.objects import JOBS, PODS, STEP_RUNS
 from rota.controllers.pipelines.states import Phase
 from rota.controllers.pod_control import is_end_of_namespace
-from rota.controllers.reconciling import Reconciler
-from rota.kit.backoff import Chance
+from rota.controllers.reconciler import Reconciler
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -44,11 +44,11 @@ _QUOTA_S: Final = 5.0
 class StepRunController:
     """Every step run, from its first try to its end."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
         self._frame: Final = Reconciler[Key](
-            client, "step runs", self._process, clock=clock, chance=chance, workers=16, metrics=metrics
+            client, "step runs", self._process, clock=clock, rng=rng, workers=16, metrics=metrics
         )
         indexers = {_BY_MUTEX: _mutexes, _BY_CACHE_KEY: _cache_keys}
         self._steps: Final = self._frame.follow(STEP_RUNS, self._step_changed, indexers=indexers)

@@ -12,15 +12,15 @@ from typing import Final, Never
 from rota.api import errors, meta
 from rota.client.verbs import Client
 from rota.client.verbs import Object as Document
-from rota.controllers import histories
-from rota.controllers.claims import OwnerKind
-from rota.controllers.histories import History
-from rota.controllers.history_keeping import REVISIONS, HistoryKeeping
-from rota.controllers.households import SOON_S, Household
+from rota.controllers import controller_revisions
+from rota.controllers.controller_ref_manager import OwnerKind
+from rota.controllers.controller_revisions import History
+from rota.controllers.owned_reconciler import SOON_S, OwnedReconciler
 from rota.controllers.pod_control import PODS, PodControl, slow_start
+from rota.controllers.revision_history import REVISIONS, HistoryKeeping
 from rota.controllers.stateful_sets import identity, plan
 from rota.controllers.stateful_sets.plan import State
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
@@ -41,17 +41,17 @@ def _words(verb: str, owner: meta.Object, name: str, error: Exception | None) ->
 class StatefulSetController:
     """Pods and claims for every StatefulSet."""
 
-    def __init__(self, client: Client, *, clock: Clock, chance: Chance, metrics: Metrics | None = None) -> None:
+    def __init__(self, client: Client, *, clock: Clock, rng: Rng, metrics: Metrics | None = None) -> None:
         self._client: Final = client
         self._clock: Final = clock
-        self._home: Final = Household[Never](
+        self._home: Final = OwnedReconciler[Never](
             client,
             KIND,
             self._sync,
             name="stateful sets",
             component="statefulset-controller",
             clock=clock,
-            chance=chance,
+            rng=rng,
             metrics=metrics,
         )
         self._volumes: Final = self._home.follow(VOLUME_CLAIMS, lambda *_: None)
@@ -59,7 +59,7 @@ class StatefulSetController:
         self._revisions: Final = self._home.own(REVISIONS)
         self._recorder: Final = self._home.recorder
         self._control: Final = PodControl(
-            client, recorder=self._recorder, expectations=self._pods.expectations, chance=chance, words=_words
+            client, recorder=self._recorder, expectations=self._pods.expectations, rng=rng, words=_words
         )
         self._history: Final = HistoryKeeping(
             client, KIND, expectations=self._revisions.expectations, label=REVISION_HASH
@@ -93,7 +93,7 @@ class StatefulSetController:
             await self._tend(owner, pod)
         for pod in step.condemned:
             await self._assign_claims(owner, pod, condemned=True)
-        templates = {meta.name(one): histories.restored(owner, one) for one in (current, history.current)}
+        templates = {meta.name(one): controller_revisions.restored(owner, one) for one in (current, history.current)}
 
         def create(position: int) -> Awaitable[bool]:
             number = step.create[position]

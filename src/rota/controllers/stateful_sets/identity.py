@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rota.api import meta
 from rota.api.meta import Object
-from rota.controllers.histories import HASH_LABEL
+from rota.controllers.controller_revisions import HASH_LABEL
 
 NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"

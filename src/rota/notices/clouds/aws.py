@@ -12,8 +12,8 @@ import msgspec
 
 from rota.kit.clock import Clock
 from rota.notices.announcements import Announcement, Kind
-from rota.notices.clouds.contract import AGENT, MetadataEndpoint, Reply
-from rota.spot import moments
+from rota.notices.clouds.cloud_provider import AGENT, MetadataEndpoint, Reply
+from rota.spot import timestamps
 
 URL: Final = "http://169.254.169.254"
 _TOKEN: Final = "/latest/api/token"  # noqa: S105 - a path
@@ -54,7 +54,7 @@ class Aws:
                     kind=Kind.TERMINATION,
                     source=AGENT,
                     provider=self.provider,
-                    deadline=moments.find(told.time),
+                    deadline=timestamps.find(told.time),
                     id=f"{told.action} {told.time}",
                     exact=True,
                 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rota.notices.announcements import Announcement
-from rota.notices.clouds.contract import AGENT, CloudError, MetadataEndpoint
+from rota.notices.clouds.cloud_provider import AGENT, CloudError, MetadataEndpoint
 from rota.notices.messages import ScheduledEvents
 
 URL: Final = "http://169.254.169.254"

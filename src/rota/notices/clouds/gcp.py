@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rota.notices.announcements import Announcement, Kind
-from rota.notices.clouds.contract import AGENT, CloudError, MetadataEndpoint
+from rota.notices.clouds.cloud_provider import AGENT, CloudError, MetadataEndpoint
 
 URL: Final = "http://169.254.169.254"
 #: Who sends it did not get here by a redirect; who answers with it is no other cloud.

@@ -20,8 +20,8 @@ from rota.api.resources import PODS
 from rota.columns import objects, pods
 from rota.columns.cluster import Cluster
 from rota.columns.nodes import NodeInfo
+from rota.columns.pod_interner import PodInterner
 from rota.columns.pods import PodInfo
-from rota.columns.vocabulary import Vocabulary
 
 
 class NodeChange(NamedTuple):
@@ -34,11 +34,11 @@ class NodeChange(NamedTuple):
 class SchedulerCache:
     """The one writer of a `Cluster`."""
 
-    def __init__(self, cluster: Cluster | None = None, vocabulary: Vocabulary | None = None) -> None:
+    def __init__(self, cluster: Cluster | None = None, interner: PodInterner | None = None) -> None:
         #: Nodes, pods and catalog. Read it, and ask it what-if questions; only the cache changes it.
         self.cluster: Final = cluster or Cluster()
         #: Reads pods; all pods of a cluster must be read by the same one.
-        self.vocabulary: Final = vocabulary or Vocabulary()
+        self.interner: Final = interner or PodInterner()
         #: Pods that were given a node here and have not been seen there, with whether the API server has agreed.
         self._assumed: Final[dict[str, bool]] = {}
 
@@ -72,7 +72,7 @@ class SchedulerCache:
         """Assumed pods by uid, with whether the API server has agreed to bind them."""
         return MappingProxyType(self._assumed)
 
-    def lacking(self, pod: PodInfo, node_name: str) -> str:
+    def insufficient(self, pod: PodInfo, node_name: str) -> str:
         """What a pod asks for and its node has too little of, with all that is known to be there; empty if nothing.
 
         As a kubelet counts when a pod arrives: of what it has never heard of, there is enough.
@@ -87,7 +87,7 @@ class SchedulerCache:
 
     # --- news of pods -----------------------------------------------------------------------------------------------
 
-    def see(self, pod: PodInfo) -> PodInfo | None:
+    def add_or_update_pod(self, pod: PodInfo) -> PodInfo | None:
         """Take over what the API server says of a pod, with a node or without; gives it as it was known before.
 
         A pod with a node is confirmed, or moved, there. One without a node stays where it is assumed to be, as it is
@@ -97,7 +97,7 @@ class SchedulerCache:
         if pod.node_name:
             self._assumed.pop(pod.uid, None)
             if old is not None and _says_nothing_new(old, pod):
-                self.cluster.restate_pod(pod)
+                self.cluster.replace_pod(pod)
             else:
                 self.cluster.add_pod(pod)
         elif old is not None and pod.uid in self._assumed:
@@ -106,16 +106,16 @@ class SchedulerCache:
             self.cluster.remove_pod(pod.uid)
         return old
 
-    def see_first(self, node: str, pods: Sequence[PodInfo]) -> None:
+    def add_pods(self, node: str, pods: Sequence[PodInfo]) -> None:
         """Take over what the API server says of the pods on a node, many at once; those known already one by one."""
         known = self.cluster.pods
         if known.keys().isdisjoint([pod.uid for pod in pods]):
             self.cluster.add_pods(node, pods)
             return
         for pod in pods:
-            self.see(pod)
+            self.add_or_update_pod(pod)
 
-    def lose(self, uid: str) -> PodInfo | None:
+    def remove_pod(self, uid: str) -> PodInfo | None:
         """A pod is gone, or has ended: it counts no longer, assumed or not. Gives it as it was known."""
         self._assumed.pop(uid, None)
         return self.cluster.remove_pod(uid)
@@ -125,29 +125,31 @@ class SchedulerCache:
     def set_node(self, node: objects.Node) -> NodeChange | None:
         """Add a node or bring it up to date; None if it says nothing new to placement, as heartbeats do."""
         known = self.cluster.by_name.get(node.metadata.name)
-        before = None if known is None else portrait(known)
+        before = None if known is None else node_snapshot(known)
         version = self.cluster.node_version
         info = self.cluster.set_node(node)
-        return None if self.cluster.node_version == version else NodeChange(before, portrait(info))
+        return None if self.cluster.node_version == version else NodeChange(before, node_snapshot(info))
 
     def node(self, name: str) -> NodeInfo | None:
         """A node as it is now, apart from what changes it later."""
         known = self.cluster.by_name.get(name)
-        return None if known is None else portrait(known)
+        return None if known is None else node_snapshot(known)
 
     def remove_node(self, name: str) -> NodeChange | None:
         """A node is gone; its pods stay known and count nowhere until it comes back or they go, too."""
         known = self.cluster.by_name.get(name)
         if known is None:
             return None
-        before = portrait(known)
+        before = node_snapshot(known)
         self.cluster.remove_node(name)
         return NodeChange(before, None)
 
     # --- news of all else -------------------------------------------------------------------------------------------
 
     def put(self, kind: str, document: Mapping[str, Any]) -> None:
-        """Add or replace an object of another kind; whoever calls has checked it (`rota.scheduler.surroundings`)."""
+        """Add or replace an object of another kind; whoever calls has checked it
+        (`rota.scheduler.ingest.related_objects`).
+        """
         self.cluster.catalog.put(kind, document)
 
     def remove(self, kind: str, *, namespace: str = "", name: str) -> None:
@@ -170,7 +172,7 @@ def _says_nothing_new(old: PodInfo, new: PodInfo) -> bool:
     )
 
 
-def portrait(info: NodeInfo) -> NodeInfo:
+def node_snapshot(info: NodeInfo) -> NodeInfo:
     """Give a node as it is now, without its pods, for those who look at it later."""
     twin = NodeInfo(info.name, info.row)
     twin.labels, twin.taints, twin.unschedulable = info.labels, info.taints, info.unschedulable

@@ -2,6 +2,6 @@
 
 `resolution.load` is the way in: text and what is known of the plugins go in, a `Configuration` comes out, or a
 `ConfigurationError` that names every field to mend. Pure: reading files is the caller's, finding plugins is
-`rota.scheduler.loading`'s. The room stands between the framework, whose points and profiles it speaks of, and the
-plugins, which take their argument structs from `args`.
+`rota.scheduler.plugin_registry.third_party`'s. The room stands between the framework, whose points and profiles it
+speaks of, and the plugins, which take their argument structs from `args`.
 """

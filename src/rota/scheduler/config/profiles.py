@@ -15,11 +15,11 @@ from types import MappingProxyType
 
 import msgspec
 
-from rota.scheduler.config import documents, stock
+from rota.scheduler.config import documents, stock_defaults
 from rota.scheduler.config.faults import ConfigurationError, Fault
 from rota.scheduler.config.specs import PluginSpecs, default_args, enabling_faults, naming_faults, read_args
 from rota.scheduler.config.wire import KubeSchedulerProfile, PluginRef, PluginSet
-from rota.scheduler.framework.points import ExtensionPoint
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
 from rota.scheduler.framework.registry import Enabled, ProfileSpec
 
 ALL = "*"
@@ -30,7 +30,7 @@ def resolve(
     specs: PluginSpecs,
     *,
     path: str,
-    defaults: Sequence[PluginRef] = stock.DEFAULT_PLUGINS,
+    defaults: Sequence[PluginRef] = stock_defaults.DEFAULT_PLUGINS,
 ) -> ProfileSpec:
     """Work out one profile; raises `ConfigurationError` with everything that is wrong with it."""
     faults = list(_section_faults(profile, specs, path=f"{path}.plugins"))

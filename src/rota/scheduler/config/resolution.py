@@ -16,7 +16,7 @@ from rota.scheduler.config.args import NodeResourcesFitArgs
 from rota.scheduler.config.faults import ConfigurationError, Fault
 from rota.scheduler.config.specs import PluginSpecs
 from rota.scheduler.config.wire import API_VERSION, KIND, Extender, KubeSchedulerConfiguration
-from rota.scheduler.framework.points import ExtensionPoint
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
 from rota.scheduler.framework.registry import ProfileSpec
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import msgspec
 
 from rota.scheduler.config import args as upstream_args
-from rota.scheduler.config import documents, stock
+from rota.scheduler.config import documents, stock_defaults
 from rota.scheduler.config.faults import ConfigurationError, Fault, join
 from rota.scheduler.config.wire import API_VERSION, PluginConfig
-from rota.scheduler.framework.points import ExtensionPoint
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
 from rota.scheduler.framework.registry import NoArgs, Registry
 
 REMEDY = 'install it (entry point group "rota.plugins") or write it as module:Class'
@@ -46,9 +46,11 @@ def enabling_faults(name: str, specs: PluginSpecs, *, path: str) -> Iterator[Fau
     """Say why a plugin of this name cannot be switched on, if so."""
     if name in specs:
         return
-    if name in stock.REMOVED_PLUGINS:
-        yield Fault(path, f'"{name}" was removed from kube-scheduler; {stock.REMOVED_PLUGINS[name]} does its work')
-    elif name in stock.ABSENT_PLUGINS:
+    if name in stock_defaults.REMOVED_PLUGINS:
+        yield Fault(
+            path, f'"{name}" was removed from kube-scheduler; {stock_defaults.REMOVED_PLUGINS[name]} does its work'
+        )
+    elif name in stock_defaults.ABSENT_PLUGINS:
         yield Fault(path, f'"{name}" is a plugin of kube-scheduler that Rota does not have; remove it')
     else:
         yield Fault(path, _unknown(name, specs))
@@ -56,7 +58,7 @@ def enabling_faults(name: str, specs: PluginSpecs, *, path: str) -> Iterator[Fau
 
 def naming_faults(name: str, specs: PluginSpecs, *, path: str) -> Iterator[Fault]:
     """Say why nothing of this name can be switched off or configured, if so: it is known to nobody."""
-    if name not in specs and name not in stock.ABSENT_PLUGINS and name not in stock.REMOVED_PLUGINS:
+    if name not in specs and name not in stock_defaults.ABSENT_PLUGINS and name not in stock_defaults.REMOVED_PLUGINS:
         yield Fault(path, _unknown(name, specs))
 
 
@@ -97,7 +99,7 @@ def default_args(spec: PluginSpec, *, path: str) -> msgspec.Struct:
 
 
 def _entry_faults(name: str, specs: PluginSpecs, *, path: str) -> Iterator[Fault]:
-    if name in stock.REMOVED_PLUGINS and name not in specs:
+    if name in stock_defaults.REMOVED_PLUGINS and name not in specs:
         yield from enabling_faults(name, specs, path=path)
     else:
         yield from naming_faults(name, specs, path=path)
@@ -123,6 +125,6 @@ def _read_one(config: PluginConfig, shape: type[msgspec.Struct], *, name: str) -
 
 
 def _unknown(name: str, specs: PluginSpecs) -> str:
-    near = difflib.get_close_matches(name, [*specs, *stock.ABSENT_PLUGINS], n=1)
+    near = difflib.get_close_matches(name, [*specs, *stock_defaults.ABSENT_PLUGINS], n=1)
     hint = f"did you mean {near[0]}? Otherwise " if near else ""
     return f'there is no plugin "{name}"; {hint}{REMEDY}'

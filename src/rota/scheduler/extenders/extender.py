@@ -9,9 +9,9 @@ from typing import Final, Protocol, TypeVar
 
 from rota.scheduler.config.wire import Extender as Settings
 from rota.scheduler.extenders import messages
-from rota.scheduler.extenders.contract import Document, ExtenderError, FilterVerdict, Surroundings
+from rota.scheduler.extenders.extender_interface import ClusterReader, Document, ExtenderError, FilterVerdict
 from rota.scheduler.extenders.messages import FilterResult, MalformedAnswer
-from rota.scheduler.preemption import Candidate
+from rota.scheduler.preemption.victims import Candidate
 
 _T = TypeVar("_T")
 
@@ -33,10 +33,10 @@ class Exchange(Protocol):
 class WireExtender:
     """An extender as its settings describe it; implements `contract.Extender`."""
 
-    def __init__(self, settings: Settings, name: str, *, exchange: Exchange, surroundings: Surroundings) -> None:
+    def __init__(self, settings: Settings, name: str, *, exchange: Exchange, cluster_reader: ClusterReader) -> None:
         self._settings: Final = settings
         self._exchange: Final = exchange
-        self._surroundings: Final = surroundings
+        self._cluster_reader: Final = cluster_reader
         self._managed: Final = frozenset(resource.name for resource in settings.managed_resources)
         self.name: Final = name
         self.weight: Final = settings.weight
@@ -93,7 +93,7 @@ class WireExtender:
     def _about_nodes(self, pod: Document, names: Sequence[str]) -> bytes:
         if self._settings.node_cache_capable:
             return messages.args_with_names(pod, names)
-        found = (self._surroundings.node(name) for name in names)
+        found = (self._cluster_reader.node(name) for name in names)
         return messages.args_with_nodes(pod, (node for node in found if node is not None))
 
     def _about_victims(self, pod: Document, candidates: Sequence[Candidate]) -> bytes:
@@ -101,7 +101,7 @@ class WireExtender:
             return messages.preemption_args_with_uids(pod, candidates)
         whole = []
         for candidate in candidates:
-            found = (self._surroundings.pod(victim.uid) for victim in candidate.victims)
+            found = (self._cluster_reader.pod(victim.uid) for victim in candidate.victims)
             whole.append((candidate, [victim for victim in found if victim is not None]))
         return messages.preemption_args_with_pods(pod, whole)
 
@@ -111,7 +111,7 @@ class WireExtender:
         return result.nodes or ()
 
     def _candidate(self, node: str, victims: messages.MetaVictims) -> Candidate:
-        there = self._surroundings.pods_on(node)
+        there = self._cluster_reader.pods_on(node)
         if there is None:
             raise ExtenderError(self.name, f"wants to evict pods from {node}, which is no node of this cluster")
         if missing := [uid for uid in victims.uids if uid not in there]:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from rota.scheduler.extenders.contract import Document
-from rota.scheduler.preemption import Candidate
+from rota.scheduler.extenders.extender_interface import Document
+from rota.scheduler.preemption.victims import Candidate
 
 #: Ratings further out than this are no ratings; kube-scheduler has no bound, and sums that may overflow.
 LARGEST_SCORE: Final = 10**9

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from rota.kit import logs
-from rota.kit.backoff import Backoff, Chance, Policy
+from rota.kit.backoff import Backoff, Policy, Rng
 from rota.kit.clock import Clock
 from rota.scheduler.extenders.extender import ExchangeError
 
@@ -50,12 +50,12 @@ class ProcessExchange:
     """An `Exchange` with a child process. Used within one event loop."""
 
     def __init__(
-        self, command: Sequence[str], *, timeout_s: float, clock: Clock, chance: Chance, restarts: Policy | None = None
+        self, command: Sequence[str], *, timeout_s: float, clock: Clock, rng: Rng, restarts: Policy | None = None
     ) -> None:
         self._command: Final = tuple(command)
         self._timeout_s: Final = timeout_s
         self._clock: Final = clock
-        self._backoff: Final = Backoff(restarts or Policy(), chance)
+        self._backoff: Final = Backoff(restarts or Policy(), rng)
         self._child: _Child | None = None
         self._not_before = 0.0
         self._starting: Final = asyncio.Lock()
@@ -92,8 +92,8 @@ class ProcessExchange:
             if self._child is not None and self._child.alive:
                 return self._child
             now = self._clock.monotonic()
-            if self._child is not None and not self._child.mourned:
-                self._child.mourned = True
+            if self._child is not None and not self._child.exit_handled:
+                self._child.exit_handled = True
                 self._put_off(now)
             if now < self._not_before:
                 why = self._child.ending if self._child is not None else "it cannot be started"
@@ -134,7 +134,7 @@ class _Child:
         #: Why it is no longer there.
         self.ending = ""
         #: Whether its end has been reckoned with.
-        self.mourned = False
+        self.exit_handled = False
         self._name: Final = name
         self._input: Final = process.stdin
         self._last_id = 0

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from rota.columns.arrays import BoolArray, CodeArray, IndexArray, IntArray
+from rota.columns.change_log import Changes
 from rota.columns.cluster import Cluster
-from rota.columns.journal import Changes
 from rota.columns.pods import PodInfo
 from rota.scheduler.framework import status as statuses
 from rota.scheduler.framework import stopwatch
-from rota.scheduler.framework.nominations import Nominated, Nominations
-from rota.scheduler.framework.parts import FEW_ROWS, UNKNOWN, FilterPart, PluginFailure, ScorePart
-from rota.scheduler.framework.points import ExtensionPoint, PreFilterResult, Reuse
+from rota.scheduler.framework.nominated_pods import NominatedPodFilter, Nominations
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint, PreFilterResult, Reuse
+from rota.scheduler.framework.plugin_results import FEW_ROWS, UNKNOWN, FilterResults, PluginFailure, ScoreResults
 from rota.scheduler.framework.runtime import Framework, PreFiltered, as_error
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SUCCESS, Code, Status
@@ -74,7 +74,7 @@ class Evaluation:
         self.cluster = cluster
         #: The only rows that come into question, if they were chosen beforehand.
         self._within = within
-        self._nominated = Nominated(framework, pod, nominations) if nominations else None
+        self._nominated = NominatedPodFilter(framework, pod, nominations) if nominations else None
         self.feasible: BoolArray
         #: Where few rows are feasible, only those are scored: then these are they, and `_sums` is about them alone.
         self._rows: IndexArray | None = None
@@ -193,7 +193,7 @@ class Evaluation:
         """Give the weighted scores of a feasible node by plugin; plugins that were skipped are absent."""
         return {part.forms.name: part.weighted_at(row) for part in self._scorers}
 
-    def _told(self, part: FilterPart, code: int) -> Status:
+    def _told(self, part: FilterResults, code: int) -> Status:
         try:
             return part.status(self.state, self.pod, code)
         except Exception as error:  # noqa: BLE001 - plugins are other people's code
@@ -203,12 +203,12 @@ class Evaluation:
 
     def _start(self) -> None:
         cluster = self.cluster
-        self._generation = cluster.journal.generation
+        self._generation = cluster.change_log.generation
         self._catalog_generation = cluster.catalog.generation
         self.state = CycleState(cluster)
         self.failure: Status | None = None
-        self._filters: list[FilterPart] = []
-        self._scorers: list[ScorePart] = []
+        self._filters: list[FilterResults] = []
+        self._scorers: list[ScoreResults] = []
         self._scored = False
         self._enter(stopwatch.PRE_FILTER)
         self._pre: PreFiltered = self.framework.pre_filter(self.state, self.pod, cluster)
@@ -243,8 +243,8 @@ class Evaluation:
         for forms in self.framework.filters:
             if forms.name not in self.state.skip_filter:
                 self._asking = forms.name
-                part = FilterPart(forms, self._pre.sieves.get(forms.name))
-                part.judge_all(self.state, self.pod, self.cluster, feasible)
+                part = FilterResults(forms, self._pre.sieves.get(forms.name))
+                part.filter_all(self.state, self.pod, self.cluster, feasible)
                 self._filters.append(part)
         if self._nominated is not None:
             self._nominated.refuse(self.state, self.cluster, feasible)
@@ -253,7 +253,7 @@ class Evaluation:
 
     def _score(self) -> None:
         self._scorers = []
-        self._pod_scorers: list[ScorePart] = []
+        self._pod_scorers: list[ScoreResults] = []
         number = int(np.count_nonzero(self.feasible))
         self._scored = number > 0
         if not self._scored:
@@ -265,14 +265,14 @@ class Evaluation:
             self._pre_score(plugin)
         self._leave()
         self._enter(stopwatch.SCORE)
-        chosen = [ScorePart(forms) for forms in self.framework.scorers if forms.name not in self.state.skip_score]
+        chosen = [ScoreResults(forms) for forms in self.framework.scorers if forms.name not in self.state.skip_score]
         self._scorers = chosen
         self._pod_scorers = [part for part in chosen if part.forms.watches_pods]
         # Picking rows out of columns costs about as much as one operation on them; with few of them it pays.
         if not (number * 5 < len(self.feasible) * 3 and self._score_selection()):
             for part in chosen:
                 self._asking = part.forms.name
-                part.rate_all(self.state, self.pod, self.cluster, self.feasible)
+                part.score_all(self.state, self.pod, self.cluster, self.feasible)
             self._add_up()
         self._leave()
 
@@ -282,7 +282,7 @@ class Evaluation:
         sums: IntArray | None = None
         for part in self._scorers:
             self._asking = part.forms.name
-            if not part.rate_selection(self.state, self.pod, self.cluster, rows):
+            if not part.score_selection(self.state, self.pod, self.cluster, rows):
                 return False
             sums = part.weighted.copy() if sums is None else np.add(sums, part.weighted, out=sums)
         self._sums = np.zeros(len(rows), dtype=np.int64) if sums is None else sums
@@ -327,7 +327,7 @@ class Evaluation:
         self._stage, self._since = stage, self.framework.stopwatch.start()
 
     def _leave(self, code: Code = Code.SUCCESS) -> None:
-        self.framework.stopwatch.lap(self._stage, code, self._since)
+        self.framework.stopwatch.observe_duration(self._stage, code, self._since)
 
     def _fail(self, status: Status) -> None:
         self._leave(status.code)
@@ -346,10 +346,10 @@ class Evaluation:
         """Bring everything up to date for an equal pod."""
         self.pod = pod
         cluster = self.cluster
-        generation = cluster.journal.generation
+        generation = cluster.change_log.generation
         if generation == self._generation and cluster.catalog.generation == self._catalog_generation:
             return
-        changes = cluster.journal.since(self._generation)
+        changes = cluster.change_log.since(self._generation)
         if (
             changes is None
             or self.failure is not None
@@ -389,13 +389,13 @@ class Evaluation:
                 return None
             for part in self._filters:
                 if part.forms.plugin is plugin:
-                    part.judge_all(state, pod, cluster, self._eligible.copy())
+                    part.filter_all(state, pod, cluster, self._eligible.copy())
                     everything = True
         for part in self._filters if changes.node else self._pod_filters:
             rows = changes.watched(part.forms.watches)
             if rows:
                 self._asking = part.forms.name
-                part.judge_some(state, pod, cluster, rows)
+                part.filter_some(state, pod, cluster, rows)
         for row in changes.node:
             self._eligible[row] = cluster.alive[row] and (self._within is None or self._within[row])
         return self._combine() if everything else self._combine_rows(changes.all)
@@ -464,7 +464,7 @@ class Evaluation:
                 return
             for part in self._scorers:
                 if part.forms.plugin is plugin:
-                    part.rate_all(state, pod, cluster, self.feasible)
+                    part.score_all(state, pod, cluster, self.feasible)
                     again = True
         again |= self._rescore_rows(changes, flipped)
         if again:
@@ -488,7 +488,7 @@ class Evaluation:
                 if feasible[row] and row not in fresh:
                     rows.append(row)
             rows += fresh
-            moved = part.rate_some(state, pod, cluster, rows) if rows else rows
+            moved = part.score_some(state, pod, cluster, rows) if rows else rows
             if fresh:
                 # What was never weighed must be, even if the raw score happens to be what stood there.
                 moved = list({*moved, *fresh})

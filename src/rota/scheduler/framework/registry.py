@@ -12,7 +12,7 @@ import msgspec
 
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
-from rota.scheduler.framework.points import ExtensionPoint, points_of
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint, points_of
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import Status
 
@@ -103,10 +103,10 @@ class Handle(Protocol):
     def pod_filters(self, state: CycleState) -> Sequence[Any]:
         """Give the plugins of this attempt whose Filter depends on the pods that are on nodes."""
 
-    def count_in(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
+    def add_existing_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
         """Tell all plugins' states that `other` was added to `node`."""
 
-    def count_out(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
+    def remove_existing_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
         """Tell all plugins' states that `other` was taken from `node`."""
 
 

@@ -18,8 +18,8 @@ from rota.columns.cluster import Cluster
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.framework import status as statuses
-from rota.scheduler.framework.parts import Forms
-from rota.scheduler.framework.points import ExtensionPoint, PreFilterResult
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint, PreFilterResult
+from rota.scheduler.framework.plugin_results import PluginMethods
 from rota.scheduler.framework.registry import Binder, ProfileSpec, Registry, VolumeBinder, WaitingPods
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SUCCESS, Code, Status
@@ -86,9 +86,9 @@ class Framework:
         )
         #: Plugins whose answers make up a decision, each once; and those of them with a say on what can be kept.
         self.deciding = tuple(dict.fromkeys(plugin for point in decisive for plugin in self.at(point)))
-        self.filters = tuple(Forms(plugin) for plugin in self.at(ExtensionPoint.FILTER))
+        self.filters = tuple(PluginMethods(plugin) for plugin in self.at(ExtensionPoint.FILTER))
         self.scorers = tuple(
-            Forms(self.plugins[each.name], each.weight) for each in profile.points.get(ExtensionPoint.SCORE, ())
+            PluginMethods(self.plugins[each.name], each.weight) for each in profile.points.get(ExtensionPoint.SCORE, ())
         )
         self.reusing_filter = tuple(
             plugin for plugin in self.at(ExtensionPoint.PRE_FILTER) if hasattr(plugin, "reuse_filter")
@@ -172,7 +172,7 @@ class Framework:
         """Run the filters on one node as `node` shows it, and with the pods nominated to it; a refusal decides."""
         coming = state.nominations.get(node.name)
         if coming:
-            answer = self.filter_crowded(state, pod, node, coming)
+            answer = self.filter_with_nominated_pods(state, pod, node, coming)
             if not answer.ok:
                 return answer
         return self._filter_as_is(state, pod, node, self.filters)
@@ -191,17 +191,21 @@ class Framework:
             if forms.name not in state.skip_filter and (forms.watches_pods or forms.plugin in self._adjusting)
         ]
 
-    def filter_crowded(self, state: CycleState, pod: PodInfo, node: NodeInfo, coming: Iterable[PodInfo]) -> Status:
+    def filter_with_nominated_pods(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo, coming: Iterable[PodInfo]
+    ) -> Status:
         """Run the filters on a node as if pods that are to come were there already."""
         crowded, counted = node.copy(), state.clone()
         for other in coming:
             crowded.add_pod(other)
-            answer = self.count_in(counted, pod, other, crowded)
+            answer = self.add_existing_pod(counted, pod, other, crowded)
             if not answer.ok:
                 return answer
         return self._filter_as_is(counted, pod, crowded, self.filters)
 
-    def _filter_as_is(self, state: CycleState, pod: PodInfo, node: NodeInfo, filters: Iterable[Forms]) -> Status:
+    def _filter_as_is(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo, filters: Iterable[PluginMethods]
+    ) -> Status:
         for forms in filters:
             if forms.name in state.skip_filter:
                 continue
@@ -211,11 +215,11 @@ class Framework:
                 return answer if answer.rejected else as_error(answer)
         return SUCCESS
 
-    def count_in(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
+    def add_existing_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
         """Tell the plugins' states that `other` was added to `node`."""
         return self._adjust("add_pod", state, pod, other, node)
 
-    def count_out(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
+    def remove_existing_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
         """Tell the plugins' states that `other` was taken from `node`."""
         return self._adjust("remove_pod", state, pod, other, node)
 
@@ -237,13 +241,13 @@ def guarded(name: str, call: Callable[..., Status | None], *args: Any) -> Status
     return SUCCESS if answer is None or answer.ok else answer.by(name)
 
 
-def _by_vector(forms: Forms, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+def _by_vector(forms: PluginMethods, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
     """Ask a filter that has only the vector form about one node, as it would be with the pods that `node` shows."""
     cluster = state.cluster
     assert cluster is not None
     assert forms.filter_nodes is not None
     assert forms.explain is not None
-    with cluster.trial():
+    with cluster.what_if():
         there = cluster.by_name[node.name].pods
         for uid in [uid for uid in there if uid not in node.pods]:
             cluster.remove_pod(uid)

@@ -26,7 +26,7 @@ class Stopwatch(Protocol):
     def start(self) -> float:
         """Give the time."""
 
-    def lap(self, point: str, code: Code, since: float) -> None:
+    def observe_duration(self, point: str, code: Code, since: float) -> None:
         """A point that began at a time has ended now, and what it came to."""
 
 
@@ -37,7 +37,7 @@ class NoStopwatch:
         """See `Stopwatch.start`."""
         return 0.0
 
-    def lap(self, point: str, code: Code, since: float) -> None:
+    def observe_duration(self, point: str, code: Code, since: float) -> None:
         """See `Stopwatch.lap`."""
 
 

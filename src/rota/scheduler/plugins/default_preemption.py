@@ -13,14 +13,14 @@ import numpy as np
 from rota.columns.cluster import Cluster
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
-from rota.scheduler import preemption
 from rota.scheduler.config.args import DefaultPreemptionArgs
 from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
-from rota.scheduler.framework.points import NodeStatuses, PostFilterResult, Reprieves
+from rota.scheduler.framework.plugin_interfaces import NodeStatuses, PostFilterResult, Reprieves
 from rota.scheduler.framework.registry import Handle
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SUCCESS, Code, Status, unschedulable
-from rota.scheduler.preemption import Candidate
+from rota.scheduler.preemption import victims
+from rota.scheduler.preemption.victims import Candidate
 
 NEVER = unschedulable("preemption: not eligible due to preemptionPolicy=Never.")
 IN_PROGRESS = unschedulable("preemption: not eligible due to a terminating pod on the nominated node.")
@@ -48,7 +48,7 @@ class DefaultPreemption:
         candidates, refusals = self._candidates(state, pod, cluster, [node for node in nodes if node is not None])
         if not candidates:
             return self._nothing_found(cluster, refusals)
-        chosen = preemption.best(candidates)
+        chosen = victims.best(candidates)
         return PostFilterResult(SUCCESS, chosen.node_name, chosen.victims, tuple(candidates))
 
     def _not_eligible(self, pod: PodInfo, cluster: Cluster, statuses: NodeStatuses) -> Status | None:
@@ -136,9 +136,9 @@ class _Trials:
         self._state = state
         self._pod = pod
         self._cluster = cluster
-        self._budgets = preemption.budgets(cluster.catalog)
+        self._budgets = victims.budgets(cluster.catalog)
         self._version = cluster.catalog.version("PodDisruptionBudget")
-        self._generation = cluster.journal.generation
+        self._generation = cluster.change_log.generation
         self._found: dict[int, Candidate | Status] = {}
         dependent = handle.pod_filters(state)
         reprieves = len(dependent) == 1 and callable(getattr(dependent[0], "reprieve", None))
@@ -148,7 +148,7 @@ class _Trials:
 
     def refresh(self, pod: PodInfo, state: CycleState) -> bool:
         """Forget what no longer holds; False if nothing does."""
-        changes = self._cluster.journal.since(self._generation)
+        changes = self._cluster.change_log.since(self._generation)
         if (
             self._sole is None
             or changes is None
@@ -159,7 +159,7 @@ class _Trials:
             return False
         for row in changes.all:
             self._found.pop(row, None)
-        self._generation = self._cluster.journal.generation
+        self._generation = self._cluster.change_log.generation
         self._pod, self._state = pod, state
         return True
 
@@ -173,11 +173,11 @@ class _Trials:
     def _try(self, node: NodeInfo) -> Candidate | Status:
         if self._sole is None:
             if all(other.shape.priority >= self._pod.shape.priority for other in node.pods.values()):
-                return preemption.NO_VICTIMS  # before anything is copied
-            return preemption.select_victims(
+                return victims.NO_VICTIMS  # before anything is copied
+            return victims.select_victims(
                 self._handle, self._state.clone(), self._pod, node.copy(), limits=self._budgets
             )
-        found = preemption.select_by_sums(self._sole, self._state, self._pod, node, limits=self._budgets)
+        found = victims.select_by_sums(self._sole, self._state, self._pod, node, limits=self._budgets)
         if isinstance(found, Candidate):
             refusal = self._machine_filter(self._state, self._pod, node)
             return found if refusal.ok else refusal

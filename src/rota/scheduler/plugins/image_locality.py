@@ -11,11 +11,11 @@ from typing import ClassVar
 import numpy as np
 
 from rota.columns.arrays import IntArray, Rows, count
+from rota.columns.change_log import Changes, ChangeScope
 from rota.columns.cluster import Cluster
-from rota.columns.journal import Changes, Facet
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
-from rota.scheduler.framework.points import MAX_SCORE, Reuse
+from rota.scheduler.framework.plugin_interfaces import MAX_SCORE, Reuse
 from rota.scheduler.framework.registry import Handle, NoArgs
 from rota.scheduler.framework.state import CycleState
 
@@ -37,7 +37,7 @@ class ImageLocality:
 
     name: ClassVar[str] = "ImageLocality"
     Args = NoArgs
-    watches: ClassVar[Facet] = Facet.NODE
+    watches: ClassVar[ChangeScope] = ChangeScope.NODE
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         pass

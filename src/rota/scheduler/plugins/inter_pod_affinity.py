@@ -12,14 +12,14 @@ import numpy as np
 from rota.columns import affinities
 from rota.columns.affinities import AffinityCounts, NoTerms, Preferences
 from rota.columns.arrays import BoolArray, CodeArray, FloatArray, IntArray, Rows
+from rota.columns.change_log import Changes, ChangeScope
 from rota.columns.cluster import Cluster
-from rota.columns.journal import Changes, Facet
+from rota.columns.existing_terms import TermKind
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import AffinityTerm, PodInfo
-from rota.columns.terms import TermKind
 from rota.scheduler.config.args import InterPodAffinityArgs
 from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
-from rota.scheduler.framework.points import MAX_SCORE, PreFilterResult, Reuse
+from rota.scheduler.framework.plugin_interfaces import MAX_SCORE, PreFilterResult, Reuse
 from rota.scheduler.framework.registry import Handle
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SKIP, SUCCESS, Status, unresolvable, unschedulable
@@ -38,7 +38,7 @@ class InterPodAffinity:
 
     name: ClassVar[str] = "InterPodAffinity"
     Args = InterPodAffinityArgs
-    watches: ClassVar[Facet] = Facet.NODE
+    watches: ClassVar[ChangeScope] = ChangeScope.NODE
 
     def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
         self._hard_weight = args.hard_pod_affinity_weight

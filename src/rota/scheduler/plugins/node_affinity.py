@@ -13,15 +13,15 @@ from rota.api import nodeselectors
 from rota.api.nodeselectors import NAME_FIELD, NodeSelectorTerm
 from rota.columns import objects, requirements
 from rota.columns.arrays import BoolArray, CodeArray, IntArray, Rows, count
+from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
-from rota.columns.journal import Facet
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.columns.requirements import NodeRequirements
 from rota.scheduler.config.args import NodeAffinityArgs
-from rota.scheduler.framework import normalizing
+from rota.scheduler.framework import normalization
 from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
-from rota.scheduler.framework.points import PreFilterResult
+from rota.scheduler.framework.plugin_interfaces import PreFilterResult
 from rota.scheduler.framework.registry import Handle
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SKIP, SUCCESS, Status, unresolvable
@@ -70,7 +70,7 @@ class NodeAffinity:
 
     name: ClassVar[str] = "NodeAffinity"
     Args = NodeAffinityArgs
-    watches: ClassVar[Facet] = Facet.NODE
+    watches: ClassVar[ChangeScope] = ChangeScope.NODE
 
     def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
         added = args.added_affinity or objects.NodeAffinity()
@@ -144,11 +144,11 @@ class NodeAffinity:
 
     def bounds(self, state: CycleState, pod: PodInfo, scores: IntArray) -> int:
         """Give the highest sum."""
-        return normalizing.highest(scores)
+        return normalization.highest(scores)
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray, bounds: Any) -> IntArray:
         """Give 100 to the node that is liked most."""
-        return normalizing.by_highest(scores, bounds, reverse=False)
+        return normalization.by_highest(scores, bounds, reverse=False)
 
     def events_to_register(self) -> Sequence[Subscription]:
         """Nodes that now match, and did not before, may help."""

@@ -6,12 +6,12 @@ from typing import ClassVar
 import numpy as np
 
 from rota.columns.arrays import CodeArray, Rows, count
+from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
-from rota.columns.journal import Facet
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.framework.events import Action, ClusterEvent, Resource, Subscription
-from rota.scheduler.framework.points import PreFilterResult
+from rota.scheduler.framework.plugin_interfaces import PreFilterResult
 from rota.scheduler.framework.registry import Handle, NoArgs
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SKIP, SUCCESS, Status, unresolvable
@@ -25,7 +25,7 @@ class NodeName:
 
     name: ClassVar[str] = "NodeName"
     Args = NoArgs
-    watches: ClassVar[Facet] = Facet.NODE
+    watches: ClassVar[ChangeScope] = ChangeScope.NODE
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         pass

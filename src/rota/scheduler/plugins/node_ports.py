@@ -8,12 +8,12 @@ import numpy as np
 from rota.api import resources
 from rota.api.resources import HostPort
 from rota.columns.arrays import CodeArray, Rows, count
+from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
-from rota.columns.journal import Facet
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
-from rota.scheduler.framework.points import PreFilterResult
+from rota.scheduler.framework.plugin_interfaces import PreFilterResult
 from rota.scheduler.framework.registry import Handle, NoArgs
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SKIP, SUCCESS, Status, unschedulable
@@ -28,7 +28,7 @@ class NodePorts:
 
     name: ClassVar[str] = "NodePorts"
     Args = NoArgs
-    watches: ClassVar[Facet] = Facet.PODS
+    watches: ClassVar[ChangeScope] = ChangeScope.PODS
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         pass

@@ -13,12 +13,12 @@ import numpy as np
 from rota.columns import allocation
 from rota.columns.allocation import BalanceColumn
 from rota.columns.arrays import BoolArray, IntArray, Rows, count, pick
+from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
-from rota.columns.journal import Facet
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.config.args import NodeResourcesBalancedAllocationArgs
-from rota.scheduler.framework.points import MAX_SCORE
+from rota.scheduler.framework.plugin_interfaces import MAX_SCORE
 from rota.scheduler.framework.registry import Handle
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SKIP, SUCCESS, Status
@@ -31,7 +31,7 @@ class NodeResourcesBalancedAllocation:
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
     Args = NodeResourcesBalancedAllocationArgs
-    watches: ClassVar[Facet] = Facet.BOTH
+    watches: ClassVar[ChangeScope] = ChangeScope.BOTH
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         self._resources = tuple(resource.name for resource in args.resources)

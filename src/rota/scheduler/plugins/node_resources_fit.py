@@ -13,13 +13,13 @@ import numpy as np
 
 from rota.columns import allocation
 from rota.columns.arrays import CodeArray, IntArray, Rows
+from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
-from rota.columns.journal import Facet
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo, PodShape
 from rota.scheduler.config.args import MAX_SHAPE_SCORE, NodeResourcesFitArgs, ScoringStrategy
 from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
-from rota.scheduler.framework.points import MAX_SCORE, PreFilterResult
+from rota.scheduler.framework.plugin_interfaces import MAX_SCORE, PreFilterResult
 from rota.scheduler.framework.registry import Handle
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SUCCESS, Code, Status
@@ -52,7 +52,7 @@ class NodeResourcesFit:
 
     name: ClassVar[str] = "NodeResourcesFit"
     Args = NodeResourcesFitArgs
-    watches: ClassVar[Facet] = Facet.BOTH
+    watches: ClassVar[ChangeScope] = ChangeScope.BOTH
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
         self._ignored = frozenset(args.ignored_resources)
@@ -78,16 +78,16 @@ class NodeResourcesFit:
     def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray | None:
         """Give a bit for everything that is lacking."""
         crowded = cluster.pod_count[rows] >= cluster.allowed_pods[rows]
-        refused, lacking = crowded, []
+        refused, insufficient = crowded, []
         for name, amount in state.read(self.name, Wanted).amounts:
             index = cluster.resource_index(name)
             lacks = cluster.allocatable[index, rows] - cluster.requested[index, rows] < amount
             refused = refused | lacks
-            lacking.append((index, amount, lacks))
+            insufficient.append((index, amount, lacks))
         if not refused.any():
             return None
         codes: CodeArray = crowded.astype(np.int64)
-        for position, (index, amount, lacks) in enumerate(lacking):
+        for position, (index, amount, lacks) in enumerate(insufficient):
             codes |= lacks * np.int64(1 << (_FIRST + position))
             codes |= (lacks & (amount > cluster.allocatable[index, rows])) * np.int64(_BEYOND)
         return codes
@@ -155,8 +155,8 @@ class NodeResourcesFit:
         names = tuple(name for name, _ in wanted.amounts)
         status = self._statuses.get((names, code))
         if status is None:
-            lacking = [name for position, name in enumerate(names) if code >> (_FIRST + position) & 1]
-            reasons = [TOO_MANY_PODS] * (code & _PODS) + [f"Insufficient {name}" for name in lacking]
+            insufficient = [name for position, name in enumerate(names) if code >> (_FIRST + position) & 1]
+            reasons = [TOO_MANY_PODS] * (code & _PODS) + [f"Insufficient {name}" for name in insufficient]
             kind = Code.UNRESOLVABLE if code & _BEYOND else Code.UNSCHEDULABLE
             status = self._statuses[names, code] = Status(kind, tuple(reasons))
         return status

@@ -7,8 +7,8 @@ import numpy as np
 
 from rota.columns import objects, taints
 from rota.columns.arrays import CodeArray, Rows
+from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
-from rota.columns.journal import Facet
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
@@ -25,7 +25,7 @@ class NodeUnschedulable:
 
     name: ClassVar[str] = "NodeUnschedulable"
     Args = NoArgs
-    watches: ClassVar[Facet] = Facet.NODE
+    watches: ClassVar[ChangeScope] = ChangeScope.NODE
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         pass

@@ -9,17 +9,17 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from rota.columns.catalog import Catalog
+from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
-from rota.columns.journal import Facet
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
-from rota.scheduler.framework.points import PreFilterResult
+from rota.scheduler.framework.plugin_interfaces import PreFilterResult
 from rota.scheduler.framework.registry import Handle, NoArgs
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
-from rota.scheduler.volumes import claims
-from rota.scheduler.volumes.claims import ClaimUse, Document
+from rota.scheduler.volumes import volume_claims
+from rota.scheduler.volumes.volume_claims import ClaimUse, Document
 
 EXCEEDED = unschedulable("node(s) exceed max volume count")
 IDLE = PreFilterResult(SKIP)
@@ -43,7 +43,7 @@ class NodeVolumeLimits:
 
     name: ClassVar[str] = "NodeVolumeLimits"
     Args = NoArgs
-    watches: ClassVar[Facet] = Facet.PODS
+    watches: ClassVar[ChangeScope] = ChangeScope.PODS
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         pass
@@ -65,7 +65,7 @@ class NodeVolumeLimits:
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Refuse a node where a driver would have to attach too many."""
         lookup = state.read(self.name, _Lookup)
-        for use in claims.used_by(pod):
+        for use in volume_claims.used_by(pod):
             if (refusal := _refuse_claim(lookup.catalog, pod, use)) is not None:
                 return refusal
         csi_node = lookup.catalog.get("CSINode", name=node.name)
@@ -104,11 +104,11 @@ class NodeVolumeLimits:
         return Hint.QUEUE if placed and _attaches(old) else Hint.SKIP
 
     def _after_claim_added(self, pod: PodInfo, old: Document | None, new: Document) -> Hint:
-        return Hint.QUEUE if claims.concerns(pod, new) else Hint.SKIP
+        return Hint.QUEUE if volume_claims.concerns(pod, new) else Hint.SKIP
 
     def _after_detached(self, pod: PodInfo, old: Document, new: Document | None) -> Hint:
         attacher = (old.get("spec") or {}).get("attacher")
-        freed = any(claims.named_by(pod)) or attacher in {driver for driver, _ in _inline(pod)}
+        freed = any(volume_claims.named_by(pod)) or attacher in {driver for driver, _ in _inline(pod)}
         return Hint.QUEUE if freed else Hint.SKIP
 
 
@@ -126,9 +126,9 @@ class _Lookup:
         if not pod.shape.volumes:
             return set()
         found = set() if csi_node is None else set(_inline(pod))
-        for use in claims.used_by(pod):
-            claim = claims.find(self.catalog, pod, use)
-            if claim is not None and not (use.ephemeral and claims.foreign(claim, pod)):
+        for use in volume_claims.used_by(pod):
+            claim = volume_claims.find(self.catalog, pod, use)
+            if claim is not None and not (use.ephemeral and volume_claims.foreign(claim, pod)):
                 attached = self._volume_of(claim, csi_node)
                 if attached is not None:
                     found.add(attached)
@@ -140,7 +140,7 @@ class _Lookup:
         for attachment in self._attachments.get(node_name, ()):
             spec = attachment["spec"]
             volume_name = (spec.get("source") or {}).get("persistentVolumeName")
-            volume = self.catalog.get(claims.VOLUME, name=volume_name) if volume_name else None
+            volume = self.catalog.get(volume_claims.VOLUME, name=volume_name) if volume_name else None
             source = ((volume or {}).get("spec") or {}).get("csi")
             if spec.get("attacher") and source is not None:
                 found.add((spec["attacher"], source.get("volumeHandle") or ""))
@@ -154,7 +154,7 @@ class _Lookup:
         }
 
     def _volume_of(self, claim: Document, csi_node: Document | None) -> Attached | None:
-        volume = self.catalog.get(claims.VOLUME, name=claims.volume_name(claim))
+        volume = self.catalog.get(volume_claims.VOLUME, name=volume_claims.volume_name(claim))
         if volume is None:
             return self._future_volume_of(claim, csi_node)
         spec = volume.get("spec") or {}
@@ -165,25 +165,25 @@ class _Lookup:
 
     def _future_volume_of(self, claim: Document, csi_node: Document | None) -> Attached | None:
         """A claim without a volume will get one from its class; until then it counts under its own name."""
-        storage_class = self.catalog.get(claims.CLASS, name=claims.class_name(claim))
+        storage_class = self.catalog.get(volume_claims.CLASS, name=volume_claims.class_name(claim))
         driver = (storage_class or {}).get("provisioner") or ""
         if driver in DRIVER_OF_PLUGIN:
             driver = "" if csi_node is None else DRIVER_OF_PLUGIN[driver]
-        return (driver, f"claim {claims.key(claim)}") if driver else None
+        return (driver, f"claim {volume_claims.key(claim)}") if driver else None
 
 
 def _refuse_claim(catalog: Catalog, pod: PodInfo, use: ClaimUse) -> Status | None:
     if not use.name:
         return Status(Code.ERROR, ("PersistentVolumeClaim had no name",))
-    claim = claims.find(catalog, pod, use)
+    claim = volume_claims.find(catalog, pod, use)
     if claim is None:
-        return unresolvable(f"looking up PVC {pod.namespace}/{use.name}: {claims.not_found(use)}")
-    wrong = claims.foreign(claim, pod) if use.ephemeral else None
+        return unresolvable(f"looking up PVC {pod.namespace}/{use.name}: {volume_claims.not_found(use)}")
+    wrong = volume_claims.foreign(claim, pod) if use.ephemeral else None
     return None if wrong is None else Status(Code.ERROR, (wrong,))
 
 
 def _attaches(pod: PodInfo) -> bool:
-    return bool(pod.shape.volumes) and (any(True for _ in claims.used_by(pod)) or bool(_inline(pod)))
+    return bool(pod.shape.volumes) and (any(True for _ in volume_claims.used_by(pod)) or bool(_inline(pod)))
 
 
 def _inline(pod: PodInfo) -> list[Attached]:

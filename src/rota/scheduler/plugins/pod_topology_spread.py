@@ -11,17 +11,17 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 
-from rota.columns import spreading
+from rota.columns import topology_spread
 from rota.columns.arrays import BoolArray, CodeArray, IntArray, Rows
+from rota.columns.change_log import Changes, ChangeScope
 from rota.columns.cluster import Cluster
-from rota.columns.journal import Changes, Facet
 from rota.columns.nodes import NodeInfo
 from rota.columns.objects import TopologySpreadConstraint
 from rota.columns.pods import PodInfo
-from rota.columns.spreading import Constraint, HardSpread, SoftSpread
+from rota.columns.topology_spread import Constraint, HardSpread, SoftSpread
 from rota.scheduler.config.args import PodTopologySpreadArgs
 from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
-from rota.scheduler.framework.points import MAX_SCORE, PreFilterResult, Reuse
+from rota.scheduler.framework.plugin_interfaces import MAX_SCORE, PreFilterResult, Reuse
 from rota.scheduler.framework.registry import Handle
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SKIP, SUCCESS, Status, unresolvable, unschedulable
@@ -34,7 +34,7 @@ SCHEDULE_ANYWAY = "ScheduleAnyway"
 
 SYSTEM_DEFAULTS = (
     TopologySpreadConstraint(
-        topologyKey=spreading.HOSTNAME, whenUnsatisfiable=SCHEDULE_ANYWAY, maxSkew=3, labelSelector=None
+        topologyKey=topology_spread.HOSTNAME, whenUnsatisfiable=SCHEDULE_ANYWAY, maxSkew=3, labelSelector=None
     ),
     TopologySpreadConstraint(
         topologyKey="topology.kubernetes.io/zone", whenUnsatisfiable=SCHEDULE_ANYWAY, maxSkew=5, labelSelector=None
@@ -49,7 +49,7 @@ class PodTopologySpread:
 
     name: ClassVar[str] = "PodTopologySpread"
     Args = PodTopologySpreadArgs
-    watches: ClassVar[Facet] = Facet.NODE
+    watches: ClassVar[ChangeScope] = ChangeScope.NODE
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         self._system = args.defaulting_type == "System"
@@ -98,7 +98,7 @@ class PodTopologySpread:
 
     def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
         """Say which of the two it is."""
-        return NO_LABEL if code == spreading.MISSING else UNEVEN
+        return NO_LABEL if code == topology_spread.MISSING else UNEVEN
 
     def reuse_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster, changes: Changes) -> Reuse:
         """Other pods and nodes change the counts."""
@@ -126,11 +126,11 @@ class PodTopologySpread:
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Rate the crowd around a node, higher is worse; -1 for nodes that are not rated."""
-        return state.read(self._soft_key, SoftSpread).crowd(node)
+        return state.read(self._soft_key, SoftSpread).domain_count(node)
 
     def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
         """Rate the crowd around each row."""
-        return state.read(self._soft_key, SoftSpread).crowds(rows)
+        return state.read(self._soft_key, SoftSpread).domain_counts(rows)
 
     def bounds(self, state: CycleState, pod: PodInfo, scores: IntArray) -> tuple[int, int]:
         """Give the smallest and the largest crowd."""
@@ -160,14 +160,14 @@ class PodTopologySpread:
     def _constraints(self, pod: PodInfo, cluster: Cluster, action: str) -> tuple[Constraint, ...]:
         own = pod.shape.spread_constraints
         if own:
-            return spreading.compiled(own, pod, action)
+            return topology_spread.compiled(own, pod, action)
         if not cluster.catalog.version(*SELECTING_KINDS):
             return ()
         chosen = [each for each in self._defaults if each.whenUnsatisfiable == action]
-        selector = spreading.default_selector(pod, cluster.catalog) if chosen else None
+        selector = topology_spread.default_selector(pod, cluster.catalog) if chosen else None
         if selector is None or selector.empty:
             return ()
-        return spreading.compiled(chosen, pod, action, selector=selector)
+        return topology_spread.compiled(chosen, pod, action, selector=selector)
 
     def _sources(self, pod: PodInfo, cluster: Cluster) -> int:
         """Give a number that changes with whatever default constraints are made from."""
@@ -210,4 +210,4 @@ class PodTopologySpread:
         return Hint.QUEUE if before != after or retainted else Hint.SKIP
 
     def _own_or_default(self, pod: PodInfo) -> tuple[Constraint, ...]:
-        return spreading.compiled(pod.shape.spread_constraints or self._defaults, pod, DO_NOT_SCHEDULE)
+        return topology_spread.compiled(pod.shape.spread_constraints or self._defaults, pod, DO_NOT_SCHEDULE)

@@ -10,11 +10,11 @@ import numpy as np
 
 from rota.columns import taints
 from rota.columns.arrays import BoolArray, CodeArray, IntArray, Rows, count
+from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
-from rota.columns.journal import Facet
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
-from rota.scheduler.framework import normalizing
+from rota.scheduler.framework import normalization
 from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
 from rota.scheduler.framework.registry import Handle, NoArgs
 from rota.scheduler.framework.state import CycleState
@@ -28,7 +28,7 @@ class TaintToleration:
 
     name: ClassVar[str] = "TaintToleration"
     Args = NoArgs
-    watches: ClassVar[Facet] = Facet.NODE
+    watches: ClassVar[ChangeScope] = ChangeScope.NODE
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         pass
@@ -72,11 +72,11 @@ class TaintToleration:
 
     def bounds(self, state: CycleState, pod: PodInfo, scores: IntArray) -> int:
         """Give the highest count."""
-        return normalizing.highest(scores)
+        return normalization.highest(scores)
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray, bounds: Any) -> IntArray:
         """Give 100 to nodes without such taints."""
-        return normalizing.by_highest(scores, bounds, reverse=True)
+        return normalization.by_highest(scores, bounds, reverse=True)
 
     def events_to_register(self) -> Sequence[Subscription]:
         """Nodes whose taints become tolerable, and the pod's own tolerations, may help."""

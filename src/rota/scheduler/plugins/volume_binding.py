@@ -11,21 +11,21 @@ from typing import ClassVar
 
 from rota.api import quantities
 from rota.columns.arrays import BoolArray
+from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
-from rota.columns.journal import Facet
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.config.args import VolumeBindingArgs
 from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
-from rota.scheduler.framework.points import PreBindPlan, PreFilterResult
+from rota.scheduler.framework.plugin_interfaces import PreBindPlan, PreFilterResult
 from rota.scheduler.framework.registry import Handle
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SKIP, SUCCESS, Code, Status, unresolvable
-from rota.scheduler.volumes import assumptions, binding, claims, matching, provisioning
+from rota.scheduler.volumes import assumptions, claim_binding, matching, provisioning, volume_claims
 from rota.scheduler.volumes.assumptions import Assumptions
-from rota.scheduler.volumes.binding import Demand, Plan
-from rota.scheduler.volumes.claims import ClaimUse, Document
+from rota.scheduler.volumes.claim_binding import Demand, Plan
 from rota.scheduler.volumes.matching import Shelf
+from rota.scheduler.volumes.volume_claims import ClaimUse, Document
 
 UNBOUND_IMMEDIATE = unresolvable("pod has unbound immediate PersistentVolumeClaims")
 MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -49,7 +49,7 @@ class VolumeBinding:
 
     name: ClassVar[str] = "VolumeBinding"
     Args = VolumeBindingArgs
-    watches: ClassVar[Facet] = Facet.NODE
+    watches: ClassVar[ChangeScope] = ChangeScope.NODE
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         self._args = args
@@ -59,20 +59,20 @@ class VolumeBinding:
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """Pods without claims are all the same; what claims amount to changes apart from nodes."""
-        return () if next(claims.used_by(pod), None) is None else None
+        return () if next(volume_claims.used_by(pod), None) is None else None
 
     def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
         """Refuse pods whose claims are missing, lost or not bound in time; work out what the others need."""
-        uses = list(claims.used_by(pod))
+        uses = list(volume_claims.used_by(pod))
         if not uses:
             return IDLE
         for use in uses:
-            wrong = _wrong_claim(pod, use, claims.find(cluster.catalog, pod, use))
+            wrong = _wrong_claim(pod, use, volume_claims.find(cluster.catalog, pod, use))
             if wrong is not None:
                 return PreFilterResult(unresolvable(wrong))
         try:
-            demand = binding.demand_of(pod, cluster.catalog, assumed=self._assumed, shelf=self._shelf)
-        except binding.BindingError as error:
+            demand = claim_binding.demand_of(pod, cluster.catalog, assumed=self._assumed, shelf=self._shelf)
+        except claim_binding.BindingError as error:
             return PreFilterResult(Status(Code.ERROR, (str(error),)))
         if demand.waiting:
             return PreFilterResult(UNBOUND_IMMEDIATE)
@@ -83,8 +83,8 @@ class VolumeBinding:
         """Refuse a node where a claim cannot have its volume; remember the plan for the others."""
         attempt = state.read(self.name, Attempt)
         try:
-            plan = binding.on_node(attempt.demand, node)
-        except binding.BindingError as error:
+            plan = claim_binding.on_node(attempt.demand, node)
+        except claim_binding.BindingError as error:
             return Status(Code.ERROR, (str(error),))
         if isinstance(plan, Plan):
             attempt.plans[node.name] = plan
@@ -111,17 +111,17 @@ class VolumeBinding:
         if attempt is None or plan is None:
             return SUCCESS
         made: list[tuple[str, Document, Document]] = [
-            (claims.VOLUME, chosen.volume, assumptions.bound_volume(chosen.volume, chosen.claim))
+            (volume_claims.VOLUME, chosen.volume, assumptions.bound_volume(chosen.volume, chosen.claim))
             for chosen in plan.bindings
         ]
         made += [
-            (claims.CLAIM, wanted.claim, assumptions.provisioned_claim(wanted.claim, node_name))
+            (volume_claims.CLAIM, wanted.claim, assumptions.provisioned_claim(wanted.claim, node_name))
             for wanted in plan.provisions
         ]
         for kind, base, assumed in made:
             self._assumed.assume(kind, base, assumed)
-        attempt.volumes = tuple(assumed for kind, _, assumed in made if kind == claims.VOLUME)
-        attempt.claims = tuple(assumed for kind, _, assumed in made if kind == claims.CLAIM)
+        attempt.volumes = tuple(assumed for kind, _, assumed in made if kind == volume_claims.VOLUME)
+        attempt.claims = tuple(assumed for kind, _, assumed in made if kind == volume_claims.CLAIM)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -130,9 +130,9 @@ class VolumeBinding:
         if attempt is None:
             return
         for volume in attempt.volumes:
-            self._assumed.forget(claims.VOLUME, volume)
+            self._assumed.forget(volume_claims.VOLUME, volume)
         for claim in attempt.claims:
-            self._assumed.forget(claims.CLAIM, claim)
+            self._assumed.forget(volume_claims.CLAIM, claim)
         attempt.volumes = attempt.claims = ()
 
     def pre_bind_plan(self, state: CycleState, pod: PodInfo, node_name: str) -> PreBindPlan:
@@ -186,11 +186,11 @@ class VolumeBinding:
         return Hint.QUEUE if moved else Hint.SKIP
 
     def _after_claim_change(self, pod: PodInfo, old: Document | None, new: Document) -> Hint:
-        return Hint.QUEUE if claims.concerns(pod, new) else Hint.SKIP
+        return Hint.QUEUE if volume_claims.concerns(pod, new) else Hint.SKIP
 
     def _after_csi_node_change(self, pod: PodInfo, old: Document | None, new: Document) -> Hint:
-        migrated = claims.annotations(new).get(MIGRATED_PLUGINS)
-        moved = old is None or claims.annotations(old).get(MIGRATED_PLUGINS) != migrated
+        migrated = volume_claims.annotations(new).get(MIGRATED_PLUGINS)
+        moved = old is None or volume_claims.annotations(old).get(MIGRATED_PLUGINS) != migrated
         return Hint.QUEUE if moved else Hint.SKIP
 
     def _after_driver_change(self, pod: PodInfo, old: Document, new: Document) -> Hint:
@@ -210,13 +210,13 @@ def _wrong_claim(pod: PodInfo, use: ClaimUse, claim: Document | None) -> str | N
     """Say what keeps a claim from being used at all."""
     if claim is None:
         waiting = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
-        return waiting if use.ephemeral else claims.not_found(use)
+        return waiting if use.ephemeral else volume_claims.not_found(use)
     if (claim.get("status") or {}).get("phase") == "Lost":
-        volume = claims.volume_name(claim)
+        volume = volume_claims.volume_name(claim)
         return f'persistentvolumeclaim "{use.name}" bound to non-existent persistentvolume "{volume}"'
     if claim["metadata"].get("deletionTimestamp") is not None:
         return f'persistentvolumeclaim "{use.name}" is being deleted'
-    return claims.foreign(claim, pod) if use.ephemeral else None
+    return volume_claims.foreign(claim, pod) if use.ephemeral else None
 
 
 def _filled(plan: Plan) -> dict[str, tuple[int, int]]:
@@ -230,14 +230,14 @@ def _filled(plan: Plan) -> dict[str, tuple[int, int]]:
 
 def _amounts(plan: Plan) -> Iterator[tuple[str, int, int, bool]]:
     for chosen in plan.bindings:
-        requested = (claims.request(chosen.claim) or matching.NOTHING).value()
+        requested = (volume_claims.request(chosen.claim) or matching.NOTHING).value()
         capacity = matching.capacity(chosen.volume).value()
         yield chosen.volume["spec"].get("storageClassName") or "", requested, capacity, True
     if plan.bindings:
         return
     for wanted in plan.provisions:
         if wanted.pool is not None:
-            requested = (claims.request(wanted.claim) or matching.NOTHING).value()
+            requested = (volume_claims.request(wanted.claim) or matching.NOTHING).value()
             capacity = quantities.value(wanted.pool.capacity.get("capacity"))
             # Two claims of one class draw on the same pool, whose size counts once.
-            yield claims.class_name(wanted.claim), requested, capacity, False
+            yield volume_claims.class_name(wanted.claim), requested, capacity, False

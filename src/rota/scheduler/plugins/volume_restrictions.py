@@ -7,17 +7,17 @@ node (some may, if both mount it read-only). A claim with access mode ReadWriteO
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
-from rota.columns.journal import Facet
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
-from rota.scheduler.framework.points import PreFilterResult
+from rota.scheduler.framework.plugin_interfaces import PreFilterResult
 from rota.scheduler.framework.registry import Handle, NoArgs
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SKIP, SUCCESS, Status, unresolvable, unschedulable
-from rota.scheduler.volumes import claims
-from rota.scheduler.volumes.claims import Document
+from rota.scheduler.volumes import volume_claims
+from rota.scheduler.volumes.volume_claims import Document
 
 DISK_IN_USE = unschedulable("node(s) had no available disk")
 CLAIM_IN_USE = unschedulable(
@@ -66,7 +66,7 @@ class OnePodClaims:
     def count(self, other: PodInfo, sign: int) -> None:
         """Count a pod in or out; pods of other namespaces have claims of their own."""
         if other.namespace == self.namespace:
-            self.in_use += sign * sum(1 for name in claims.named_by(other) if name in self.names)
+            self.in_use += sign * sum(1 for name in volume_claims.named_by(other) if name in self.names)
 
 
 class VolumeRestrictions:
@@ -74,7 +74,7 @@ class VolumeRestrictions:
 
     name: ClassVar[str] = "VolumeRestrictions"
     Args = NoArgs
-    watches: ClassVar[Facet] = Facet.PODS
+    watches: ClassVar[ChangeScope] = ChangeScope.PODS
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         pass
@@ -88,11 +88,11 @@ class VolumeRestrictions:
         if not pod.shape.volumes:
             return IDLE
         exclusive = set()
-        for name in claims.named_by(pod):
-            claim = cluster.catalog.get(claims.CLAIM, namespace=pod.namespace, name=name)
+        for name in volume_claims.named_by(pod):
+            claim = cluster.catalog.get(volume_claims.CLAIM, namespace=pod.namespace, name=name)
             if claim is None:
-                return PreFilterResult(unresolvable(claims.not_found(claims.ClaimUse(name))))
-            if claims.READ_WRITE_ONCE_POD in claims.access_modes(claim):
+                return PreFilterResult(unresolvable(volume_claims.not_found(volume_claims.ClaimUse(name))))
+            if volume_claims.READ_WRITE_ONCE_POD in volume_claims.access_modes(claim):
                 exclusive.add(name)
         used = OnePodClaims(pod.namespace, frozenset(exclusive), _in_use(exclusive, pod, cluster))
         if used.in_use == 0 and not _disks(pod):
@@ -127,11 +127,13 @@ class VolumeRestrictions:
     def _after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: PodInfo | None) -> Hint:
         if old.namespace != pod.namespace:
             return Hint.SKIP
-        shared = set(claims.named_by(pod)) & set(claims.named_by(old))
+        shared = set(volume_claims.named_by(pod)) & set(volume_claims.named_by(old))
         return Hint.QUEUE if shared or _conflict(pod, old) else Hint.SKIP
 
     def _after_claim_added(self, pod: PodInfo, old: Document | None, new: Document) -> Hint:
-        own = new["metadata"].get("namespace") == pod.namespace and new["metadata"]["name"] in claims.named_by(pod)
+        own = new["metadata"].get("namespace") == pod.namespace and new["metadata"]["name"] in volume_claims.named_by(
+            pod
+        )
         return Hint.QUEUE if own else Hint.SKIP
 
 
@@ -161,5 +163,5 @@ def _in_use(names: set[str], pod: PodInfo, cluster: Cluster) -> int:
     used = set()
     for other in cluster.pods.values():
         if other.shape.volumes and other.namespace == pod.namespace:
-            used |= names.intersection(claims.named_by(other))
+            used |= names.intersection(volume_claims.named_by(other))
     return len(used)

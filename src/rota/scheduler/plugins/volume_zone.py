@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rota.columns.catalog import Catalog
+from rota.columns.change_log import ChangeScope
 from rota.columns.cluster import Cluster
-from rota.columns.journal import Facet
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodInfo
 from rota.scheduler.framework.events import Action, ClusterEvent, Hint, Resource, Subscription
-from rota.scheduler.framework.points import PreFilterResult
+from rota.scheduler.framework.plugin_interfaces import PreFilterResult
 from rota.scheduler.framework.registry import Handle, NoArgs
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SKIP, SUCCESS, Status, unresolvable
-from rota.scheduler.volumes import claims
-from rota.scheduler.volumes.claims import Document
+from rota.scheduler.volumes import volume_claims
+from rota.scheduler.volumes.volume_claims import Document
 
 REFUSED = unresolvable("node(s) had no available volume zone")
 UNNAMED_CLAIM = unresolvable("PersistentVolumeClaim had no name")
@@ -54,19 +54,19 @@ class VolumeZone:
 
     name: ClassVar[str] = "VolumeZone"
     Args = NoArgs
-    watches: ClassVar[Facet] = Facet.NODE
+    watches: ClassVar[ChangeScope] = ChangeScope.NODE
 
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         pass
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """Pods without claims are all the same; what claims amount to changes apart from nodes."""
-        return () if not any(claims.named_by(pod)) else None
+        return () if not any(volume_claims.named_by(pod)) else None
 
     def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
         """Collect the demands of all volumes."""
         demands: list[Demand] = []
-        for name in claims.named_by(pod):
+        for name in volume_claims.named_by(pod):
             found = _demands_of_claim(cluster.catalog, pod, name)
             if isinstance(found, Status):
                 return PreFilterResult(found)
@@ -94,10 +94,12 @@ class VolumeZone:
         )
 
     def _after_class_added(self, pod: PodInfo, old: Document | None, new: Document) -> Hint:
-        return Hint.QUEUE if new.get("volumeBindingMode") == claims.WAIT_FOR_FIRST_CONSUMER else Hint.SKIP
+        return Hint.QUEUE if new.get("volumeBindingMode") == volume_claims.WAIT_FOR_FIRST_CONSUMER else Hint.SKIP
 
     def _after_claim_change(self, pod: PodInfo, old: Document | None, new: Document) -> Hint:
-        own = new["metadata"].get("namespace") == pod.namespace and new["metadata"]["name"] in claims.named_by(pod)
+        own = new["metadata"].get("namespace") == pod.namespace and new["metadata"]["name"] in volume_claims.named_by(
+            pod
+        )
         return Hint.QUEUE if own else Hint.SKIP
 
     def _after_volume_change(self, pod: PodInfo, old: Document | None, new: Document) -> Hint:
@@ -109,13 +111,13 @@ def _demands_of_claim(catalog: Catalog, pod: PodInfo, name: str) -> list[Demand]
     """Find where a claim's volume is; a claim that is bound only later demands nothing."""
     if not name:
         return UNNAMED_CLAIM
-    claim = catalog.get(claims.CLAIM, namespace=pod.namespace, name=name)
+    claim = catalog.get(volume_claims.CLAIM, namespace=pod.namespace, name=name)
     if claim is None:
-        return unresolvable(claims.not_found(claims.ClaimUse(name)))
-    volume_name = claims.volume_name(claim)
+        return unresolvable(volume_claims.not_found(volume_claims.ClaimUse(name)))
+    volume_name = volume_claims.volume_name(claim)
     if not volume_name:
-        return _unbound(catalog, claims.class_name(claim))
-    volume = catalog.get(claims.VOLUME, name=volume_name)
+        return _unbound(catalog, volume_claims.class_name(claim))
+    volume = catalog.get(volume_claims.VOLUME, name=volume_name)
     if volume is None:
         return unresolvable(f'persistentvolume "{volume_name}" not found')
     return _demands_of_volume(volume)
@@ -124,13 +126,13 @@ def _demands_of_claim(catalog: Catalog, pod: PodInfo, name: str) -> list[Demand]
 def _unbound(catalog: Catalog, class_name: str) -> list[Demand] | Status:
     if not class_name:
         return UNBOUND_WITHOUT_CLASS
-    storage_class = catalog.get(claims.CLASS, name=class_name)
+    storage_class = catalog.get(volume_claims.CLASS, name=class_name)
     if storage_class is None:
         return unresolvable(f'storageclass.storage.k8s.io "{class_name}" not found')
     mode = storage_class.get("volumeBindingMode")
     if mode is None:
         return unresolvable(f'VolumeBindingMode not set for StorageClass "{class_name}"')
-    return [] if mode == claims.WAIT_FOR_FIRST_CONSUMER else UNBOUND
+    return [] if mode == volume_claims.WAIT_FOR_FIRST_CONSUMER else UNBOUND
 
 
 def _demands_of_volume(volume: Document) -> list[Demand]:

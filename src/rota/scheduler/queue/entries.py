@@ -10,7 +10,7 @@ from rota.columns.pods import PodInfo
 from rota.scheduler.framework.status import SUCCESS, Status
 
 
-class Place(StrEnum):
+class QueueState(StrEnum):
     """Where a pod is; the values are kube-scheduler's names of queues, as far as it has one."""
 
     #: Ready for an attempt.
@@ -46,14 +46,14 @@ class QueuedPod:
         "place",
         "pod",
         "queued_at",
-        "rejectors",
         "sort_key",
+        "unschedulable_plugins",
     )
 
     def __init__(self, pod: PodInfo, now: float) -> None:
         #: The pod as last heard of, even while it is being tried.
         self.pod = pod
-        self.place = Place.IN_FLIGHT
+        self.place = QueueState.IN_FLIGHT
         #: When it came, or came back from an attempt; pods of one priority are tried in this order.
         self.queued_at = now
         self.first_queued_at = now
@@ -67,7 +67,7 @@ class QueuedPod:
         #: The second within which its rest ends.
         self.backoff_until = 0.0
         #: Plugins that turned it away in the last attempt; empty while it is being tried.
-        self.rejectors: frozenset[str] = frozenset()
+        self.unschedulable_plugins: frozenset[str] = frozenset()
         #: Those of them that only wait for something outside.
         self.pending: frozenset[str] = frozenset()
         #: The PreEnqueue plugin that holds it back ("" if none does), and what that plugin said.

@@ -5,7 +5,7 @@ node, before as after, keeps what is noted here; one that names a node, or no lo
 """
 
 from rota.columns.pods import PodInfo
-from rota.scheduler.framework.nominations import Nominations
+from rota.scheduler.framework.nominated_pods import Nominations
 
 
 class Nominator:

@@ -20,20 +20,25 @@ from typing import Any, Final
 from rota.columns.pods import PodInfo
 from rota.kit.heaps import KeyedHeap
 from rota.scheduler.framework.events import Action, ClusterEvent, Resource
-from rota.scheduler.framework.nominations import Nominations
-from rota.scheduler.framework.queueing import WakeUps
+from rota.scheduler.framework.nominated_pods import Nominations
+from rota.scheduler.framework.queueing_hints import QueueingHintMap
 from rota.scheduler.framework.runtime import Framework
-from rota.scheduler.queue import changes, resting
-from rota.scheduler.queue.entrance import Entrance
-from rota.scheduler.queue.entries import Place, QueuedPod
-from rota.scheduler.queue.flights import Flights, Happening
+from rota.scheduler.queue import pod_backoff, update_events
+from rota.scheduler.queue.entries import QueuedPod, QueueState
+from rota.scheduler.queue.in_flight_events import InFlightEvents, ObservedEvent
 from rota.scheduler.queue.nominator import Nominator
-from rota.scheduler.queue.pool import Pool, Worth, worth_of
-from rota.scheduler.queue.resting import Rests
+from rota.scheduler.queue.pod_backoff import PodBackoff
+from rota.scheduler.queue.pre_enqueue import PreEnqueueGate
+from rota.scheduler.queue.unschedulable_pods import HintResult, UnschedulablePods, hint_result_of
 
 # By names of their own, because looking them up in the class takes its time.
-_ACTIVE, _BACKOFF, _ERROR_BACKOFF = Place.ACTIVE, Place.BACKOFF, Place.ERROR_BACKOFF
-_UNSCHEDULABLE, _GATED, _IN_FLIGHT, _BINDING = Place.UNSCHEDULABLE, Place.GATED, Place.IN_FLIGHT, Place.BINDING
+_ACTIVE, _BACKOFF, _ERROR_BACKOFF = QueueState.ACTIVE, QueueState.BACKOFF, QueueState.ERROR_BACKOFF
+_UNSCHEDULABLE, _GATED, _IN_FLIGHT, _BINDING = (
+    QueueState.UNSCHEDULABLE,
+    QueueState.GATED,
+    QueueState.IN_FLIGHT,
+    QueueState.BINDING,
+)
 #: Places that events wake pods from.
 _POOLED: Final = frozenset({_UNSCHEDULABLE, _GATED})
 
@@ -55,7 +60,7 @@ _OVERDUE: Final = "UnschedulableTimeout"
 class Timings:
     """How long pods rest and wait."""
 
-    rests: Rests = field(default_factory=Rests)
+    rests: PodBackoff = field(default_factory=PodBackoff)
     #: A pod that nothing has woken for so long is tried again anyway.
     longest_wait_s: float = 300.0
 
@@ -66,22 +71,22 @@ class SchedulingQueue:
     def __init__(self, profiles: Mapping[str, Framework], timings: Timings | None = None) -> None:
         """`profiles` by scheduler name; pods of other schedulers are ignored."""
         self._timings: Final = timings or Timings()
-        self._entrances: Final = {name: Entrance(framework) for name, framework in profiles.items()}
-        self._wake_ups: Final = {name: WakeUps(framework) for name, framework in profiles.items()}
+        self._entrances: Final = {name: PreEnqueueGate(framework) for name, framework in profiles.items()}
+        self._queueing_hints: Final = {name: QueueingHintMap(framework) for name, framework in profiles.items()}
         self._pods: Final[dict[str, QueuedPod]] = {}
         self._active: Final[KeyedHeap[str, Any]] = KeyedHeap()
         self._backoff: Final[KeyedHeap[str, tuple[float, Any]]] = KeyedHeap()
         self._error_backoff: Final[KeyedHeap[str, float]] = KeyedHeap()
         #: Pods in UNSCHEDULABLE and GATED.
-        self._pool: Final = Pool(self._wake_ups)
-        self._flights: Final = Flights()
+        self._pool: Final = UnschedulablePods(self._queueing_hints)
+        self._flights: Final = InFlightEvents()
         self._nominator: Final = Nominator()
         self._looked_at: float | None = None
         #: How often a pod entered a place, and why: (place, event).
-        self.incoming: Final[Counter[tuple[Place, str]]] = Counter()
+        self.incoming: Final[Counter[tuple[QueueState, str]]] = Counter()
         #: How many pods each plugin has turned away that were not tried again since: (plugin, profile).
         self.turned_away: Final[Counter[tuple[str, str]]] = Counter()
-        self._counts: Final[Counter[Place]] = Counter()
+        self._counts: Final[Counter[QueueState]] = Counter()
 
     # --- what is here -----------------------------------------------------------------------------------------------
 
@@ -99,7 +104,7 @@ class SchedulingQueue:
         """All pods that are here, in the order in which they first came."""
         return iter(self._pods.values())
 
-    def count(self, place: Place) -> int:
+    def count(self, place: QueueState) -> int:
         """How many pods are in a place."""
         return self._counts[place]
 
@@ -128,7 +133,7 @@ class SchedulingQueue:
             return
         queued = self._pods[pod.uid] = QueuedPod(pod, now)
         self._nominator.follow(None, pod)
-        self._enter(queued, Worth.AT_ONCE, _ADDED, now)
+        self._enter(queued, HintResult.AT_ONCE, _ADDED, now)
 
     def update(self, pod: PodInfo, now: float) -> None:
         """A pod without a node has changed; one that is not known is added."""
@@ -138,19 +143,19 @@ class SchedulingQueue:
             return
         old, queued.pod = queued.pod, pod
         self._nominator.follow(old, pod)
-        happening = Happening(ClusterEvent(Resource.TARGET_POD, changes.of_pod(old, pod)), old, pod)
+        observed_event = ObservedEvent(ClusterEvent(Resource.TARGET_POD, update_events.of_pod(old, pod)), old, pod)
         match queued.place:
-            case Place.ACTIVE | Place.BACKOFF | Place.ERROR_BACKOFF:
+            case QueueState.ACTIVE | QueueState.BACKOFF | QueueState.ERROR_BACKOFF:
                 # Its priority may be another one; its turn among equals stays.
                 if self._entrances[pod.shape.scheduler_name].sorts(queued):
                     self._file(queued)
                 else:
                     self._leave(queued)
-                    self._enter(queued, Worth.AT_ONCE, _UPDATED, now)
-            case Place.UNSCHEDULABLE | Place.GATED:
-                self._refile(queued, happening, now)
-            case Place.IN_FLIGHT if happening.event.actions:
-                self._flights.note_for(pod.uid, happening)
+                    self._enter(queued, HintResult.AT_ONCE, _UPDATED, now)
+            case QueueState.UNSCHEDULABLE | QueueState.GATED:
+                self._refile(queued, observed_event, now)
+            case QueueState.IN_FLIGHT if observed_event.event.actions:
+                self._flights.note_for(pod.uid, observed_event)
 
     def delete(self, uid: str) -> QueuedPod | None:
         """A pod has gone or was bound: it has no business here any more, wherever it is, being tried included."""
@@ -178,23 +183,23 @@ class SchedulingQueue:
         queued = self._pods[uid]
         self._counts[queued.place] -= 1
         self._forgive(queued)
-        queued.rejectors = queued.pending = frozenset()
+        queued.unschedulable_plugins = queued.pending = frozenset()
         queued.attempts += 1
         if queued.first_tried_at is None:
             queued.first_tried_at = now
         self._settle(queued, _IN_FLIGHT)
-        self._flights.take_off(uid)
+        self._flights.start_attempt(uid)
         return queued
 
     def done(self, uid: str) -> None:
         """A pod that was taken out has a node; events no longer matter to it. It stays known until `delete`."""
         queued = self._pods.get(uid)
-        if queued is not None and queued.place is Place.IN_FLIGHT:
+        if queued is not None and queued.place is QueueState.IN_FLIGHT:
             self._leave(queued)
             self._settle(queued, _BINDING)
 
     def requeue(
-        self, uid: str, *, now: float, rejectors: Collection[str] = (), pending: Collection[str] = ()
+        self, uid: str, *, now: float, unschedulable_plugins: Collection[str] = (), pending: Collection[str] = ()
     ) -> QueuedPod | None:
         """An attempt failed: plugins turned the pod away (`pending`: those that only wait); without any it was a fault.
 
@@ -204,15 +209,15 @@ class SchedulingQueue:
         queued = self._pods.get(uid)
         if queued is None or queued.place not in {_IN_FLIGHT, _BINDING}:
             return None
-        since = self._flights.land(uid) if queued.place is _IN_FLIGHT else None
+        since = self._flights.finish_attempt(uid) if queued.place is _IN_FLIGHT else None
         self._counts[queued.place] -= 1
         queued.pending = frozenset(pending)
-        queued.rejectors = queued.pending | frozenset(rejectors)
+        queued.unschedulable_plugins = queued.pending | frozenset(unschedulable_plugins)
         queued.queued_at = now
-        if queued.rejectors:
+        if queued.unschedulable_plugins:
             queued.faults = 0
             queued.failures += 1
-            for plugin in queued.rejectors:
+            for plugin in queued.unschedulable_plugins:
                 self.turned_away[plugin, queued.pod.shape.scheduler_name] += 1
         else:
             queued.faults += 1
@@ -231,9 +236,9 @@ class SchedulingQueue:
         """
         if not self._pool and not self._flights:
             return 0
-        happening = Happening(event, old, new)
-        self._flights.note(happening)
-        woken = self._pool.woken(happening, up_to_priority=up_to_priority)
+        observed_event = ObservedEvent(event, old, new)
+        self._flights.note(observed_event)
+        woken = self._pool.woken(observed_event, up_to_priority=up_to_priority)
         if not woken:
             return 0
         label = label_of(event)
@@ -245,11 +250,13 @@ class SchedulingQueue:
         for uid in uids:
             queued = self._pods.get(uid)
             match queued:
-                case QueuedPod(place=Place.IN_FLIGHT):
-                    self._flights.note_for(uid, Happening(ANYTHING, None, None))
-                case QueuedPod(place=Place.BACKOFF | Place.ERROR_BACKOFF | Place.UNSCHEDULABLE | Place.GATED):
+                case QueuedPod(place=QueueState.IN_FLIGHT):
+                    self._flights.note_for(uid, ObservedEvent(ANYTHING, None, None))
+                case QueuedPod(
+                    place=QueueState.BACKOFF | QueueState.ERROR_BACKOFF | QueueState.UNSCHEDULABLE | QueueState.GATED
+                ):
                     self._leave(queued)
-                    self._enter(queued, Worth.AT_ONCE, _FORCED, now)
+                    self._enter(queued, HintResult.AT_ONCE, _FORCED, now)
                     activated += queued.place is _ACTIVE
         return activated
 
@@ -261,9 +268,9 @@ class SchedulingQueue:
         """When `flush` has something to do at the earliest; None: not before something else happens."""
         moments = []
         if self._backoff:
-            moments.append(resting.over_at(self._backoff.peek()[1][0]))
+            moments.append(pod_backoff.over_at(self._backoff.peek()[1][0]))
         if self._error_backoff:
-            moments.append(resting.over_at(self._error_backoff.peek()[1]))
+            moments.append(pod_backoff.over_at(self._error_backoff.peek()[1]))
         if self._pool and self._looked_at is not None:
             moments.append(self._looked_at + _LOOK_EVERY_S)
         return min(moments, default=None)
@@ -282,13 +289,13 @@ class SchedulingQueue:
             self._pods[uid] = queued
             self._nominator.put(queued.pod, former.nominated_node(uid))
             if queued.place is _IN_FLIGHT:
-                self._flights.take_off(uid)
+                self._flights.start_attempt(uid)
                 self._settle(queued, _IN_FLIGHT)
             elif queued.place is _BINDING:
                 self._settle(queued, _BINDING)
             else:
-                queued.rejectors = queued.pending = frozenset()
-                self._enter(queued, Worth.AT_ONCE, _FORCED, now)
+                queued.unschedulable_plugins = queued.pending = frozenset()
+                self._enter(queued, HintResult.AT_ONCE, _FORCED, now)
 
     # --- nominations ------------------------------------------------------------------------------------------------
 
@@ -310,23 +317,23 @@ class SchedulingQueue:
 
     # --- entering and leaving places --------------------------------------------------------------------------------
 
-    def _enter(self, queued: QueuedPod, worth: Worth, why: str, now: float) -> None:
+    def _enter(self, queued: QueuedPod, worth: HintResult, why: str, now: float) -> None:
         """Find the place for a pod that is in none."""
-        if worth is Worth.NOTHING:
+        if worth is HintResult.NOTHING:
             place = _UNSCHEDULABLE
         elif not self._entrances[queued.pod.shape.scheduler_name].admits(queued):
             place = _GATED
-        elif worth is Worth.AT_ONCE or not resting.resting(queued, now):
+        elif worth is HintResult.AT_ONCE or not pod_backoff.in_backoff(queued, now):
             place = _ACTIVE
         else:
-            place = Place.ERROR_BACKOFF if queued.faults else _BACKOFF
+            place = QueueState.ERROR_BACKOFF if queued.faults else _BACKOFF
         self._settle(queued, place)
         if self._looked_at is None:
             self._looked_at = now
         self.incoming[place, why] += 1
         self._file(queued)
 
-    def _settle(self, queued: QueuedPod, place: Place) -> None:
+    def _settle(self, queued: QueuedPod, place: QueueState) -> None:
         queued.place = place
         self._counts[place] += 1
 
@@ -357,42 +364,46 @@ class SchedulingQueue:
 
     def _forgive(self, queued: QueuedPod) -> None:
         """Let the plugins that turned a pod away count one less."""
-        for plugin in queued.rejectors:
+        for plugin in queued.unschedulable_plugins:
             self.turned_away[plugin, queued.pod.shape.scheduler_name] -= 1
 
     # --- waking -----------------------------------------------------------------------------------------------------
 
-    def _wake(self, queued: QueuedPod, worth: Worth, why: str, now: float) -> bool:
+    def _wake(self, queued: QueuedPod, worth: HintResult, why: str, now: float) -> bool:
         """Take a pod out of the pool and find its new place; whether that is outside of the pool."""
         self._leave(queued)
         self._enter(queued, worth, why, now)
         return queued.pod.uid not in self._pool
 
-    def _refile(self, queued: QueuedPod, happening: Happening, now: float) -> None:
+    def _refile(self, queued: QueuedPod, observed_event: ObservedEvent, now: float) -> None:
         """Ask whether a waiting pod's own update helps it; it may belong to another cohort in any case."""
         self._leave(queued)
-        worth = self._worth(queued, happening) if happening.event.actions else Worth.NOTHING
+        worth = self._worth(queued, observed_event) if observed_event.event.actions else HintResult.NOTHING
         if worth:
             self._enter(queued, worth, _UPDATED, now)
         else:
             self._settle(queued, queued.place)
             self._file(queued)
 
-    def _worth(self, queued: QueuedPod, happening: Happening) -> Worth:
-        wake_ups = self._wake_ups[queued.pod.shape.scheduler_name]
-        if queued.gate and not wake_ups.listening(queued.gate, happening.event):
-            return Worth.NOTHING
-        asked = {*queued.rejectors, queued.gate} if queued.gate else queued.rejectors
-        return worth_of(wake_ups, queued.pod, happening, rejectors=asked, pending=queued.pending)
+    def _worth(self, queued: QueuedPod, observed_event: ObservedEvent) -> HintResult:
+        queueing_hints = self._queueing_hints[queued.pod.shape.scheduler_name]
+        if queued.gate and not queueing_hints.listening(queued.gate, observed_event.event):
+            return HintResult.NOTHING
+        asked = {*queued.unschedulable_plugins, queued.gate} if queued.gate else queued.unschedulable_plugins
+        return hint_result_of(
+            queueing_hints, queued.pod, observed_event, unschedulable_plugins=asked, pending=queued.pending
+        )
 
-    def _worth_of_all(self, queued: QueuedPod, since: Iterator[Happening] | None) -> Worth:
+    def _worth_of_all(self, queued: QueuedPod, since: Iterator[ObservedEvent] | None) -> HintResult:
         """Ask what the events of an attempt are worth to its pod; without rejectors there is nobody to ask."""
-        if not queued.rejectors or since is None:
-            return Worth.RETRY
-        best = Worth.NOTHING
-        for happening in since:
-            best = max(best, Worth.RETRY if happening.event is ANYTHING else self._worth(queued, happening))
-            if best is Worth.AT_ONCE or (best is Worth.RETRY and not queued.pending):
+        if not queued.unschedulable_plugins or since is None:
+            return HintResult.RETRY
+        best = HintResult.NOTHING
+        for observed_event in since:
+            best = max(
+                best, HintResult.RETRY if observed_event.event is ANYTHING else self._worth(queued, observed_event)
+            )
+            if best is HintResult.AT_ONCE or (best is HintResult.RETRY and not queued.pending):
                 break
         return best
 
@@ -400,7 +411,7 @@ class SchedulingQueue:
         if not self._backoff and not self._error_backoff:
             return 0
         before = len(self._active)
-        over = resting.window(now)
+        over = pod_backoff.window(now)
         while self._backoff and self._backoff.peek()[1][0] < over:
             self._rested(self._backoff.pop()[0])
         while self._error_backoff and self._error_backoff.peek()[1] < over:
@@ -422,7 +433,7 @@ class SchedulingQueue:
         ended = 0
         for queued in overdue:
             queued.flushed = True
-            ended += self._wake(queued, Worth.RETRY, _OVERDUE, now)
+            ended += self._wake(queued, HintResult.RETRY, _OVERDUE, now)
         return ended
 
 

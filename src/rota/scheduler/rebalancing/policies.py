@@ -11,7 +11,7 @@ from typing import Any, Final
 from rota.api import meta, times
 from rota.api.meta import Object
 from rota.client.paths import Target
-from rota.scheduler.rebalancing.contract import USUAL, Figures, Move, Plan, Settings, Strategy
+from rota.scheduler.rebalancing.rebalance_plan import USUAL, DriftMeasurement, Move, Plan, Settings, Strategy
 
 POLICIES: Final[Target] = ("rota.dev", "v1alpha1", "rebalancepolicies")
 #: The only one that there can be.
@@ -161,7 +161,7 @@ def _entry(move: Move, *, dry: bool, now: float) -> dict[str, Any]:
     return {**entry, "dryRun": True} if dry else entry
 
 
-def _figures(figures: Figures) -> dict[str, Any]:
+def _figures(figures: DriftMeasurement) -> dict[str, Any]:
     return {
         "misplacedPods": figures.violations,
         "duplicates": figures.duplicates,

@@ -16,18 +16,18 @@ from typing import Any, Final
 import rota
 from rota.columns.cluster import Cluster
 from rota.columns.deltas import DeltaLog
+from rota.columns.pod_interner import PodInterner
 from rota.columns.pods import PodInfo
-from rota.columns.vocabulary import Vocabulary
 from rota.kit import logs
 from rota.kit.clock import Clock
-from rota.scheduler.attempts import Attempt
-from rota.scheduler.config import writing
+from rota.scheduler.config import encoder
 from rota.scheduler.config.wire import KubeSchedulerConfiguration
-from rota.scheduler.framework.nominations import Nominations
-from rota.scheduler.recording import files, taking
+from rota.scheduler.framework.nominated_pods import Nominations
+from rota.scheduler.recording import entry_encoder, files
 from rota.scheduler.recording.entries import VERSION, Advised, Beginning, Decided, Entry, Outcome
+from rota.scheduler.recording.entry_encoder import Delta, EntryEncoder
 from rota.scheduler.recording.files import Writer
-from rota.scheduler.recording.taking import Delta, Takes
+from rota.scheduler.scheduling_loop import Attempt
 
 log = logs.get(__name__)
 
@@ -70,7 +70,7 @@ class Recorder:
         path: Path,
         *,
         cluster: Cluster,
-        vocabulary: Vocabulary,
+        interner: PodInterner,
         configuration: Callable[[], KubeSchedulerConfiguration],
         nominations: Callable[[], Nominations],
         clock: Clock,
@@ -79,12 +79,12 @@ class Recorder:
         """`configuration` and `nominations` give those that hold at the moment."""
         self._path: Final = path
         self._cluster: Final = cluster
-        self._vocabulary: Final = vocabulary
+        self._interner: Final = interner
         self._configuration: Final = configuration
         self._nominations: Final = nominations
         self._clock: Final = clock
         self._writer: Final = Writer(path, longest=longest)
-        self._takes = Takes(vocabulary)
+        self._takes = EntryEncoder(interner)
         self._log: DeltaLog | None = None
         self._waiting: list[_Taken] = []
         self._writing: asyncio.Task[None] | None = None
@@ -112,8 +112,8 @@ class Recorder:
                 tuple(attempt.avoiding),
                 attempt.make_room,
                 {node: tuple(pods) for node, pods in nominations.items()} if nominations else {},
-                taking.advised(attempt.advice),
-                taking.outcome(attempt.node_name, attempt.refusal),
+                entry_encoder.advised(attempt.advice),
+                entry_encoder.outcome(attempt.node_name, attempt.refusal),
             )
         )
 
@@ -164,8 +164,8 @@ class Recorder:
             VERSION,
             rota.__version__,
             self._clock.now(),
-            writing.to_document(self._told),
-            [None if node is None else taking.node_document(node) for node in cluster.nodes],
+            encoder.to_document(self._told),
+            [None if node is None else entry_encoder.node_document(node) for node in cluster.nodes],
             list(cluster.free_rows),
         )
         # In the order of each node's pods, which decides between equal victims.
@@ -189,7 +189,7 @@ class Recorder:
         if entries:
             self._writer.append(files.frame(entries))
         if snapshot is not None:
-            self._takes = Takes(self._vocabulary)
+            self._takes = EntryEncoder(self._interner)
             self._writer.begin()
             known = self._takes.everything(snapshot.pods, snapshot.documents)
             self._writer.append(files.frame([snapshot.beginning, *known]))

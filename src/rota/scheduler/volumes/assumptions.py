@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rota.columns.catalog import Catalog
-from rota.scheduler.volumes import claims
-from rota.scheduler.volumes.claims import Document
+from rota.scheduler.volumes import volume_claims
+from rota.scheduler.volumes.volume_claims import Document
 
 Key = tuple[str, str, str]
 
@@ -71,7 +71,7 @@ def bound_volume(volume: Document, claim: Document) -> Document:
     meta, claim_meta = dict(volume["metadata"]), claim["metadata"]
     reference = {
         "apiVersion": "v1",
-        "kind": claims.CLAIM,
+        "kind": volume_claims.CLAIM,
         "namespace": claim_meta.get("namespace"),
         "name": claim_meta["name"],
         "uid": claim_meta.get("uid"),
@@ -82,13 +82,13 @@ def bound_volume(volume: Document, claim: Document) -> Document:
     if old is not None and all(old.get(part) == reference[part] for part in identity):
         reference = old
     if old is None:
-        meta["annotations"] = {claims.BOUND_BY_CONTROLLER: "yes", **claims.annotations(volume)}
+        meta["annotations"] = {volume_claims.BOUND_BY_CONTROLLER: "yes", **volume_claims.annotations(volume)}
     return {**volume, "metadata": meta, "spec": {**(volume.get("spec") or {}), "claimRef": reference}}
 
 
 def provisioned_claim(claim: Document, node_name: str) -> Document:
     """Give a claim as it looks once a volume is asked for near a node."""
-    marked = {**claims.annotations(claim), claims.SELECTED_NODE: node_name}
+    marked = {**volume_claims.annotations(claim), volume_claims.SELECTED_NODE: node_name}
     return {**claim, "metadata": {**claim["metadata"], "annotations": marked}}
 
 

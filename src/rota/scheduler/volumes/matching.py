@@ -14,8 +14,8 @@ from rota.api import nodeselectors, quantities, selectors
 from rota.api.nodeselectors import NodeSelector
 from rota.api.quantities import Quantity
 from rota.api.selectors import Operator
-from rota.scheduler.volumes import claims
-from rota.scheduler.volumes.claims import Document
+from rota.scheduler.volumes import volume_claims
+from rota.scheduler.volumes.volume_claims import Document
 
 NOTHING = quantities.from_value(0)
 
@@ -49,9 +49,9 @@ def offer(volume: Document) -> Offer:
     return Offer(
         volume=volume,
         name=volume["metadata"]["name"],
-        class_name=claims.class_name(volume),
+        class_name=volume_claims.class_name(volume),
         size=capacity(volume),
-        access_modes=claims.access_modes(volume),
+        access_modes=volume_claims.access_modes(volume),
         kind=_kind(spec),
         nodes=nodes,
         demand=_demanded_label(nodes),
@@ -111,14 +111,14 @@ class Candidates:
 
 def candidates(claim: Document, offers: Iterable[Offer]) -> Candidates:
     """Find the volumes that suit a claim, nodes aside."""
-    wanted, kind = claims.request(claim) or NOTHING, _kind(claim.get("spec") or {})
+    wanted, kind = volume_claims.request(claim) or NOTHING, _kind(claim.get("spec") or {})
     suitable = [each for each in offers if each.kind == kind and each.size >= wanted and _free_for(each.volume, claim)]
     for each in suitable:
         if bound_to(each.volume, claim):
             return Candidates((), prebound=each)
     spec: Mapping[str, Any] = claim.get("spec") or {}
     selector = selectors.from_object(spec["selector"]) if spec.get("selector") is not None else None
-    modes, class_name = claims.access_modes(claim), claims.class_name(claim)
+    modes, class_name = volume_claims.access_modes(claim), volume_claims.class_name(claim)
     free = [
         each
         for each in suitable

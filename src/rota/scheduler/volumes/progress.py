@@ -7,8 +7,8 @@ until it answers done or raises.
 from collections.abc import Mapping, Sequence
 
 from rota.columns.catalog import Catalog
-from rota.scheduler.volumes import claims, matching
-from rota.scheduler.volumes.claims import Document
+from rota.scheduler.volumes import matching, volume_claims
+from rota.scheduler.volumes.volume_claims import Document
 
 
 class BindingFailedError(Exception):
@@ -26,30 +26,34 @@ def done(
     """Whether all volumes that were written, and all claims that were marked, are bound by now."""
     bindings = [_bound_claim(volume, catalog, node_labels) for volume in volumes]
     claims_made = [_made_claim(claim, catalog, node_name, node_labels) for claim in provisioned]
-    return all(claim is not None and claims.bound(claim) for claim in [*bindings, *claims_made])
+    return all(claim is not None and volume_claims.bound(claim) for claim in [*bindings, *claims_made])
 
 
 def _bound_claim(written: Document, catalog: Catalog, node_labels: Mapping[str, str]) -> Document | None:
     name = written["metadata"]["name"]
-    volume = catalog.get(claims.VOLUME, name=name)
+    volume = catalog.get(volume_claims.VOLUME, name=name)
     if volume is None:
         raise BindingFailedError(f'failed to check binding: persistentvolume "{name}" not found')
     _check_reach(volume, node_labels)
     reference = (volume.get("spec") or {}).get("claimRef") or {}
     if not reference.get("uid"):
         raise BindingFailedError(f'ClaimRef got reset for pv "{name}"')
-    return catalog.get(claims.CLAIM, namespace=reference["namespace"], name=reference["name"])
+    return catalog.get(volume_claims.CLAIM, namespace=reference["namespace"], name=reference["name"])
 
 
 def _made_claim(written: Document, catalog: Catalog, node_name: str, node_labels: Mapping[str, str]) -> Document | None:
     meta = written["metadata"]
-    claim = catalog.get(claims.CLAIM, namespace=meta["namespace"], name=meta["name"])
+    claim = catalog.get(volume_claims.CLAIM, namespace=meta["namespace"], name=meta["name"])
     if claim is None:
         raise BindingFailedError(f'failed to check provisioning pvc: persistentvolumeclaim "{meta["name"]}" not found')
-    if claims.annotations(claim).get(claims.SELECTED_NODE) != node_name:
+    if volume_claims.annotations(claim).get(volume_claims.SELECTED_NODE) != node_name:
         # A provisioner that gives up takes the annotation away, which asks the scheduler to try again.
         raise BindingFailedError(f'provisioning failed for PVC "{meta["name"]}"')
-    volume = catalog.get(claims.VOLUME, name=claims.volume_name(claim)) if claims.volume_name(claim) else None
+    volume = (
+        catalog.get(volume_claims.VOLUME, name=volume_claims.volume_name(claim))
+        if volume_claims.volume_name(claim)
+        else None
+    )
     if volume is not None:
         _check_reach(volume, node_labels)
     return claim if volume is not None else None

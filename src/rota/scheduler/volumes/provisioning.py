@@ -8,8 +8,8 @@ from rota.api import quantities, selectors
 from rota.api.quantities import Quantity
 from rota.api.selectors import Selector, SelectorError
 from rota.columns.catalog import Catalog
-from rota.scheduler.volumes import claims
-from rota.scheduler.volumes.claims import Document
+from rota.scheduler.volumes import volume_claims
+from rota.scheduler.volumes.volume_claims import Document
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
@@ -79,7 +79,7 @@ def reports_capacity(driver: Document | None) -> bool:
 
 
 def _pools(claim: Document, storage_class: Document, catalog: Catalog, *, driver: str) -> tuple[Pool, ...] | None:
-    wanted = claims.request(claim)
+    wanted = volume_claims.request(claim)
     if wanted is None or not reports_capacity(catalog.get("CSIDriver", name=driver)):
         return None
     found = []

@@ -8,11 +8,11 @@ import bisect
 from collections.abc import Callable, Iterable, Sequence
 
 from rota.kit import clock
-from rota.store import contract, errors, ledger
-from rota.store.contract import Entry, Event, Extent, Page
+from rota.store import errors, store_interface, write_plan
 from rota.store.engine import Applied, check_revision
-from rota.store.ledger import Lease, Row, Work
-from rota.store.watching import Tail
+from rota.store.store_interface import Entry, Event, Page, RevisionRange
+from rota.store.store_watch import Tail
+from rota.store.write_plan import Lease, Row, Work
 
 
 class Database:
@@ -24,7 +24,7 @@ class Database:
         self.keys: list[str] = []
         #: History above the floor, in revision order, by (revision, key).
         self.log: dict[tuple[int, str], Event] = {}
-        self.extent = Extent(1, 0)
+        self.revision_range = RevisionRange(1, 0)
         #: By id: the time to live, and when it runs out.
         self.leases: dict[int, tuple[float, float]] = {}
         self.last_lease = 0
@@ -40,7 +40,7 @@ class Database:
             bisect.insort(self.keys, key)
         self.rows[key] = row
 
-    def record(self, record: ledger.Record) -> None:
+    def record(self, record: write_plan.Record) -> None:
         """Append to history; a superseded heartbeat gives way and leaves what it knew of the state before."""
         event = record.event
         if record.supersedes:
@@ -57,9 +57,9 @@ class MemoryEngine:
         self._time = time
         self._wake: Callable[[], None] | None = None
 
-    async def extent(self) -> Extent:
+    async def revision_range(self) -> RevisionRange:
         """The newest revision and the floor."""
-        return self._db.extent
+        return self._db.revision_range
 
     async def size_bytes(self) -> int:
         """What the values take, without history."""
@@ -77,17 +77,19 @@ class MemoryEngine:
 
     async def scan(self, prefix: str, *, limit: int, after: str, revision: int) -> Page:
         """One page of entries."""
-        extent = self._db.extent
-        revision = revision or extent.revision
-        check_revision(revision, extent)
-        entries = self._newest(prefix, after) if revision == extent.revision else self._as_of(prefix, after, revision)
+        revision_range = self._db.revision_range
+        revision = revision or revision_range.revision
+        check_revision(revision, revision_range)
+        entries = (
+            self._newest(prefix, after) if revision == revision_range.revision else self._as_of(prefix, after, revision)
+        )
         page = entries[:limit] if limit else entries
         return Page(page, revision, len(entries) - len(page))
 
     def _newest(self, prefix: str, after: str) -> list[Entry]:
         keys = self._db.keys
         start = bisect.bisect_right(keys, after) if after >= prefix else bisect.bisect_left(keys, prefix)
-        end = bisect.bisect_left(keys, contract.range_end(prefix)) if prefix else len(keys)
+        end = bisect.bisect_left(keys, store_interface.range_end(prefix)) if prefix else len(keys)
         return [self._db.rows[key].entry for key in keys[start:end]]
 
     def _as_of(self, prefix: str, after: str, revision: int) -> list[Entry]:
@@ -104,10 +106,10 @@ class MemoryEngine:
         db, now = self._db, self._time.now()
         leases = {
             lease: Lease(db.leases[lease][1] <= now, frozenset(self._held(lease)))
-            for lease in ledger.touched_leases(work)
+            for lease in write_plan.touched_leases(work)
             if lease in db.leases
         }
-        plan = ledger.plan(work, db.rows, leases, head=db.extent.revision, floor=db.extent.floor)
+        plan = write_plan.plan(work, db.rows, leases, head=db.revision_range.revision, floor=db.revision_range.floor)
         for key, row in plan.rows.items():
             if row or key in db.rows:
                 db.put(key, row)
@@ -115,8 +117,8 @@ class MemoryEngine:
             db.record(record)
         for lease in plan.ended:
             del db.leases[lease]
-        before = db.extent.revision
-        db.extent = Extent(plan.revision, db.extent.floor)
+        before = db.revision_range.revision
+        db.revision_range = RevisionRange(plan.revision, db.revision_range.floor)
         self._announce()
         return Applied(plan.verdicts, plan.events, before, plan.revision)
 
@@ -125,24 +127,26 @@ class MemoryEngine:
 
     async def tail(self, after: int, limit: int) -> Tail:
         """History above `after`."""
-        check_revision(after, self._db.extent)
+        check_revision(after, self._db.revision_range)
         events: list[Event] = []
         for (revision, _), event in self._db.log.items():
             if len(events) >= limit and revision != events[-1].revision:
                 return Tail(events, events[-1].revision)
             if revision > after:
                 events.append(event)
-        return Tail(events, self._db.extent.revision)
+        return Tail(events, self._db.revision_range.revision)
 
     async def raise_floor(self, floor: int) -> None:
         """Declare history up to `floor` gone."""
-        self._db.extent = Extent(self._db.extent.revision, max(floor, self._db.extent.floor))
+        self._db.revision_range = RevisionRange(
+            self._db.revision_range.revision, max(floor, self._db.revision_range.floor)
+        )
 
     async def trim(self, limit: int) -> int:
         """Remove records at or below the floor."""
         gone: list[tuple[int, str]] = []
         for at in self._db.log:
-            if at[0] > self._db.extent.floor or len(gone) == limit:
+            if at[0] > self._db.revision_range.floor or len(gone) == limit:
                 break
             gone.append(at)
         for at in gone:
@@ -173,18 +177,18 @@ class MemoryEngine:
         due = min((expires_at for _, expires_at in self._db.leases.values()), default=None)
         return None if due is None else due - self._time.now()
 
-    async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
+    async def load(self, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
         """Fill an empty database."""
         db = self._db
         if db.rows:
             raise errors.NotEmpty("the memory store holds keys already", "restore into a new one")
-        head = max(revision, db.extent.revision) + contract.RESTORE_GAP
+        head = max(revision, db.revision_range.revision) + store_interface.RESTORE_GAP
         for entry in list(entries):
             db.put(entry.key, Row(Entry(entry.key, entry.value, head, head)))
         db.log.clear()
-        db.extent = Extent(head, head)
+        db.revision_range = RevisionRange(head, head)
         self._announce()
-        return db.extent
+        return db.revision_range
 
     def on_foreign_commit(self, wake: Callable[[], None]) -> None:
         """Have `wake` called after another engine on the same data commits."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rota.client.transports.contract import Answer, Call, Transport
+from rota.client.transports.transport import Answer, Call, Transport
 from rota.testing.differential import normal
 
 #: Field managers are named after the program that calls.

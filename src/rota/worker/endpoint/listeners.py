@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from rota.worker import usage
-from rota.worker.runtimes.contract import Place
+from rota.worker.runtimes.runtime_interface import Place
 
 _LISTENING: Final = "0A"
 _SOCKET: Final = "socket:["

@@ -12,9 +12,9 @@ from aiohttp import web
 from rota.api import errors, meta, times
 from rota.kit import system
 from rota.worker.endpoint import lookup
-from rota.worker.machine.pods import Pod
-from rota.worker.running import Worker
-from rota.worker.runtimes.contract import LogOptions
+from rota.worker.pod_machine.pods import Pod
+from rota.worker.runtimes.runtime_interface import LogOptions
+from rota.worker.worker_assembly import Worker
 
 PATH: Final = "/containerLogs/{namespace}/{pod}/{container}"
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})

@@ -1,9 +1,9 @@
 """Finding the pod and the container that a caller names."""
 
 from rota.api import errors, meta
-from rota.worker.machine.containers import Container
-from rota.worker.machine.pods import Pod
-from rota.worker.running import Worker
+from rota.worker.pod_machine.containers import Container
+from rota.worker.pod_machine.pods import Pod
+from rota.worker.worker_assembly import Worker
 
 
 def by_name(worker: Worker, namespace: str, name: str) -> Pod:

@@ -10,12 +10,12 @@ from aiohttp import web
 
 from rota.api import errors
 from rota.worker.endpoint import channels, lookup
-from rota.worker.machine.containers import Container, Stage
-from rota.worker.machine.pods import Pod
-from rota.worker.running import Worker
+from rota.worker.pod_machine.containers import Container, Stage
+from rota.worker.pod_machine.pods import Pod
 from rota.worker.runtimes import sessions
-from rota.worker.runtimes.contract import LaunchError
+from rota.worker.runtimes.runtime_interface import LaunchError
 from rota.worker.runtimes.sessions import Session
+from rota.worker.worker_assembly import Worker
 
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 

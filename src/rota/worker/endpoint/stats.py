@@ -15,9 +15,9 @@ from aiohttp import web
 
 from rota.api import meta, times
 from rota.kit.clock import Clock
-from rota.worker.running import Worker
-from rota.worker.runtimes.contract import Place
+from rota.worker.runtimes.runtime_interface import Place
 from rota.worker.usage import Meter, NodeUsage, PodUsage, Usage, combined
+from rota.worker.worker_assembly import Worker
 
 #: Looks that are further apart say little about the present.
 _STALE_S: Final = 30.0

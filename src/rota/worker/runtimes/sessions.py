@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import IO, Final, NamedTuple, Protocol
 
 from rota.worker.runtimes import terminals
-from rota.worker.runtimes.contract import Attached, Inside
+from rota.worker.runtimes.runtime_interface import Attached, Inside
 
 _PIECE: Final = 64 * 1024
 #: How long output may still come when the process is over: others may hold the other end for ever.

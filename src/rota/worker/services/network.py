@@ -17,11 +17,11 @@ from rota.client.informers.informer import Informer
 from rota.client.informers.reflector import Source
 from rota.client.verbs import Client, Object
 from rota.kit import logs, tasks
-from rota.kit.backoff import Chance
+from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
-from rota.worker.runtimes.contract import Mount
 from rota.worker.runtimes.process import sandbox
+from rota.worker.runtimes.runtime_interface import Mount
 from rota.worker.services import hosts
 from rota.worker.services.catalog import Catalog, Route
 from rota.worker.services.proxy import Proxy
@@ -49,21 +49,21 @@ class ServiceNetwork:
         node: str,
         recorder: EventRecorder,
         clock: Clock,
-        chance: Chance,
+        rng: Rng,
     ) -> None:
         self._client: Final = client
         self._folder: Final = folder
         self._node: Final = node
         self._recorder: Final = recorder
         self._clock: Final = clock
-        self._chance: Final = chance
+        self._rng: Final = rng
         metrics = Metrics("worker_services")
         self._services, self._slices = (
             Informer[Object](
                 Source(client=client, target=target),
                 decode=codec.decode,
                 clock=clock,
-                chance=chance,
+                rng=rng,
                 metrics=metrics,
             )
             for target in (SERVICES, SLICES)
@@ -88,7 +88,7 @@ class ServiceNetwork:
             self._known.set()
             await asyncio.Event().wait()
         try:
-            async with tasks.Supervisor("services", clock=self._clock, chance=self._chance) as running:
+            async with tasks.Supervisor("services", clock=self._clock, rng=self._rng) as running:
                 running.start("services", self._services.run)
                 running.start("endpoints", self._slices.run)
                 running.start("follow", self._follow)

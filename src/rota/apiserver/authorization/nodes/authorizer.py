@@ -14,7 +14,7 @@ from rota.apiserver.authorization.nodes import identity, references, relations
 from rota.apiserver.authorization.nodes.relations import Relations
 from rota.apiserver.authorization.policy import objects
 from rota.apiserver.authorization.rules import Rule
-from rota.apiserver.contract import NO_OPINION, Decision, Question, Verdict
+from rota.apiserver.interfaces import NO_OPINION, Decision, Question, Verdict
 
 LEASES: Final = "kube-node-lease"
 _ALLOWED: Final = Verdict(Decision.ALLOWED)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rota.apiserver.contract import User
+from rota.apiserver.interfaces import User
 
 GROUP: Final = "system:nodes"
 PREFIX: Final = "system:node:"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rota.api import roles
 from rota.apiserver.authorization.policy import controllers, general, namespaced, notation, own
-from rota.apiserver.contract import Object
+from rota.apiserver.interfaces import Object
 
 _GROUP: Final = "rbac.authorization.k8s.io"
 _API_VERSION: Final = f"{_GROUP}/v1"

@@ -2,8 +2,8 @@
 
 `address` reads the URL, `connection` speaks gRPC to one of several members, `methods` lists what can be called,
 `faults` turns errors into ours, `keyspace` maps our keys and revisions onto etcd's, `transactions` our transactions,
-`survey` asks how things stand; `feed` follows every change by one etcd watch, `past` reads history behind it,
-`loading` restores, `store` puts them together. `etcd_pb2` is made from `etcd.proto` by `make proto`.
+`store_status` asks how things stand; `watch_feed` follows every change by one etcd watch, `history` reads history
+behind it, `bulk_load` restores, `store` puts them together. `etcd_pb2` is made from `etcd.proto` by `make proto`.
 """
 
 import os

@@ -84,10 +84,10 @@ class Member:
 class Connection:
     """Calls to a cluster of one or more members."""
 
-    def __init__(self, address: Address, *, time: clock.Clock, chance: backoff.Chance, settings: Settings) -> None:
+    def __init__(self, address: Address, *, time: clock.Clock, rng: backoff.Rng, settings: Settings) -> None:
         self.address = address
         self._time = time
-        self._chance = chance
+        self._rng = rng
         self._settings = settings
         #: Channels by number in `address.endpoints`, made when first needed.
         self._members: dict[int, Member] = {}
@@ -153,7 +153,7 @@ class Connection:
                 answer = await call()
             except errors.Unavailable as problem:
                 self.outage.failed(problem)
-                pause = pause or backoff.Backoff(self._settings.retry, self._chance)
+                pause = pause or backoff.Backoff(self._settings.retry, self._rng)
                 delay = pause.next()
                 if problem.uncertain or self._time.monotonic() + delay > start + self._settings.patience_s:
                     raise

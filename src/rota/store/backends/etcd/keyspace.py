@@ -14,10 +14,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from rota.store import contract, errors
+from rota.store import errors, store_interface
 from rota.store.backends.etcd import etcd_pb2 as pb
 from rota.store.backends.etcd import faults
-from rota.store.contract import Entry, Event
+from rota.store.store_interface import Entry, Event
 
 #: The version of the layout; raised whenever an older Rota would misread it.
 FORMAT: Final = 1
@@ -63,7 +63,7 @@ class Keyspace:
 
     def span(self, prefix: str, after: str) -> Span:
         """The keys that begin with `prefix` and lie behind `after`."""
-        start, end = self.key(prefix), self.key(contract.range_end(prefix)) if prefix else self.data.end
+        start, end = self.key(prefix), self.key(store_interface.range_end(prefix)) if prefix else self.data.end
         # A key's successor is the key with a NUL behind it.
         return Span(max(start, self.key(after) + b"\0") if after else start, end)
 

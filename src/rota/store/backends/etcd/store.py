@@ -11,16 +11,16 @@ from collections.abc import Iterable, Sequence
 from typing import Self
 
 from rota.kit import backoff, clock, tasks
-from rota.store import contract, errors, hub, watching
-from rota.store.backends.etcd import address, connection, faults, keyspace, loading, methods, transactions
+from rota.store import broadcaster, errors, store_interface, store_watch
+from rota.store.backends.etcd import address, bulk_load, connection, faults, keyspace, methods, transactions
 from rota.store.backends.etcd import etcd_pb2 as pb
 from rota.store.backends.etcd.connection import Connection
-from rota.store.backends.etcd.feed import Feed
+from rota.store.backends.etcd.history import EtcdHistory
 from rota.store.backends.etcd.keyspace import Keyspace, Span
-from rota.store.backends.etcd.past import Past
-from rota.store.backends.etcd.survey import Survey
-from rota.store.contract import Entry, Extent, Outcome, Page, Store, Transaction
+from rota.store.backends.etcd.store_status import StoreStatus
+from rota.store.backends.etcd.watch_feed import WatchFeed
 from rota.store.logstore import Settings
+from rota.store.store_interface import Entry, Outcome, Page, RevisionRange, Store, Transaction
 
 #: How much one answer to a list should hold, so that decoding it does not hold up the event loop for long, and how many
 #: keys the first one asks for, before it is known how large they are.
@@ -33,16 +33,16 @@ _LAG_S = 0.25
 
 
 async def open_store(
-    url: str, *, time: clock.Clock, chance: backoff.Chance, settings: Settings | None, create: bool
+    url: str, *, time: clock.Clock, rng: backoff.Rng, settings: Settings | None, create: bool
 ) -> Store:
-    """Open the store at `url`; see `rota.store.opening`."""
+    """Open the store at `url`; see `rota.store.store_factory`."""
     settings = settings or Settings()
     where = address.parse(url)
-    etcd = Connection(where, time=time, chance=chance, settings=settings)
+    etcd = Connection(where, time=time, rng=rng, settings=settings)
     space = Keyspace(where.prefix, str(where))
     try:
         await _recognise(etcd, space, create=create)
-        return await EtcdStore.start(etcd, space, time=time, chance=chance, settings=settings)
+        return await EtcdStore.start(etcd, space, time=time, rng=rng, settings=settings)
     except BaseException:
         await etcd.close()
         raise
@@ -68,18 +68,18 @@ async def _recognise(etcd: Connection, space: Keyspace, *, create: bool) -> None
     space.read(answer.kvs, answer.header.revision)
 
 
-class EtcdStore(contract.Verbs):
+class EtcdStore(store_interface.Verbs):
     """Fills `contract.Store`."""
 
     def __init__(
         self,
         etcd: Connection,
         space: Keyspace,
-        survey: Survey,
+        survey: StoreStatus,
         revision: int,
         *,
         time: clock.Clock,
-        chance: backoff.Chance,
+        rng: backoff.Rng,
         settings: Settings,
     ) -> None:
         self._etcd = etcd
@@ -87,10 +87,10 @@ class EtcdStore(contract.Verbs):
         self._time = time
         self._settings = settings
         self._survey = survey
-        self._hub = hub.Hub(revision, settings.limits, metrics=settings.metrics)
-        self._feed = Feed(etcd, space, self._hub, survey, time=time, chance=chance, settings=settings)
-        self._past = Past(etcd, space, self._hub, survey, self._feed)
-        self._supervisor = tasks.Supervisor("store", clock=time, chance=chance)
+        self._broadcaster = broadcaster.WatchBroadcaster(revision, settings.limits, metrics=settings.metrics)
+        self._feed = WatchFeed(etcd, space, self._broadcaster, survey, time=time, rng=rng, settings=settings)
+        self._past = EtcdHistory(etcd, space, self._broadcaster, survey, self._feed)
+        self._supervisor = tasks.Supervisor("store", clock=time, rng=rng)
 
     @classmethod
     async def start(
@@ -99,13 +99,13 @@ class EtcdStore(contract.Verbs):
         space: Keyspace,
         *,
         time: clock.Clock,
-        chance: backoff.Chance,
+        rng: backoff.Rng,
         settings: Settings,
     ) -> Self:
         """Take over a connection whose notes have been read."""
-        survey = Survey(etcd, space)
-        extent = await survey.extent()
-        store = cls(etcd, space, survey, extent.revision, time=time, chance=chance, settings=settings)
+        survey = StoreStatus(etcd, space)
+        revision_range = await survey.revision_range()
+        store = cls(etcd, space, survey, revision_range.revision, time=time, rng=rng, settings=settings)
         store._supervisor.start("feed", store._feed.follow)
         store._supervisor.start("bookmarks", store._feed.keep_up)
         # A watch that etcd has not begun yet could lose its start to a compaction.
@@ -116,16 +116,16 @@ class EtcdStore(contract.Verbs):
     async def close(self) -> None:
         """Finish what was accepted, end watches, let go of etcd."""
         await self._supervisor.close()
-        self._hub.close()
+        self._broadcaster.close()
         await self._etcd.close()
 
     # Reads
 
-    async def extent(self) -> Extent:
+    async def revision_range(self) -> RevisionRange:
         """The newest revision and how far back history reaches."""
-        extent = await self._survey.extent()
+        revision_range = await self._survey.revision_range()
         await self._must_be_whole()
-        return extent
+        return revision_range
 
     async def size_bytes(self) -> int:
         """What etcd's database file holds, of all its users."""
@@ -144,7 +144,7 @@ class EtcdStore(contract.Verbs):
 
     async def list(self, prefix: str, *, limit: int = 0, after: str = "", revision: int = 0) -> Page:
         """Entries under `prefix`; see `contract.Store.list`."""
-        contract.check_prefix(prefix)
+        store_interface.check_prefix(prefix)
         await self._must_be_whole()
         span = self._space.span(prefix, after)
         while True:
@@ -185,14 +185,14 @@ class EtcdStore(contract.Verbs):
             await self._survey.learn_floor(revision)
             raise errors.Expired(revision, self._space.floor) from None
         except faults.Ahead:
-            raise errors.FutureRevision(revision, (await self._survey.extent()).revision) from None
+            raise errors.FutureRevision(revision, (await self._survey.revision_range()).revision) from None
 
-    def watch(self, prefix: str, *, after: int) -> watching.HubWatch:
+    def watch(self, prefix: str, *, after: int) -> store_watch.BroadcastWatch:
         """Changes under `prefix` above revision `after`."""
-        contract.check_prefix(prefix)
-        return watching.HubWatch(self._hub, self, prefix, after)
+        store_interface.check_prefix(prefix)
+        return store_watch.BroadcastWatch(self._broadcaster, self, prefix, after)
 
-    async def tail(self, after: int, limit: int) -> watching.Tail:
+    async def tail(self, after: int, limit: int) -> store_watch.Tail:
         """A stretch of history, for watches that the hub's memory does not reach."""
         return await self._past.tail(after, limit)
 
@@ -200,13 +200,13 @@ class EtcdStore(contract.Verbs):
 
     async def commit(self, transaction: Transaction) -> Outcome:
         """Carry out a guarded transaction; when this returns `Committed` the change is durable."""
-        contract.check_transaction(transaction)
+        store_interface.check_transaction(transaction)
         await self._must_be_whole()
         began = self._time.monotonic()
         try:
             answer = await self._etcd.call(methods.TXN, transactions.request(transaction, self._space))
-            self._hub.metrics.commit_s.observe(self._time.monotonic() - began)
-            self._hub.metrics.batch.observe(1)
+            self._broadcaster.metrics.commit_s.observe(self._time.monotonic() - began)
+            self._broadcaster.metrics.batch.observe(1)
         except faults.LeaseGone:
             raise errors.LeaseNotFound(await self._gone(transactions.leases(transaction))) from None
         except errors.NoSpace as problem:
@@ -221,10 +221,10 @@ class EtcdStore(contract.Verbs):
 
     async def compact(self, revision: int) -> None:
         """Give up history up to and including `revision`, everybody's in this etcd."""
-        extent = await self.extent()
-        if revision > extent.revision:
-            raise errors.FutureRevision(revision, extent.revision)
-        if revision <= extent.floor:
+        revision_range = await self.revision_range()
+        if revision > revision_range.revision:
+            raise errors.FutureRevision(revision, revision_range.revision)
+        if revision <= revision_range.floor:
             return
         # etcd looks up what a changed key held before when it tells of the change, so our watch should be past that.
         # It nearly always is; if it is cut off, or only others' changes lie in between, there is no use in waiting.
@@ -234,11 +234,11 @@ class EtcdStore(contract.Verbs):
             await self._etcd.call(methods.COMPACT, pb.CompactionRequest(revision=self._space.theirs(revision)))
         self._space.raise_floor(revision)
 
-    async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
+    async def load(self, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
         """Fill an empty store; see `contract.Store.load`."""
-        extent = await loading.load(self._etcd, self._space, entries, revision=revision)
+        revision_range = await bulk_load.load(self._etcd, self._space, entries, revision=revision)
         self._feed.renumber()
-        return extent
+        return revision_range
 
     # Leases
 
@@ -278,7 +278,7 @@ class EtcdStore(contract.Verbs):
     async def _must_be_whole(self) -> None:
         """Refuse to work on part of a backup."""
         if self._space.restoring:
-            await self._survey.extent()  # it may have finished, and the news not have come yet
+            await self._survey.revision_range()  # it may have finished, and the news not have come yet
         if self._space.restoring:
             raise errors.Corrupt(
                 f"a restore into {self._space.where} has not finished",

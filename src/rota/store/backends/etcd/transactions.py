@@ -8,7 +8,17 @@ from collections.abc import Iterable
 
 from rota.store.backends.etcd import etcd_pb2 as pb
 from rota.store.backends.etcd.keyspace import Keyspace
-from rota.store.contract import MOST_WRITES, Committed, Conflict, Event, Guard, Outcome, Put, Refused, Transaction
+from rota.store.store_interface import (
+    MOST_WRITES,
+    Committed,
+    Conflict,
+    Event,
+    Outcome,
+    Precondition,
+    Put,
+    Refused,
+    Transaction,
+)
 
 #: No key has this revision: the comparison fails.
 _NEVER = -1
@@ -99,11 +109,11 @@ def _puts(transaction: Transaction) -> list[Put]:
     return [write for write in transaction.writes if isinstance(write, Put)]
 
 
-def _guarded_keys(guards: Iterable[Guard]) -> list[str]:
+def _guarded_keys(guards: Iterable[Precondition]) -> list[str]:
     return list(dict.fromkeys(guard.key for guard in guards))
 
 
-def _compare(found: pb.TxnRequest, guard: Guard, keyspace: Keyspace) -> None:
+def _compare(found: pb.TxnRequest, guard: Precondition, keyspace: Keyspace) -> None:
     key = keyspace.key(guard.key)
     if guard.revision is not None:
         compare = found.compare.add()

@@ -7,12 +7,12 @@ tables, `faults` turns PostgreSQL's errors into ours.
 
 from rota.kit import backoff, clock
 from rota.store.backends.postgres.engine import PostgresEngine
-from rota.store.contract import Store
 from rota.store.logstore import LogStore, Settings
+from rota.store.store_interface import Store
 
 
 async def open_store(
-    url: str, *, time: clock.Clock, chance: backoff.Chance, settings: Settings | None, create: bool
+    url: str, *, time: clock.Clock, rng: backoff.Rng, settings: Settings | None, create: bool
 ) -> Store:
     """Open the database at `url`; everything that libpq understands may stand in it.
 
@@ -20,9 +20,9 @@ async def open_store(
     ``?options=-csearch_path%3DNAME`` chooses another one than ``public``.
     """
     settings = settings or Settings()
-    engine = await PostgresEngine.open(url, time=time, chance=chance, settings=settings, create=create)
+    engine = await PostgresEngine.open(url, time=time, rng=rng, settings=settings, create=create)
     try:
-        return await LogStore.start(engine, time=time, chance=chance, settings=settings)
+        return await LogStore.start(engine, time=time, rng=rng, settings=settings)
     except BaseException:
         await engine.close()
         raise

@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from rota.kit import backoff, clock
-from rota.store import contract
+from rota.store import store_interface
 from rota.store.backends.postgres import schema
 from rota.store.backends.postgres.listener import Listener
 from rota.store.backends.postgres.sessions import Address, Sessions
 from rota.store.backends.postgres.statements import ENTRY, NOW
 from rota.store.backends.postgres.writer import Writer
-from rota.store.contract import Entry, Event, Extent, Page
 from rota.store.engine import Applied, check_revision
-from rota.store.ledger import Work
 from rota.store.logstore import Settings
-from rota.store.remainders import Remainders
-from rota.store.watching import Tail
+from rota.store.remaining_counts import RemainingCounts
+from rota.store.store_interface import Entry, Event, Page, RevisionRange
+from rota.store.store_watch import Tail
+from rota.store.write_plan import Work
 
 # ruff: noqa: S608 - what is spliced into queries here are constants, never a caller's text
 
@@ -72,22 +72,20 @@ _LAST = "\U0010ffff"
 class PostgresEngine:
     """Fills `engine.Engine` on one database."""
 
-    def __init__(self, address: Address, *, time: clock.Clock, chance: backoff.Chance, settings: Settings) -> None:
+    def __init__(self, address: Address, *, time: clock.Clock, rng: backoff.Rng, settings: Settings) -> None:
         self._place = address.place
         self._sessions = Sessions(address, _SESSIONS)
-        self._writer = Writer(address, time=time, chance=chance, settings=settings)
-        self._listener = Listener(address, self._writer.name, self._on_notice, time=time, chance=chance)
+        self._writer = Writer(address, time=time, rng=rng, settings=settings)
+        self._listener = Listener(address, self._writer.name, self._on_notice, time=time, rng=rng)
         self._wake: Callable[[], None] | None = None
-        self._left = Remainders()
+        self._left = RemainingCounts()
 
     @classmethod
-    async def open(
-        cls, url: str, *, time: clock.Clock, chance: backoff.Chance, settings: Settings, create: bool
-    ) -> Self:
+    async def open(cls, url: str, *, time: clock.Clock, rng: backoff.Rng, settings: Settings, create: bool) -> Self:
         """Open a database, making the tables in an empty one; one that is not ours is refused untouched."""
         # Half, so that one more try on a new line fits in before the caller hears of it.
         address = Address.parse(url, answer_s=settings.patience_s / 2)
-        engine = cls(address, time=time, chance=chance, settings=settings)
+        engine = cls(address, time=time, rng=rng, settings=settings)
         try:
             async with engine._sessions.borrow() as session:
                 await schema.prepare(session, engine._place, create=create)
@@ -114,9 +112,9 @@ class PostgresEngine:
 
     # Reads
 
-    async def extent(self) -> Extent:
+    async def revision_range(self) -> RevisionRange:
         """The newest revision and the floor."""
-        return self._extent(await self._run(_EXTENT))
+        return self._revision_range(await self._run(_EXTENT))
 
     async def size_bytes(self) -> int:
         """The database with its indexes."""
@@ -139,7 +137,7 @@ class PostgresEngine:
         parameters = {
             "after": after,
             "prefix": prefix,
-            "end": contract.range_end(prefix) if prefix else _LAST,
+            "end": store_interface.range_end(prefix) if prefix else _LAST,
             "limit": limit or None,
             "revision": revision,
         }
@@ -148,7 +146,7 @@ class PostgresEngine:
             await session.execute(_SNAPSHOT)
             extents = await session.execute(_EXTENT, binary=True)
             page = await session.execute(one_page, parameters, binary=True)
-            extent = self._extent(await extents.fetchall())
+            revision_range = self._revision_range(await extents.fetchall())
             rows = await page.fetchall()
             if not limit or len(rows) < limit:
                 remaining = 0
@@ -159,8 +157,8 @@ class PostgresEngine:
                 counted = await session.execute(f"SELECT count(*) FROM ({all_left}) AS rest", parameters, binary=True)
                 [(remaining,)] = await counted.fetchall()
             await session.execute("COMMIT")
-        at = revision or extent.revision
-        check_revision(at, extent)
+        at = revision or revision_range.revision
+        check_revision(at, revision_range)
         if remaining:
             self._left.remember(prefix, at, after=rows[-1][0], left=remaining)
         return Page([Entry(*row) for row in rows], at, remaining)
@@ -168,10 +166,10 @@ class PostgresEngine:
     async def tail(self, after: int, limit: int) -> Tail:
         """History above `after`."""
         rows = await self._run(_TAIL, [after, limit])
-        extent = self._extent(rows)
-        check_revision(after, extent)
+        revision_range = self._revision_range(rows)
+        check_revision(after, revision_range)
         events = [Event(*row[2:]) for row in rows if row[2] is not None]
-        return Tail(events, extent.revision if len(events) < limit else events[-1].revision)
+        return Tail(events, revision_range.revision if len(events) < limit else events[-1].revision)
 
     async def expired(self) -> list[int]:
         """Leases whose time is over."""
@@ -189,7 +187,7 @@ class PostgresEngine:
         """Carry out the work in one durable commit."""
         return await self._writer.apply(work)
 
-    async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
+    async def load(self, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
         """Fill an empty database."""
         return await self._writer.load(entries, revision=revision)
 
@@ -228,7 +226,7 @@ class PostgresEngine:
         async with self._sessions.borrow() as session:
             return await (await session.execute(statement, parameters, binary=True)).fetchall()
 
-    def _extent(self, rows: Sequence[tuple[Any, ...]]) -> Extent:
+    def _revision_range(self, rows: Sequence[tuple[Any, ...]]) -> RevisionRange:
         if not rows:
             raise schema.headless(self._place)
-        return Extent(*rows[0][:2])
+        return RevisionRange(*rows[0][:2])

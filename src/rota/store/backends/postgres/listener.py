@@ -18,15 +18,15 @@ class Listener:
     """Keeps a listening session for as long as it is not closed."""
 
     def __init__(
-        self, address: Address, name: str, heard: Callable[[int], None], *, time: clock.Clock, chance: backoff.Chance
+        self, address: Address, name: str, heard: Callable[[int], None], *, time: clock.Clock, rng: backoff.Rng
     ) -> None:
         """`heard` is told the server process that announced a commit; 0 when some may have been missed."""
         self._address = address
         self._name = name
         self._heard = heard
         self._time = time
-        self._pause = backoff.Backoff(backoff.Policy(initial_s=0.05, cap_s=2.0), chance)
-        self._supervisor = tasks.Supervisor("store-listener", clock=time, chance=chance)
+        self._pause = backoff.Backoff(backoff.Policy(initial_s=0.05, cap_s=2.0), rng)
+        self._supervisor = tasks.Supervisor("store-listener", clock=time, rng=rng)
 
     def start(self) -> None:
         """Begin to listen."""

@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from rota.store import ledger
+from rota.store import write_plan
 from rota.store.backends.postgres import schema
 from rota.store.backends.postgres.sessions import Session
-from rota.store.contract import Entry
-from rota.store.ledger import EndLease, Lease, Plan, Record, Row, Work
+from rota.store.store_interface import Entry
+from rota.store.write_plan import Lease, Plan, Record, RevokeLease, Row, Work
 
 # ruff: noqa: S608 - what is spliced into queries here are constants, never a caller's text
 
@@ -133,17 +133,17 @@ async def read_state(session: Session, work: Sequence[Work]) -> State | None:
     The turn is read first: what is read after it belongs to it if nobody commits before we do, and if somebody does,
     our commit will not happen.
     """
-    cursor = await session.execute(_STATE, [list(ledger.touched_keys(work, {}))], binary=True)
+    cursor = await session.execute(_STATE, [list(write_plan.touched_keys(work, {}))], binary=True)
     found = await cursor.fetchall()
     if not found:
         return None
     rows = {row[3]: Row(Entry(*row[3:8]), row[8]) for row in found if row[3] is not None}
     leases: dict[int, Lease] = {}
-    if touched := ledger.touched_leases(work):
-        ending = [item.lease for item in work if isinstance(item, EndLease)]
+    if tainted_nodes := write_plan.touched_leases(work):
+        ending = [item.lease for item in work if isinstance(item, RevokeLease)]
         held = await (await session.execute(_HELD, [ending], binary=True)).fetchall()
         rows |= {row[0]: Row(Entry(*row[:5]), row[5]) for row in held}
-        for lease, expired in await (await session.execute(_LEASES, [list(touched)], binary=True)).fetchall():
+        for lease, expired in await (await session.execute(_LEASES, [list(tainted_nodes)], binary=True)).fetchall():
             leases[lease] = Lease(expired, frozenset(row[0] for row in held if row[4] == lease))
     return State(Head(*found[0][:3]), rows, leases)
 

@@ -18,14 +18,14 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 import psycopg
 
 from rota.kit import backoff, clock, logs
-from rota.store import contract, errors, ledger
+from rota.store import errors, store_interface, write_plan
 from rota.store.backends.postgres import faults, schema, sessions, statements
 from rota.store.backends.postgres.sessions import Address, Session
 from rota.store.backends.postgres.statements import Head, State
-from rota.store.contract import Committed, Entry, Extent, Guard, Put, Transaction
 from rota.store.engine import Applied
-from rota.store.ledger import Work
 from rota.store.logstore import Settings
+from rota.store.store_interface import Committed, Entry, Precondition, Put, RevisionRange, Transaction
+from rota.store.write_plan import Work
 
 log = logs.get(__name__)
 
@@ -46,10 +46,10 @@ ON CONFLICT (writer) DO UPDATE SET batch = excluded.batch, seen_at = excluded.se
 class Writer:
     """The one session of this process that changes entries and history."""
 
-    def __init__(self, address: Address, *, time: clock.Clock, chance: backoff.Chance, settings: Settings) -> None:
+    def __init__(self, address: Address, *, time: clock.Clock, rng: backoff.Rng, settings: Settings) -> None:
         self._address = address
         self._time = time
-        self._chance = chance
+        self._rng = rng
         self._settings = settings
         #: Our row in `rota_writers`.
         self.name = secrets.token_hex(8)
@@ -78,7 +78,7 @@ class Writer:
                 self._known = None
             raise AssertionError("one who holds the lock has the turn")
 
-    async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
+    async def load(self, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
         """Fill an empty database, all or nothing."""
         async with self._alone:
             self._known = None
@@ -91,7 +91,7 @@ class Writer:
                     raise schema.headless(self._address.place)
                 if await (await session.execute("SELECT FROM rota_entries LIMIT 1")).fetchone() is not None:
                     raise errors.NotEmpty(f"{self._address.place} holds keys already", "restore into a new database")
-                head = max(revision, row[0]) + contract.RESTORE_GAP
+                head = max(revision, row[0]) + store_interface.RESTORE_GAP
                 await _copy(session, entries, head)
                 await session.execute("DELETE FROM rota_log")
                 await session.execute("UPDATE rota_meta SET revision = %s, floor = %s, turn = turn + 1", [head, head])
@@ -99,7 +99,7 @@ class Writer:
                 await session.execute("SELECT pg_notify(%s, '')", [schema.CHANNEL])
                 async with self._fate_known(self._batch):
                     await session.execute("COMMIT")
-            return Extent(head, head)
+            return RevisionRange(head, head)
 
     async def close(self) -> None:
         """Take our name off the table, if the server is there to do it, and hang up."""
@@ -121,7 +121,7 @@ class Writer:
                 await session.execute(_LOCK)
             state = State(self._known, {}, {}) if self._known and blindly else await self._read(session, work)
             head = state.head
-            plan = ledger.plan(work, state.rows, state.leases, head=head.revision, floor=head.floor)
+            plan = write_plan.plan(work, state.rows, state.leases, head=head.revision, floor=head.floor)
             if blindly and not all(isinstance(verdict, Committed) for verdict in plan.verdicts):
                 return None
             applied = Applied(plan.verdicts, plan.events, head.revision, plan.revision)
@@ -177,7 +177,7 @@ class Writer:
 
     async def _happened(self, batch: int) -> bool:
         """Whether a batch was committed; if not, it never will be."""
-        pause = backoff.Backoff(self._settings.retry, self._chance)
+        pause = backoff.Backoff(self._settings.retry, self._rng)
         deadline = self._time.monotonic() + self._settings.patience_s
         while True:
             try:
@@ -212,5 +212,9 @@ def _only_creates(work: Iterable[Work]) -> bool:
 
 
 def _creates(transaction: Transaction) -> bool:
-    made = [Guard(write.key, revision=0) for write in transaction.writes if isinstance(write, Put) and not write.lease]
+    made = [
+        Precondition(write.key, revision=0)
+        for write in transaction.writes
+        if isinstance(write, Put) and not write.lease
+    ]
     return 0 < len(made) == len(transaction.writes) and {*transaction.guards} == {*made}

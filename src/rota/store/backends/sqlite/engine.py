@@ -3,8 +3,8 @@
 One thread writes, holding a file lock that our processes queue on: SQLite alone makes a second writer poll with
 growing sleeps, and in the end tell the user that the database is locked. Point reads run on the event loop, since
 in WAL mode they neither wait for the writer nor for each other and take a tenth of what a hop to a thread would; what
-was read or written lately and has not changed since is not even asked for (`recent`). Lists and history, which may be
-long, run in reader threads with connections of their own.
+was read or written lately and has not changed since is not even asked for (`read_cache`). Lists and history, which may
+be long, run in reader threads with connections of their own.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self, TypeVar
 
-from rota.kit import clock, lanes
-from rota.store import contract, errors, ledger
+from rota.kit import clock, serial_executor
+from rota.store import errors, store_interface, write_plan
 from rota.store.backends.sqlite import schema, statements
+from rota.store.backends.sqlite.commit_notifier import CommitNotifier
 from rota.store.backends.sqlite.faults import translated
-from rota.store.backends.sqlite.peers import Peers
-from rota.store.backends.sqlite.recent import KNOWN, Generation, Recent
-from rota.store.contract import Entry, Event, Extent, Page
+from rota.store.backends.sqlite.read_cache import KNOWN, Generation, ReadCache
 from rota.store.engine import Applied, check_revision
-from rota.store.ledger import Lease, Record, Row, Work
-from rota.store.remainders import Remainders
-from rota.store.watching import Tail
+from rota.store.remaining_counts import RemainingCounts
+from rota.store.store_interface import Entry, Event, Page, RevisionRange
+from rota.store.store_watch import Tail
+from rota.store.write_plan import Lease, Record, Row, Work
 
 _T = TypeVar("_T")
 
@@ -81,17 +81,17 @@ class SqliteEngine:
     def __init__(self, path: Path, time: clock.Clock) -> None:
         self._path = path
         self._time = time
-        self._peers = Peers(path)
-        self._writer = lanes.Lane("store-writer")
+        self._peers = CommitNotifier(path)
+        self._writer = serial_executor.SerialExecutor("store-writer")
         self._readers = ThreadPoolExecutor(4, "store-reader")
         self._local = threading.local()
         #: Every connection ever made, to close them all at the end, from another thread than their own.
         self._connections: list[sqlite3.Connection] = []
         self._lock_file = -1
         self._generation: Generation | None = None
-        self._left = Remainders()
+        self._left = RemainingCounts()
         #: Made when the file is opened.
-        self._recent: Recent
+        self._recent: ReadCache
         #: Device and inode of the file that was opened: SQLite goes on with a file that was deleted.
         self._identity: tuple[int, int] | None = None
         #: How large the write-ahead log may grow before the next attempt to begin it anew.
@@ -122,7 +122,7 @@ class SqliteEngine:
         lock = self._path.with_name(self._path.name + ".lock")
         self._lock_file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._generation = Generation(self._lock_file)
-        self._recent = Recent(self._generation)
+        self._recent = ReadCache(self._generation)
         with self._locked():
             if not is_ours:
                 # It holds every secret of the cluster: it is for its owner's eyes, and so are the files that SQLite
@@ -172,11 +172,11 @@ class SqliteEngine:
 
     # Reads
 
-    async def extent(self) -> Extent:
+    async def revision_range(self) -> RevisionRange:
         """The newest revision and the floor; Lost if the file is no longer there."""
         self._check_file()
         with translated(self._path):
-            return _extent(self._connection())
+            return _revision_range(self._connection())
 
     async def size_bytes(self) -> int:
         """The pages of the file; the write-ahead log is bounded and not counted."""
@@ -214,16 +214,16 @@ class SqliteEngine:
         left = self._left.behind(prefix, revision, after)
 
         def scan(connection: sqlite3.Connection) -> Page:
-            extent = _extent(connection)
-            at = revision or extent.revision
-            check_revision(at, extent)
+            revision_range = _revision_range(connection)
+            at = revision or revision_range.revision
+            check_revision(at, revision_range)
             bounds: dict[str, str | int] = {
                 "after": after,
                 "prefix": prefix,
-                "end": contract.range_end(prefix) if prefix else _LAST,
+                "end": store_interface.range_end(prefix) if prefix else _LAST,
             }
             query, count = f"{_ENTRY} WHERE key > :after AND key >= :prefix AND key < :end ORDER BY key", _COUNT
-            if at != extent.revision:
+            if at != revision_range.revision:
                 query, count = _AS_OF, _COUNT_AS_OF
                 bounds |= {"revision": at, "from_id": schema.first_id(at + 1)}
             rows = connection.execute(f"{query} LIMIT {int(limit) or -1}", bounds).fetchall()
@@ -242,15 +242,15 @@ class SqliteEngine:
         """History above `after`."""
 
         def tail(connection: sqlite3.Connection) -> Tail:
-            extent = _extent(connection)
-            check_revision(after, extent)
+            revision_range = _revision_range(connection)
+            check_revision(after, revision_range)
             query = f"{_EVENT} WHERE id >= ? AND id < ? ORDER BY id LIMIT {int(limit)}"
             rows = connection.execute(
-                query, (schema.first_id(after + 1), schema.first_id(extent.revision + 1))
+                query, (schema.first_id(after + 1), schema.first_id(revision_range.revision + 1))
             ).fetchall()
             events = [Event(*row) for row in rows]
             if len(events) < limit:
-                return Tail(events, extent.revision)
+                return Tail(events, revision_range.revision)
             # The limit may have cut through a transaction: take all of the last one.
             last = events[-1].revision
             whole = connection.execute(
@@ -279,14 +279,14 @@ class SqliteEngine:
         """Carry out the work in one durable commit."""
 
         def apply(connection: sqlite3.Connection) -> Applied:
-            extent = _extent(connection)
-            leases = _leases(connection, ledger.touched_leases(work), self._time.now())
-            rows = _rows(connection, ledger.touched_keys(work, leases))
-            plan = ledger.plan(work, rows, leases, head=extent.revision, floor=extent.floor)
+            revision_range = _revision_range(connection)
+            leases = _leases(connection, write_plan.touched_leases(work), self._time.now())
+            rows = _rows(connection, write_plan.touched_keys(work, leases))
+            plan = write_plan.plan(work, rows, leases, head=revision_range.revision, floor=revision_range.floor)
             if plan.records or plan.ended:
                 _carry_out(connection, plan)
                 changed.update(plan.rows)
-            return Applied(plan.verdicts, plan.events, extent.revision, plan.revision)
+            return Applied(plan.verdicts, plan.events, revision_range.revision, plan.revision)
 
         changed: dict[str, Row | None] = {}
         return await self._write(lambda: self._transact(apply, changed))
@@ -303,7 +303,7 @@ class SqliteEngine:
         """Remove records at or below the floor, and give their pages back."""
 
         def trim(connection: sqlite3.Connection) -> int:
-            before = schema.first_id(_extent(connection).floor + 1)
+            before = schema.first_id(_revision_range(connection).floor + 1)
             gone = connection.execute(
                 "DELETE FROM log WHERE id IN (SELECT id FROM log WHERE id < ? ORDER BY id LIMIT ?)",
                 (before, limit),
@@ -343,20 +343,20 @@ class SqliteEngine:
         )
         return bool(renewed)
 
-    async def load(self, entries: Iterable[Entry], *, revision: int) -> Extent:
+    async def load(self, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
         """Fill an empty file."""
 
-        def load(connection: sqlite3.Connection) -> Extent:
+        def load(connection: sqlite3.Connection) -> RevisionRange:
             if connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone():
                 raise errors.NotEmpty(f"{self._path} holds keys already", "restore into a new file")
-            head = max(revision, _extent(connection).revision) + contract.RESTORE_GAP
+            head = max(revision, _revision_range(connection).revision) + store_interface.RESTORE_GAP
             connection.executemany(
                 "INSERT INTO entries VALUES (?, ?, ?, ?, 0, 0)",
                 ((entry.key, entry.value, head, head) for entry in entries),
             )
             connection.execute("DELETE FROM log")
             connection.execute("UPDATE meta SET revision = ?, floor = ?", (head, head))
-            return Extent(head, head)
+            return RevisionRange(head, head)
 
         return await self._write(lambda: self._transact(load, None))
 
@@ -475,8 +475,8 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _extent(connection: sqlite3.Connection) -> Extent:
-    return Extent(*connection.execute("SELECT revision, floor FROM meta").fetchone())
+def _revision_range(connection: sqlite3.Connection) -> RevisionRange:
+    return RevisionRange(*connection.execute("SELECT revision, floor FROM meta").fetchone())
 
 
 def _rows(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, Row]:
@@ -497,7 +497,7 @@ def _leases(connection: sqlite3.Connection, leases: Iterable[int], now: float) -
     return found
 
 
-def _carry_out(connection: sqlite3.Connection, plan: ledger.Plan) -> None:
+def _carry_out(connection: sqlite3.Connection, plan: write_plan.Plan) -> None:
     """Write what the plan says."""
     written = [_columns(row) for row in plan.rows.values() if row]
     for rows in statements.portions(written):

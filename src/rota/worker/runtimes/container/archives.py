@@ -1,9 +1,9 @@
 """Images as files: the OCI image layout, as a folder or an archive, and the archives of `docker save`.
 
 An image is a list of layers, archives that are unpacked above each other. They come from strangers, and links in them
-may point anywhere, so a program of its own does that with the new root file system as its root (`unpacking.py`). The
-result is kept under the hash of what describes the image, and appears there in one step, if everything in it had the
-hash that it was said to have.
+may point anywhere, so a program of its own does that with the new root file system as its root (`layer_unpacker.py`).
+The result is kept under the hash of what describes the image, and appears there in one step, if everything in it had
+the hash that it was said to have.
 """
 
 import bz2
@@ -23,7 +23,7 @@ from typing import IO, Any, Final, NamedTuple, TypeAlias
 
 Settings: TypeAlias = Mapping[str, Any]
 
-_PROGRAM: Final = "rota.worker.runtimes.container.unpacking"
+_PROGRAM: Final = "rota.worker.runtimes.container.layer_unpacker"
 _TITLE: Final = "org.opencontainers.image.ref.name"
 _PIECE: Final = 1024 * 1024
 #: By what compressed files begin with.

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rota.worker.runtimes.container.images import Config
 from rota.worker.runtimes.container.users import User
-from rota.worker.runtimes.contract import Launch, LaunchError, Mount, Security
+from rota.worker.runtimes.runtime_interface import Launch, LaunchError, Mount, Security
 
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: What root in a container may do. Making device files is not among it: no group keeps containers from using them.

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rota.worker.runtimes.contract import LaunchError
+from rota.worker.runtimes.runtime_interface import LaunchError
 
 ENGINE: Final = "crun"
 _PROGRAMS: Final = (ENGINE, "unshare", "mount", "umount", "sh")

@@ -18,9 +18,9 @@ from typing import Final, Protocol
 import msgspec
 
 from rota.kit.clock import Clock
-from rota.worker.runtimes.container import archives, keeping
+from rota.worker.runtimes.container import archives, image_gc
 from rota.worker.runtimes.container.archives import ImageError, Settings
-from rota.worker.runtimes.contract import LaunchError
+from rota.worker.runtimes.runtime_interface import LaunchError
 
 _PULL: Final = "ErrImagePull"
 _SCHEMES: Final = ("oci", "oci-archive", "docker-archive")
@@ -93,7 +93,7 @@ class Images:
 
     async def collect(self, used: Iterable[Path]) -> list[str]:
         """Take away what was unpacked and nobody has used for long; the names of what is gone."""
-        return await asyncio.to_thread(keeping.collect, self._unpacked, used=list(used), now=self._clock.now())
+        return await asyncio.to_thread(image_gc.collect, self._unpacked, used=list(used), now=self._clock.now())
 
     def _allowed(self, path: Path, reference: str) -> Path:
         """A path that a pod may name, without links; LaunchError for any other."""
@@ -117,7 +117,7 @@ class Images:
     async def _unpack(self, path: Path, tag: str) -> Image:
         async with self._unpacking:
             root, settings = await asyncio.to_thread(archives.unpacked, path, tag, self._unpacked)
-        keeping.use(root, self._clock.now())
+        image_gc.use(root, self._clock.now())
         return Image(root=root, config=parse_config(settings))
 
     async def _ask(self, reference: str, policy: str) -> Image:

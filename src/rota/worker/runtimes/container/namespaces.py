@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from rota.worker.runtimes.contract import LaunchError, Mount
+from rota.worker.runtimes.runtime_interface import LaunchError, Mount
 
 _KINDS: Final = ("ipc", "uts")
 _MEMORY: Final = "shm"

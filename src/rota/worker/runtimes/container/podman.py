@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from rota.worker.runtimes.container.archives import Settings
-from rota.worker.runtimes.contract import LaunchError
+from rota.worker.runtimes.runtime_interface import LaunchError
 
 _PROGRAM: Final = "podman"
 _ALWAYS: Final = "Always"

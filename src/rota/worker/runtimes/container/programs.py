@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rota.worker.runtimes.container import users
-from rota.worker.runtimes.contract import LaunchError, Mount
+from rota.worker.runtimes.runtime_interface import LaunchError, Mount
 
 
 def check(root: Path, program: str, *, path: str, cwd: str, mounts: Iterable[Mount]) -> None:

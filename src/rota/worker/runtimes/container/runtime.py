@@ -26,7 +26,9 @@ from rota.worker.runtimes.container import bundles, engines, namespaces, program
 from rota.worker.runtimes.container.engines import Engine
 from rota.worker.runtimes.container.images import Image, Images
 from rota.worker.runtimes.container.podman import Podman
-from rota.worker.runtimes.contract import (
+from rota.worker.runtimes.process import command_output
+from rota.worker.runtimes.process.runtime import ProcessRuntime
+from rota.worker.runtimes.runtime_interface import (
     CONTAINER,
     Exit,
     Inside,
@@ -39,8 +41,6 @@ from rota.worker.runtimes.contract import (
     Place,
     parse_run_id,
 )
-from rota.worker.runtimes.process import asking
-from rota.worker.runtimes.process.runtime import ProcessRuntime
 
 log = logs.get(__name__)
 
@@ -138,7 +138,7 @@ class ContainerRuntime(ProcessRuntime):
                     os.kill(int(pid_file.read()), signal.SIGKILL)
 
             how = self._inside(launch, command, tty=False, pid_file=pid_file.name)
-            return await asking.output(how, on_cut_off=end)
+            return await command_output.output(how, on_cut_off=end)
 
     def asking_signal(self, run: str) -> int:
         """See `ProcessRuntime.asking_signal`; an image may name one of its own."""

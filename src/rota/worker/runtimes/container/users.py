@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rota.worker.runtimes.contract import LaunchError
+from rota.worker.runtimes.runtime_interface import LaunchError
 
 _MOST_LINKS = 40
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rota.worker.runtimes.contract import Limits
+from rota.worker.runtimes.runtime_interface import Limits
 
 _CONTROLLERS: Final = ("cpu", "memory", "pids")
 _PERIOD_US: Final = 100_000

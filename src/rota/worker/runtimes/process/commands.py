@@ -8,7 +8,7 @@ them. Where neither is one, nothing is guessed.
 import shutil
 from typing import Final
 
-from rota.worker.runtimes.contract import Launch, LaunchError
+from rota.worker.runtimes.runtime_interface import Launch, LaunchError
 
 #: Names that stand for no image at all.
 _NO_IMAGES: Final = frozenset({"", "none", "process"})

@@ -21,10 +21,10 @@ def is_of_the_machine(record: Mapping[str, Any]) -> bool:
     return record.get("signal") in _SIGNALS and not record.get("asked") and not record.get("oom")
 
 
-def is_lost(record: Mapping[str, Any], *, nursery: str, predecessor_ended_at: float) -> bool:
+def is_lost(record: Mapping[str, Any], *, shim_process: str, predecessor_ended_at: float) -> bool:
     """Whether a run that has ended did so around the end of its nursery, which was killed.
 
     `nursery` is the one that asks; 0 for a predecessor that ended by itself.
     """
     ended_with_it = bool(predecessor_ended_at) and record["finished_at"] >= predecessor_ended_at - _AROUND_S
-    return is_of_the_machine(record) and record.get("nursery") != nursery and ended_with_it
+    return is_of_the_machine(record) and record.get("nursery") != shim_process and ended_with_it

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from rota.kit.clock import Clock
-from rota.worker.runtimes.contract import LogOptions
+from rota.worker.runtimes.runtime_interface import LogOptions
 
 _PIECE: Final = 64 * 1024
 #: How often a followed file is looked at.

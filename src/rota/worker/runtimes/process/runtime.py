@@ -16,7 +16,12 @@ from typing import Any, Final
 
 from rota.kit.clock import Clock
 from rota.kit.errors import UserError
-from rota.worker.runtimes.contract import (
+from rota.worker.runtimes.process import command_output, commands, exec_command, log_files
+from rota.worker.runtimes.process.cgroups import NO_GROUP, ControlGroups
+from rota.worker.runtimes.process.deaths import is_of_the_machine
+from rota.worker.runtimes.process.sandbox import Sandbox
+from rota.worker.runtimes.process.shim_client import ShimClient, ShimGone
+from rota.worker.runtimes.runtime_interface import (
     Attached,
     Exit,
     Inside,
@@ -29,11 +34,6 @@ from rota.worker.runtimes.contract import (
     parse_run_id,
     run_id,
 )
-from rota.worker.runtimes.process import asking, commands, entering, log_files
-from rota.worker.runtimes.process.cgroups import NO_GROUP, ControlGroups
-from rota.worker.runtimes.process.deaths import is_of_the_machine
-from rota.worker.runtimes.process.nursing import Nurse, NurseryGone
-from rota.worker.runtimes.process.sandbox import Sandbox
 
 #: What a run whose end nobody could see is said to have ended with.
 _UNSEEN: Final = 137
@@ -58,7 +58,7 @@ class ProcessRuntime:
         self._groups: Final = ControlGroups(f"rota-{node}-{mark:08x}")
         self._homes: Final = _reachable(mark) if self._sandbox.homes_are_out_of_reach else folder / "homes"
         self._on_exit: OnExit | None = None
-        self._nurse: Final = Nurse(folder / "nursery", clock=clock, on_exit=self._ended)
+        self._nurse: Final = ShimClient(folder / "nursery", clock=clock, on_exit=self._ended)
         self._running: Final[dict[str, asyncio.Event]] = {}
         #: The runs of each pod of which something is kept; one that said nothing has no file for its log.
         self._kept: Final[dict[str, set[str]]] = {}
@@ -87,8 +87,8 @@ class ProcessRuntime:
         """See `Runtime.open`."""
         self._on_exit = on_exit
         await self._nurse.open()
-        if (trial := self._sandbox.trial) is not None:
-            self._sandbox.tried((await self._nurse.ask("try_isolation", plan=trial))["problem"])
+        if (what_if := self._sandbox.what_if) is not None:
+            self._sandbox.tried((await self._nurse.ask("try_isolation", plan=what_if))["problem"])
         found = (await self._nurse.ask("list"))["runs"]
         known = []
         for record in found:
@@ -171,7 +171,7 @@ class ProcessRuntime:
 
     async def execute(self, launch: Launch, command: Sequence[str]) -> tuple[int, bytes]:
         """See `Runtime.execute`."""
-        return await asking.output(self.inside(launch, command))
+        return await command_output.output(self.inside(launch, command))
 
     async def forget(self, run: str) -> None:
         """See `Runtime.forget`."""
@@ -208,7 +208,7 @@ class ProcessRuntime:
         """See `Runtime.close`."""
         for task in self._tasks:
             task.cancel()
-        with contextlib.suppress(NurseryGone):
+        with contextlib.suppress(ShimGone):
             # It ends only if nothing runs.
             await self._nurse.ask("end")
         await self._nurse.close()
@@ -220,7 +220,7 @@ class ProcessRuntime:
 
     def inside(self, launch: Launch, command: Sequence[str], *, tty: bool = False) -> Inside:
         """See `Runtime.inside`."""
-        return entering.inside(
+        return exec_command.inside(
             launch, command, self._places.get(launch.id), home=self.home(launch.uid), restrictions=self._sandbox
         )
 
@@ -228,7 +228,7 @@ class ProcessRuntime:
         """See `Runtime.attach`."""
         try:
             files = await self._nurse.ask_for_files("attach", id=run)
-        except (NurseryGone, RuntimeError) as problem:
+        except (ShimGone, RuntimeError) as problem:
             raise LaunchError("ContainerNotRunning", str(problem)) from problem
         if not files:
             raise LaunchError("ContainerNotRunning", "it does not run, or nobody can talk to it any more")
@@ -237,7 +237,7 @@ class ProcessRuntime:
 
     async def end_input(self, run: str) -> None:
         """See `Runtime.end_input`."""
-        with contextlib.suppress(NurseryGone):
+        with contextlib.suppress(ShimGone):
             await self._nurse.ask("end_input", id=run)
 
     def places(self) -> Mapping[str, Place]:

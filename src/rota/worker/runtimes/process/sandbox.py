@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import rota
-from rota.kit import homes
-from rota.worker.runtimes.contract import CONTAINER, Launch, LaunchError
+from rota.kit import default_paths
 from rota.worker.runtimes.process.isolation import inside
+from rota.worker.runtimes.runtime_interface import CONTAINER, Launch, LaunchError
 
 _CAP_SYS_ADMIN: Final = 21
 _PROGRAMS: Final = ("nsenter", "setpriv", "sh")
@@ -40,7 +40,7 @@ class Sandbox:
         return self._own
 
     @property
-    def trial(self) -> dict[str, Any] | None:
+    def what_if(self) -> dict[str, Any] | None:
         """A plan to try before tasks rely on it; None if nothing depends on that."""
         if self._is_root or not self._own or self._problem is not None:
             return None
@@ -108,7 +108,7 @@ class Sandbox:
             return self._own if self._problem == "" else []
         if not launch.user or not self._may_mount:
             return []
-        found = {*self._own, *(str(one) for path in needed if (one := homes.closed(Path(path))) is not None)}
+        found = {*self._own, *(str(one) for path in needed if (one := default_paths.closed(Path(path))) is not None)}
         return sorted(one for one in found if not any(inside(one, [other]) for other in found if other != one))
 
     def _python(self) -> list[str]:

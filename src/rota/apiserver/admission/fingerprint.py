@@ -1,0 +1,68 @@
+"""How the rules about new pods stand: whether a pod that equals one that was let in has to be asked about again.
+
+Everything in `chain` and beside it (`assembling`) that looks beyond the object is accounted for here. A rule that comes
+to look at something else comes to be told apart here too, or pods are let in by how it stood before.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from rota.api.identifiers import GroupResource
+from rota.apiserver.admission.limit_ranger import RANGES
+from rota.apiserver.admission.namespace_lifecycle import NAMESPACES
+from rota.apiserver.admission.priority import CLASSES
+from rota.apiserver.admission.resource_quota import QUOTAS
+from rota.apiserver.admission.runtime_classes import RUNTIMES
+from rota.apiserver.authorization.nodes import identity
+from rota.apiserver.cache.watch_cache import WatchCache
+from rota.apiserver.interfaces import AdmissionFingerprint, Attributes, Object
+from rota.apiserver.strategies import namespaces
+from rota.store.store_interface import Precondition
+
+_PODS: Final = GroupResource("", "pods")
+#: How many namespaces are remembered.
+_MOST: Final = 4096
+
+
+class AdmissionFingerprints:
+    """Looks at the copies that rules go by."""
+
+    def __init__(self, copies: Mapping[GroupResource, WatchCache]) -> None:
+        self._namespaces: Final = copies[NAMESPACES]
+        self._ranges: Final = copies[RANGES]
+        self._quotas: Final = copies[QUOTAS]
+        self._classes: Final = (copies[CLASSES], copies[RUNTIMES])
+        #: Counts the changes of priority and runtime classes.
+        self._changes = 0
+        self._known: Final[dict[str, tuple[int, AdmissionFingerprint]]] = {}
+        for classes in self._classes:
+            classes.subscribe(self._note)
+
+    def of(self, at: Attributes) -> AdmissionFingerprint | None:
+        """See `Kinds.standing`: namespaces with limits or quotas, and what nodes create, are looked at each time."""
+        if at.resource.group_resource != _PODS or at.subresource or at.fresh or identity.node_of(at.user) is not None:
+            return None
+        if not all(one.following for one in (self._ranges, self._quotas, *self._classes)):
+            return None
+        where = at.namespace
+        if self._ranges.any(where) or self._quotas.any(where):
+            return None
+        namespace = self._namespaces.find("", where)
+        if namespace is None:
+            return None
+        known = self._known.get(where)
+        if known is not None and known[0] == namespace.revision:
+            return known[1]
+        if namespaces.is_terminating(namespace.object):
+            return None
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        admission_fingerprint = AdmissionFingerprint(
+            (Precondition(namespace.key, revision=namespace.revision),), self._changes
+        )
+        self._known[where] = (namespace.revision, admission_fingerprint)
+        return admission_fingerprint
+
+    def _note(self, old: Object | None, new: Object | None) -> None:
+        self._changes += 1
+        self._known.clear()

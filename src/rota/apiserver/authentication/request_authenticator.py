@@ -1,0 +1,85 @@
+"""The user behind a request: by its certificate, else by its bearer token, else anonymous.
+
+As upstream, what is shown must be good: a request with a token that nobody knows is refused, not anonymous. A
+certificate counts before a token; without a common name it says nothing.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from rota.api import errors, users
+from rota.apiserver.authentication.certificates import CertificateHolders
+from rota.apiserver.authentication.tokens import Outdated, Rejected, Tokens
+from rota.apiserver.interfaces import Credentials, User
+from rota.kit import logs
+from rota.kit.clock import Clock
+
+log = logs.get(__name__)
+
+_BEARER: Final = "bearer"
+_TELL_EVERY_S: Final = 1.0
+
+
+class RequestAuthenticator:
+    """Fills the server's `Authenticator`."""
+
+    def __init__(
+        self, holders: CertificateHolders, tokens: Tokens, *, audiences: tuple[str, ...], clock: Clock
+    ) -> None:
+        """`audiences` are those that mean this server."""
+        self._holders: Final = holders
+        self._tokens: Final = tokens
+        self._audiences: Final = audiences
+        self._clock: Final = clock
+        self._told_at: float | None = None
+        #: Refusals since the last one that the log was told of.
+        self._untold = 0
+
+    async def authenticate(self, credentials: Credentials, /) -> User:
+        """See `Authenticator.authenticate`."""
+        try:
+            user = await self._identified(credentials)
+        except Rejected as reason:
+            self._tell(reason, credentials.address)
+            why = f"Unauthorized: {reason}" if isinstance(reason, Outdated) else "Unauthorized"
+            raise errors.unauthorized(why) from None
+        return users.ANONYMOUS if user is None else _authenticated(user)
+
+    def _tell(self, reason: Rejected, address: str) -> None:
+        """Log a refusal, unless one was logged a moment ago: nobody fills a disk by guessing."""
+        now = self._clock.monotonic()
+        if self._told_at is not None and now - self._told_at < _TELL_EVERY_S:
+            self._untold += 1
+            return
+        log.warning("credentials refused", why=str(reason), client=address, untold_before=self._untold)
+        self._told_at, self._untold = now, 0
+
+    async def _identified(self, credentials: Credentials) -> User | None:
+        flaw: Rejected | None = None
+        if credentials.peer_certificate is not None:
+            try:
+                holder = await self._holders.user(credentials.peer_certificate)
+            except Rejected as reason:
+                flaw = reason
+            else:
+                if holder is not None:
+                    return holder
+        token = bearer_token(credentials)
+        if token is not None:
+            return (await self._tokens.verify(token, self._audiences)).user
+        if flaw is not None:
+            raise flaw
+        return None
+
+
+def bearer_token(credentials: Credentials) -> str | None:
+    """The token that a request shows, if it shows one."""
+    scheme, _, token = credentials.headers.get(b"authorization", b"").decode("latin-1").strip().partition(" ")
+    return token.partition(" ")[0] or None if scheme.lower() == _BEARER else None
+
+
+def _authenticated(user: User) -> User:
+    """The user as one of those whom the server knows."""
+    if users.AUTHENTICATED in user.groups or users.UNAUTHENTICATED in user.groups:
+        return user
+    return replace(user, groups=(*user.groups, users.AUTHENTICATED))

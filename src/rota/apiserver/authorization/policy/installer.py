@@ -1,0 +1,70 @@
+"""Puts the default roles and bindings into the store when a server starts, and puts right what is there.
+
+They go in together, in a few transactions and past the usual way of a write: a server that starts on an empty store is
+not to spend its time on 150 creations. Several servers may start at once; who loses a race looks again.
+"""
+
+import asyncio
+import random
+import uuid
+from typing import Final
+
+from rota.api import meta, times
+from rota.api.identifiers import GroupResource
+from rota.api.kinds import ResourceType
+from rota.apiserver import stored_form
+from rota.apiserver.authorization.policy import objects, reconciler
+from rota.apiserver.interfaces import Object, Registry, Stored
+from rota.kit import logs
+from rota.store.store_interface import Precondition, Put, Refused, Transaction
+
+log = logs.get(__name__)
+
+_GROUP: Final = "rbac.authorization.k8s.io"
+_PLURALS: Final = ("clusterroles", "clusterrolebindings", "roles", "rolebindings")
+#: etcd takes 128 operations in a transaction, guards included.
+_TOGETHER: Final = 50
+_TRIES: Final = 8
+
+
+async def install(registry: Registry, rng: random.Random) -> None:
+    """Have every default role and binding in the store, as it should be."""
+    resources = [registry.resource(GroupResource(_GROUP, plural)) for plural in _PLURALS]
+    by_kind = {resource.kind: resource for resource in resources}
+    for _ in range(_TRIES):
+        listed = await asyncio.gather(*(registry.list(resource) for resource in resources))
+        present = {one.key: one for found in listed for one in found}
+        now = times.format_time(registry.clock.now())
+        steps = [
+            step
+            for one in objects.all_defaults()
+            if (step := _step(one, by_kind[one["kind"]], present, now=now, rng=rng))
+        ]
+        outcomes = [
+            await registry.store.commit(_transaction(steps[start : start + _TOGETHER]))
+            for start in range(0, len(steps), _TOGETHER)
+        ]
+        if not any(isinstance(outcome, Refused) for outcome in outcomes):
+            return
+    log.warning("default roles not put right", remedy="others change them at the same time; start the server again")
+
+
+def _step(
+    expected: Object, resource: ResourceType, present: dict[str, Stored], *, now: str, rng: random.Random
+) -> tuple[Put, Precondition] | None:
+    key = stored_form.key(resource, meta.namespace(expected), meta.name(expected))
+    stored = present.get(key)
+    if stored is None:
+        uid = str(uuid.UUID(int=rng.getrandbits(128), version=4))
+        metadata = {**expected["metadata"], "uid": uid, "creationTimestamp": now}
+        return Put(key, stored_form.encode({**expected, "metadata": metadata}, resource)), Precondition(key, revision=0)
+    new = reconciler.reconciled(expected, stored.object)
+    return (
+        None
+        if new is None
+        else (Put(key, stored_form.encode(new, resource)), Precondition(key, revision=stored.revision))
+    )
+
+
+def _transaction(steps: list[tuple[Put, Precondition]]) -> Transaction:
+    return Transaction(tuple(put for put, _ in steps), tuple(guard for _, guard in steps))

@@ -1,0 +1,67 @@
+"""The custom kinds that a server knows at this moment, behind the lookups that its other rooms ask.
+
+`put` and `forget` follow the definitions in the store, one call for each change; lookups never wait. A definition is
+served from the moment its names are accepted until it is gone, also while it is being deleted: its objects can still
+be seen and deleted then.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rota.api.identifiers import GroupResource, GroupVersionResource
+from rota.api.kinds import ResourceType
+from rota.api.scheme import Scheme, SchemeError
+from rota.apiserver.crd import registration
+from rota.apiserver.crd.definitions import Definition, is_established
+from rota.apiserver.crd.registration import CustomVersion
+
+
+class CustomKindCatalog:
+    """Definitions, and what they put into a scheme."""
+
+    def __init__(self, scheme: Scheme) -> None:
+        self._scheme: Final = scheme
+        self._definitions: dict[str, Definition] = {}
+        self._versions: dict[GroupVersionResource, CustomVersion] = {}
+
+    @property
+    def definitions(self) -> tuple[Definition, ...]:
+        """All definitions, served or not; what `naming.claims` compares a newcomer with."""
+        return tuple(self._definitions.values())
+
+    def put(self, definition: Definition) -> None:
+        """Take in a definition or its newer state, and serve its kind if it is established."""
+        known = self._definitions.get(definition["metadata"]["name"])
+        self._definitions[definition["metadata"]["name"]] = definition
+        resource = registration.resource_of(definition)
+        if not is_established(definition):
+            self._drop(resource)
+        elif known is None or not is_established(known) or known["spec"] != definition["spec"]:
+            self._serve(resource, registration.versions(definition))
+
+    def forget(self, name: str) -> None:
+        """A definition is gone, and its kind with it."""
+        definition = self._definitions.pop(name, None)
+        if definition is not None:
+            self._drop(registration.resource_of(definition))
+
+    def version(self, resource: ResourceType) -> CustomVersion:
+        """What is known of a kind without a Struct; the `SchemaLookup` of the server's `Kinds`.
+
+        Also for kinds that no definition describes, or none any more: whoever asks has found them in the scheme.
+        """
+        return self._versions.get(resource.gvr) or registration.without_definition(resource)
+
+    def _serve(self, resource: GroupResource, versions: Sequence[CustomVersion]) -> None:
+        try:
+            self._scheme.replace(resource, [one.resource for one in versions])
+        except SchemeError:
+            # a built-in kind of a newer release has taken the name; it wins
+            self._drop(resource)
+            return
+        kept = {gvr: one for gvr, one in self._versions.items() if gvr.group_resource != resource}
+        self._versions = kept | {one.resource.gvr: one for one in versions}
+
+    def _drop(self, resource: GroupResource) -> None:
+        self._scheme.remove(resource)
+        self._versions = {gvr: one for gvr, one in self._versions.items() if gvr.group_resource != resource}

@@ -1,0 +1,135 @@
+"""From a definition to the kinds it defines: one `ResourceType` and one `CustomVersion` for each served version.
+
+All versions are one resource without conversion: an object differs between them in its `apiVersion` only, and each
+version looks at it through its own schema.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rota.api import fields, fieldselectors
+from rota.api.identifiers import GroupResource, GroupVersionKind
+from rota.api.kinds import ResourceType, Subresource
+from rota.api.patches import structural
+from rota.api.patches.schemas import TypeSchema
+from rota.apiserver.crd import checks, embedded_objects, pruning, scales, structure, uniqueness, version_rules
+from rota.apiserver.crd.definitions import Definition
+from rota.apiserver.crd.scales import ScalePaths
+from rota.apiserver.crd.structure import JsonSchema, Structure
+
+_READ_WRITE: Final = ("get", "patch", "update")
+_SCALE: Final = Subresource(
+    name="scale",
+    kind=GroupVersionKind("autoscaling", "v1", "Scale"),
+    verbs=_READ_WRITE,
+    model="autoscaling_v1.Scale",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class CustomVersion:
+    """One served version of a custom kind; it is the server's `CustomSchema`."""
+
+    resource: ResourceType
+    #: The `openAPIV3Schema`, as clients see it; None if the definition has none.
+    openapi: JsonSchema | None
+    shape: Structure
+    merge_schema: TypeSchema
+    selectable_fields: Mapping[str, fieldselectors.Reader]
+    #: The `additionalPrinterColumns`.
+    printer_columns: Sequence[Mapping[str, Any]]
+    scale: ScalePaths | None
+    #: What users of this version are warned with; empty if it is not deprecated.
+    deprecation_warning: str
+
+    def clean(self, obj: dict[str, Any], /) -> tuple[dict[str, Any], list[str]]:
+        """A copy with defaults and without undeclared fields, and the paths of those; metadata is left as it is."""
+        copied = {name: part if name == "metadata" else copy.deepcopy(part) for name, part in obj.items()}
+        return copied, pruning.shape(copied, self.shape)
+
+
+def resource_of(definition: Definition) -> GroupResource:
+    """The resource that a definition is about."""
+    return GroupResource(definition["spec"]["group"], definition["spec"]["names"]["plural"])
+
+
+def versions(definition: Definition) -> list[CustomVersion]:
+    """The served versions of a definition that has been validated."""
+    return [_version(definition["spec"], one) for one in definition["spec"]["versions"] if one.get("served")]
+
+
+def without_definition(resource: ResourceType) -> CustomVersion:
+    """What holds for a kind without a Struct that no definition describes: its objects may hold anything."""
+    return CustomVersion(
+        resource=resource,
+        openapi=None,
+        shape=structure.read(_ANYTHING),
+        merge_schema=structural.from_openapi(dict(_ANYTHING)),
+        selectable_fields={},
+        printer_columns=(),
+        scale=None,
+        deprecation_warning="",
+    )
+
+
+def _version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> CustomVersion:
+    declared: JsonSchema | None = (version.get("schema") or {}).get("openAPIV3Schema")
+    schema = declared or _ANYTHING
+    shape = structure.read(schema)
+    subresources = version.get("subresources") or {}
+    return CustomVersion(
+        resource=_resource_type(spec, version, _validator(schema, shape)),
+        openapi=declared,
+        shape=shape,
+        merge_schema=structural.from_openapi(dict(schema)),
+        selectable_fields={
+            path.removeprefix("."): fieldselectors.at(*version_rules.steps(path))
+            for path in (one["jsonPath"] for one in version.get("selectableFields") or ())
+        },
+        printer_columns=version.get("additionalPrinterColumns") or (),
+        scale=scales.from_definition(subresources.get("scale")),
+        deprecation_warning=_deprecation(spec, version),
+    )
+
+
+_ANYTHING: Final[JsonSchema] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+def _validator(schema: JsonSchema, shape: Structure) -> Any:
+    check = checks.compile_value(schema)
+
+    def validate(obj: Mapping[str, Any]) -> list[fields.FieldError]:
+        return [*check(obj), *uniqueness.duplicates(obj, shape), *embedded_objects.errors(obj, shape)]
+
+    return validate
+
+
+def _resource_type(spec: Mapping[str, Any], version: Mapping[str, Any], validator: Any) -> ResourceType:
+    names = spec["names"]
+    kind = GroupVersionKind(spec["group"], version["name"], names["kind"])
+    declared = version.get("subresources") or {}
+    parts = [_SCALE] if declared.get("scale") is not None else []
+    if declared.get("status") is not None:
+        parts.append(Subresource(name="status", kind=kind, verbs=_READ_WRITE))
+    return ResourceType(
+        group=kind.group,
+        version=kind.version,
+        kind=kind.kind,
+        plural=names["plural"],
+        namespaced=spec["scope"] == "Namespaced",
+        singular=names.get("singular") or "",
+        list_kind=names.get("listKind") or "",
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources={part.name: part for part in parts},
+        validator=validator,
+    )
+
+
+def _deprecation(spec: Mapping[str, Any], version: Mapping[str, Any]) -> str:
+    if not version.get("deprecated"):
+        return ""
+    named = f"{spec['group']}/{version['name']} {spec['names']['kind']} is deprecated"
+    return version.get("deprecationWarning") or named

@@ -1,0 +1,67 @@
+"""A store and its key file, brought together at the start.
+
+The store holds a mark that is sealed with the key in use. By it a server knows at once that it has the wrong key file,
+and two servers that start on a fresh store at the same moment, each with a key of its own making, do not both go on.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from rota.apiserver.encryption import keyfile
+from rota.apiserver.encryption.configuration import ConfigurationError
+from rota.apiserver.encryption.envelope import KeyMissing, Unopenable, Vault, sealed_with
+from rota.apiserver.encryption.keyfile import KeyFile
+from rota.kit.clock import Clock
+from rota.store.store_interface import Entry, Store
+
+#: No API group can begin with a tilde.
+MARK_KEY: Final = "/~encryption/mark"
+_TEXT: Final = b"opened"
+
+
+async def open_keys(store: Store, path: Path, clock: Clock) -> KeyFile:
+    """The keys of a store; a file that is missing is made, unless the store needs the one that is missing."""
+    mark = await store.get(MARK_KEY)
+    if mark is None:
+        await asyncio.to_thread(keyfile.generate, path, now=clock.now())
+    elif not await asyncio.to_thread(path.exists):
+        raise ConfigurationError(
+            f"the store is encrypted with the key {sealed_with(mark.value)!r}, and there is no key file {path}",
+            "put back the file that its first server made",
+        )
+    keys = KeyFile(path, clock)
+    if mark is None:
+        await leave_mark(store, keys.vault)
+        mark = await store.get(MARK_KEY)
+    if mark is not None:
+        _check(mark, keys)
+    return keys
+
+
+async def leave_mark(store: Store, vault: Vault) -> None:
+    """Seal the store's mark with the key in use; without one, there is none. Whoever else is faster wins."""
+    mark = await store.get(MARK_KEY)
+    ring = next((ring for ring in vault.rings.values() if ring.primary), None)
+    if ring is not None:
+        value = ring.seal(MARK_KEY, _TEXT)
+        await store.update(MARK_KEY, value, expected=mark.revision if mark is not None else 0)
+    elif mark is not None:
+        await store.delete(MARK_KEY, expected=mark.revision)
+
+
+def _check(mark: Entry, keys: KeyFile) -> None:
+    """Refuse to go on with keys that are not the store's."""
+    problem: KeyMissing | Unopenable | None = None
+    for ring in keys.vault.rings.values():
+        try:
+            ring.open(MARK_KEY, mark.value)
+        except (KeyMissing, Unopenable) as error:
+            problem = error
+        else:
+            return
+    name = sealed_with(mark.value)
+    raise ConfigurationError(
+        f"the store is encrypted with the key {name!r}, and {keys.path} does not hold it",
+        "use the key file of the server that was there first",
+    ) from problem

@@ -1,0 +1,124 @@
+"""The gate of the server: who has to wait here does, and who cannot be served is told to come again.
+
+A thin shell around `seats` and `user_rates`: it knows the event loop and the clock, they know the rules. On the way of
+a request that need not wait nothing is awaited.
+"""
+
+import asyncio
+import functools
+from typing import Final
+
+from rota.apiserver.flow_control import priority_levels
+from rota.apiserver.flow_control.priority_levels import PriorityLevel
+from rota.apiserver.flow_control.seats import SeatRequest, Seats, State
+from rota.apiserver.flow_control.settings import Limits
+from rota.apiserver.flow_control.user_rates import Rates
+from rota.apiserver.http import responses
+from rota.apiserver.interfaces import User
+from rota.apiserver.routing import Route
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+_RETRY_AFTER: Final = ((b"retry-after", b"1"),)
+#: Levels that no rate holds up.
+_UNRATED: Final = frozenset({PriorityLevel.EXEMPT, PriorityLevel.HEARTBEATS})
+_WORDS: Final = "Too many requests, please try again later.\n"
+
+
+class Overloaded(Exception):
+    """The request is refused for now; nothing of it was done."""
+
+    @property
+    def answer(self) -> responses.Response:
+        """What the client is told, in upstream's words."""
+        plain = responses.text(429, _WORDS)
+        return responses.Response(429, plain.body, plain.content_type, plain.headers + _RETRY_AFTER)
+
+
+class FlowController:
+    """Lets requests in."""
+
+    def __init__(self, limits: Limits, clock: Clock, metrics: Metrics) -> None:
+        self._limits: Final = limits
+        self._clock: Final = clock
+        self._seats: Final = Seats(
+            priority_levels.allot(limits.seats),
+            seats=limits.seats,
+            queue=limits.queue,
+            queue_per_user=limits.queue_per_user,
+        )
+        rate = limits.rate_per_user
+        self._rates: Final = None if rate is None else Rates(rate=rate, burst=limits.burst_per_user)
+        self._waiters: Final[dict[SeatRequest, asyncio.Future[None]]] = {}
+        self._streams: Final[dict[str, int]] = {}
+        self._streams_in_all = 0
+        self._refused: Final = metrics.counter("requests_refused_total", "Requests refused with 429.", ("level", "why"))
+        seated = metrics.gauge("requests_seated", "Seats that requests hold now.", ("level",))
+        waiting = metrics.gauge("requests_waiting", "Requests that wait for a seat now.", ("level",))
+        for level in priority_levels.SHARES:
+            # asked when somebody looks, so that counting costs requests nothing
+            seated.labels(level.label).set_function(functools.partial(self._seats.held, level))
+            waiting.labels(level.label).set_function(functools.partial(self._seats.waiting, level))
+        self._waited: Final = metrics.histogram("request_wait_seconds", "Time that requests waited here.", ("level",))
+
+    def enter(self, user: User, route: Route | None, path: str = "") -> SeatRequest:
+        """A place for a request, or a place in the line (see `wait`); `leave` must follow. Overloaded if there is none.
+
+        `route` is None for pages that are no resources.
+        """
+        level = priority_levels.level_of(user, route, path)
+        if (
+            self._rates is not None
+            and level not in _UNRATED
+            and not self._rates.take(user.name, self._clock.monotonic())
+        ):
+            raise self._refusal(level, "rate")
+        seat_request = self._seats.arrive(level, user.name, priority_levels.width_of(route))
+        if seat_request.state is State.REFUSED:
+            raise self._refusal(level, "queue full")
+        return seat_request
+
+    async def wait(self, seat_request: SeatRequest) -> None:
+        """Return once a request that waits has a seat; Overloaded if that takes too long."""
+        seated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters[seat_request] = seated
+        begun = self._clock.monotonic()
+        try:
+            await self._clock.wait_for(seated, self._limits.wait_s)
+        except TimeoutError:
+            raise self._refusal(seat_request.level, "waited too long") from None
+        finally:
+            del self._waiters[seat_request]
+            self._waited.labels(seat_request.level.label).observe(self._clock.monotonic() - begun)
+
+    def leave(self, seat_request: SeatRequest) -> None:
+        """A request is over, or waits no longer."""
+        for seated in self._seats.leave(seat_request):
+            waiter = self._waiters.get(seated)
+            # one that has just given up leaves by itself, and its seat goes on to the next
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
+
+    def open_stream(self, user: User) -> None:
+        """Count a stream; `close_stream` must follow. Overloaded if there are too many."""
+        mine = self._streams.get(user.name, 0)
+        level = priority_levels.level_of(user, None)
+        if self._streams_in_all >= self._limits.streams:
+            raise self._refusal(level, "streams")
+        if mine >= self._limits.streams_per_user and level is not PriorityLevel.EXEMPT:
+            raise self._refusal(level, "streams of a user")
+        self._streams[user.name] = mine + 1
+        self._streams_in_all += 1
+
+    def close_stream(self, user: User) -> None:
+        """A stream has ended."""
+        self._streams_in_all -= 1
+        left = self._streams[user.name] - 1
+        if left:
+            self._streams[user.name] = left
+        else:
+            del self._streams[user.name]
+
+    def _refusal(self, level: PriorityLevel, why: str) -> Overloaded:
+        self._refused.labels(level.label, why).inc()
+        return Overloaded()

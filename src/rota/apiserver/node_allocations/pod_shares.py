@@ -1,0 +1,174 @@
+"""The share of a node that a pod takes, what all pods together take, and whether one more fits. Pure.
+
+A pod takes its share from the moment it is bound until it has finished (Succeeded, Failed) or is gone; one that is
+being deleted still runs, and counts. Requests and ports are those of `rota.api.resources`, as for the scheduler.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, Self
+
+import msgspec
+
+from rota.api import resources
+
+FINISHED: Final = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class PodAllocation:
+    """What one pod takes of a node, besides one of its places for pods."""
+
+    requests: Mapping[str, int]
+    ports: tuple[resources.HostPort, ...] = ()
+
+
+@dataclass(slots=True)
+class NodeAllocation:
+    """What all pods on a node take together."""
+
+    pods: int = 0
+    amounts: dict[str, int] = field(default_factory=dict)
+    ports: Counter[resources.HostPort] = field(default_factory=Counter)
+
+    def add(self, share: PodAllocation, number: int = 1) -> None:
+        """One pod more, or several that take the same."""
+        self._count(share, number)
+
+    def remove(self, share: PodAllocation) -> None:
+        """One pod less."""
+        self._count(share, -1)
+
+    def copy(self) -> Self:
+        """Another one to add to."""
+        return type(self)(self.pods, dict(self.amounts), self.ports.copy())
+
+    def _count(self, share: PodAllocation, number: int) -> None:
+        self.pods += number
+        for name, amount in share.requests.items():
+            total = self.amounts.get(name, 0) + number * amount
+            if total:
+                self.amounts[name] = total
+            else:
+                self.amounts.pop(name, None)
+        for port in share.ports:
+            self.ports[port] += number
+            if not self.ports[port]:
+                del self.ports[port]
+
+
+@dataclass(frozen=True, slots=True)
+class Collision:
+    """One thing that a pod wants and a node cannot give."""
+
+    #: `InsufficientResource` or `PortConflict`, as a cause of a `Status`.
+    kind: str
+    #: The resource, or the port as address/protocol/number.
+    what: str
+    message: str
+
+
+def free(allocatable: Mapping[str, int], usage: NodeAllocation) -> dict[str, int]:
+    """What a node has left, its places for pods included."""
+    left = resources.subtract(allocatable, usage.amounts)
+    left[resources.PODS] = allocatable.get(resources.PODS, 0) - usage.pods
+    return left
+
+
+def collisions(share: PodAllocation, allocatable: Mapping[str, int], usage: NodeAllocation) -> list[Collision]:
+    """Why one more pod does not fit; an empty list means that it does."""
+    found = [
+        Collision(
+            "InsufficientResource",
+            one.resource,
+            f"{one.reason}: requested {resources.shown(one.resource, one.requested)}, "
+            f"free {resources.shown(one.resource, one.free)}",
+        )
+        for one in resources.fits(free(allocatable, usage), share.requests)
+    ]
+    for port in resources.conflicting_ports(share.ports, usage.ports):
+        name = f"{port.address}/{port.protocol}/{port.port}"
+        found.append(Collision("PortConflict", name, f"host port {name} is taken"))
+    return found
+
+
+def of_pod(pod: Mapping[str, Any]) -> PodAllocation:
+    """The share of a pod, wherever it runs or will run."""
+    return PodAllocation(resources.pod_requests(pod, use_status=True), resources.host_ports(pod))
+
+
+# What of a stored pod decides its share. Amounts and ports stay what they are; who reads them checks them.
+
+
+class _Part(msgspec.Struct, gc=False, omit_defaults=True):
+    """A container, or the status of one."""
+
+    name: str | None = None
+    ports: list[dict[str, Any]] | None = None
+    resources: dict[str, Any] | None = None
+    allocatedResources: dict[str, Any] | None = None  # noqa: N815 - the wire's name
+    restartPolicy: str | None = None  # noqa: N815 - the wire's name
+
+
+class _Condition(msgspec.Struct, gc=False, omit_defaults=True):
+    type: str | None = None
+    reason: str | None = None
+
+
+class _Spec(msgspec.Struct, gc=False, omit_defaults=True):
+    nodeName: str | None = None  # noqa: N815 - the wire's name
+    containers: list[_Part] | None = None
+    initContainers: list[_Part] | None = None  # noqa: N815 - the wire's name
+    overhead: dict[str, Any] | None = None
+    resources: dict[str, Any] | None = None
+
+
+class _Status(msgspec.Struct, gc=False, omit_defaults=True):
+    phase: str | None = None
+    conditions: list[_Condition] | None = None
+    containerStatuses: list[_Part] | None = None  # noqa: N815 - the wire's name
+    initContainerStatuses: list[_Part] | None = None  # noqa: N815 - the wire's name
+    allocatedResources: dict[str, Any] | None = None  # noqa: N815 - the wire's name
+    resources: dict[str, Any] | None = None
+
+
+class _Pod(msgspec.Struct, gc=False, omit_defaults=True):
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status | None = None
+
+
+_glance: Final = msgspec.json.Decoder(_Pod).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def of_stored(value: bytes) -> tuple[str, PodAllocation] | None:
+    """The node and the share of a stored pod; None if it takes nothing. Pods of one template are worked out once."""
+    pod = _glance(value)
+    node = pod.spec.nodeName
+    if not node or (pod.status is not None and pod.status.phase in FINISHED):
+        return None
+    pod.spec.nodeName = None
+    return node, _of_excerpt(_encode(pod))
+
+
+def wanted(value: bytes) -> PodAllocation:
+    """The share that a stored pod takes wherever it goes."""
+    pod = _glance(value)
+    pod.spec.nodeName = None
+    return _of_excerpt(_encode(pod))
+
+
+@lru_cache(maxsize=8192)
+def _of_excerpt(excerpt: bytes) -> PodAllocation:
+    return of_pod(msgspec.msgpack.decode(excerpt))
+
+
+def total(found: Iterable[PodAllocation]) -> NodeAllocation:
+    """What several pods take together; pods of one template, which have the very same share, are counted as one."""
+    usage, several = NodeAllocation(), list(found)
+    kinds = {id(share): share for share in several}
+    for kind, number in Counter(map(id, several)).items():
+        usage.add(kinds[kind], number)
+    return usage

@@ -1,0 +1,108 @@
+"""Fencing: a leader's write happens only while its term lasts, however late it comes.
+
+A leader may fall asleep between its decision and its write, and wake up when another leads. No clock can rule that out,
+so the store does: whenever the holder of a Lease changes, the same transaction writes who holds it to a key beside it
+(`record`), and nothing else ever writes that key. A request that says in which term it is made (`contract.LeaderFence`)
+is carried out in a transaction that is guarded by the revision of that key. So the takeover and a late write cannot
+both happen in the wrong order, whichever servers they go through.
+
+Renewals do not touch the key: in the usual case a write costs one guard more, and no question.
+"""
+
+from typing import Final
+
+import msgspec
+
+from rota.api import errors
+from rota.api.identifiers import GroupResource
+from rota.apiserver.interfaces import Attributes, LeaderFence, Object, TransactionExtras
+from rota.kit import logs
+from rota.store.store_interface import Committed, Entry, Outcome, Precondition, Put, Store, Transaction
+
+log = logs.get(__name__)
+
+LEASES: Final = GroupResource("coordination.k8s.io", "leases")
+#: Nodes' own leases are no leaderships: nobody writes in their name.
+_NODES: Final = "kube-node-lease"
+#: No API group can begin with a tilde.
+_PREFIX: Final = "/~terms/"
+_TRIES: Final = 8
+
+
+class LeaseHolder(msgspec.Struct, frozen=True, gc=False):
+    """Who holds a Lease, for the how-manieth time that it changed hands."""
+
+    holder: str
+    transitions: int
+
+
+_decoder: Final = msgspec.json.Decoder(LeaseHolder)
+_encoder: Final = msgspec.json.Encoder()
+
+
+class LeaderRecords:
+    """An `Admission` of Leases: takes down who holds them."""
+
+    async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
+        """The record, with the write that makes it necessary."""
+        if at.resource.group_resource != LEASES or at.subresource or at.namespace == _NODES:
+            return None
+        before, after = _holder(old), _holder(new)
+        if old is not None and before == after:
+            return None
+        name = at.name or ((new or {}).get("metadata") or {}).get("name", "")
+        return TransactionExtras(writes=(Put(_key(at.namespace, name), _encoder.encode(after)),))
+
+
+class LeaderFencing:
+    """Commits what is done in a leader's name."""
+
+    def __init__(self, store: Store) -> None:
+        self._store: Final = store
+        #: The last that was heard of each term: who holds it, and the revision of the record.
+        self._known: Final[dict[str, tuple[LeaseHolder, int]]] = {}
+
+    async def commit(self, fence: LeaderFence, transaction: Transaction) -> Outcome:
+        """Like `Store.commit`; Conflict if the term is over."""
+        key = _key(fence.namespace, fence.name)
+        wanted = LeaseHolder(fence.holder, fence.transitions)
+        known = self._known.get(key)
+        for _ in range(_TRIES):
+            if known is None or known[0] != wanted:
+                # What is remembered may be old, or the leader faster than the news of it.
+                known = self._learn(key, await self._store.get(key))
+                if known is None or known[0] != wanted:
+                    raise _over(fence, known)
+            guard = Precondition(key, revision=known[1])
+            outcome = await self._store.commit(Transaction(transaction.writes, (*transaction.guards, guard)))
+            if isinstance(outcome, Committed):
+                return outcome
+            moved = next((one for one in outcome.conflicts if one.guard.key == key), None)
+            if moved is None:
+                return outcome
+            known = self._learn(key, moved.actual)
+        raise _over(fence, known)
+
+    def _learn(self, key: str, entry: Entry | None) -> tuple[LeaseHolder, int] | None:
+        if entry is None:
+            self._known.pop(key, None)
+            return None
+        found = self._known[key] = _decoder.decode(entry.value), entry.revision
+        return found
+
+
+def _over(fence: LeaderFence, known: tuple[LeaseHolder, int] | None) -> errors.Conflict:
+    holder = known[0].holder if known is not None else ""
+    lease = f"{fence.namespace}/{fence.name}"
+    log.warning("late write refused", lease=lease, writer=fence.holder, leader=holder)
+    says = f"{holder} holds it" if holder else "nobody holds it"
+    return errors.Conflict(f"the term of {fence.holder} as the holder of the lease {lease} is over: {says}")
+
+
+def _holder(lease: Object | None) -> LeaseHolder:
+    spec = (lease or {}).get("spec") or {}
+    return LeaseHolder(str(spec.get("holderIdentity") or ""), int(spec.get("leaseTransitions") or 0))
+
+
+def _key(namespace: str, name: str) -> str:
+    return f"{_PREFIX}{namespace}/{name}"

@@ -1,0 +1,89 @@
+"""What every cluster has from the start: namespaces, priority and runtime classes, a service for the API.
+
+Creating what exists already changes nothing, so every server does this when it starts.
+"""
+
+import contextlib
+from ipaddress import IPv4Network
+from typing import Any, Final
+
+from rota.api import errors
+from rota.api.identifiers import GroupResource
+from rota.api.patches import json_values
+from rota.api.users import ADMINISTRATOR
+from rota.apiserver.admission.runtime_classes import RUNTIMES
+from rota.apiserver.admission.service_addresses import SERVICES
+from rota.apiserver.interfaces import Attributes, Object
+from rota.apiserver.registry.objects import ObjectRegistry
+
+_MANAGER: Final = "rota-apiserver"
+_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+_PRIORITIES: Final[tuple[dict[str, Any], ...]] = (
+    {
+        "metadata": {"name": "system-node-critical"},
+        "value": 2_000_001_000,
+        "description": "Used for system critical pods that must not be moved from their current node.",
+    },
+    {
+        "metadata": {"name": "system-cluster-critical"},
+        "value": 2_000_000_000,
+        "description": "Used for system critical pods that must run in the cluster, but can be moved to another node "
+        "if necessary.",
+    },
+)
+
+
+#: The ways in which workers run containers; not every machine can have root file systems for them.
+_RUNTIMES: Final[tuple[dict[str, Any], ...]] = (
+    {"metadata": {"name": "process"}, "handler": "process"},
+    {
+        "metadata": {"name": "container"},
+        "handler": "container",
+        "scheduling": {"nodeSelector": {"rota.dev/containers": "true"}},
+    },
+)
+
+#: Software in pods asks for the API by this name.
+_OWN_SERVICE: Final[dict[str, Any]] = {
+    "metadata": {
+        "name": "kubernetes",
+        "namespace": "default",
+        "labels": {"component": "apiserver", "provider": "kubernetes"},
+    },
+    "spec": {
+        "type": "ClusterIP",
+        "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+    },
+}
+
+
+async def ensure(registry: ObjectRegistry, network: IPv4Network) -> None:
+    """Create what is missing; the API's own service has the first address of the network, as upstream has it."""
+    for name in _NAMESPACES:
+        await _ensure(registry, GroupResource("", "namespaces"), {"metadata": {"name": name}})
+    for priority in _PRIORITIES:
+        await _ensure(registry, GroupResource("scheduling.k8s.io", "priorityclasses"), priority)
+    for runtime in _RUNTIMES:
+        await _ensure(registry, RUNTIMES, runtime)
+    own = {**_OWN_SERVICE, "spec": {**_OWN_SERVICE["spec"], "clusterIP": str(network[1])}}
+    await _ensure(registry, SERVICES, own)
+
+
+async def _ensure(registry: ObjectRegistry, which: GroupResource, content: Object) -> None:
+    resource = registry.resource(which)
+    name, namespace = content["metadata"]["name"], content["metadata"].get("namespace", "")
+    if await registry.find(resource, namespace, name) is not None:
+        return
+    at = Attributes(
+        user=ADMINISTRATOR,
+        verb="create",
+        resource=resource,
+        now=registry.clock.now(),
+        namespace=namespace,
+        name=name,
+        field_manager=_MANAGER,
+    )
+    # another server may start at the same time
+    with contextlib.suppress(errors.AlreadyExists):
+        new: Object = {"apiVersion": resource.api_version, "kind": resource.kind, **content}
+        await registry.create(at, json_values.copy(new))

@@ -1,0 +1,202 @@
+"""Conversations with a pod: `pods/exec`, `pods/attach` and `pods/portforward`, over WebSocket.
+
+What is talked about is between the client and the worker: here is checked what is asked for, the worker is asked to
+speak WebSocket in the client's name, and when it has agreed, bytes are carried to and fro. Frames are never looked at.
+SPDY, which clients spoke before, is refused with words that say what to do.
+"""
+
+import asyncio
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+from urllib.parse import parse_qsl, quote, urlencode
+
+from rota.api import errors, gotext
+from rota.apiserver.interfaces import Object, Registry, SubresourceRequest, Tunnel
+from rota.apiserver.subresources import worker_addresses
+from rota.apiserver.subresources.binder import NODES, PODS
+from rota.apiserver.subresources.logs import container_of
+from rota.apiserver.subresources.worker_addresses import Address
+
+#: What clients and workers have to speak inside: one of these, and for ports the other.
+PROTOCOLS: Final = (b"v4.channel.k8s.io", b"v5.channel.k8s.io")
+FORWARDING: Final = (b"SPDY/3.1+portforward.k8s.io",)
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+#: How long a worker has to answer.
+_PATIENCE_S: Final = 10.0
+_MOST_OF_A_REFUSAL: Final = 4096
+_PIECE: Final = 64 * 1024
+#: Of the worker's answer, for the client: that it is the one who was asked, and what it speaks.
+_HANDED_ON: Final = frozenset({b"sec-websocket-accept", b"sec-websocket-protocol"})
+#: How the streams are called by clients, and by workers.
+_STREAMS: Final = (("stdin", "input"), ("stdout", "output"), ("stderr", "error"))
+
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.1 ([1-5][0-9][0-9])(?: |$)")
+
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class WorkerStreams(Protocol):
+    """Reaches the endpoints of workers."""
+
+    async def connect(self, node: str, address: Address | None, /) -> Stream:
+        """A connection to the endpoint of a node's worker; an ApiError if there is no way there."""
+        ...
+
+
+class PodStream:
+    """GET of `exec` or `attach` below `pods/<name>`, with an upgrade to WebSocket."""
+
+    def __init__(self, what: str, worker_streams: WorkerStreams) -> None:
+        self._what: Final = what
+        self._worker_streams: Final = worker_streams
+
+    async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Tunnel:
+        """The connection, handed over to the worker."""
+        asked = parse_qsl(request.raw_query.decode("latin-1"), keep_blank_values=True)
+        at = request.at
+        pod = (await registry.read(registry.resource(PODS), at.namespace, at.name)).object
+        container = container_of(pod, request.query.get("container", ""))
+        query = [(theirs, "1") for ours, theirs in _STREAMS if request.query.get(ours) in _TRUE]
+        if not query:
+            raise errors.bad_request("you must specify at least 1 of stdin, stdout, stderr")
+        if request.query.get("tty") in _TRUE:
+            query.append(("tty", "1"))
+        if self._what == "exec":
+            query += _command(asked)
+        names = "/".join(quote(one, safe="") for one in (at.namespace, at.name, container))
+        path = f"/{self._what}/{names}?{urlencode(query)}"
+        return await _handed_over(request, registry, self._worker_streams, pod, path, PROTOCOLS)
+
+
+class PodPortForward:
+    """GET of `pods/<name>/portforward`, with an upgrade to WebSocket that has SPDY inside."""
+
+    def __init__(self, worker_streams: WorkerStreams) -> None:
+        self._worker_streams: Final = worker_streams
+
+    async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Tunnel:
+        """The connection, handed over to the worker."""
+        at = request.at
+        pod = (await registry.read(registry.resource(PODS), at.namespace, at.name)).object
+        path = f"/portForward/{quote(at.namespace, safe='')}/{quote(at.name, safe='')}"
+        return await _handed_over(request, registry, self._worker_streams, pod, path, FORWARDING)
+
+
+async def _handed_over(
+    request: SubresourceRequest,
+    registry: Registry,
+    worker_streams: WorkerStreams,
+    pod: Object,
+    path: str,
+    protocols: Sequence[bytes],
+) -> Tunnel:
+    """The client's connection, once the pod's worker has agreed to speak one of the protocols on it."""
+    node = _node(pod, request.at.subresource)
+    key, spoken = _handshake(request, protocols)
+    worker = await registry.find(registry.resource(NODES), "", node)
+    address = worker_addresses.of_node(worker.object) if worker is not None else None
+    reader, writer = await worker_streams.connect(node, address)
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            headers = await _agree(reader, writer, path, key=key, protocols=spoken)
+    except (TimeoutError, OSError, EOFError, asyncio.LimitOverrunError, ValueError) as problem:
+        writer.close()
+        raise errors.InternalError(
+            f"the worker of node {gotext.quote(node)} does not answer: {str(problem) or type(problem).__name__}"
+        ) from problem
+    except BaseException:
+        writer.close()
+        raise
+    return Tunnel(peer=_WorkerStream(reader, writer), headers=headers)
+
+
+class _WorkerStream:
+    """A `Duplex` to a worker."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader: Final = reader
+        self._writer: Final = writer
+
+    async def read(self) -> bytes:
+        """See `Duplex.read`."""
+        return await self._reader.read(_PIECE)
+
+    async def write(self, data: bytes, /) -> None:
+        """See `Duplex.write`."""
+        self._writer.write(data)
+        await self._writer.drain()
+
+    def close(self) -> None:
+        """See `Duplex.close`."""
+        self._writer.close()
+
+
+def _command(asked: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    command = [(name, value) for name, value in asked if name == "command"]
+    if not command:
+        raise errors.bad_request("you must specify at least one command for the container")
+    return command
+
+
+def _node(pod: Object, what: str) -> str:
+    name, phase = pod["metadata"]["name"], (pod.get("status") or {}).get("phase", "")
+    if phase in _ENDED:
+        raise errors.bad_request(f"cannot {what} a container in a completed pod; current phase is {phase}")
+    node: str = (pod.get("spec") or {}).get("nodeName") or ""
+    if not node:
+        raise errors.bad_request(f"pod {name} does not have a host assigned")
+    return node
+
+
+def _handshake(request: SubresourceRequest, protocols: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """The key and the protocols with which the client asks for WebSocket; BadRequest if it asks for something else."""
+    headers: Mapping[bytes, bytes] = request.headers
+    upgrade = headers.get(b"upgrade", b"").lower()
+    if upgrade.startswith(b"spdy"):
+        raise errors.bad_request(
+            "SPDY is not spoken here, but WebSocket: use kubectl 1.30 or newer (1.29 with"
+            " KUBECTL_REMOTE_COMMAND_WEBSOCKETS=true), for forwarded ports 1.31"
+        )
+    if upgrade != b"websocket" or request.method != "GET":
+        raise errors.bad_request("Upgrade request required")
+    if headers.get(b"sec-websocket-version") != b"13":
+        raise errors.bad_request("only version 13 of WebSocket is spoken here")
+    key = headers.get(b"sec-websocket-key", b"")
+    try:
+        whole = len(base64.b64decode(key, validate=True)) == 16
+    except binascii.Error:
+        whole = False
+    if not whole:
+        raise errors.bad_request("the Sec-WebSocket-Key is not one")
+    offered = [one.strip() for one in headers.get(b"sec-websocket-protocol", b"").split(b",")]
+    spoken = [one for one in offered if one in protocols]
+    if not spoken:
+        names = " or ".join(one.decode() for one in protocols)
+        raise errors.bad_request(f"none of the client's protocols is spoken here: it takes {names}")
+    return key, b", ".join(spoken)
+
+
+async def _agree(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, *, key: bytes, protocols: bytes
+) -> tuple[tuple[bytes, bytes], ...]:
+    """Ask a worker to speak WebSocket; what it says of that. An ApiError with its words if it does not."""
+    writer.write(
+        b"GET %b HTTP/1.1\r\nHost: worker\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: %b\r\nSec-WebSocket-Protocol: %b\r\n\r\n" % (path.encode("ascii"), key, protocols)
+    )
+    await writer.drain()
+    first, *lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[:-2]
+    begun = _STATUS_LINE.match(first)
+    if begun is None:
+        raise ValueError("that is no answer in HTTP")
+    code = int(begun[1])
+    headers = [(name.lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
+    if code == 101:
+        return tuple(one for one in headers if one[0] in _HANDED_ON)
+    length = int(dict(headers).get(b"content-length", b"0"))
+    said = (await reader.readexactly(min(length, _MOST_OF_A_REFUSAL))).decode("utf-8", "replace").strip()
+    raise errors.InternalError(f"the worker answered {code}: {said}")

@@ -1,0 +1,197 @@
+"""What `rota decide` does: scenarios or a dump in, decisions out, without a cluster."""
+
+import contextlib
+import gzip
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, Final
+
+import click
+import msgspec
+
+from rota.cli import output
+from rota.columns.objects import MalformedObjectError
+from rota.columns.pod_interner import PodInterner
+from rota.columns.pods import PodInfo
+from rota.kit.errors import UserError
+from rota.scheduler.config import documents, resolution
+from rota.scheduler.config.faults import ConfigurationError
+from rota.scheduler.config.resolution import Configuration
+from rota.scheduler.config.specs import specs_of
+from rota.scheduler.cycle.decision import Decider
+from rota.scheduler.explanation import decision_report
+from rota.scheduler.explanation.decision_report import Explanation
+from rota.scheduler.framework.registry import ProfileSpec
+from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.plugin_registry.third_party import Loaded
+from rota.scheduler.snapshot import scenarios
+from rota.scheduler.snapshot.scenarios import Scenario
+
+STANDARD_INPUT: Final = Path("-")
+
+#: How documents begin that are written over several lines.
+_BEGINNINGS: Final = frozenset({b"{", b"["})
+_DUMP: Final = "a dump of a cluster is given with --cluster, and the pod to place there with --pod"
+
+
+def decide(
+    *,
+    files: tuple[Path, ...],
+    dumps: tuple[Path, ...],
+    pod_file: Path | None,
+    configured: Loaded,
+    as_table: bool,
+) -> bool:
+    """Print a decision for each scenario; whether all could be decided."""
+    if pod_file is not None:
+        answers: Iterable[tuple[str | None, Explanation | str]] = [_what_if(dumps, pod_file, configured)]
+    else:
+        answers = _scenarios(files, configured)
+    undecided = False
+    for name, answer in answers:
+        undecided |= isinstance(answer, str) or answer.failure is not None
+        if as_table:
+            _show(name, answer)
+        else:
+            document = {"error": answer} if isinstance(answer, str) else decision_report.to_document(answer)
+            click.echo(json.dumps({"id": name, **document}, ensure_ascii=False))
+    return not undecided
+
+
+def _what_if(dumps: tuple[Path, ...], pod_file: Path, configured: Loaded) -> tuple[str, Explanation]:
+    interner = PodInterner()
+    objects = [entry for dump in dumps for entry in _objects(dump)]
+    manifests = _objects(pod_file)
+    if len(manifests) != 1:
+        raise UserError(f"{pod_file}: holds {len(manifests)} objects", "give the manifest of one pod")
+    ((path, manifest),) = manifests
+    try:
+        cluster = scenarios.read_dump(objects, interner)
+        pod = scenarios.read_incoming(manifest, cluster, interner, path=path)
+    except MalformedObjectError as error:
+        raise UserError(str(error)) from error
+    profile = _profile_of(pod, configured.configuration)
+    return pod.key, _decide(Scenario(cluster=cluster, pod=pod), profile, configured)
+
+
+def _profile_of(pod: PodInfo, configuration: Configuration) -> ProfileSpec:
+    """Choose as the scheduler would; with one profile only, there is no choice."""
+    wanted = pod.shape.scheduler_name
+    if wanted in configuration.profiles:
+        return configuration.profiles[wanted]
+    if len(configuration.profiles) == 1:
+        return configuration.first
+    known = ", ".join(configuration.profiles)
+    raise UserError(f'no profile is for schedulerName "{wanted}" of {pod.key}', f"set it to one of {known}")
+
+
+def _scenarios(files: tuple[Path, ...], configured: Loaded) -> Iterator[tuple[str | None, Explanation | str]]:
+    """Decide line by line; a line that cannot be decided has a message for an answer, and the next one follows."""
+    specs = specs_of(configured.registry)
+    for number, line in enumerate(_lines(files or (STANDARD_INPUT,)), start=1):
+        name: str | None = None
+        try:
+            scenario = _object(line, number)
+            name = scenario.get("id")
+            situation = scenarios.read_scenario(scenario, PodInterner())
+            profile = configured.configuration.first
+            if (config := scenario.get("config")) is not None:
+                profile = resolution.resolve(resolution.read(config), specs).first
+            yield name, _decide(situation, profile, configured)
+        except MalformedObjectError as error:
+            yield name, str(error)
+        except ConfigurationError as error:
+            yield name, "; ".join(str(fault.below("config")) for fault in error.faults)
+        except UserError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one line must not take the others with it
+            yield name, f"Rota failed on this, please report it: {type(error).__name__}: {error}"
+
+
+def _decide(situation: Scenario, profile: ProfileSpec, configured: Loaded) -> Explanation:
+    framework = Framework(profile, configured.registry)
+    return decision_report.explain(Decider(framework, situation.cluster).decide(situation.pod))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _lines(files: tuple[Path, ...]) -> Iterator[bytes]:
+    for file in files:
+        with contextlib.ExitStack() as opened:
+            source: Iterable[bytes] = sys.stdin.buffer
+            if file != STANDARD_INPUT:
+                source = opened.enter_context(_opened(file))
+            yield from (line for line in source if line.strip())
+
+
+def _opened(file: Path) -> gzip.GzipFile | IO[bytes]:
+    try:
+        return gzip.open(file) if file.suffix == ".gz" else file.open("rb")
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror}") from error
+
+
+def _object(line: bytes, number: int) -> Mapping[str, Any]:
+    try:
+        scenario = msgspec.json.decode(line)
+    except msgspec.DecodeError as error:
+        if number == 1 and line.rstrip() in _BEGINNINGS:
+            raise UserError("the first line holds no whole JSON object", _DUMP) from error
+        raise MalformedObjectError(f"line {number}", f"not JSON: {error}") from error
+    if not isinstance(scenario, dict):
+        raise MalformedObjectError(f"line {number}", "expected an object")
+    if "apiVersion" in scenario and "pod" not in scenario:
+        raise UserError(f"line {number} holds a {scenario.get('kind')}, not a scenario", _DUMP)
+    return scenario
+
+
+def _objects(file: Path) -> list[tuple[str, object]]:
+    """Read all objects of a file, each with a path that names it."""
+    text = _read(file)
+    try:
+        found = [msgspec.json.decode(text)]  # dumps are large, and this is a hundred times as fast as YAML
+    except msgspec.DecodeError:
+        try:
+            found = documents.parse_all(text)
+        except ConfigurationError as error:
+            raise UserError(f"{file}: {error}") from error
+    several = len(found) > 1
+    return [(f"{file}[{position}]" if several else str(file), each) for position, each in enumerate(found)]
+
+
+def _read(file: Path) -> bytes:
+    if file == STANDARD_INPUT:
+        return sys.stdin.buffer.read()
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror}") from error
+
+
+# --- showing ----------------------------------------------------------------------------------------------------------
+
+
+def _show(name: str | None, answer: Explanation | str) -> None:
+    """Print a decision for a person: what would happen, then every node, the best first."""
+    if isinstance(answer, str):
+        click.echo(f"{name or 'pod'}: {answer}\n")
+        return
+    click.echo(f"{name or 'pod'} {decision_report.summary(answer)}")
+    if answer.verdicts:
+        click.echo()
+        order = sorted(answer.verdicts, key=lambda node: (-answer.totals.get(node, -1), node))
+        output.table(["NODE", "VERDICT", "TOTAL", "WHY"], (_row(node, answer) for node in order), right={"TOTAL"})
+    click.echo()
+
+
+def _row(node: str, answer: Explanation) -> tuple[str, str, object, str]:
+    status = answer.verdicts[node]
+    if status.ok:
+        shares = sorted(answer.scores[node].items(), key=lambda share: (-share[1], share[0]))
+        why = ", ".join(f"{plugin} {score}" for plugin, score in shares)
+        return node, "best" if node in answer.best else "feasible", answer.totals[node], why
+    why = f"{status.plugin}: {', '.join(sorted(status.reasons))}" if status.reasons else status.plugin
+    return node, status.code.value, "", why

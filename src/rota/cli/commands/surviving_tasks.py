@@ -1,0 +1,59 @@
+"""Which tasks outlive a `rota up` that stops: they run in processes of their own, and the next start finds them."""
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from rota.api import errors as api_errors
+from rota.api import meta
+from rota.client import client_factory, kubeconfig
+from rota.client.pods import PODS
+from rota.client.transports.transport import TransportError
+from rota.client.verbs import Selection, Settings
+from rota.kit import system
+
+#: Nobody who stops Rota waits longer than this to be told.
+_PATIENCE_S: Final = 2.0
+_MOST_NAMES: Final = 5
+
+
+class SurvivingTasks:
+    """The running tasks of this machine's workers, as of the moment before they are left alone."""
+
+    def __init__(self) -> None:
+        self._config: Path | None = None
+        self._workers: frozenset[str] = frozenset()
+        self._names: list[str] = []
+
+    def note(self, facts: Mapping[str, str]) -> None:
+        """Take down where the API is and who works here."""
+        self._config = Path(facts["config"])
+        self._workers = frozenset(filter(None, facts.get("workers", "").split(", ")))
+
+    async def look(self) -> None:
+        """Ask the API what runs; silence is no reason to stay."""
+        if self._config is None or not self._workers:
+            return
+        clock = system.SystemClock()
+        with contextlib.suppress(api_errors.ApiError, TransportError, TimeoutError):
+            self._names = await clock.wait_for(self._running(self._config), _PATIENCE_S)
+
+    async def _running(self, config: Path) -> list[str]:
+        clock = system.SystemClock()
+        endpoint = kubeconfig.load(config, clock=clock)
+        async with client_factory.to_server(
+            endpoint, clock=clock, rng=system.rng(), settings=Settings(retry=False)
+        ) as client:
+            found = (await client.list(PODS, selection=Selection(fields="status.phase=Running"))).items
+        return [meta.name(pod) for pod in found if (pod.get("spec") or {}).get("nodeName") in self._workers]
+
+    def told(self) -> str:
+        """What to add to the last line; nothing if nothing goes on."""
+        if not self._names:
+            return ""
+        shown = ", ".join(self._names[:_MOST_NAMES])
+        more = f" and {len(self._names) - _MOST_NAMES} more" if len(self._names) > _MOST_NAMES else ""
+        tasks = "1 task goes" if len(self._names) == 1 else f"{len(self._names)} tasks go"
+        them = "it" if len(self._names) == 1 else "them"
+        return f" {tasks} on: {shown}{more}; the next `rota up` on this data takes {them} up again."

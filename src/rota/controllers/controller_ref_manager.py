@@ -1,0 +1,198 @@
+"""Which objects belong to an owner: those that its selector selects, and no others.
+
+What bears no controller's name and is selected gets the owner's (adoption); what bears the owner's and is no longer
+selected loses it (release). Every such write names the uid of its object, so that a namesake is left alone, and before
+the first adoption the owner is read again: one that was deleted meanwhile adopts nothing. The rules are upstream's
+(`pkg/controller/controller_ref_manager.go`, 1.36); but orphans are gone through only where there is news of one that an
+owner selects, or of the owner: there may be thousands that are nobody's business.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rota.api import errors, meta, selectors
+from rota.api.selectors import Selector
+from rota.client.informers.cache import Key, by_namespace
+from rota.client.informers.informer import Informer
+from rota.client.paths import Target
+from rota.client.verbs import Client, Object, PatchType
+from rota.controllers.expectations import Expectations
+from rota.kit import logs
+
+log = logs.get(__name__)
+
+BY_CONTROLLER: Final = "controller"
+BY_NAMESPACE: Final = "namespace"
+#: What the informer of owners has to index, and that of what they own.
+OWNERS: Final = {BY_NAMESPACE: by_namespace}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerKind:
+    """The kind of a controller's owners, as references and events write it."""
+
+    api_version: str
+    kind: str
+    target: Target
+
+    def complete(self, obj: Mapping[str, Any]) -> Object:
+        """An object with its apiVersion and kind, which those from lists lack."""
+        return {**obj, "apiVersion": self.api_version, "kind": self.kind}
+
+    def owner_of(self, obj: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """The reference by which one of this kind controls an object, if one does."""
+        found = meta.controller_of(obj) if obj is not None else None
+        if found is None or found.get("kind") != self.kind:
+            return None
+        group = str(found.get("apiVersion", "")).rpartition("/")[0]
+        return found if group == self.api_version.rpartition("/")[0] else None
+
+
+def by_controller(obj: Mapping[str, Any]) -> Iterable[str]:
+    """Files an object under its controller's uid; one without under its namespace (see `orphans`)."""
+    found = meta.controller_of(obj)
+    return (orphans(meta.namespace(obj)) if found is None else str(found.get("uid", "")),)
+
+
+def orphans(namespace: str) -> str:
+    """Where `by_controller` files those of a namespace that nobody controls; no uid looks like it."""
+    return f"orphans/{namespace}"
+
+
+OWNED: Final = {BY_CONTROLLER: by_controller}
+
+
+class Claims:
+    """Claims objects of one collection for owners of one kind."""
+
+    def __init__(
+        self, client: Client, target: Target, kind: OwnerKind, *, expectations: Expectations, finalizer: str = ""
+    ) -> None:
+        """Adoptions are awaited as other writes are; `finalizer` is one that adopted objects get and released lose."""
+        self._client: Final = client
+        self._expectations: Final = expectations
+        self._target: Final = target
+        self._kind: Final = kind
+        self._finalizer: Final = finalizer
+
+    async def claim(self, owner: Mapping[str, Any], selector: Selector, candidates: Iterable[Object]) -> list[Object]:
+        """Those of the candidates that are the owner's, after adoptions and releases; an adopted one as it is now."""
+        mine: list[Object] = []
+        may_adopt: bool | None = None
+        for one in candidates:
+            reference = meta.controller_of(one)
+            selected = selector.matches(meta.labels(one))
+            if reference is not None:
+                if reference.get("uid") != meta.uid(owner):
+                    continue
+                if selected:
+                    mine.append(one)
+                elif not meta.is_deleting(owner):
+                    await self._release(owner, one)
+            elif selected and not meta.is_deleting(owner) and not meta.is_deleting(one):
+                if may_adopt is None:
+                    may_adopt = await self._may_adopt(owner)
+                if may_adopt and (adopted := await self._adopt(owner, one)) is not None:
+                    mine.append(adopted)
+        return mine
+
+    async def _may_adopt(self, owner: Mapping[str, Any]) -> bool:
+        try:
+            fresh = await self._client.get(self._kind.target, meta.name(owner), namespace=meta.namespace(owner))
+        except errors.NotFound:
+            return False
+        return meta.uid(fresh) == meta.uid(owner) and not meta.is_deleting(fresh)
+
+    async def _adopt(self, owner: Mapping[str, Any], one: Object) -> Object | None:
+        metadata: Object = {"uid": meta.uid(one), "ownerReferences": [meta.controller_reference(owner)]}
+        if self._finalizer:
+            metadata["finalizers"] = [self._finalizer]
+        key = Key(meta.namespace(one), meta.name(one))
+        self._expectations.expect(meta.uid(owner), key, of=one)
+        try:
+            adopted = await self._patch(one, metadata)
+        except (errors.NotFound, errors.Conflict, errors.Invalid):
+            self._expectations.drop(key)
+            return None  # gone, another of its name, or taken by somebody meanwhile
+        except BaseException:
+            self._expectations.drop(key)
+            raise
+        self._expectations.confirm(key, adopted)
+        log.info("adopted", owner=meta.qualified_name(owner), object=meta.name(one))
+        return adopted
+
+    async def _release(self, owner: Mapping[str, Any], one: Object) -> None:
+        metadata: Object = {"uid": meta.uid(one), "ownerReferences": [{"$patch": "delete", "uid": meta.uid(owner)}]}
+        if self._finalizer:
+            metadata["$deleteFromPrimitiveList/finalizers"] = [self._finalizer]
+        try:
+            await self._patch(one, metadata)
+        except (errors.NotFound, errors.Conflict, errors.Invalid):
+            return  # gone, another of its name, or without a reference to this owner
+        log.info("released", owner=meta.qualified_name(owner), object=meta.name(one))
+
+    async def _patch(self, one: Object, metadata: Object) -> Object:
+        return await self._client.patch(
+            self._target,
+            meta.name(one),
+            {"metadata": metadata},
+            type=PatchType.STRATEGIC,
+            namespace=meta.namespace(one),
+        )
+
+
+class OwnedObjects:
+    """Owners and what they own, as their caches change: who is concerned by what."""
+
+    def __init__(self, claims: Claims, kind: OwnerKind, *, owners: Informer[Object], owned: Informer[Object]) -> None:
+        """The informers index what `OWNERS` and `OWNED` say."""
+        self._claims: Final = claims
+        self._kind: Final = kind
+        self._owners: Final = owners
+        self._owned: Final = owned
+        #: Owners that may find orphans to adopt.
+        self._seekers: Final[set[Key]] = set()
+
+    def owner_changed(self, key: Key, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+        """An owner came, changed or went."""
+        if new is None:
+            self._seekers.discard(key)
+        elif old is None or old["spec"].get("selector") != new["spec"].get("selector"):
+            self._seekers.add(key)
+
+    def concerned(self, key: Key, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> set[Key]:
+        """The owners that a change of something that is or may be owned concerns."""
+        references = [self._kind.owner_of(one) for one in (old, new)]
+        found = {Key(key.namespace, one["name"]) for one in references if one is not None}
+        if new is not None and meta.controller_of(new) is None and _is_other(old, new):
+            for owner in self._owners.cache.indexed(BY_NAMESPACE, key.namespace):
+                if selectors.from_object(owner["spec"]["selector"]).matches(meta.labels(new)):
+                    self._seekers.add(Key(key.namespace, meta.name(owner)))
+                    found.add(Key(key.namespace, meta.name(owner)))
+        return found
+
+    def owned_by(self, owner: Mapping[str, Any]) -> list[Object]:
+        """What bears an owner's name."""
+        return self._owned.cache.indexed(BY_CONTROLLER, meta.uid(owner))
+
+    async def claim(self, owner: Mapping[str, Any], *, only: Callable[[Object], bool] = lambda _: True) -> list[Object]:
+        """What is an owner's (see `Claims.claim`), of those that pass `only`."""
+        key = Key(meta.namespace(owner), meta.name(owner))
+        candidates = self.owned_by(owner)
+        seeks = key in self._seekers
+        if seeks:
+            self._seekers.discard(key)
+            candidates += self._owned.cache.indexed(BY_CONTROLLER, orphans(key.namespace))
+        selector = selectors.from_object(owner["spec"]["selector"])
+        try:
+            return await self._claims.claim(owner, selector, filter(only, candidates))
+        except BaseException:
+            if seeks:
+                self._seekers.add(key)
+            raise
+
+
+def _is_other(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
+    """Whether somebody may want an orphan who did not before."""
+    return old is None or meta.labels(old) != meta.labels(new) or meta.controller_of(old) is not None

@@ -1,0 +1,120 @@
+"""The frame that controllers share: informers that name keys, one queue of them, workers that put each key right.
+
+    self._frame = Reconciler[Key](client, "terminations", self._process, clock=clock, chance=chance)
+    self._pods = self._frame.follow(PODS, self._changed)
+    ...
+    async def run(self) -> None:
+        await self._frame.run()
+
+A key is worked on by one worker at a time, and not before every informer knows all there was at the start: whoever
+decides from a cache would take what it has not heard of for absent.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from rota.client.events.correlation import Source as Reporter
+from rota.client.events.recorder import EventRecorder
+from rota.client.informers import shared_decoding
+from rota.client.informers.cache import Indexer, Key
+from rota.client.informers.informer import Informer
+from rota.client.informers.reflector import Source
+from rota.client.informers.shared_informers import SharedInformers
+from rota.client.paths import Target
+from rota.client.queues.metrics import QueueMetrics
+from rota.client.queues.work import Process, WorkQueue
+from rota.client.verbs import EVERYTHING, Client, Object, Selection
+from rota.kit import tasks
+from rota.kit.backoff import Rng
+from rota.kit.clock import Clock
+from rota.kit.metrics import Metrics
+
+K = TypeVar("K", bound=Hashable)
+
+#: Told the key, the former state and the new one; see `rota.client.informers.informer.Handler`.
+Changed: TypeAlias = Callable[[Key, Object | None, Object | None], None]
+
+
+class Reconciler(Generic[K]):
+    """Runs one controller. Several at once do no harm, only work."""
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        process: Process[K],
+        *,
+        clock: Clock,
+        rng: Rng,
+        workers: int = 2,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._client: Final = client
+        self._name: Final = name
+        self._process: Final = process
+        self._clock: Final = clock
+        self._rng: Final = rng
+        self._workers: Final = workers
+        self._metrics: Final = metrics or client.settings.metrics or Metrics(name)
+        #: Its own, and those that it shares with others as well.
+        self._informers: Final[list[Informer[Object]]] = []
+        self._awaited: Final[list[Informer[Object]]] = []
+        self._recorders: Final[list[EventRecorder]] = []
+        #: Keys that need work.
+        self.queue: Final = WorkQueue[K](
+            clock=clock, rng=rng, name=name, metrics=QueueMetrics(self._metrics, name, clock=clock)
+        )
+
+    def follow(
+        self,
+        target: Target,
+        changed: Changed,
+        *,
+        namespace: str = "",
+        metadata_only: bool = False,
+        selection: Selection = EVERYTHING,
+        indexers: Mapping[str, Indexer[Object]] | None = None,
+    ) -> Informer[Object]:
+        """Have the changes of a collection (or of one namespace's) told while the controller runs; before it does."""
+        shared = self._client.settings.informers
+        if isinstance(shared, SharedInformers) and not (namespace or metadata_only or selection != EVERYTHING):
+            found = shared.informer(target, changed, indexers=indexers)
+            if found is not None:
+                self._awaited.append(found)
+                return found
+        client = self._client.with_settings(metadata_only=True) if metadata_only else self._client
+        informer = Informer[Object](
+            Source(client=client, target=target, namespace=namespace, selection=selection),
+            decode=shared_decoding.shared,
+            clock=self._clock,
+            rng=self._rng,
+            indexers=indexers,
+            metrics=self._metrics,
+        )
+        informer.add_handler(changed)
+        self._informers.append(informer)
+        self._awaited.append(informer)
+        return informer
+
+    def report_as(self, component: str) -> EventRecorder:
+        """A recorder whose events are written while the controller runs; before it does."""
+        recorder = EventRecorder(
+            self._client, Reporter(component=component), clock=self._clock, rng=self._rng, metrics=self._metrics
+        )
+        self._recorders.append(recorder)
+        return recorder
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with tasks.Supervisor(self._name, clock=self._clock, rng=self._rng) as running:
+            for number, informer in enumerate(self._informers):
+                running.start(f"informer {number}", informer.run)
+            for number, recorder in enumerate(self._recorders):
+                running.start(f"events {number}", recorder.run)
+            running.start("work", self._work)
+            await running.wait()
+
+    async def _work(self) -> None:
+        for informer in self._awaited:
+            await informer.wait_synced()
+        await self.queue.work(self._process, workers=self._workers)

@@ -1,0 +1,310 @@
+"""A pipeline while it is being written: calls of tasks become steps of a `rota.dev/v1alpha1 Pipeline`.
+
+The function of the pipeline is called once, with promises in place of its parameters; each task that it calls adds a
+step and gives a promise of its value. What comes of it is a manifest as a person would write it, with the code of each
+step in it, so that a run that is under way keeps the code that it began with.
+"""
+
+import contextlib
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, TypedDict
+
+from rota.api import names
+from rota.kit.errors import UserError
+from rota.python import serialization, task_runner
+from rota.python.failures import TooLarge
+from rota.python.options import Options
+from rota.python.promises import Condition, Promise
+from rota.python.serialization import Packed
+
+#: The most bytes of a step's code and constants: they stand in the Pipeline, which has a place for all of them.
+MOST_BYTES: Final = 64 * 1024
+_VALUE: Final = "rota.dev/value-"
+
+
+class PipelineError(UserError, TypeError):
+    """A pipeline cannot be written like this."""
+
+
+class StepWishes(TypedDict, total=False):
+    """What a task does as a step of a pipeline."""
+
+    #: The step's name; the function's if nothing is said.
+    name: str
+    #: Steps that have to be over first, by what their calls gave.
+    after: Sequence[object]
+    #: A condition: what a comparison of promises gives. Where it does not hold, the step is skipped.
+    when: object
+    #: Whether an earlier run that did the same may lend its result.
+    cache: bool
+    #: Steps near whose nodes it runs best.
+    near: Sequence[object]
+    #: How many of its items run at a time.
+    parallelism: int
+    #: What only one step of all runs may hold at a time.
+    mutex: str
+    #: Whether those that wait for it may run although it failed.
+    continue_on_failure: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class _Step:
+    """A step, as far as it is known."""
+
+    name: str
+    packed: Packed
+    options: Options
+    #: The texts of its values, by their numbers.
+    values: list[str]
+    wishes: StepWishes
+    each: dict[str, Any] | None = None
+    #: Whether another step runs once for each item of what it returns.
+    split: bool = False
+
+
+_current: Final[ContextVar["Plan | None"]] = ContextVar("rota_pipeline", default=None)
+
+
+def current() -> "Plan | None":
+    """The pipeline that is being written, if one is."""
+    return _current.get()
+
+
+class Plan:
+    """The steps of a pipeline that is being written."""
+
+    def __init__(self, name: str, *, workspace: bool) -> None:
+        self.name: Final = name
+        self._workspace: Final = workspace
+        self._steps: Final[dict[str, _Step]] = {}
+        self._last: Final[dict[str, _Step]] = {}
+        self._group = self._steps
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """While this lasts, calls of tasks add steps."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+    @contextlib.contextmanager
+    def at_the_end(self) -> Iterator[None]:
+        """While this lasts, steps are for the end of the run."""
+        before, self._group = self._group, self._last
+        try:
+            yield
+        finally:
+            self._group = before
+
+    # --- adding -------------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        function: Callable[..., Any],
+        options: Options,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        wishes: StepWishes,
+    ) -> Any:
+        """Add a step; the promise of its value."""
+        _check_call(function, args, kwargs)
+        step = self._added(function, options, args, kwargs, wishes)
+        return Promise(self, f"steps.{step.name}.outputs.result", kind="value", step=step.name)
+
+    def add_each(
+        self, function: Callable[..., Any], options: Options, iterables: Sequence[Iterable[Any]], *, wishes: StepWishes
+    ) -> Any:
+        """Add a step that runs once for each item; the promise of the list of its values."""
+        if not iterables:
+            raise PipelineError(f"over what should {serialization.name_of(function)} be run?", "give it a list")
+        _check_call(function, iterables, {})
+        promised = [one for one in iterables if isinstance(one, Promise)]
+        if promised and len(iterables) > 1:
+            raise PipelineError(
+                f"{serialization.name_of(function)} runs over a list that is not there yet, and over another one",
+                "have a step put both together",
+            )
+        each, args = self._over_promise(promised[0]) if promised else self._over_items(iterables)
+        step = self._added(function, options, args, {}, wishes, each=each)
+        return Promise(self, f"steps.{step.name}.outputs.result", kind="values", step=step.name)
+
+    def _over_promise(self, promise: Promise) -> tuple[dict[str, Any], list[Promise]]:
+        self._own(promise)
+        if promise.kind == "values" or not promise.step:
+            # results of items are a list of texts already; a parameter's items are as whoever runs it writes them
+            kind = "value" if promise.kind == "values" else promise.kind.partition(":")[2] or "json"
+            return {"from": f"{{{{ {promise.reference} }}}}"}, [Promise(self, "item", kind=kind)]
+        source = self._steps.get(promise.step) or self._last[promise.step]
+        source.split = True
+        reference = f"steps.{promise.step}.outputs.items"
+        return {"from": f"{{{{ {reference} }}}}"}, [Promise(self, "item", kind="value")]
+
+    def _over_items(self, iterables: Sequence[Iterable[Any]]) -> tuple[dict[str, Any], list[Promise]]:
+        rows = [[self._item(one) for one in row] for row in zip(*iterables, strict=False)]
+        if len(iterables) == 1:
+            return {"items": [row[0] for row in rows]}, [Promise(self, "item", kind="value")]
+        items = [{str(number): text for number, text in enumerate(row)} for row in rows]
+        return {"items": items}, [Promise(self, f"item.{number}", kind="value") for number in range(len(iterables))]
+
+    def _item(self, value: Any) -> str:
+        if isinstance(value, Promise):
+            self._own(value)
+            return f"{{{{ {value.reference} }}}}"
+        return task_runner.write(value).replace("{{", "{\\u007b")
+
+    def _added(
+        self,
+        function: Callable[..., Any],
+        options: Options,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        wishes: StepWishes,
+        *,
+        each: dict[str, Any] | None = None,
+    ) -> _Step:
+        promises: list[Promise] = []
+        numbers: dict[int, int] = {}
+
+        def promised(value: Any) -> int | None:
+            if not isinstance(value, Promise):
+                return None
+            self._own(value)
+            if id(value) not in numbers:
+                numbers[id(value)] = len(promises)
+                promises.append(value)
+            return numbers[id(value)]
+
+        shown = serialization.name_of(function)
+        content = serialization.pack(function, args, kwargs, name=shown, promised=promised)
+        if len(content) > MOST_BYTES:
+            raise TooLarge(
+                f"{shown} ({serialization.where(function)}) and its constants are {len(content) // 1024} KiB, "
+                "and a step may "
+                f"have {MOST_BYTES // 1024}",
+                "have another step make what is large, or read it from a file",
+            )
+        kinds = tuple(one.kind.partition(":")[0] for one in promises)
+        step = _Step(
+            name=self._name(str(wishes.get("name") or options.name or getattr(function, "__name__", "step"))),
+            packed=Packed(name=shown, content=content, values=kinds),
+            options=options,
+            values=[f"={{{{ {one.reference} }}}}" for one in promises],
+            wishes=wishes,
+            each=each,
+        )
+        self._group[step.name] = step
+        return step
+
+    def _name(self, wanted: str) -> str:
+        stem = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")[:55].strip("-") or "step"
+        assert not names.check_dns1123_label(stem)
+        taken = {*self._steps, *self._last}
+        number = 1
+        while (name := stem if number == 1 else f"{stem}-{number}") in taken:
+            number += 1
+        return name
+
+    def _own(self, promise: Promise) -> None:
+        if promise.plan is not self:
+            raise PipelineError(f"{promise.reference} belongs to another pipeline than {self.name}")
+
+    # --- manifests ----------------------------------------------------------------------------------------------------
+
+    def steps(self) -> list[dict[str, Any]]:
+        """The steps as a Pipeline has them."""
+        return [self._manifest(step) for step in self._steps.values()]
+
+    def last_steps(self) -> list[dict[str, Any]]:
+        """Those of its end."""
+        return [self._manifest(step) for step in self._last.values()]
+
+    def _manifest(self, step: _Step) -> dict[str, Any]:
+        outputs = ["result", "items"] if step.split else ["result"]
+        made: dict[str, Any] = {"name": step.name, "outputs": [{"name": one} for one in outputs]}
+        if step.each is not None:
+            made["forEach"] = step.each
+        made |= self._from_wishes(step.wishes)
+        if step.options.retries:
+            delay = max(1, round(step.options.retry_delay))
+            made["retries"] = {"limit": step.options.retries, "initialSeconds": delay}
+        if step.options.timeout is not None:
+            made["timeoutSeconds"] = max(1, round(step.options.timeout))
+        made["template"] = self._template(step, outputs)
+        return made
+
+    def _from_wishes(self, wishes: StepWishes) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        if after := self._named(wishes.get("after") or (), "after"):
+            made["dependsOn"] = after
+        if "when" in wishes:
+            condition = wishes["when"]
+            if isinstance(condition, bool):  # of values that are there, as in a pipeline within another
+                condition = Condition("true" if condition else "false")
+            if not isinstance(condition, Condition):
+                raise PipelineError(f"when={condition!r} is no condition", "compare what a step or a parameter gives")
+            made["when"] = condition.text
+        if near := self._named(wishes.get("near") or (), "near"):
+            made["near"] = near
+        for wish, name in (("cache", "cache"), ("continue_on_failure", "continueOnFailure")):
+            if wishes.get(wish):
+                made[name] = True
+        for wish in ("parallelism", "mutex"):
+            if wishes.get(wish):
+                made[wish] = wishes[wish]  # type: ignore[literal-required] # both are names of wishes
+        return made
+
+    def _named(self, promises: Sequence[object], wish: str) -> list[str]:
+        listed = [promises] if isinstance(promises, Promise) else list(promises)
+        for one in listed:
+            if not isinstance(one, Promise) or not one.step:
+                raise PipelineError(f"{wish}={one!r} is no step", "give it what the call of a task gave")
+            self._own(one)
+        return [one.step for one in listed if isinstance(one, Promise)]
+
+    def _template(self, step: _Step, outputs: list[str]) -> dict[str, Any]:
+        parts = step.packed.parts()
+        results = "{{ workspace }}/.rota" if self._workspace else ""
+        header = step.packed.header(parts=len(parts), results=results, outputs=outputs)
+        plain = {"ROTA_TASK": header}
+        if step.options.elsewhere:
+            plain["ROTA_BOOTSTRAP"] = serialization.bootstrap_text()
+        plain |= {f"ROTA_TASK_{number}": part for number, part in enumerate(parts)}
+        variables: list[dict[str, Any]] = [{"name": name, "value": text} for name, text in plain.items()]
+        # by way of annotations: what is in variables themselves would have its dollars replaced
+        for number in range(len(step.values)):
+            field = {"fieldRef": {"fieldPath": f"metadata.annotations['{_VALUE}{number}']"}}
+            variables.append({"name": f"ROTA_VALUE_{number}", "valueFrom": field})
+        metadata: dict[str, Any] = {}
+        if step.options.pod_labels:
+            metadata["labels"] = step.options.pod_labels
+        if step.values:
+            metadata["annotations"] = {f"{_VALUE}{number}": text for number, text in enumerate(step.values)}
+        spec = step.options.pod_spec(variables)
+        return {**({"metadata": metadata} if metadata else {}), "spec": spec}
+
+
+def _check_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuse a wrong call where it stands, as Python would."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # of functions that are not written in Python, some say nothing
+        return
+    signature.bind(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def on_exit() -> Iterator[None]:
+    """In a pipeline: the steps of this block run at the end of a run, however it ended."""
+    plan = current()
+    if plan is None:
+        yield
+        return
+    with plan.at_the_end():
+        yield

@@ -1,0 +1,232 @@
+"""A call as bytes: the function and its arguments, pickled by cloudpickle, with what the far side has to know of them.
+
+Code that is not installed travels with the call: functions and classes of the main script, of notebooks, and of modules
+that lie beside them are pickled by value. Code of installed packages is named only; the far side has it, or says that
+it lacks it. What cannot be pickled is refused here, by its name and with the line of the function.
+"""
+
+import ast
+import base64
+import contextlib
+import functools
+import hashlib
+import inspect
+import io
+import json
+import pickle
+import sys
+import sysconfig
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import cloudpickle
+
+from rota.kit.errors import UserError
+from rota.python import task_runner
+from rota.python.failures import NotPicklable
+
+#: The longest text of one variable that Linux passes to a process is 128 KiB, its name included.
+PART: Final = 96 * 1024
+_lock: Final = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """A call, ready to be sent."""
+
+    name: str
+    content: bytes
+    #: How each value is to be read that becomes known later, in their order.
+    values: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """By which the far side knows that it got all of it."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    def parts(self) -> list[str]:
+        """The content as texts that fit into variables."""
+        text = base64.b64encode(self.content).decode()
+        return [text[at : at + PART] for at in range(0, len(text), PART)]
+
+    def header(self, *, parts: int, file: str = "", results: str = "", outputs: Sequence[str] = ("result",)) -> str:
+        """What the far side reads first."""
+        return json.dumps(
+            {
+                "name": self.name,
+                "format": task_runner.FORMAT,
+                "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+                "digest": self.digest,
+                "parts": parts,
+                "file": file,
+                "results": results,
+                "outputs": list(outputs),
+                "values": list(self.values),
+            }
+        )
+
+
+#: Knows values that are not there yet: gives the number by which a pickle names one, or None for anything else.
+Promised = Callable[[Any], int | None]
+
+
+def pack(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    name: str,
+    promised: Promised = lambda _: None,
+) -> bytes:
+    """A call as bytes; `NotPicklable` names what cannot be sent."""
+    call = (function, tuple(args), dict(kwargs), _source(function))
+    with _local_code_by_value():
+        try:
+            pickled = _dumps(call, promised)
+        except UserError:  # of a promise that does not belong here
+            raise
+        except Exception as problem:
+            raise _complaint(function, args, kwargs, name, promised, problem) from problem
+    return zlib.compress(pickled, 1)
+
+
+def _dumps(value: Any, promised: Promised) -> bytes:
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
+        def persistent_id(self, obj: Any) -> int | None:
+            return promised(obj)
+
+    into = io.BytesIO()
+    Pickler(into, protocol=pickle.DEFAULT_PROTOCOL).dump(value)
+    return into.getvalue()
+
+
+def _complaint(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    name: str,
+    promised: Promised,
+    problem: Exception,
+) -> NotPicklable:
+    """Which part of a call cannot be sent, and where the function stands."""
+    place = where(function)
+    parts = [*((_parameter(function, number), one) for number, one in enumerate(args)), *kwargs.items()]
+    for parameter, value in parts:
+        try:
+            _dumps(value, promised)
+        except Exception as found:  # noqa: BLE001 - pickling runs what it likes
+            what = f"the argument {parameter} of {name} ({place}), a {_kind(value)}, cannot be sent"
+            return NotPicklable(f"{what}: {_reason(found)}", "pass what it is made from, and make it in the function")
+    held = _culprit(function, promised)
+    if held:
+        what = f"{name} ({place}) uses {held[0]}, a {_kind(held[1])}, which cannot be sent"
+        return NotPicklable(f"{what}: {_reason(problem)}", "make it in the function")
+    return NotPicklable(f"{name} ({place}) cannot be sent: {_reason(problem)}")
+
+
+def _culprit(function: Callable[..., Any], promised: Promised) -> tuple[str, Any] | None:
+    """The variable from outside that a function uses and that cannot be pickled."""
+    try:
+        used = inspect.getclosurevars(inspect.unwrap(function))
+    except (TypeError, ValueError):
+        return None
+    for name, value in {**used.globals, **used.nonlocals}.items():
+        try:
+            _dumps(value, promised)
+        except Exception:  # noqa: BLE001 - pickling runs what it likes
+            return name, value
+    return None
+
+
+def _parameter(function: Callable[..., Any], number: int) -> str:
+    with contextlib.suppress(TypeError, ValueError, IndexError):
+        return list(inspect.signature(function).parameters)[number]
+    return f"number {number + 1}"
+
+
+def _kind(value: Any) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _reason(problem: Exception) -> str:
+    return " ".join(str(problem).split())[:300] or type(problem).__name__
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What people call a function, or whatever else can be called."""
+    return str(getattr(function, "__qualname__", "") or type(function).__qualname__)
+
+
+def where(function: Callable[..., Any]) -> str:
+    """The file and line of a function, for people."""
+    with contextlib.suppress(TypeError, AttributeError):
+        code = inspect.unwrap(function).__code__
+        return f"{code.co_filename}:{code.co_firstlineno}"
+    return getattr(function, "__module__", None) or "built in"
+
+
+def _source(function: Callable[..., Any]) -> tuple[str, int, str] | None:
+    """Where a function stands and its lines, for tracebacks on machines that lack the file."""
+    with contextlib.suppress(OSError, TypeError):
+        plain = inspect.unwrap(function)
+        lines, first = inspect.getsourcelines(plain)
+        return inspect.getsourcefile(plain) or "", first, "".join(lines)
+    return None
+
+
+# --- which code travels -----------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _local_code_by_value() -> Iterator[None]:
+    """While this lasts, code that is not installed is pickled by value."""
+    with _lock:
+        known = cloudpickle.list_registry_pickle_by_value()
+        local = [one for name, one in list(sys.modules.items()) if name not in known and _is_local(name, one)]
+        for module in local:
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            yield
+        finally:
+            for module in local:
+                cloudpickle.unregister_pickle_by_value(module)
+
+
+def _is_local(name: str, module: ModuleType | None) -> bool:
+    file = getattr(module, "__file__", None)
+    if not isinstance(module, ModuleType) or not isinstance(file, str) or module.__name__ != name:
+        return False
+    return name.partition(".")[0] != "rota" and _is_beside(file)
+
+
+@functools.cache
+def _is_beside(file: str) -> bool:
+    """Whether a file belongs to no installation."""
+    path = Path(file).absolute()
+    return not any(path.is_relative_to(folder) for folder in _installed())
+
+
+@functools.cache
+def _installed() -> frozenset[Path]:
+    places = {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+    others = {one for one in sys.path if Path(one).name in {"site-packages", "dist-packages"}}
+    return frozenset(Path(one).absolute() for one in {*places, *others, sys.base_prefix + "/lib"})
+
+
+# --- the far side's own code ------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def bootstrap_text() -> str:
+    """The far side's program, as a variable holds it: without what is written for people."""
+    tree = ast.parse(Path(task_runner.__file__).read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node, clean=False):
+            node.body = node.body[1:] or [ast.Pass()]
+    return base64.b64encode(zlib.compress(ast.unparse(tree).encode(), 9)).decode()

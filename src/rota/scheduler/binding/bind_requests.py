@@ -1,0 +1,270 @@
+"""Bindings on their way to the API server: many in one request where the server can do that, single ones elsewhere.
+
+`submit` never waits: bindings gather while earlier requests are under way, so batches grow with the load, and both the
+size of a batch and the number of requests at a time are bounded. Each binding gets its own answer; where none came, or
+one that leaves open what happened, the pod is read until it says what became of it, or the watch does: till then nobody
+is told anything, so that the pod's place stays taken. Those reads keep no other binding from being sent.
+
+A server that takes batches refuses what does not fit any more. A stock one takes everything, and the kubelet lets the
+pod fail: there a node is looked at once more before a binding is sent, since another scheduler may have been faster.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from rota.api import errors
+from rota.api.errors import ApiError
+from rota.client import pods as pod_calls
+from rota.client.pods import PODS, Binding
+from rota.client.transports.transport import TransportError
+from rota.client.verbs import Client
+from rota.columns.pods import PodInfo
+from rota.kit import backoff, logs
+from rota.kit.backoff import Backoff, Rng
+from rota.kit.clock import Clock
+from rota.scheduler.framework import status as statuses
+from rota.scheduler.framework.status import SUCCESS, Code, Status
+
+log = logs.get(__name__)
+
+#: What a binding is answered with; a refusal carries the server's error.
+Done: TypeAlias = Callable[[Status], None]
+
+#: A transaction of our server holds 128 keys, three for each node: batches of this size are one transaction.
+BATCH: Final = 42
+#: Requests at a time, of batches and of single bindings.
+BATCHES_AT_ONCE: Final = 6
+SINGLES_AT_ONCE: Final = 64
+#: How long the server may take for one request.
+TIMEOUT_S: Final = 30.0
+
+_GROUP_VERSION: Final = "/apis/rota.dev/v1alpha1"
+#: Codes that do not say whether the server acted.
+_UNCERTAIN: Final = frozenset({500, 502, 504})
+#: After so many reads in vain it is worth a line in the log.
+_READS: Final = 5
+_READ_BACKOFF: Final = backoff.Policy(initial_s=0.2, cap_s=5.0)
+_STOPPED: Final = Status(Code.ERROR, ("the scheduler stopped before it knew whether the pod was bound",))
+
+
+def _nothing(_: PodInfo, __: str) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _BindRequest:
+    pod: PodInfo
+    binding: Binding
+    done: Done
+
+    def answer(self, status: Status) -> None:
+        """Tell who wished; whatever that raises, others in the same request hear of theirs."""
+        try:
+            self.done(status)
+        except Exception as error:
+            log.exception("answer to a binding was not taken", error=error, pod=self.binding.key)
+
+
+class BindRequestQueue:
+    """Sends bindings. Also the `Binder` of every framework."""
+
+    def __init__(
+        self, client: Client, *, clock: Clock, rng: Rng, insufficient: Callable[[PodInfo, str], str] = _nothing
+    ) -> None:
+        """`lacking` names what a node has too little of for all that is to run there; see `SchedulerCache.lacking`."""
+        self._insufficient: Final = insufficient
+        # No retries: what happened to a request that broke is found out by reading the pod, not by asking again.
+        self._client: Final = client.with_settings(timeout_s=TIMEOUT_S, retry=False)
+        self._clock: Final = clock
+        self._rng: Final = rng
+        self._waiting: Final[deque[_BindRequest]] = deque()
+        self._under_way: Final[set[asyncio.Task[None]]] = set()
+        #: Wishes that may or may not have come true, by the pod's uid, and who reads these pods.
+        self._unsure: Final[dict[str, _BindRequest]] = {}
+        self._reading: Final[set[asyncio.Task[None]]] = set()
+        self._reads: Final = asyncio.Semaphore(SINGLES_AT_ONCE)
+        self._closing: Final = asyncio.Event()
+        self._flushing = False
+        #: Whether the server takes batches; what a server can do is asked once, by `discover`.
+        self.batches = False
+
+    def __len__(self) -> int:
+        """Bindings that wait for their request."""
+        return len(self._waiting)
+
+    async def discover(self) -> None:
+        """Find out whether the server takes batches."""
+        try:
+            found = await self._client.request("GET", _GROUP_VERSION)
+        except errors.NotFound:
+            self.batches = False
+        else:
+            self.batches = b'"bindingbatches"' in found
+        log.info("bindings", batches=self.batches)
+
+    def submit(self, pod: PodInfo, node_name: str, done: Done) -> None:
+        """Bind the pod to the node; `done` is called once, from the event loop."""
+        binding = Binding(namespace=pod.namespace, pod=pod.name, node=node_name, uid=pod.uid)
+        self._waiting.append(_BindRequest(pod, binding, done))
+        if not self._flushing:
+            # Not at once: those that are submitted in the same breath share a request.
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    async def bind(self, pod: PodInfo, node_name: str) -> Status:
+        """See `Binder.bind`."""
+        answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        self.submit(pod, node_name, lambda status: None if answer.done() else answer.set_result(status))
+        return await answer
+
+    def seen(self, uid: str, node_name: str) -> None:
+        """The watch shows a pod on a node, which answers the question if there is one."""
+        wish = self._unsure.get(uid)
+        if wish is not None:
+            elsewhere = Status(Code.ERROR, (f"the pod was bound to {node_name}",))
+            self._settle(wish, SUCCESS if node_name == wish.binding.node else elsewhere)
+
+    async def close(self) -> None:
+        """Send nothing more; what is under way is waited for, so that nobody has to guess what became of it.
+
+        Pods that cannot be read are given up: by the time anybody places pods again, the watch has told of them.
+        """
+        for wish in self._waiting:
+            wish.answer(Status(Code.ERROR, ("the scheduler stopped before the pod was bound",)))
+        self._waiting.clear()
+        self._closing.set()
+        while under_way := self._under_way | self._reading:
+            await asyncio.wait(under_way)
+        self._closing.clear()
+
+    def _flush(self) -> None:
+        self._flushing = False
+        most = BATCHES_AT_ONCE if self.batches else SINGLES_AT_ONCE
+        size = BATCH if self.batches else 1
+        while self._waiting and len(self._under_way) < most:
+            portion = [self._waiting.popleft() for _ in range(min(size, len(self._waiting)))]
+            if self.batches:
+                self._start(self._send_batch(portion))
+            elif missing := self._insufficient(portion[0].pod, portion[0].binding.node):
+                portion[0].answer(_too_late(portion[0].binding.node, missing))
+            else:
+                self._start(self._send(portion[0]))
+
+    def _start(self, sending: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(sending)
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._under_way.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.exception("binding crashed", error=error)
+        self._flush()
+
+    async def _send_batch(self, wishes: Sequence[_BindRequest]) -> None:
+        try:
+            verdicts = await pod_calls.bind_many(self._client, [wish.binding for wish in wishes])
+            if len(verdicts) != len(wishes):
+                raise ValueError(f"{len(wishes)} bindings got {len(verdicts)} verdicts")
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, every pod gets an answer
+            _log_bind_error(error, len(wishes))
+            for wish in wishes:
+                self._conclude(wish, error)
+            return
+        for wish, verdict in zip(wishes, verdicts, strict=True):
+            self._conclude(wish, verdict)
+
+    async def _send(self, wish: _BindRequest) -> None:
+        try:
+            await pod_calls.bind(self._client, wish.binding)
+        except Exception as error:  # noqa: BLE001 - as above
+            _log_bind_error(error, 1)
+            self._conclude(wish, error)
+        else:
+            wish.answer(SUCCESS)
+
+    def _conclude(self, wish: _BindRequest, error: Exception | None) -> None:
+        if error is None:
+            wish.answer(SUCCESS)
+        elif not _open(error):
+            wish.answer(_refused(error))
+        else:
+            self._unsure[wish.binding.uid] = wish
+            task = asyncio.get_running_loop().create_task(self._find_out(wish, error))
+            self._reading.add(task)
+            task.add_done_callback(self._reading.discard)
+
+    def _settle(self, wish: _BindRequest, status: Status) -> None:
+        if self._unsure.get(wish.binding.uid) is wish:
+            del self._unsure[wish.binding.uid]
+            wish.answer(status)
+
+    async def _find_out(self, wish: _BindRequest, error: Exception) -> None:
+        """Read the pod until it is known what became of its binding."""
+        pauses = Backoff(_READ_BACKOFF, self._rng)
+        while self._unsure.get(wish.binding.uid) is wish:
+            last = self._closing.is_set()
+            status = await self._read_back(wish.binding, error)
+            if status is not None or last:
+                self._settle(wish, status or _STOPPED)
+                return
+            pause = pauses.next()
+            if pauses.failures == _READS:
+                log.warning("nobody says whether a pod is bound", pod=wish.binding.key)
+            with contextlib.suppress(TimeoutError):
+                await self._clock.wait_for(self._closing.wait(), pause)
+
+    async def _read_back(self, binding: Binding, error: Exception) -> Status | None:
+        """Look at the pod to see what became of its binding; None if it cannot be seen."""
+        try:
+            async with self._reads:
+                pod = await self._client.get(PODS, binding.pod, namespace=binding.namespace)
+            same = (pod["metadata"].get("uid") or "") == binding.uid
+            bound_to = (pod.get("spec") or {}).get("nodeName") or ""
+        except errors.NotFound as gone:
+            return _refused(gone)
+        except Exception as problem:  # noqa: BLE001 - an answer that cannot be understood is none
+            log.info("pod cannot be read", pod=binding.key, error=problem)
+            return None
+        return SUCCESS if same and bound_to == binding.node else _refused(error)
+
+
+def _open(error: Exception) -> bool:
+    """Whether the pod may be bound all the same."""
+    if isinstance(error, TransportError):
+        return error.uncertain
+    return error.code in _UNCERTAIN if isinstance(error, ApiError) else True
+
+
+def _refused(error: Exception) -> Status:
+    if isinstance(error, ApiError | TransportError):
+        return Status(Code.ERROR, (str(error),), error=error)
+    return statuses.fault(error)
+
+
+def _too_late(node: str, resource: str) -> Status:
+    """What a server that looks would have answered."""
+    told = f"another scheduler was faster: {node} has not enough {resource} any more"
+    cause = errors.Cause(type="InsufficientResource", message=told, field=resource)
+    return _refused(errors.Conflict(told, details=errors.Details(causes=(cause,))))
+
+
+def _log_bind_error(error: Exception, bindings: int) -> None:
+    if not isinstance(error, ApiError | TransportError):
+        log.exception("binding crashed", error=error, bindings=bindings)
+    elif _open(error):
+        log.warning("answer to bindings is missing", error=error, bindings=bindings)
+
+
+#: Causes of a 409 that speak of the node: another one may do.
+_ABOUT_NODES: Final = ("InsufficientResource", "PortConflict", "NodeNotFound")
+
+
+def lost_race(status: Status) -> bool:
+    """Whether the server found no room on the node any more, so that the next-best one is worth a try."""
+    error = status.error
+    return isinstance(error, errors.Conflict) and any(error.has_cause(cause) for cause in _ABOUT_NODES)

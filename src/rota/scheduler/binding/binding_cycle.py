@@ -1,0 +1,221 @@
+"""From a placement to a bound pod, many at a time: wait for Permit, PreBind, Bind, PostBind.
+
+A pod for which nobody waits and nothing is to be prepared, and that only the default binder binds, goes straight into
+the next request to the API server; all others get a task of their own. Either way `ended` is called once, after
+Unreserve ran in reverse if it failed.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final
+
+from rota.kit import logs
+from rota.kit.clock import Clock
+from rota.scheduler.binding.bind_requests import BindRequestQueue
+from rota.scheduler.binding.waiting_pods import WaitingPod, WaitingPods
+from rota.scheduler.cycle.scheduling_cycle import AssumedPod
+from rota.scheduler.extenders.chain import ExtenderChain
+from rota.scheduler.extenders.extender_interface import ClusterReader
+from rota.scheduler.framework import binding_points
+from rota.scheduler.framework import status as statuses
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
+from rota.scheduler.framework.status import SKIP, Code, Status
+from rota.scheduler.observability.scheduler_metrics import SchedulerMetrics
+from rota.scheduler.plugins.default_binder import DefaultBinder
+from rota.scheduler.status.fit_errors import PodStatusPatch
+from rota.scheduler.status.pod_status import PodStatusWriter
+
+log = logs.get(__name__)
+
+#: No PreBind, Bind or PostBind plugin may take longer than this for one pod; VolumeBinding has a limit of its own.
+LONGEST_S: Final = 15 * 60.0
+
+
+class BindingCycles:
+    """Binding cycles under way."""
+
+    def __init__(
+        self,
+        *,
+        bindings: BindRequestQueue,
+        notes: PodStatusWriter,
+        waiting: WaitingPods,
+        clock: Clock,
+        figures: SchedulerMetrics,
+        permitted: Callable[[AssumedPod], None],
+        ended: Callable[[AssumedPod, Status], None],
+    ) -> None:
+        """`permitted` hears of pods that nothing holds any more, `ended` of what became of them."""
+        self._bindings: Final = bindings
+        self._notes: Final = notes
+        self._waiting: Final = waiting
+        self._clock: Final = clock
+        self._figures: Final = figures
+        self._permitted: Final = permitted
+        self._ended: Final = ended
+        self._tasks: Final[dict[str, asyncio.Task[None]]] = {}
+        #: Why a pod that is not being bound yet has to give way.
+        self._revoked: Final[dict[str, str]] = {}
+        self._revocable: Final[set[str]] = set()
+        self.extender_chain = ExtenderChain()
+        self.cluster_reader: ClusterReader | None = None
+
+    def __len__(self) -> int:
+        return len(self._tasks) + len(self._bindings)
+
+    def start(self, taken: AssumedPod) -> None:
+        """Begin; returns at once."""
+        pod = taken.pod
+        if not taken.permission.waits_s and not self._notes.busy(pod.uid) and self._plain(taken):
+            self._permitted(taken)
+            self._notes.forget(pod.uid)
+            self._bindings.submit(pod, taken.node_name, partial(self._answered, taken, self._clock.monotonic()))
+            return
+        if taken.permission.waits_s:
+            waits = taken.permission.waits_s
+            self._waiting.add(WaitingPod(pod, taken.node_name, waits, self._clock.monotonic()))
+        task = asyncio.get_running_loop().create_task(self._run(taken))
+        self._tasks[pod.uid] = task
+        task.add_done_callback(partial(self._done, pod.uid))
+
+    def _done(self, uid: str, task: asyncio.Task[None]) -> None:
+        # After a lost race the next task of the pod may have begun already.
+        if self._tasks.get(uid) is task:
+            del self._tasks[uid]
+
+    def revoke(self, uid: str, why: str) -> bool:
+        """Take a placement back if its binding has not begun; whether there was one."""
+        waiting = self._waiting.get(uid)
+        if waiting is not None:
+            waiting.reject("", why)
+            return True
+        if uid in self._revocable:
+            self._revoked[uid] = why
+            self._tasks[uid].cancel()
+            return True
+        return False
+
+    def revoke_waiting(self, uid: str) -> None:
+        """Let a pod go that is gone while it waits for Permit."""
+        waiting = self._waiting.get(uid)
+        if waiting is not None:
+            waiting.reject("", "the pod is gone")
+
+    def seen(self, uid: str, node_name: str) -> None:
+        """The watch shows a pod on a node."""
+        self._bindings.seen(uid, node_name)
+
+    async def close(self) -> None:
+        """Give up what is not being bound yet, and wait for the rest."""
+        for uid in tuple(self._tasks):
+            self.revoke(uid, "the scheduler stopped")
+        await self._bindings.close()
+        while self._tasks:
+            await asyncio.wait(set(self._tasks.values()))
+
+    def _plain(self, taken: AssumedPod) -> bool:
+        """Whether there is nothing to do but to send the binding."""
+        framework = taken.framework
+        (*others, binder) = framework.at(ExtensionPoint.BIND) or (None,)
+        if (
+            others
+            or not isinstance(binder, DefaultBinder)
+            or framework.at(ExtensionPoint.POST_BIND)
+            or self.extender_chain
+        ):
+            return False
+        return binding_points.nothing_to_prepare(framework, taken.state, taken.pod, taken.node_name)
+
+    def _announce(self, taken: AssumedPod) -> bool:
+        """Where it takes time until the pod is bound, say on the pod where it is to come; whether that is so.
+
+        Those who add nodes then know that this pod needs none, and whoever schedules after us tries that node first.
+        """
+        pod = taken.pod
+        slow = taken.permission.waits_s or not binding_points.nothing_to_prepare(
+            taken.framework, taken.state, pod, taken.node_name
+        )
+        if slow:
+            self._notes.write(pod, PodStatusPatch(nominated=taken.node_name))
+        return bool(slow)
+
+    async def _run(self, taken: AssumedPod) -> None:
+        pod = taken.pod
+        announced = self._announce(taken)
+        try:
+            status = await self._prepare(taken)
+            if status.ok:
+                await self._notes.settled(pod.uid)
+                status = await self._bind(taken)
+        except asyncio.CancelledError:
+            why = self._revoked.pop(pod.uid, None)
+            if why is None:
+                binding_points.unreserve(taken.framework, taken.state, pod, taken.node_name)
+                raise
+            status = Status(Code.UNSCHEDULABLE, (why,))
+        except Exception as error:
+            log.exception("binding cycle failed", error=error, pod=pod.key)
+            status = statuses.fault(error)
+        finally:
+            self._revocable.discard(pod.uid)
+        if announced and not status.ok:
+            self._notes.write(pod, PodStatusPatch(nominated=""))
+        self._end(taken, status)
+        if status.ok:
+            for problem in await binding_points.post_bind(taken.framework, taken.state, pod, taken.node_name):
+                log.warning("plugin failed after binding", pod=pod.key, plugin=problem.plugin, reasons=problem.reasons)
+
+    async def _prepare(self, taken: AssumedPod) -> Status:
+        pod = taken.pod
+        waiting = self._waiting.get(pod.uid)
+        if waiting is not None:
+            began = self._clock.monotonic()
+            try:
+                status = await waiting.verdict(self._clock)
+            finally:
+                self._waiting.remove(pod.uid)
+            self._figures.permit_wait_s.labels(status.code.value).observe(self._clock.monotonic() - began)
+            if not status.ok:
+                return status
+        self._permitted(taken)
+        self._revocable.add(pod.uid)
+        preparing = binding_points.pre_bind(taken.framework, taken.state, pod, taken.node_name, run_together=_together)
+        status = await self._in_time(preparing, "PreBind", taken)
+        self._revocable.discard(pod.uid)
+        return status
+
+    async def _bind(self, taken: AssumedPod) -> Status:
+        pod = taken.pod
+        status = SKIP
+        document = self.cluster_reader.pod(pod.uid) if self.extender_chain and self.cluster_reader is not None else None
+        if document is not None:
+            status = await self.extender_chain.bind(document, taken.node_name)
+        if not status.skipped:
+            return status
+        return await self._in_time(
+            binding_points.bind(taken.framework, taken.state, pod, taken.node_name), "Bind", taken
+        )
+
+    async def _in_time(self, step: Coroutine[Any, Any, Status], point: str, taken: AssumedPod) -> Status:
+        began = self._clock.monotonic()
+        try:
+            status = await self._clock.wait_for(step, LONGEST_S)
+        except TimeoutError:
+            status = Status(Code.ERROR, (f"{point} took longer than {LONGEST_S:g} s",))
+        self._figures.passed(point, status, taken.framework.profile_name, self._clock.monotonic() - began)
+        return status
+
+    def _answered(self, taken: AssumedPod, began: float, status: Status) -> None:
+        self._figures.passed("Bind", status, taken.framework.profile_name, self._clock.monotonic() - began)
+        self._end(taken, status)
+
+    def _end(self, taken: AssumedPod, status: Status) -> None:
+        if not status.ok:
+            for problem in binding_points.unreserve(taken.framework, taken.state, taken.pod, taken.node_name):
+                log.warning("plugin failed to unreserve", pod=taken.pod.key, plugin=problem.plugin)
+        self._ended(taken, status)
+
+
+async def _together(steps: Sequence[Coroutine[Any, Any, Status]]) -> Sequence[Status]:
+    return await asyncio.gather(*steps)

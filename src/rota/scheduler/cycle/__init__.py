@@ -1,0 +1,1 @@
+"""The scheduling cycle: one attempt to place a pod or a group of pods, and the watchdog over plugins."""

@@ -1,0 +1,215 @@
+"""One attempt to place a pod: from the cluster as it is to a node with everything reserved, or to why there is none.
+
+Pure and serial. The shell around it pops pods, carries what extenders say back and forth (`ExtenderResult`), and takes
+what comes out of here to the API server. Whatever was assumed or reserved before something failed has been given back
+when an attempt ends with a `Refusal`.
+"""
+
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+import numpy as np
+
+from rota.columns.arrays import BoolArray, IntArray
+from rota.columns.cluster import Cluster
+from rota.columns.pods import PodInfo
+from rota.scheduler.cycle.decision import NO_NODES, Decider
+from rota.scheduler.framework import binding_points
+from rota.scheduler.framework.binding_points import Permission
+from rota.scheduler.framework.evaluation import INFEASIBLE, Evaluation
+from rota.scheduler.framework.nominated_pods import Nominations
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
+from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.framework.state import CycleState
+from rota.scheduler.framework.status import Code, Status
+from rota.scheduler.status import fit_errors
+from rota.scheduler.status.fit_errors import FitError
+
+ALREADY_PLACED: Final = Status(Code.ERROR, ("the pod is on a node already",))
+
+
+class AssumingCache(Protocol):
+    """The part of the cache that an attempt changes: pods are on their nodes before the API server knows."""
+
+    def assume(self, pod: PodInfo, node: str, /) -> bool:
+        """Count the pod on the node from now on; no if it is on one already."""
+
+    def forget(self, uid: str, /) -> PodInfo | None:
+        """Take an assumption back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderResult:
+    """What extenders made of the nodes that plugins found feasible."""
+
+    #: The nodes that all of them agree to.
+    allowed: frozenset[str]
+    #: By node, why not.
+    refusals: Mapping[str, Status] = field(default_factory=dict)
+    #: By node, to be added to the plugins' totals.
+    scores: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssumedPod:
+    """A pod with a node where it is assumed and everything is reserved for it."""
+
+    pod: PodInfo
+    node_name: str
+    framework: Framework
+    state: CycleState
+    permission: Permission
+
+
+class SchedulingCycle:
+    """Attempts by one profile on one cluster."""
+
+    def __init__(
+        self, framework: Framework, cluster: Cluster, *, guard: AbstractContextManager[None] | None = None
+    ) -> None:
+        """`guard` is entered whenever plugins are called."""
+        self._guard: Final = guard or nullcontext()
+        self.framework: Final = framework
+        self.decider: Final = Decider(framework, cluster)
+        self._cluster: Final = cluster
+
+    def evaluate(self, pod: PodInfo, *, nominations: Nominations | None = None) -> Evaluation:
+        """Filter and score; a pod that room was made for on some node looks there first."""
+        with self._guard:
+            return self._evaluate(pod, _ahead_of(pod, nominations) if nominations else None)
+
+    def _evaluate(self, pod: PodInfo, ahead: Nominations | None) -> Evaluation:
+        node = self._cluster.by_name.get(pod.nominated_node) if pod.nominated_node else None
+        if node is not None:
+            there = np.zeros(self._cluster.size, dtype=np.bool_)
+            there[node.row] = True
+            evaluation = self.decider.evaluate(pod, nominations=ahead, within=there)
+            if evaluation.failure is not None or evaluation.feasible.any():
+                return evaluation
+        return self.decider.evaluate(pod, nominations=ahead)
+
+    def feasible_names(self, evaluation: Evaluation) -> list[str]:
+        """Give the nodes that extenders are to be asked about."""
+        nodes = self._cluster.nodes
+        found = (nodes[row] for row in np.flatnonzero(evaluation.feasible).tolist())
+        return [node.name for node in found if node is not None]
+
+    def choose(
+        self,
+        evaluation: Evaluation,
+        *,
+        start: int = 0,
+        avoiding: Collection[str] = (),
+        advice: ExtenderResult | None = None,
+    ) -> str | None:
+        """Give the best node, or None; of equals, the first at or after row `start`, going round."""
+        if evaluation.failure is not None:
+            return None
+        first = start % self._cluster.size if self._cluster.size else 0
+        if not avoiding and advice is None:
+            row = evaluation.best_row(first)
+        else:
+            row = _best_of(self._adjusted(evaluation, avoiding, advice), first)
+        node = self._cluster.nodes[row] if row >= 0 else None
+        return None if node is None else node.name
+
+    def reserve(
+        self, cache: AssumingCache, evaluation: Evaluation, pod: PodInfo, node_name: str
+    ) -> AssumedPod | FitError:
+        """Assume the pod on the node, reserve, and ask Permit; a refusal undoes all of it."""
+        framework, state = self.framework, evaluation.state.fork()
+        if not cache.assume(pod, node_name):
+            return fit_errors.of_status(ALREADY_PLACED)
+        permission = Permission()
+        taken = AssumedPod(pod=pod, node_name=node_name, framework=framework, state=state, permission=permission)
+        try:
+            with self._guard:
+                status = binding_points.reserve(framework, state, pod, node_name)
+                if status.ok and framework.at(ExtensionPoint.PERMIT):
+                    permission = binding_points.permit(framework, state, pod, node_name)
+                    status = permission.status
+        except Exception:
+            self.give_back(cache, taken)
+            raise
+        if status.ok or permission.waits_s:
+            return replace(taken, permission=permission)
+        self.give_back(cache, taken)
+        return fit_errors.of_status(status)
+
+    def give_back(self, cache: AssumingCache, taken: AssumedPod) -> None:
+        """Undo `take`."""
+        binding_points.unreserve(taken.framework, taken.state, taken.pod, taken.node_name)
+        cache.forget(taken.pod.uid)
+
+    def refuse(
+        self, evaluation: Evaluation, *, start: int = 0, advice: ExtenderResult | None = None, make_room: bool = True
+    ) -> FitError:
+        """Say why there is no node, after PostFilter was asked for a way to make room if that is wanted."""
+        if evaluation.failure is not None:
+            return fit_errors.of_status(evaluation.failure)
+        if not self._cluster.by_name:
+            return fit_errors.of_status(NO_NODES)
+        room = None
+        if make_room:
+            with self._guard:
+                verdicts = _ExtendedStatuses(evaluation, advice.refusals) if advice is not None else None
+                decision = self.decider.make_room(evaluation, start=start, verdicts=verdicts)
+            if decision.status.code is Code.ERROR:
+                return fit_errors.of_status(decision.status)
+            room = decision.post_filter
+        return fit_errors.of_evaluation(evaluation, room=room, others=advice.refusals if advice is not None else {})
+
+    def _adjusted(self, evaluation: Evaluation, avoiding: Collection[str], advice: ExtenderResult | None) -> IntArray:
+        totals = evaluation.totals.copy()
+        rows = self._cluster.by_name
+        for name in avoiding:
+            if name in rows:
+                totals[rows[name].row] = INFEASIBLE
+        if advice is not None:
+            allowed: BoolArray = np.zeros(len(totals), dtype=np.bool_)
+            allowed[[rows[name].row for name in advice.allowed if name in rows]] = True
+            totals[~allowed] = INFEASIBLE
+            for name, score in advice.scores.items():
+                if name in rows and totals[rows[name].row] != INFEASIBLE:
+                    totals[rows[name].row] += score
+        return totals
+
+
+class _ExtendedStatuses:
+    """Why nodes were refused, by plugins or by extenders; see `NodeStatuses`.
+
+    Plugins would take a node that only extenders refused, so they cannot tell whose eviction would help there.
+    """
+
+    def __init__(self, evaluation: Evaluation, refusals: Mapping[str, Status]) -> None:
+        by_name = evaluation.cluster.by_name
+        self._evaluation: Final = evaluation
+        self._refusals: Final = {by_name[name].row: refusal for name, refusal in refusals.items() if name in by_name}
+
+    def status_of(self, row: int) -> Status:
+        return self._refusals.get(row) or self._evaluation.status_of(row)
+
+    def unresolvable(self) -> BoolArray:
+        found = self._evaluation.unresolvable().copy()
+        found[list(self._refusals)] = True
+        return found
+
+
+def _ahead_of(pod: PodInfo, nominations: Nominations) -> Nominations | None:
+    """Give the nominations that bind this pod, so that where there are none, work for equal pods is shared."""
+    ahead = {
+        name: bound
+        for name, pods in nominations.items()
+        if (bound := [each for each in pods if each.priority >= pod.priority and each.uid != pod.uid])
+    }
+    return ahead or None
+
+
+def _best_of(totals: IntArray, first: int) -> int:
+    if not len(totals):
+        return -1
+    rolled = np.roll(totals, -first)
+    place = int(rolled.argmax())
+    return -1 if rolled[place] == INFEASIBLE else (place + first) % len(totals)

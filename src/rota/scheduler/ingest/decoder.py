@@ -1,0 +1,146 @@
+"""From the bytes of API objects to what the scheduler keeps of them. Never raises: what cannot be read is a value.
+
+Of a pod only what placement reads is kept; pods that have no node yet, and nodes, keep their whole documents besides,
+for extenders and for plugins that look further. An object that cannot be understood is `Unreadable` with the path of
+the fault, so that it is reported where it belongs and keeps nobody else waiting.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from rota.columns import objects
+from rota.columns.objects import MalformedObjectError
+from rota.columns.pod_interner import PodInterner, read_node
+from rota.columns.pods import PodInfo
+from rota.scheduler.ingest import related_objects
+from rota.scheduler.ingest.shape_cache import ShapeCache
+
+Document = Mapping[str, Any]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """An object that the scheduler can do nothing with."""
+
+    #: Enough of it to report about.
+    reference: Document
+    problem: str
+    #: Of a pod: whose it is, and where it runs already.
+    scheduler_name: str = ""
+    node_name: str = ""
+
+
+class Ended:
+    """A pod that has run to its end: it holds nothing of a node, and nobody schedules it again."""
+
+
+ENDED: Final = Ended()
+#: How a phase stands in a pod; inside of a text its quotes would be escaped.
+_PHASES: Final = (b'"phase":"Succeeded"', b'"phase":"Failed"')
+
+
+class NodeRecord(NamedTuple):
+    """A node as placement sees it, and the whole of it."""
+
+    view: objects.Node
+    raw: bytes
+
+
+class _Condition(msgspec.Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True):
+    conditions: list[_Condition] | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] | None = None
+
+
+class NodeReport(msgspec.Struct, frozen=True):
+    """What a node says that placement does not read, and plugins may wait for: equal if no status has changed."""
+
+    metadata: _Metadata = _Metadata()
+    status: _Status = _Status()
+
+
+_report_decoder: Final = msgspec.json.Decoder(NodeReport)
+
+
+def report(node: NodeRecord) -> NodeReport:
+    """Read the annotations and the conditions of a node, without the times of the latter."""
+    return _report_decoder.decode(node.raw)
+
+
+def pods(interner: PodInterner) -> Callable[[bytes], PodInfo | Ended | Unreadable]:
+    """Give a reader of pods; those that have no node keep their documents."""
+
+    templates = ShapeCache()
+
+    def read(raw: bytes) -> PodInfo | Ended | Unreadable:
+        parts = templates.split(raw)
+        if parts is not None:
+            known = templates.find(parts, raw)
+            if known is not None:
+                return known
+        if (_PHASES[0] in raw or _PHASES[1] in raw) and _has_ended(msgspec.json.decode(raw)):
+            return ENDED
+        try:
+            info = interner.pod_from_wire(raw, keep_waiting=True)
+        except (MalformedObjectError, ValueError) as error:
+            return _unreadable(msgspec.json.decode(raw), "Pod", error)
+        if parts is not None:
+            templates.learn(parts, info)
+        return info
+
+    return read
+
+
+def nodes(raw: bytes) -> NodeRecord | Unreadable:
+    """Read a node."""
+    document = msgspec.json.decode(raw)
+    return _read(document, "Node", lambda: NodeRecord(read_node(document), raw))
+
+
+def others(kind: str) -> Callable[[bytes], Document | Unreadable]:
+    """Give a reader of another kind: the document itself, checked for what plugins rely on."""
+
+    def checked(document: Document) -> Document:
+        related_objects.check(document, kind, path=kind)
+        return document
+
+    def read(raw: bytes) -> Document | Unreadable:
+        document: Document = msgspec.json.decode(raw)
+        return _read(document, kind, lambda: checked(document))
+
+    return read
+
+
+def _has_ended(document: Document) -> bool:
+    status = document.get("status")
+    return isinstance(status, dict) and status.get("phase") in {"Succeeded", "Failed"}
+
+
+def _read(document: Document, kind: str, reading: Callable[[], _T]) -> _T | Unreadable:
+    try:
+        return reading()
+    except (MalformedObjectError, ValueError) as error:
+        return _unreadable(document, kind, error)
+
+
+def _unreadable(document: Document, kind: str, error: Exception) -> Unreadable:
+    spec = document.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    reference = {"apiVersion": "v1", "kind": kind, "metadata": document.get("metadata") or {}}
+    return Unreadable(
+        reference=reference,
+        problem=str(error),
+        scheduler_name=str(spec.get("schedulerName") or ""),
+        node_name=str(spec.get("nodeName") or ""),
+    )

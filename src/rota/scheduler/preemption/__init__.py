@@ -1,0 +1,1 @@
+"""Preemption: the choice of victims, and their eviction."""

@@ -1,0 +1,159 @@
+"""Making room: the pods that PostFilter chose are told, marked and sent away, and their place is kept.
+
+Every victim is evicted through the API, so that its disruption budget is charged where it allows the eviction; where it
+does not, the pod is deleted all the same, as kube-scheduler does, which has looked for victims without a budget first.
+All victims but one go at the same time and the last one after them, so that the pod that waits for the room is woken
+when it is there. Pods that only wait for their binding lose it without any call.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from rota.api import errors, times
+from rota.client import pods as pod_calls
+from rota.client.events.recorder import EventRecorder
+from rota.client.pods import PODS
+from rota.client.transports.transport import TransportError
+from rota.client.verbs import Client, PatchType
+from rota.columns.cluster import Cluster
+from rota.columns.pods import PodInfo
+from rota.kit import logs
+from rota.kit.clock import Clock
+from rota.scheduler.status import object_references
+
+log = logs.get(__name__)
+
+REASON: Final = "PreemptionByScheduler"
+#: How long the watch may take to show that victims are leaving.
+_UNSEEN_S: Final = 10.0
+
+
+class Evictions:
+    """Evictions under way, by the pod that they are for."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: EventRecorder,
+        cluster: Cluster,
+        *,
+        clock: Clock,
+        revoke: Callable[[str, str], bool],
+        failed: Callable[[PodInfo], None],
+    ) -> None:
+        """`revoke(uid, why)` takes a placement back that is not bound yet; `failed` hears of pods that got no room."""
+        self._client: Final = client
+        self._recorder: Final = recorder
+        self._cluster: Final = cluster
+        self._clock: Final = clock
+        self._revoke: Final = revoke
+        self._failed: Final = failed
+        self._under_way: Final[dict[str, asyncio.Task[None]]] = {}
+        #: The victims of each pod that were sent away, and when that was done.
+        self._sent: Final[dict[str, tuple[Sequence[PodInfo], float]]] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        """Whether room is being made for a pod: no second one is looked for until the first has been seen."""
+        if uid in self._under_way:
+            return True
+        victims, at = self._sent.get(uid, ((), 0.0))
+        if any(map(self._stays, victims)) and self._clock.monotonic() - at < _UNSEEN_S:
+            return True
+        self._sent.pop(uid, None)
+        return False
+
+    def forget(self, uid: str) -> None:
+        """A pod needs no room any more."""
+        self._sent.pop(uid, None)
+
+    def _stays(self, victim: PodInfo) -> bool:
+        known = self._cluster.pods.get(victim.uid)
+        return known is not None and not known.terminating
+
+    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+        """Send the victims away."""
+        task = asyncio.get_running_loop().create_task(self._run(preemptor, node_name, victims))
+        self._under_way[preemptor.uid] = task
+
+    async def close(self) -> None:
+        """Wait for what was begun."""
+        if self._under_way:
+            await asyncio.wait(set(self._under_way.values()))
+
+    async def _run(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
+        failed = True
+        try:
+            failed = not await self._make_room(preemptor, node_name, victims)
+        except Exception as error:
+            log.exception("preemption failed", error=error, pod=preemptor.key, node=node_name)
+        finally:
+            if self._under_way.get(preemptor.uid) is asyncio.current_task():
+                del self._under_way[preemptor.uid]
+        if failed:
+            # After it was taken out: the attempt that this begins may make room once more.
+            self._failed(preemptor)
+
+    async def _make_room(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> bool:
+        """Send the victims away; whether all of them go."""
+        why = f"Preempted by pod {preemptor.uid} on node {node_name}"
+        log.info("preempting", pod=preemptor.key, node=node_name, victims=[victim.key for victim in victims])
+        left = [victim for victim in victims if not self._revoked(victim, why)]
+        try:
+            await asyncio.gather(*(self._send_away(each, preemptor, why) for each in left[:-1]))
+            for last in left[-1:]:
+                await self._send_away(last, preemptor, why)
+        except (errors.ApiError, TransportError) as error:
+            log.warning("preemption failed", pod=preemptor.key, node=node_name, error=error)
+            return False
+        self._sent[preemptor.uid] = left, self._clock.monotonic()
+        return True
+
+    def _revoked(self, victim: PodInfo, why: str) -> bool:
+        if not self._revoke(victim.uid, why):
+            return False
+        self._recorder.event(object_references.of_pod(victim), "Normal", "Preempted", why, action="Preempting")
+        return True
+
+    async def _send_away(self, victim: PodInfo, preemptor: PodInfo, why: str) -> None:
+        try:
+            if not await self._evicted(victim):
+                await self._mark(victim, preemptor)
+                await self._client.delete(PODS, victim.name, namespace=victim.namespace, uid=victim.uid)
+        except (errors.NotFound, errors.Conflict):
+            # Gone already, or another pod of that name by now.
+            return
+        self._recorder.event(object_references.of_pod(victim), "Normal", "Preempted", why, action="Preempting")
+        with contextlib.suppress(errors.NotFound, errors.Conflict):
+            # An eviction marks the pod as evicted; whom it made room for is the better reason, if it is still there.
+            await self._mark(victim, preemptor)
+
+    async def _mark(self, victim: PodInfo, preemptor: PodInfo) -> None:
+        condition: dict[str, Any] = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": REASON,
+            "message": f"{preemptor.shape.scheduler_name}: preempting to accommodate a higher priority pod",
+            "lastTransitionTime": times.format_time(self._clock.now()),
+        }
+        await self._client.patch(
+            PODS,
+            victim.name,
+            {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}},
+            type=PatchType.STRATEGIC,
+            namespace=victim.namespace,
+            subresource="status",
+        )
+
+    async def _evicted(self, victim: PodInfo) -> bool:
+        """Evict a pod; no if its budget does not allow that."""
+        # A budget's "not now" comes with a time to wait, which is not for us: we have the right to go ahead.
+        client = self._client.with_settings(retry=False)
+        try:
+            await pod_calls.evict(client, victim.name, namespace=victim.namespace, uid=victim.uid)
+        except (errors.TooManyRequests, errors.InternalError, errors.Forbidden, errors.MethodNotAllowed) as refusal:
+            # Also where schedulers may delete pods and not evict them, as stock roles have it.
+            log.info("budget overruled", pod=victim.key, refusal=refusal.message)
+            return False
+        return True

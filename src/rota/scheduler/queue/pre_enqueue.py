@@ -1,0 +1,42 @@
+"""The door to being tried: whether a pod may go through, and where it then stands among the others.
+
+PreEnqueue plugins may hold a pod back; so does a QueueSort plugin that cannot sort it, since a pod that raises must not
+stop the others. What held a pod is noted on it.
+"""
+
+from rota.scheduler.framework import queueing_hints
+from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
+from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.framework.status import SUCCESS, fault
+from rota.scheduler.queue.entries import QueuedPod
+
+
+class PreEnqueueGate:
+    """The door of one profile."""
+
+    __slots__ = ("_framework", "_gated", "_sorter")
+
+    def __init__(self, framework: Framework) -> None:
+        self._framework = framework
+        self._gated = bool(framework.at(ExtensionPoint.PRE_ENQUEUE))
+        (self._sorter,) = framework.at(ExtensionPoint.QUEUE_SORT)
+
+    def admits(self, queued: QueuedPod) -> bool:
+        """Whether a pod may be tried; the plugin that last held it back is asked first."""
+        if self._gated:
+            answer = queueing_hints.admit(self._framework, queued.pod, first=queued.gate)
+            if not answer.ok:
+                queued.gate, queued.held = answer.plugin, answer
+                return False
+        queued.gate, queued.held = "", SUCCESS
+        return self.sorts(queued)
+
+    def sorts(self, queued: QueuedPod) -> bool:
+        """Work out where a pod stands among others; whether that was possible."""
+        try:
+            queued.sort_key = self._sorter.sort_key(queued.pod, queued.queued_at)
+        except Exception as error:  # noqa: BLE001 - plugins are other people's code
+            name: str = self._sorter.name
+            queued.gate, queued.held = name, fault(error, plugin=name)
+            return False
+        return True

@@ -1,0 +1,101 @@
+"""The cluster as a rebalancer sees it: a picture to try moves on, and what moving a pod depends on besides."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from rota.api import errors, resources, times
+from rota.client.pods import PODS
+from rota.client.verbs import Client, Selection
+from rota.scheduler.framework.runtime import Framework
+from rota.scheduler.rebalancing.rebalance_plan import PodFacts, Usage
+from rota.scheduler.snapshot import cluster_snapshot
+from rota.scheduler.snapshot.cluster_snapshot import ClusterSnapshot
+
+#: A workload's wish to be left alone; the other two are those that users of the descheduler know.
+NEVER: Final = "rota.dev/rebalance"
+_KNOWN_OBJECTIONS: Final = (
+    "descheduler.alpha.kubernetes.io/prefer-no-eviction",
+    "karpenter.sh/do-not-disrupt",
+)
+_SAFE: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+_MIRROR: Final = "kubernetes.io/config.mirror"
+#: Owners whose pods do a piece of work, whatever their pods say about being started again.
+_ENDING: Final = frozenset({"Job", "StepRun"})
+_CRASHED: Final = "CrashLoopBackOff"
+_NODE_METRICS: Final = ("metrics.k8s.io", "v1beta1", "nodes")
+_POD_METRICS: Final = ("metrics.k8s.io", "v1beta1", "pods")
+_PAGE: Final = 500
+_BOUND: Final = Selection(fields="status.phase!=Succeeded,status.phase!=Failed")
+
+
+async def take(
+    client: Client, frameworks: Iterable[Framework] = (), *, now: float
+) -> tuple[ClusterSnapshot, dict[str, PodFacts]]:
+    """List the cluster."""
+    snapshot = await cluster_snapshot.take(client, frameworks)
+    known: dict[str, PodFacts] = {}
+    # page by page: whoever runs this beside a server lets others have their turn
+    async for page in client.pages(PODS, selection=_BOUND, limit=_PAGE):
+        if page is None:
+            known.clear()
+            continue
+        for raw in page.items:
+            pod = msgspec.json.decode(raw)
+            known[pod["metadata"]["uid"]] = facts(pod, now=now)
+    return snapshot, known
+
+
+async def usage(client: Client, uids: Mapping[tuple[str, str], str]) -> Usage | None:
+    """What is used by nodes and by pods, whose uids are known by namespace and name; None if nobody measures."""
+    try:
+        nodes, pods = await client.list(_NODE_METRICS), await client.list(_POD_METRICS)
+    except (errors.NotFound, errors.ServiceUnavailable, errors.Forbidden):
+        return None
+    if not nodes.items:
+        return None
+    used: dict[str, dict[str, int]] = {}
+    for one in pods.items:
+        uid = uids.get((one["metadata"].get("namespace", ""), one["metadata"]["name"]))
+        if uid is not None:
+            total: dict[str, int] = {}
+            for container in one.get("containers") or ():
+                for name, amount in _amounts(container).items():
+                    total[name] = total.get(name, 0) + amount
+            used[uid] = total
+    return Usage(nodes={one["metadata"]["name"]: _amounts(one) for one in nodes.items}, pods=used)
+
+
+def facts(pod: Mapping[str, Any], *, now: float) -> PodFacts:
+    """What a pod's document says about moving it."""
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    owner = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), None)
+    containers = status.get("containerStatuses") or ()
+    kind = owner.get("kind", "") if owner is not None else ""
+    begun = status.get("startTime") or metadata.get("creationTimestamp")
+    return PodFacts(
+        running=status.get("phase") == "Running",
+        owner_kind=kind,
+        mirror=_MIRROR in annotations,
+        age_s=now - times.parse(begun) if begun else 0.0,
+        restarts=sum(one.get("restartCount") or 0 for one in containers),
+        crashing=any(((one.get("state") or {}).get("waiting") or {}).get("reason") == _CRASHED for one in containers),
+        local_storage=any("emptyDir" in volume or "hostPath" in volume for volume in spec.get("volumes") or ()),
+        # what is started again whatever its exit code has no end; everything else works towards one
+        ends=kind in _ENDING or spec.get("restartPolicy", "Always") != "Always",
+        objection=_objection(annotations),
+    )
+
+
+def _objection(annotations: Mapping[str, str]) -> str:
+    if annotations.get(NEVER) == "never":
+        return f"its annotation {NEVER} says never"
+    if annotations.get(_SAFE) == "false":
+        return f"its annotation {_SAFE} says false"
+    return next((f"its annotation {name} says so" for name in _KNOWN_OBJECTIONS if annotations.get(name) == "true"), "")
+
+
+def _amounts(measured: Mapping[str, Any]) -> dict[str, int]:
+    return {name: resources.amount(name, value) for name, value in (measured.get("usage") or {}).items()}

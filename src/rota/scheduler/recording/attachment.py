@@ -1,0 +1,21 @@
+"""A recorder on a running scheduler."""
+
+from pathlib import Path
+
+from rota.kit.clock import Clock
+from rota.scheduler.recording.recorder import Recorder
+from rota.scheduler.service import Scheduler
+
+
+def attach(scheduler: Scheduler, path: Path, *, clock: Clock) -> Recorder:
+    """Have the scheduler's decisions taken down from when the recorder runs on."""
+    recorder = Recorder(
+        path,
+        cluster=scheduler.cache.cluster,
+        interner=scheduler.cache.interner,
+        configuration=lambda: scheduler.configuration.settings,
+        nominations=lambda: scheduler.queue.nominations(),  # noqa: PLW0108 - the queue may be exchanged
+        clock=clock,
+    )
+    scheduler.attempts.observers.append(recorder.observe)
+    return recorder

@@ -1,0 +1,99 @@
+"""From entries back to live values: the cluster, row by row as it was, and pods with their shapes. Pure."""
+
+from typing import Final
+
+from rota.columns.cluster import Cluster
+from rota.columns.pod_interner import PodInterner, read_node
+from rota.columns.pods import PodInfo, PodShape
+from rota.scheduler.cycle.scheduling_cycle import ExtenderResult
+from rota.scheduler.framework.nominated_pods import Nominations
+from rota.scheduler.framework.status import Code, Status
+from rota.scheduler.recording.entries import (
+    Advised,
+    Beginning,
+    Decided,
+    Entry,
+    NodeGone,
+    NodeSet,
+    ObjectGone,
+    ObjectPut,
+    Pod,
+    PodGone,
+    PodPlaced,
+    PodRestated,
+    ShapeMade,
+)
+
+_EXTENDER: Final = "Extender"
+
+
+class Rebuilt:
+    """The cluster of a recording, as far as it has been read."""
+
+    def __init__(self, beginning: Beginning) -> None:
+        self.cluster: Final = Cluster()
+        self._interner: Final = PodInterner()
+        self._shapes: Final[dict[int, PodShape]] = {}
+        for row, document in enumerate(beginning.nodes):
+            # A row without a node is made and freed again, in the order in which that happened.
+            self.cluster.set_node(
+                read_node(document or {"metadata": {"name": _placeholder(row)}, "spec": {}, "status": {}})
+            )
+        for row in beginning.free:
+            self.cluster.remove_node(_placeholder(row))
+
+    def apply(self, entry: Entry) -> None:
+        """Take over what an entry says; decisions change nothing by themselves."""
+        cluster = self.cluster
+        match entry:
+            case ShapeMade():
+                self._shapes[entry.number] = self._interner.shape(entry.content)
+            case NodeSet():
+                cluster.set_node(read_node(entry.node))
+            case NodeGone():
+                cluster.remove_node(entry.name)
+            case PodPlaced():
+                cluster.add_pod(self._pod(entry.pod))
+            case PodRestated():
+                cluster.replace_pod(self._pod(entry.pod))
+            case PodGone():
+                cluster.remove_pod(entry.uid)
+            case ObjectPut():
+                cluster.catalog.put(entry.kind, entry.document)
+            case ObjectGone():
+                cluster.catalog.remove(entry.kind, entry.namespace, entry.name)
+
+    def decided(self, entry: Decided) -> tuple[PodInfo, Nominations]:
+        """Give the pod of a decision, and who was to come where at that time."""
+        nominations = {node: [self._pod(pod) for pod in pods] for node, pods in entry.nominations.items()}
+        return self._pod(entry.pod, manifest=entry.manifest), nominations
+
+    def name_of(self, uid: str) -> str:
+        """Give namespace/name of a pod that has a node; the uid if it has none."""
+        pod = self.cluster.pods.get(uid)
+        return uid if pod is None else pod.key
+
+    def _pod(self, pod: Pod, manifest: dict[str, object] | None = None) -> PodInfo:
+        return PodInfo(
+            uid=pod.uid,
+            name=pod.name,
+            shape=self._shapes[pod.shape],
+            node_name=pod.node,
+            nominated_node=pod.nominated,
+            start_time=pod.start_time,
+            preempted=pod.preempted,
+            kept=manifest,
+        )
+
+
+def advice(advised: Advised, evaluated: frozenset[str]) -> ExtenderResult:
+    """Give what extenders said; nodes that they were not asked about count as allowed."""
+    refusals = {
+        name: Status(Code(refused.code), tuple(refused.reasons), _EXTENDER)
+        for name, refused in advised.refusals.items()
+    }
+    return ExtenderResult(allowed=evaluated - refusals.keys(), refusals=refusals, scores=advised.scores)
+
+
+def _placeholder(row: int) -> str:
+    return f"row {row}"

@@ -1,0 +1,1 @@
+"""What is reported about pods: fit errors, status patches, references to objects."""

@@ -1,0 +1,210 @@
+"""The writes of the controller: marks on nodes, evictions, deletions. What comes of each is a value or a figure.
+
+A dry run sends the same requests as dry runs of the API, so that it says what would really be answered.
+"""
+
+import asyncio
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rota.api import errors, meta
+from rota.api.errors import ApiError
+from rota.client import pods
+from rota.client.pods import PODS
+from rota.client.transports.transport import TransportError
+from rota.client.verbs import Client
+from rota.kit import logs
+from rota.kit.clock import Clock
+from rota.spot.evacuation import Act, Step
+from rota.spot_control.event_reporter import EventReporter
+from rota.spot_control.eviction_state import EvictionStates
+from rota.spot_control.reservations import owner_of
+from rota.spot_control.spot_metrics import SpotMetrics
+
+log = logs.get(__name__)
+
+NODES: Final = ("", "v1", "nodes")
+#: Requests under way at once: as many as an API server bears, whatever the number of nodes.
+_AT_ONCE: Final = 32
+#: Evictions under way at once of the pods of one owner.
+_ABREAST: Final = 4
+_TIMEOUT_S: Final = 10.0
+#: How often a node that others change meanwhile is read again.
+_ATTEMPTS: Final = 4
+_TWO_BUDGETS: Final = "more than one PodDisruptionBudget"
+#: Somebody may take one of them away.
+_TWO_BUDGETS_S: Final = 60.0
+#: What a conflict is about when another pod has the name; any other is about a budget that many change at once.
+_ANOTHER_POD: Final = re.compile(r"UID in (the )?precondition")
+
+Document = Mapping[str, Any]
+
+
+class ApiWriter:
+    """Does what was decided."""
+
+    def __init__(
+        self,
+        client: Client,
+        guests: EvictionStates,
+        event_reporter: EventReporter,
+        figures: SpotMetrics,
+        *,
+        clock: Clock,
+        dry_run: bool,
+    ) -> None:
+        # a budget's no is for us to wait for, and an answer that does not come holds nobody else up
+        self._client: Final = client.with_settings(timeout_s=_TIMEOUT_S, retry=False)
+        self._guests: Final = guests
+        self._event_reporter: Final = event_reporter
+        self._figures: Final = figures
+        self._clock: Final = clock
+        self._dry_run: Final = dry_run
+        self._places: Final = asyncio.Semaphore(_AT_ONCE)
+
+    async def patch(self, node: Document, patch: Callable[[Document], dict[str, Any] | None]) -> bool:
+        """Change a node as it is; False if that failed and should be tried again. No patch is none to send."""
+        async with self._places:
+            for attempt in range(_ATTEMPTS):
+                try:
+                    wanted = patch(node)
+                    if wanted is not None:
+                        await self._client.patch(NODES, meta.name(node), wanted, dry_run=self._dry_run)
+                except errors.NotFound:
+                    return True
+                except errors.Conflict:
+                    if attempt == _ATTEMPTS - 1:
+                        return False
+                    again = await self._again(node)
+                    if again is None:
+                        return False
+                    if meta.uid(again) != meta.uid(node):
+                        return True  # another machine has its name now
+                    node = again
+                except (ApiError, TransportError) as problem:
+                    log.warning("node not marked", node=meta.name(node), error=problem)
+                    return False
+                else:
+                    return True
+        return False
+
+    async def _again(self, node: Document) -> Document | None:
+        try:
+            return await self._client.get(NODES, meta.name(node))
+        except (ApiError, TransportError):
+            return None
+
+    async def do(self, steps: Sequence[tuple[Step, Document, str]], *, still: Callable[[Document], bool]) -> None:
+        """Tell pods to go, the most important first: each step with its pod and the successor's place.
+
+        `still` tells right before each whether there is a reason: thousands of them take a while.
+        """
+        ordered = sorted(steps, key=lambda one: (-one[0].guest.priority, -one[0].guest.grace_s, one[0].guest.key))
+        # budgets give what they have to those who ask first
+        for _, equals in itertools.groupby(ordered, key=lambda one: one[0].guest.priority):
+            await asyncio.gather(*(self._row(row, still) for row in _rows(equals)))
+
+    async def _row(self, steps: Sequence[tuple[Step, Document, str]], still: Callable[[Document], bool]) -> None:
+        for step, pod, place in steps:
+            async with self._places:
+                if not still(pod):
+                    continue
+                if step.act is Act.DELETE:
+                    await self._delete(pod)
+                elif not await self._evict(pod, place):
+                    return  # the others are asked for again as soon as there is time
+
+    async def _evict(self, pod: Document, place: str) -> bool:
+        """Ask for an eviction; False if no answer came."""
+        memory, now = self._guests.of(meta.uid(pod)), self._clock.now()
+        code = 201
+        try:
+            await pods.evict(
+                self._client, meta.name(pod), namespace=meta.namespace(pod), uid=meta.uid(pod), dry_run=self._dry_run
+            )
+        except ApiError as refusal:
+            code = refusal.code
+            if isinstance(refusal, errors.NotFound) or _ANOTHER_POD.search(refusal.message):
+                memory.told_at = now  # it is gone
+            elif _TWO_BUDGETS in refusal.message:
+                if memory.hopeless_until < 0:
+                    said = "its machine goes, and it cannot be evicted: more than one PodDisruptionBudget is about it"
+                    self._event_reporter.pod(pod, "SpotTwoBudgets", said, warning=True)
+                memory.hopeless_until = now + _TWO_BUDGETS_S
+            else:
+                self._refused(pod, refusal.message)
+        except TransportError as problem:
+            code = 0
+            self._refused(pod, str(problem))
+        else:
+            memory.told_at = now
+            self._figures.evicted.inc()
+            where = f"there is a place for another on {place}" if place else "it is its last moment"
+            self._event_reporter.pod(pod, "SpotEvicted", f"its machine goes, and {where}")
+        self._figures.requests.labels(str(code)).inc()
+        return code > 0
+
+    async def send_back(self, pod: Document, *, place: str, why: str) -> bool:
+        """Evict a pod that would be better off on a spot machine; a budget that says no is not asked again."""
+        code, name = 201, meta.name(pod)
+        async with self._places:
+            try:
+                await pods.evict(
+                    self._client, name, namespace=meta.namespace(pod), uid=meta.uid(pod), dry_run=self._dry_run
+                )
+            except ApiError as refusal:
+                code = refusal.code
+                log.info("stays for now", pod=f"{meta.namespace(pod)}/{name}", error=refusal)
+            except TransportError as problem:
+                code = 0
+                log.warning("nobody answers", pod=f"{meta.namespace(pod)}/{name}", error=problem)
+        self._figures.requests.labels(str(code)).inc()
+        if code != 201:
+            return False
+        self._guests.of(meta.uid(pod)).told_at = self._clock.now()
+        self._figures.evicted.inc()
+        self._event_reporter.pod(pod, "SpotReturns", f"goes back to a spot machine, {place} as things are: {why}")
+        return True
+
+    def _refused(self, pod: Document, why: str) -> None:
+        memory = self._guests.of(meta.uid(pod))
+        if not memory.refusals:
+            self._event_reporter.pod(pod, "SpotEvictionRefused", f"its machine goes, but: {why}", warning=True)
+        memory.refusals += 1
+        memory.refused_at = self._clock.now()
+
+    async def _delete(self, pod: Document) -> None:
+        memory, name, namespace = self._guests.of(meta.uid(pod)), meta.name(pod), meta.namespace(pod)
+        try:
+            await self._client.delete(PODS, name, namespace=namespace, uid=meta.uid(pod), dry_run=self._dry_run)
+        except (errors.NotFound, errors.Conflict):
+            memory.told_at = self._clock.now()
+        except (ApiError, TransportError) as problem:
+            log.warning("pod not deleted in its last moment", pod=f"{namespace}/{name}", error=problem)
+            memory.failed_at = self._clock.now()
+        else:
+            memory.told_at = self._clock.now()
+            self._figures.deleted.inc()
+            said = "its machine goes, and no time is left to wait for its budget"
+            self._event_reporter.pod(pod, "SpotDeletedAtDeadline", said, warning=True)
+
+
+def _rows(steps: Iterable[tuple[Step, Document, str]]) -> list[list[tuple[Step, Document, str]]]:
+    """Put together what is done one after the other, of those that share an owner, and with it a budget, most likely.
+
+    Evictions that change one budget at the same time get in each other's way in a stock server: all but one of them
+    wait for half a second, again and again. Many at once take longer than a few do.
+    """
+    rows: dict[str, list[list[tuple[Step, Document, str]]]] = {}
+    for one in steps:
+        step, pod, _ = one
+        owner = "" if step.act is Act.DELETE else owner_of(pod)
+        lanes = rows.setdefault(owner or meta.uid(pod), [])
+        if len(lanes) < _ABREAST:
+            lanes.append([one])
+        else:
+            lanes.append(lanes.pop(0))
+            lanes[-1].append(one)
+    return [lane for lanes in rows.values() for lane in lanes]

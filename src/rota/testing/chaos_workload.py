@@ -1,0 +1,247 @@
+"""Hundreds of tasks with side effects, run while a cluster is being hurt, and what must hold of them all the same.
+
+    ordeal = Ordeal(client, folder, tasks)
+    async with ordeal.running():
+        ...                                 # kill, cut, restart
+        await ordeal.reach(1.0, patience_s=60)
+    ordeal.check()
+
+A task is a piece of work; an attempt at it is a pod name; each pod that ever had this name is a submission of its own,
+by its uid. The next attempt is made when one was disrupted, and only then, as controllers do. A create without an
+answer is repeated under the same name, so it cannot lead to two pods at once; but the first pod may have come, been
+evicted and gone in between, and then the second one is another submission. So every run of a container leaves its marks
+in a file of its pod's uid, and holds a lock of its attempt while it lives: what ran is known from the tasks themselves,
+what became of a pod from a watch that misses nothing (`timelines`), and neither is guessed from a list.
+"""
+
+import asyncio
+import contextlib
+import enum
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from rota.api import errors, meta, resources
+from rota.client.transports.transport import TransportError
+from rota.client.verbs import Client, Object
+from rota.kit import system
+from rota.testing.timelines import NODES, PODS, Seen, Timeline
+
+__all__ = ["NODES", "PODS", "TOLERATIONS", "ChaosWorkload", "Kind", "Task"]
+_NAMESPACE: Final = "default"
+_FINISHED: Final = ("Succeeded", "Failed")
+_LOOK_S: Final = 0.25
+_AT_ONCE: Final = 16
+#: Pods whose whole story a failure tells.
+_TOLD: Final = 5
+#: Who leaves a node that is lost, and how soon.
+TOLERATIONS: Final = [
+    {"key": f"node.kubernetes.io/{one}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
+    for one in ("not-ready", "unreachable")
+]
+
+
+class Kind(enum.Enum):
+    """What a task does when it is left alone."""
+
+    #: Runs once and succeeds.
+    SUCCEEDS = "succeeds"
+    #: Runs once and fails: nobody tries it again.
+    FAILS = "fails"
+    #: Fails at first and is run again where it is, by its restart policy.
+    RETRIES = "retries"
+
+
+@dataclass(slots=True, kw_only=True)
+class Task:
+    """One piece of work, and how far it has come."""
+
+    name: str
+    kind: Kind
+    seconds: float
+    attempt: int = 0
+    outcome: str = ""
+    #: The uid of the pod that brought the outcome.
+    uid: str = ""
+    disruptions: int = 0
+
+    @property
+    def pod(self) -> str:
+        """The name of the attempt under way."""
+        return f"{self.name}-{self.attempt}"
+
+
+@dataclass(slots=True)
+class Findings:
+    """What must not be, and the pod that each is about."""
+
+    problems: dict[str, str] = field(default_factory=dict)
+
+    def add(self, problem: str, *, pod: str = "") -> None:
+        """Note it once."""
+        self.problems.setdefault(problem, pod)
+
+
+class ChaosWorkload:
+    """Tasks on their way through."""
+
+    def __init__(self, client: Client, folder: Path, tasks: Sequence[Task], *, milli_cpu: int = 500) -> None:
+        (folder / "locks").mkdir(parents=True)
+        self._client: Final = client.with_settings(timeout_s=5.0)
+        self._folder: Final = folder
+        self._milli_cpu: Final = milli_cpu
+        self.tasks: Final = list(tasks)
+        self.findings: Final = Findings()
+        self._clock: Final = system.SystemClock()
+        self.timeline: Final = Timeline(client, namespace=_NAMESPACE, clock=self._clock)
+        self._seats: Final = asyncio.Semaphore(_AT_ONCE)
+
+    @property
+    def finished(self) -> int:
+        """How many tasks are over."""
+        return sum(bool(one.outcome) for one in self.tasks)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Submit, watch and submit again for as long as the block lasts."""
+        async with self.timeline.running():
+            work = asyncio.create_task(self._run())
+            try:
+                yield
+            finally:
+                work.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await work
+
+    async def reach(self, share: float, *, patience_s: float) -> None:
+        """Until so much of the work is done; AssertionError with what is not if that takes too long."""
+        try:
+            async with asyncio.timeout(patience_s):
+                while self.finished < share * len(self.tasks):
+                    await self._clock.sleep(_LOOK_S)
+        except TimeoutError:
+            left = [one.pod for one in self.tasks if not one.outcome]
+            self.findings.add(f"{len(left)} tasks are not done, such as {left[:5]}", pod=left[0])
+            raise AssertionError(self._report()) from None
+
+    def check(self) -> None:
+        """AssertionError if anything happened that must not."""
+        for task in self.tasks:
+            self._check(task)
+        twice = self._folder / "twice"
+        if twice.exists():
+            self.findings.add(f"ran twice at the same time: {sorted(set(twice.read_text().split()))}")
+        assert not self.findings.problems, self._report()
+
+    def _report(self) -> str:
+        """All problems, and for the first pods among them what happened to them and their nodes."""
+        pods = list(dict.fromkeys(filter(None, self.findings.problems.values())))[:_TOLD]
+        stories = (f"\n--- {pod}\n{self.timeline.about(pod)}" for pod in pods)
+        return "\n".join([*self.findings.problems, *stories])
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(errors.ApiError, TransportError):
+                await self._look()
+            await self._clock.sleep(_LOOK_S)
+
+    async def _look(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for task in self.tasks:
+                if not task.outcome:
+                    group.create_task(self._advance(task))
+        pods = (await self._client.list(PODS, namespace=_NAMESPACE)).items
+        self._check_nodes(pods, (await self._client.list(NODES)).items)
+
+    async def _advance(self, task: Task) -> None:
+        submissions = self.timeline.named(task.pod)
+        if not submissions:
+            await self._submit(task)
+            return
+        last = submissions[-1]
+        if last.phase in _FINISHED and not meta.is_condition_true(last.last, "DisruptionTarget"):
+            self._finished(task, last)
+        elif last.gone or last.phase in _FINISHED:
+            self._disrupted(task)
+
+    def _finished(self, task: Task, last: Seen) -> None:
+        task.outcome, task.uid = last.phase, last.uid
+        if last.phase == "Failed" and task.kind is not Kind.FAILS:
+            self.findings.add(
+                f"{task.pod} failed, and nothing says that it was disrupted: {last.last['status']}", pod=task.pod
+            )
+
+    def _disrupted(self, task: Task) -> None:
+        task.disruptions += 1
+        task.attempt += 1
+
+    async def _submit(self, task: Task) -> None:
+        async with self._seats:
+            # Without an answer it is not known whether it arrived: the watch tells, or the next create is refused.
+            with contextlib.suppress(errors.ApiError, TransportError):
+                self.timeline.created(await self._client.create(PODS, self._manifest(task)))
+
+    def _manifest(self, task: Task) -> dict[str, Any]:
+        marks = f"{self._folder / task.pod}.$POD_UID"
+        end = {
+            Kind.SUCCEEDS: "exit 0",
+            Kind.FAILS: "exit 3",
+            Kind.RETRIES: f"[ $(grep -c begin {marks}) -ge 2 ]",
+        }[task.kind]
+        script = (
+            f"exec 9>>{self._folder}/locks/{task.pod}; flock -n 9 || echo {task.pod} >> {self._folder}/twice; "
+            f"echo begin >> {marks}; sleep {task.seconds:.2f}; echo end >> {marks}; {end}"
+        )
+        container = {
+            "name": "main",
+            "image": "none",
+            "command": ["sh", "-c", script],
+            "env": [{"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}],
+            "resources": {"requests": {"cpu": f"{self._milli_cpu}m"}},
+        }
+        spec = {
+            "restartPolicy": "OnFailure" if task.kind is Kind.RETRIES else "Never",
+            "terminationGracePeriodSeconds": 1,
+            "tolerations": TOLERATIONS,
+            "containers": [container],
+        }
+        metadata = {"name": task.pod, "namespace": _NAMESPACE}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    def _check_nodes(self, pods: Sequence[Object], nodes: Sequence[Object]) -> None:
+        """No node has more on it than it has."""
+        used: Counter[str] = Counter()
+        for pod in pods:
+            node = (pod.get("spec") or {}).get("nodeName")
+            if node and (pod.get("status") or {}).get("phase") not in _FINISHED:
+                used[node] += resources.pod_requests(pod).get(resources.CPU, 0)
+        for one in nodes:
+            has = resources.node_allocatable(one).get(resources.CPU, 0)
+            if used[meta.name(one)] > has:
+                self.findings.add(f"{meta.name(one)} was sold {used[meta.name(one)]}m of {has}m")
+
+    def _check(self, task: Task) -> None:
+        if not task.outcome:
+            self.findings.add(f"{task.name} was lost", pod=task.pod)
+        for attempt in range(task.attempt + 1):
+            pod = f"{task.name}-{attempt}"
+            known = {one.uid for one in self.timeline.named(pod)}
+            for marks in self._folder.glob(f"{pod}.*"):
+                said = Counter(marks.read_text().split())
+                if task.kind is not Kind.RETRIES and said["begin"] > 1:
+                    self.findings.add(f"{marks.name} was run {said['begin']} times and may be run once", pod=pod)
+                if marks.suffix[1:] not in known and not self.timeline.gaps:
+                    self.findings.add(f"{marks.name} ran, and no server has ever shown such a pod", pod=pod)
+        if task.outcome:
+            self._check_end(task)
+
+    def _check_end(self, task: Task) -> None:
+        """The pod that brought the outcome has run to its end."""
+        marks = self._folder / f"{task.pod}.{task.uid}"
+        said = Counter(marks.read_text().split()) if marks.exists() else Counter[str]()
+        if not said["end"]:
+            self.findings.add(f"{marks.name} is {task.outcome} and did not come to its end", pod=task.pod)
+        if task.kind is Kind.RETRIES and task.outcome == "Succeeded" and said["begin"] < 2:
+            self.findings.add(f"{marks.name} succeeded though its first run fails", pod=task.pod)

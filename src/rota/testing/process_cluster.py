@@ -1,0 +1,305 @@
+"""Masters and workers as processes of their own, to be killed, paused and started again by a test.
+
+    with Fleet(folder, store_url=url) as fleet:
+        first, second = fleet.master("m1"), fleet.master("m2")
+        worker = fleet.worker("w1", "--resources", "cpu=4")
+        first.kill()                        # as the machine would: no farewell
+
+A process may run on a machine of its own (`rota.testing.hosts`): then `inside` is what its command line begins with. A
+worker that is killed leaves its tasks running, as in life; `power_off` takes them along.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from rota.client import kubeconfig
+from rota.client.endpoints import Endpoint
+from rota.kit import instance_lock, system
+from rota.testing.servers import keeper
+from rota.testing.servers.processes import free_port
+
+#: Tasks of workloads leave marks in folders that only this user may enter.
+_AS_ROOT: Final = ("--run-as", "root") if os.geteuid() == 0 else ()
+_START_S: Final = 60.0
+_STOP_S: Final = 30.0
+_LOOK_AGAIN_S: Final = 0.02
+
+
+class Member:
+    """One process of a fleet, started when it is made."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        ready: str,
+        inside: Sequence[str] = (),
+        wait: bool = True,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name: Final = name
+        self.folder: Final = folder
+        self._inside = tuple(inside)
+        self._command: Final = (sys.executable, "-m", "rota", *command)
+        self._log: Final = folder / "output.log"
+        self._ready: Final = ready
+        self._clock: Final = system.SystemClock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._begun_at = 0
+        self.start(wait=wait)
+
+    def start(self, *, wait: bool = True, inside: Sequence[str] = ()) -> None:
+        """Start it, by default until it is ready; AssertionError with its words if it ends instead.
+
+        `inside` is where from now on, if its machine is another.
+        """
+        if self._process is not None:
+            self._process.wait(_STOP_S)  # its machine may have ended it
+        self._inside = tuple(inside) or self._inside
+        with self._log.open("ab") as output:
+            self._begun_at = output.tell()
+            command = (*self._inside, *self._command)
+            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Until it says that it is; AssertionError with its words if it ends instead."""
+        assert self._process is not None
+        deadline = self._clock.monotonic() + _START_S
+        while self._ready not in self.output:
+            assert self._process.poll() is None, f"{self.name} ended: {self.output}"
+            assert self._clock.monotonic() < deadline, f"{self.name} does not get ready: {self.output}"
+            self._clock.block(_LOOK_AGAIN_S)
+
+    @property
+    def running(self) -> bool:
+        """Whether it is there, be it paused."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it runs and has said that it is ready."""
+        return self.running and self._ready in self.output
+
+    @property
+    def output(self) -> str:
+        """What it has said since it was started."""
+        return self._log.read_bytes()[self._begun_at :].decode(errors="replace")
+
+    def wait(self) -> int:
+        """Until it ends by itself; its exit code."""
+        assert self._process is not None
+        return self._process.wait(_STOP_S)
+
+    def stop(self) -> None:
+        """Ask it to end, and wait for that; AssertionError if it does not, or not well."""
+        if not self.running:
+            return
+        assert self._process is not None
+        self.resume()
+        os.kill(self._pid, signal.SIGTERM)
+        try:
+            code = self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"{self.name} does not stop: {self.output}") from None
+        assert code == 0, self.output
+
+    def kill(self) -> None:
+        """End it at once; whatever it has started goes on."""
+        if self.running:
+            assert self._process is not None
+            os.kill(self._pid, signal.SIGKILL)
+            self._process.wait(_STOP_S)
+
+    def pause(self) -> None:
+        """Let nothing of it happen until it is resumed."""
+        os.kill(self._pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        assert self._process is not None
+        os.kill(self._pid, signal.SIGCONT)
+        # What it runs inside of sleeps with it.
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    @property
+    def _pid(self) -> int:
+        """The program itself: what it runs inside of stands before it and waits for it."""
+        assert self._process is not None
+        pid = self._process.pid
+        while sys.executable not in _words(pid)[:1]:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            if not children:
+                return pid
+            pid = int(children[0])
+        return pid
+
+
+class Master(Member):
+    """A `rota master`."""
+
+    @property
+    def identity(self) -> str:
+        """As whom it holds leases."""
+        return instance_lock.holder(self.folder / "master.lock")
+
+    def endpoint(self) -> Endpoint:
+        """The administrator's way in."""
+        return kubeconfig.load(self.folder / "kubeconfig", clock=system.SystemClock())
+
+
+class Worker(Member):
+    """A `rota worker`, with its tasks."""
+
+    def power_off(self) -> None:
+        """End it with everything that it runs, as if the machine had lost its power."""
+        self.kill()
+        end_tasks(self.folder)
+        _remove_groups(self.name, self.folder)
+
+
+class ProcessCluster:
+    """Masters on one store, and workers that have joined them. Leaving it ends them all, and every task."""
+
+    def __init__(self, folder: Path, *, store_url: str) -> None:
+        self._folder: Final = folder
+        self._store_url: Final = store_url
+        self.masters: Final[list[Master]] = []
+        self.workers: Final[list[Worker]] = []
+        self._invitation: tuple[str, ...] = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for worker in self.workers:
+            worker.power_off()
+        for master in self.masters:
+            master.kill()
+
+    def master(self, name: str, *options: str, inside: Sequence[str] = (), host: str = "127.0.0.1") -> Master:
+        """A further master; all of them have the keys of the first."""
+        command = ("master", "--store", self._store_url, "--data", str(self._folder / name))
+        keys = self._folder / "keys.yaml"
+        # The same at every start: it is what workers were told.
+        port = str(free_port())
+        made = Master(
+            name,
+            (*command, "--host", host, "--port", port, "--encryption-keys", str(keys), *options),
+            folder=self._folder / name,
+            ready="This master is up",
+            inside=inside,
+        )
+        self.masters.append(made)
+        self._invitation = ()
+        return made
+
+    def worker(self, name: str, *options: str, inside: Sequence[str] = (), wait: bool = True) -> Worker:
+        """A further worker, which knows all masters that there are by now."""
+        made = Worker(
+            name,
+            (
+                "worker",
+                *self.invitation(),
+                "--name",
+                name,
+                "--data",
+                str(self._folder / name),
+                "--port",
+                "0",
+                *_AS_ROOT,
+                *options,
+            ),
+            folder=self._folder / name,
+            ready="This worker is ready",
+            inside=inside,
+            wait=wait,
+        )
+        self.workers.append(made)
+        return made
+
+    def invitation(self) -> tuple[str, ...]:
+        """The options by which a worker joins."""
+        if not self._invitation:
+            made = self.rota("token", "create", "--json")
+            servers = ",".join(one.endpoint().server for one in self.masters)
+            self._invitation = ("--join", servers, "--token", made["token"], "--ca-hash", made["ca_hash"])
+        return self._invitation
+
+    def rota(self, *arguments: str) -> Any:
+        """What another command says as JSON, about this cluster."""
+        config = self.masters[0].folder / "kubeconfig"
+        done = subprocess.run(
+            [sys.executable, "-m", "rota", *arguments, "--kubeconfig", str(config)],
+            capture_output=True,
+            check=False,
+            timeout=_START_S,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def endpoint(self) -> Endpoint:
+        """The administrator's way in, by whichever master answers."""
+        first, *others = [one.endpoint() for one in self.masters]
+        return Endpoint(
+            server=first.server,
+            fallbacks=tuple(one.server for one in others),
+            certificate_authority=first.certificate_authority,
+            client_certificate=first.client_certificate,
+            client_key=first.client_key,
+        )
+
+
+def _words(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
+
+
+def end_tasks(folder: Path) -> None:
+    """End whatever workers still run whose folders are in this one, or are it."""
+    for pid in _nurseries(folder):
+        keeper.kill(pid)
+
+
+def _nurseries(folder: Path) -> list[int]:
+    """The processes that look after the tasks of workers in a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                words = _words(int(entry.name))
+                if any(one.endswith(".nursery") for one in words) and any(
+                    Path(one).is_relative_to(folder) for one in words if one.startswith("/")
+                ):
+                    found.append(int(entry.name))
+    return found
+
+
+def _remove_groups(node: str, folder: Path) -> None:
+    """The control groups that a worker would have used again when it came back."""
+    mark = zlib.crc32(str((folder / "runtime").absolute()).encode())
+    # Others make and remove groups meanwhile, which a walk does not mind.
+    for place, groups, _ in os.walk("/sys/fs/cgroup"):
+        if f"rota-{node}-{mark:08x}" in groups:
+            base = Path(place, f"rota-{node}-{mark:08x}")
+            for group in (*(one for one in base.iterdir() if one.is_dir()), base):
+                with contextlib.suppress(OSError):
+                    group.rmdir()

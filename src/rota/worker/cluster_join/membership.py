@@ -1,0 +1,118 @@
+"""What a worker keeps of its membership, in its own folder: where the masters are, and who it is there.
+
+    kubeconfig     the masters' addresses and authority, the worker's certificate and key
+    serving.pem    the certificate and key that its endpoint shows
+
+A worker that is started again needs nothing else: no token, nobody's help.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from rota.client import kubeconfig
+from rota.client.endpoints import Endpoint
+from rota.kit import errors
+from rota.kit.clock import Clock
+from rota.pki import certificates, files
+from rota.pki.certificates import Identity
+from rota.pki.keys import KeyMaterialError, PrivateKey
+from rota.worker.cluster_join import certificate_requests
+
+KUBECONFIG: Final = "kubeconfig"
+SERVING: Final = "serving.pem"
+_KEY: Final = b"-----BEGIN PRIVATE KEY-----"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """Where the masters are, and the certificate that this worker calls them with."""
+
+    endpoint: Endpoint
+    identity: Identity
+
+    @property
+    def node(self) -> str:
+        """The name that the certificate gives the worker; empty if it is no worker's."""
+        return node_of(self.identity)
+
+    def renewed(self, identity: Identity) -> "Membership":
+        """The same worker with a newer certificate."""
+        endpoint = replace(self.endpoint, client_certificate=identity.certificate, client_key=identity.key)
+        return Membership(endpoint=endpoint, identity=identity)
+
+    def at(self, servers: tuple[str, ...]) -> "Membership":
+        """The same worker with other addresses of its masters, the first of which is called first."""
+        endpoint = replace(self.endpoint, server=servers[0], fallbacks=servers[1:])
+        return Membership(endpoint=endpoint, identity=self.identity)
+
+
+def node_of(identity: Identity) -> str:
+    """The node whose worker a certificate belongs to; empty if it is no worker's."""
+    name, prefix = identity.facts.subject.common_name, certificate_requests.subject("").common_name
+    return name.removeprefix(prefix) if name.startswith(prefix) else ""
+
+
+def of(endpoint: Endpoint) -> Membership | None:
+    """The membership that an endpoint's own certificate stands for; None if it has none that is a worker's."""
+    if endpoint.client_certificate is None or endpoint.client_key is None:
+        return None
+    identity = Identity(certificate=endpoint.client_certificate, key=endpoint.client_key)
+    found = Membership(endpoint=endpoint, identity=identity)
+    return found if found.node else None
+
+
+def former_key(folder: Path, node: str, *, clock: Clock) -> PrivateKey | None:
+    """The key that a worker of this name had here before, be its certificate good or not; None if there is none."""
+    path = folder / KUBECONFIG
+    if not path.exists():
+        return None
+    try:
+        found = of(kubeconfig.load(path, clock=clock))
+        return found.identity.private_key() if found is not None and found.node == node else None
+    except errors.UserError:
+        return None
+
+
+def load(folder: Path, *, clock: Clock) -> Membership | None:
+    """What an earlier start has left; None if nothing, or nothing that is good any more."""
+    path = folder / KUBECONFIG
+    if not path.exists():
+        return None
+    found = of(kubeconfig.load(path, clock=clock))
+    return found if found is not None and found.identity.facts.holds_at(clock.now()) else None
+
+
+def save(folder: Path, membership: Membership) -> None:
+    """Keep it for the next start."""
+    files.make_private_folder(folder)
+    files.write_private(folder / KUBECONFIG, kubeconfig.render(membership.endpoint, name="rota"))
+
+
+def load_serving(folder: Path, *, clock: Clock) -> Identity | None:
+    """The endpoint's certificate of an earlier start, if it is still good."""
+    path = folder / SERVING
+    if not path.exists():
+        return None
+    content = path.read_bytes()
+    certificate, found, key = content.partition(_KEY)
+    identity = Identity(certificate=certificate, key=found + key)
+    try:
+        good = identity.facts.holds_at(clock.now())
+    except KeyMaterialError:
+        return None
+    return identity if good and found else None
+
+
+def save_serving(folder: Path, identity: Identity) -> None:
+    """Keep the endpoint's certificate for the next start."""
+    files.write_private(folder / SERVING, identity.certificate + identity.key)
+
+
+def authority_of(membership: Membership) -> bytes:
+    """The certificates of the cluster's authority, whose clients the endpoint believes."""
+    authority = membership.endpoint.certificate_authority
+    assert authority is not None, "nobody joins a cluster whose authority is not known"
+    # Read here, so that what is wrong with it is said before anything listens.
+    certificates.read_pem(authority, source="the cluster's authority")
+    return authority

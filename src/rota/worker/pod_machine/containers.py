@@ -1,0 +1,187 @@
+"""One container of a pod: what it does now, what it did before, and how the API is told.
+
+Only what is known is changed here; what to do about it is decided by the pod (`pods`).
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, Final
+
+from rota.api import times
+from rota.worker.pod_machine.machine_events import ProbeKind
+from rota.worker.pod_machine.restarts import Backoff
+from rota.worker.pod_machine.specs import ContainerSpec
+
+COMPLETED: Final = "Completed"
+ERROR: Final = "Error"
+OOM_KILLED: Final = "OOMKilled"
+UNKNOWN: Final = "ContainerStatusUnknown"
+CREATING: Final = "ContainerCreating"
+INITIALIZING: Final = "PodInitializing"
+CRASHING: Final = "CrashLoopBackOff"
+#: What a run whose end nobody saw is said to have ended with.
+UNKNOWN_CODE: Final = 137
+_RUNTIME: Final = "rota://"
+
+
+class Stage(Enum):
+    """Where a container is in its life."""
+
+    #: Never started, or between two runs.
+    IDLE = auto()
+    #: The shell was told to start it.
+    STARTING = auto()
+    RUNNING = auto()
+    #: Ended for good, as far as is known.
+    ENDED = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a run ended."""
+
+    code: int
+    signal: int = 0
+    reason: str = COMPLETED
+    message: str = ""
+    id: str = ""
+    #: None where nobody knows.
+    started_at: float | None = None
+    finished_at: float | None = None
+
+    def on_wire(self) -> dict[str, Any]:
+        """As `state.terminated`."""
+        found: dict[str, Any] = {"exitCode": self.code, "reason": self.reason}
+        if self.signal:
+            found["signal"] = self.signal
+        if self.message:
+            found["message"] = self.message
+        if self.started_at is not None:
+            found["startedAt"] = times.format_time(self.started_at)
+        if self.finished_at is not None:
+            found["finishedAt"] = times.format_time(self.finished_at)
+        if self.id:
+            found["containerID"] = _RUNTIME + self.id
+        return found
+
+
+@dataclass(slots=True)
+class Streak:
+    """Answers of a probe in a row."""
+
+    successes: int = 0
+    failures: int = 0
+
+    def add(self, success: bool) -> None:
+        """One more answer."""
+        self.successes = self.successes + 1 if success else 0
+        self.failures = 0 if success else self.failures + 1
+
+
+@dataclass(slots=True)
+class Container:
+    """The state of one container."""
+
+    spec: ContainerSpec
+    stage: Stage = Stage.IDLE
+    #: Which run this is, or will be the next.
+    run: int = 0
+    restarts: int = 0
+    id: str = ""
+    started_at: float = 0.0
+    #: Whether the startup probe and the first hook are through.
+    started: bool = False
+    ready: bool = False
+    #: Why it waits, while it does.
+    reason: str = CREATING
+    message: str = ""
+    #: How the present stage ended, if it is ENDED; and the run before.
+    ending: Ending | None = None
+    before: Ending | None = None
+    backoff: Backoff = field(default_factory=Backoff)
+    streaks: dict[ProbeKind, Streak] = field(default_factory=dict)
+    probing: set[ProbeKind] = field(default_factory=set)
+    hook_pending: bool = False
+    #: When the run was told to end, and by when it must have; None while nobody told it.
+    stopping: float | None = None
+    #: Whether the hook before the end is under way.
+    pre_stopping: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name within the pod."""
+        return self.spec.name
+
+    @property
+    def live(self) -> bool:
+        """Whether something of it runs, or is about to."""
+        return self.stage in {Stage.STARTING, Stage.RUNNING}
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it has ended, and well."""
+        return self.stage is Stage.ENDED and self.ending is not None and self.ending.code == 0
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended, and not well."""
+        return self.stage is Stage.ENDED and not self.succeeded
+
+    def begin(self) -> None:
+        """A run is about to start."""
+        self.stage = Stage.STARTING
+        if self.ending is not None:
+            self.before, self.ending = self.ending, None
+        self.reason, self.message = CREATING, ""
+
+    def began(self, run_id: str, now: float) -> None:
+        """It runs."""
+        self.stage, self.id, self.started_at = Stage.RUNNING, run_id, now
+        self.hook_pending = self.spec.has_post_start
+        self.streaks = {}
+        self.stopping, self.pre_stopping = None, False
+
+    def wait(self, reason: str, message: str = "") -> None:
+        """It does not run, and why not."""
+        self.stage, self.reason, self.message = Stage.IDLE, reason, message
+        self.started = self.ready = False
+
+    def end(self, ending: Ending) -> None:
+        """A run is over."""
+        self.stage, self.ending = Stage.ENDED, ending
+        self.started = self.ready = False
+        self.hook_pending = self.pre_stopping = False
+        self.probing.clear()
+        self.run += 1
+
+    def again(self) -> None:
+        """Another run will follow the one that ended."""
+        self.restarts += 1
+        self.before = self.ending
+
+    def on_wire(self) -> dict[str, Any]:
+        """As in `containerStatuses`."""
+        found: dict[str, Any] = {
+            "name": self.name,
+            "image": self.spec.image,
+            "imageID": "",
+            "ready": self.ready,
+            "restartCount": self.restarts,
+            "started": self.started,
+            "state": self._state(),
+            "lastState": {} if self.before is None else {"terminated": self.before.on_wire()},
+        }
+        known = self.id or (self.ending.id if self.ending is not None else "")
+        if known:
+            found["containerID"] = _RUNTIME + known
+        return found
+
+    def _state(self) -> dict[str, Any]:
+        match self.stage:
+            case Stage.RUNNING:
+                return {"running": {"startedAt": times.format_time(self.started_at)}}
+            case Stage.ENDED if self.ending is not None:
+                return {"terminated": self.ending.on_wire()}
+            case _:
+                waiting = {"reason": self.reason, **({"message": self.message} if self.message else {})}
+                return {"waiting": waiting}

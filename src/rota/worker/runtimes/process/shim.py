@@ -1,0 +1,690 @@
+"""A small program that starts processes, keeps their output, and sees them end, whatever becomes of the agent.
+
+    python -m rota.worker.runtimes.process.shim FOLDER
+
+The agent may be stopped, updated or killed; the processes that it had started go on, their output is kept, and how
+they ended is written down until the agent has taken note of it. So this program does little, needs nothing but the
+standard library, and is never restarted while something runs. It listens on `FOLDER/nursery.sock`, which only this user
+can reach; a message is a length of four bytes and a JSON object. Requests carry an `n` that the answer repeats; ends
+are told without being asked. What runs and what has ended stands in `FOLDER/runs.ledger`, a record for each run.
+
+Output is kept in the form of the container runtimes' logs: `<time> stdout|stderr F|P <line>`.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import gc
+import json
+import os
+import secrets
+import select
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from rota.worker.append_log import AppendLog
+from rota.worker.runtimes import terminals
+from rota.worker.runtimes.process import isolation, spawn
+from rota.worker.runtimes.process.deaths import ALIVE_S, is_lost
+from rota.worker.runtimes.process.spawn import Started
+
+_LENGTH: Final = struct.Struct("!I")
+_MOST: Final = 16 * 1024 * 1024
+_CHUNK: Final = 64 * 1024
+#: As much as the kernel lets a pipe hold.
+_PIPE_BYTES: Final = 1024 * 1024
+#: Longer lines are kept in pieces.
+_LINE: Final = 16 * 1024
+_PR_SET_CHILD_SUBREAPER: Final = 36
+#: Held by the one nursery of a folder; its time is when that one last said that it lives.
+_LOCK: Final = "nursery.lock"
+#: How long the program stays without an agent when it has nothing to look after.
+_IDLE_S: Final = 30.0
+_LOG_BYTES: Final = 10 * 1024 * 1024
+_LOG_FILES: Final = 5
+#: By which what a run leaves behind is known where there are no control groups.
+_RUN_VARIABLE: Final = "ROTA_RUN"
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class Log:
+    """The output of one run, rotated by size: `x.log` is the newest, `x.log.1` the one before."""
+
+    def __init__(self, path: str, *, most_bytes: int, files: int) -> None:
+        self._path: Final = path
+        self._most: Final = most_bytes
+        self._files: Final = files
+        #: None before the first line: most short runs say nothing, and need no file for that.
+        self._fd: int | None = None
+        self._size = 0
+        self._rest: dict[str, bytes] = {}
+
+    def write(self, stream: str, data: bytes) -> None:
+        """Keep what came; a line is written when it is whole, or too long to wait for the rest."""
+        head = self._head(stream)
+        *whole, rest = (self._rest.pop(stream, b"") + data).split(b"\n")
+        lines = []
+        for line in whole:
+            while len(line) > _LINE:
+                lines.append(head + b" P " + line[:_LINE])
+                line = line[_LINE:]  # noqa: PLW2901 - the rest of it
+            lines.append(head + b" F " + line)
+        while len(rest) > _LINE:
+            lines.append(head + b" P " + rest[:_LINE])
+            rest = rest[_LINE:]
+        if rest:
+            self._rest[stream] = rest
+        if lines:
+            self._append(b"\n".join(lines) + b"\n")
+
+    def close(self) -> None:
+        """Nothing more comes: what has no end of a line is kept without one."""
+        for stream, rest in self._rest.items():
+            self._append(self._head(stream) + b" P " + rest + b"\n")
+        if self._fd is not None:
+            os.close(self._fd)
+
+    @staticmethod
+    def _head(stream: str) -> bytes:
+        now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # noqa: TID251
+        return f"{now} {stream}".encode()
+
+    def _append(self, data: bytes) -> None:
+        # A full disk costs output, not the process that wrote it.
+        with contextlib.suppress(OSError):
+            if self._fd is None:
+                Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                self._size = os.fstat(self._fd).st_size
+            if self._size + len(data) > self._most and self._size:
+                self._rotate(self._fd)
+            self._size += len(data)
+            while data:
+                data = data[os.write(self._fd, data) :]
+
+    def _rotate(self, opened: int) -> None:
+        for number in range(self._files - 1, 0, -1):
+            older = Path(f"{self._path}.{number - 1}") if number > 1 else Path(self._path)
+            if older.exists():
+                older.rename(f"{self._path}.{number}")
+        newest = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(newest, opened, inheritable=False)
+        os.close(newest)
+        self._size = 0
+
+
+class Child:
+    """One run."""
+
+    def __init__(self, request: dict[str, Any], started: Started, log: Log, *, into: int | None) -> None:
+        self.id: Final[str] = request["id"]
+        self.pid: Final = started.pid
+        self.cgroups: Final[list[str]] = request.get("cgroups") or []
+        self.memory: Final[str] = request.get("memory") or ""
+        self.log: Final = log
+        self.tty: Final = bool(request.get("tty"))
+        #: Where its input is written to, if it has one that has not ended; a terminal is read there, too.
+        self.into = into
+        outputs = started.outputs
+        if self.tty and into is not None:
+            outputs = {"stdout": os.fdopen(into, "rb", buffering=0, closefd=False)}
+        #: What is read from it, with the names of the streams.
+        self.pipes: Final = {pipe.fileno(): (name, pipe) for name, pipe in outputs.items()}
+        #: The writing ends of pipes whose readers want to know what it says, by stream.
+        self.listeners: Final[dict[str, list[int]]] = {}
+        #: What was shown at its terminal before anybody looked: the first who does wants to see the prompt.
+        self.unseen: bytearray | None = bytearray() if self.tty else None
+        #: Whether it was told to end, so that a death by a signal is no surprise.
+        self.asked = False
+        #: How it ended, as soon as it has; told when its output has come to an end as well.
+        self.status: int | None = None
+        self.finished_at = 0.0
+
+
+class Shim:
+    """The program."""
+
+    def __init__(self, folder: Path, *, predecessor_ended_at: float) -> None:
+        """The predecessor, if there was one that was killed, gave its last sign of life then; else 0."""
+        self._name: Final = secrets.token_hex(8)
+        self._predecessor_ended_at: Final = predecessor_ended_at
+        self._said_alive_at = 0.0
+        self._runs: Final = AppendLog(folder.absolute() / "runs.ledger")
+        self._selector: Final = selectors.DefaultSelector()
+        self._children: Final[dict[str, Child]] = {}
+        self._by_pid: Final[dict[int, Child]] = {}
+        self._agents: Final[dict[socket.socket, bytearray]] = {}
+        #: What is to be sent at the end of this round.
+        self._unsent: Final[dict[socket.socket, list[bytes]]] = {}
+        self._done = False
+        # By a name relative to the folder: the whole path may be longer than an address of a socket can be.
+        os.chdir(folder)
+        path = Path("nursery.sock")
+        path.unlink(missing_ok=True)
+        self._listener: Final = socket.socket(socket.AF_UNIX)
+        os.umask(0o177)
+        self._listener.bind(str(path))
+        os.umask(spawn.UMASK)
+        self._listener.listen()
+        self._listener.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    def run(self) -> None:
+        """Serve until told to end while nothing runs."""
+        # What a container leaves behind becomes our child, and is ended with it.
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        wake, waker = socket.socketpair()
+        for end in (wake, waker):
+            end.setblocking(False)
+        # Heard and not minded. What is ignored outright would be ignored by everything that is started here, too.
+        for heard in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(heard, lambda *_: None)
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        self._selector.register(wake, selectors.EVENT_READ, lambda _: self._reap(wake))
+        while not self._done:
+            self._say_alive()
+            ready = self._selector.select(ALIVE_S if self._children else _IDLE_S)
+            # Nobody is here, and there is nothing to keep: what has ended stands on disk.
+            self._done = not ready and not self._agents and not self._children
+            if self._done:
+                break
+            for key, _ in ready:
+                # What came earlier in this round may have closed it.
+                present = self._selector.get_map().get(key.fd)
+                if present is not None and present.data is key.data:
+                    self._guarded(key)
+            for connection in tuple(self._unsent):
+                self._flush(connection)
+        # It ends by itself: nothing that ended before did so because of that.
+        os.utime(_LOCK, (0, 0))
+
+    def _say_alive(self) -> None:
+        now = time.monotonic()  # noqa: TID251 - this program has no clock to be given
+        if not self._said_alive_at or now - self._said_alive_at >= ALIVE_S:
+            self._said_alive_at = now
+            with contextlib.suppress(OSError):
+                os.utime(_LOCK)
+
+    @staticmethod
+    def _guarded(key: selectors.SelectorKey) -> None:
+        """Whatever goes wrong with one thing, the others go on."""
+        try:
+            key.data(key.fileobj)
+        except Exception:  # noqa: BLE001 - there is nobody above to tell
+            traceback.print_exc()
+
+    # --- agents -------------------------------------------------------------------------------------------------------
+
+    def _accept(self, listener: Any) -> None:
+        connection, _ = listener.accept()
+        connection.settimeout(10)
+        self._agents[connection] = bytearray()
+        self._selector.register(connection, selectors.EVENT_READ, self._read)
+
+    def _read(self, connection: Any) -> None:
+        try:
+            data = connection.recv(_CHUNK)
+        except OSError:
+            data = b""
+        if not data:
+            self._drop(connection)
+            return
+        buffer = self._agents[connection]
+        buffer += data
+        while len(buffer) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(buffer)
+            if length > _MOST:
+                self._drop(connection)
+                return
+            if len(buffer) < _LENGTH.size + length:
+                return
+            message = bytes(buffer[_LENGTH.size : _LENGTH.size + length])
+            del buffer[: _LENGTH.size + length]
+            self._answer(connection, json.loads(message))
+
+    def _answer(self, connection: socket.socket, request: dict[str, Any]) -> None:
+        verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "greet": lambda _: {},
+            "spawn": self._spawn,
+            "signal": self._signal,
+            "list": self._list,
+            "forget": self._forget,
+            "attach": self._attach,
+            "end_input": self._end_input,
+            "remove": _remove,
+            "end": self._end,
+            "try_isolation": lambda asked: {"problem": isolation.problem(asked["plan"])},
+        }
+        try:
+            answer = verbs[request["do"]](request)
+        except Exception as problem:  # noqa: BLE001 - one request must not end what others run
+            answer = {"error": f"{type(problem).__name__}: {problem}"}
+        files: list[int] = answer.pop("files", [])
+        self._send(connection, {"n": request.get("n"), **answer}, files)
+        for file in files:
+            os.close(file)
+
+    def _send(self, connection: socket.socket, message: dict[str, Any], files: Sequence[int] = ()) -> None:
+        data = _encode(message).encode()
+        self._unsent.setdefault(connection, []).append(_LENGTH.pack(len(data)) + data)
+        if files:
+            self._flush(connection, files)
+
+    def _flush(self, connection: socket.socket, files: Sequence[int] = ()) -> None:
+        """Send what there is for an agent; files go with the last message."""
+        *others, last = self._unsent.pop(connection)
+        try:
+            if files:
+                connection.sendall(b"".join(others))
+                socket.send_fds(connection, [last], files)
+            else:
+                connection.sendall(b"".join((*others, last)))
+        except OSError:
+            self._drop(connection)
+
+    def _drop(self, connection: socket.socket) -> None:
+        self._unsent.pop(connection, None)
+        if self._agents.pop(connection, None) is not None:
+            self._selector.unregister(connection)
+            connection.close()
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _spawn(self, request: dict[str, Any]) -> dict[str, Any]:
+        known = self._record(request["id"])
+        if known is not None and known["pid"]:
+            return {"run": known}  # the same request again, whose answer was lost
+        # Written down before anything is started: whatever happens in between, nothing of it is unknown.
+        self._write({"id": request["id"], "pid": 0, "born": 0, "started_at": time.time()})  # noqa: TID251
+        log = Log(
+            request["log"],
+            most_bytes=request.get("log_bytes", _LOG_BYTES),
+            files=request.get("log_files", _LOG_FILES),
+        )
+        talks = {"stdin": bool(request.get("stdin")), "tty": bool(request.get("tty"))}
+        ends: terminals.Ends | None = None
+        try:
+            ends = terminals.Ends(**talks, user=request.get("user"))
+            if request.get("home"):
+                _make_folder(request["home"])
+            started = spawn.start(_marked(request), ends)
+        except (OSError, ValueError, subprocess.SubprocessError) as problem:
+            log.close()
+            if ends is not None:
+                ends.close()
+            with contextlib.suppress(OSError):
+                self._runs.drop(request["id"])
+            return {"failed": _why(problem, request)}
+        ends.let_go()
+        child = Child(request, started, log, into=ends.into)
+        self._children[child.id] = self._by_pid[child.pid] = child
+        for number, (stream, _) in child.pipes.items():
+            os.set_blocking(number, False)
+            self._selector.register(number, selectors.EVENT_READ, lambda fd, c=child, s=stream: self._pump(fd, c, s))
+        record = {
+            "id": child.id,
+            "pid": child.pid,
+            "born": _born(child.pid),
+            "started_at": time.time(),  # noqa: TID251 - this program has no clock to be given
+            "cgroups": child.cgroups,
+        }
+        with contextlib.suppress(OSError):
+            self._write(record)
+        return {"run": record}
+
+    def _signal(self, request: dict[str, Any]) -> dict[str, Any]:
+        child = self._children.get(request["id"])
+        number = request["signal"]
+        if child is None:
+            return {"signalled": self._signal_lost(request["id"], number)}
+        if child.status is not None:
+            return {"signalled": False}
+        child.asked = True
+        if number == signal.SIGKILL:
+            self._kill_all(child.id, child.pid, child.cgroups)
+        else:
+            # To the first process alone, as in containers: what it started is its own to end.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, number)
+        return {"signalled": True}
+
+    def _signal_lost(self, run: str, number: int) -> bool:
+        """A run of a nursery that was killed: not our child, but known by its number and birth."""
+        record = self._record(run)
+        if record is None or "code" in record or not record["pid"] or _born(record["pid"]) != record["born"]:
+            return False
+        if number == signal.SIGKILL:
+            self._kill_all(run, record["pid"], record.get("cgroups") or [])
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(record["pid"], number)
+        return True
+
+    def _list(self, _: dict[str, Any]) -> dict[str, Any]:
+        found = []
+        for text in self._runs.texts():
+            record = json.loads(text)
+            if "code" not in record and record["id"] not in self._children:
+                # Started by a nursery that was killed: it cannot be waited for, only seen to be there or not.
+                record["lost"] = True
+                record["alive"] = bool(record["pid"]) and _born(record["pid"]) == record["born"]
+            elif "code" in record and is_lost(
+                record, shim_process=self._name, predecessor_ended_at=self._predecessor_ended_at
+            ):
+                record["lost"] = True
+            found.append(record)
+        return {"runs": found}
+
+    def _forget(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["id"] not in self._children:
+            self._runs.drop(request["id"])
+        return {}
+
+    def _attach(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Files for whoever wants to hear what a run says from now on, and to write what it reads."""
+        child = self._children.get(request["id"])
+        if child is None or child.status is not None:
+            return {}
+        files: dict[str, int] = {}
+        try:
+            for stream, _ in child.pipes.values():
+                # Who has gone from a run that says nothing is noticed only here.
+                listeners = child.listeners[stream] = _still_heard(child.listeners.get(stream, []))
+                files[stream], told = os.pipe()
+                listeners.append(told)
+                os.set_blocking(told, False)
+                with contextlib.suppress(OSError):
+                    fcntl.fcntl(told, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+                if child.unseen:
+                    _tell([told], bytes(child.unseen))
+            child.unseen = None
+            if child.into is not None:
+                files["terminal" if child.tty else "stdin"] = os.dup(child.into)
+        except OSError:
+            for file in files.values():
+                os.close(file)
+            raise
+        return {"names": list(files), "files": list(files.values())}
+
+    def _end_input(self, request: dict[str, Any]) -> dict[str, Any]:
+        child = self._children.get(request["id"])
+        if child is None or child.into is None:
+            return {}
+        if child.tty:
+            with contextlib.suppress(OSError):
+                os.write(child.into, terminals.END_OF_INPUT)
+        else:
+            os.close(child.into)
+            child.into = None
+        return {}
+
+    def _end(self, _: dict[str, Any]) -> dict[str, Any]:
+        self._done = not self._children
+        return {"ended": self._done}
+
+    # --- children -----------------------------------------------------------------------------------------------------
+
+    def _pump(self, fd: Any, child: Child, stream: str) -> None:
+        try:
+            data = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            child.log.write(stream, data)
+            if child.listeners:
+                _tell(child.listeners.get(stream, []), data)
+            elif child.unseen is not None:
+                child.unseen += data
+                del child.unseen[:-_CHUNK]
+            return
+        self._let_go(fd, child)
+        self._settle(child)
+
+    def _let_go(self, fd: int, child: Child) -> None:
+        self._selector.unregister(fd)
+        stream, pipe = child.pipes.pop(fd)
+        pipe.close()
+        for listener in child.listeners.pop(stream, ()):
+            os.close(listener)
+
+    def _drain(self, fd: int, child: Child) -> None:
+        """Take what is left in a pipe, and wait no longer for those who may hold its other end."""
+        pump = self._selector.get_key(fd).data
+        # A pipe holds a megabyte at most; whoever refills it meanwhile is no longer part of the run.
+        for _ in range(_PIPE_BYTES // _CHUNK):
+            if fd not in child.pipes or not _has_more(fd):
+                break
+            pump(fd)
+        if fd in child.pipes:
+            self._let_go(fd, child)
+
+    def _reap(self, wake: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError):
+            wake.recv(_CHUNK)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            child = self._by_pid.pop(pid, None)
+            if child is not None:
+                child.status, child.finished_at = status, time.time()  # noqa: TID251
+                # Nothing of it may stay behind and run on unseen.
+                self._kill_all(child.id, child.pid, child.cgroups)
+                for fd in list(child.pipes):
+                    self._drain(fd, child)
+                self._settle(child)
+
+    def _settle(self, child: Child) -> None:
+        """Tell that a run is over once it is, and its output as well."""
+        if child.status is None or child.pipes or self._children.get(child.id) is not child:
+            return
+        child.log.close()
+        if child.into is not None:
+            os.close(child.into)
+            child.into = None
+        del self._children[child.id]
+        oom = _ran_out_of_memory(child.memory)
+        for folder in child.cgroups:
+            # One whose last members are just dying stays until the run is forgotten.
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)  # noqa: PTH106 - as above
+        code = os.waitstatus_to_exitcode(child.status)
+        record = self._record(child.id) or {"id": child.id}
+        record |= {
+            "code": code if code >= 0 else 128 - code,
+            "signal": -code if code < 0 else 0,
+            "oom": oom,
+            "asked": child.asked,
+            "nursery": self._name,
+            "finished_at": child.finished_at,
+        }
+        # Written down if that can be; told in any case.
+        with contextlib.suppress(OSError):
+            self._write(record)
+        for connection in list(self._agents):
+            self._send(connection, {"exit": record})
+
+    def _kill_all(self, run: str, pid: int, cgroups: list[str]) -> None:
+        """End a run with everything that it started: its process group, all in its control groups, what it left."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        for folder in cgroups:
+            for _ in range(10):
+                members = _members(folder)
+                if not members:
+                    break
+                for member in members:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(member, signal.SIGKILL)
+        if not cgroups:
+            self._kill_left_behind(run)
+
+    def _kill_left_behind(self, run: str) -> None:
+        """Without control groups: end what a run has left behind, which became our child and may lead its own session.
+
+        Whose it is stands in the variables that it was started with. One without them is ended with the last run.
+        """
+        try:
+            found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        except OSError:
+            return
+        others = {child.id for child in self._by_pid.values()} - {run}
+        for pid in map(int, found):
+            if pid in self._by_pid:
+                continue
+            origin = _origin(pid)
+            if (origin and origin not in others) or not others:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _record(self, run: str) -> dict[str, Any] | None:
+        text = self._runs.get(run)
+        found: dict[str, Any] | None = None if text is None else json.loads(text)
+        return found
+
+    def _write(self, record: dict[str, Any]) -> None:
+        self._runs.put(record["id"], _encode(record).encode())
+
+
+def _make_folder(path: str) -> None:
+    try:
+        os.mkdir(path, 0o755)  # noqa: PTH102 - half of what the library's paths cost, for each task
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        Path(path).mkdir(mode=0o755, parents=True, exist_ok=True)
+
+
+def _why(problem: Exception, request: dict[str, Any]) -> str:
+    if isinstance(problem, FileNotFoundError):
+        missing = problem.filename or request["argv"][0]
+        return f'exec: "{missing}": no such file or directory'
+    if isinstance(problem, PermissionError):
+        return f'exec: "{problem.filename or request["argv"][0]}": permission denied'
+    return str(problem)
+
+
+def _remove(request: dict[str, Any]) -> dict[str, Any]:
+    """Remove an empty folder; whether it is gone."""
+    try:
+        Path(request["path"]).rmdir()
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return {"removed": False}
+    return {"removed": True}
+
+
+def _tell(listeners: list[int], data: bytes) -> None:
+    """Hand output on to those who listen; who does not keep up, or is gone, is told nothing more."""
+    for listener in list(listeners):
+        try:
+            whole = os.write(listener, data) == len(data)
+        except OSError:
+            whole = False
+        if not whole:
+            listeners.remove(listener)
+            os.close(listener)
+
+
+def _still_heard(listeners: list[int]) -> list[int]:
+    """Those of some writing ends of pipes that somebody reads; the others are closed."""
+    poll = select.poll()
+    for listener in listeners:
+        poll.register(listener, 0)
+    gone = {listener for listener, _ in poll.poll(0)}
+    for listener in gone:
+        os.close(listener)
+    return [one for one in listeners if one not in gone]
+
+
+def _has_more(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return any(event & select.POLLIN for _, event in poll.poll(0))
+
+
+def _born(pid: int) -> int:
+    """When a process was born, in the kernel's count; tells it from another one that got its number later."""
+    try:
+        opened = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        text = os.read(opened, _CHUNK)
+    except OSError:
+        return 0
+    finally:
+        os.close(opened)
+    return int(text.rpartition(b")")[2].split()[19])
+
+
+def _marked(request: dict[str, Any]) -> dict[str, Any]:
+    """A request whose process can be told from those of other runs; those with control groups can in any case."""
+    if request.get("cgroups"):
+        return request
+    return {**request, "env": {**request["env"], _RUN_VARIABLE: request["id"]}}
+
+
+def _origin(pid: int) -> str:
+    """The run that a process was started in, by its variables; empty if they do not say."""
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    mark = f"{_RUN_VARIABLE}=".encode()
+    return next((one[len(mark) :].decode("utf-8", "replace") for one in variables if one.startswith(mark)), "")
+
+
+def _members(folder: str) -> list[int]:
+    try:
+        return [int(line) for line in Path(folder, "cgroup.procs").read_bytes().split()]
+    except OSError:
+        return []
+
+
+def _ran_out_of_memory(folder: str) -> bool:
+    if not folder:
+        return False
+    for name in ("memory.events", "memory.oom_control"):
+        with contextlib.suppress(OSError, ValueError):
+            for line in Path(folder, name).read_text().splitlines():
+                key, _, value = line.partition(" ")
+                if key == "oom_kill" and int(value) > 0:
+                    return True
+    return False
+
+
+def main() -> None:
+    """Serve in a folder, unless another one does."""
+    folder = Path(sys.argv[1])
+    spawn.keep_to_ourselves()
+    # What is loaded by now stays: a fork need not copy it because the collector has looked at it.
+    gc.freeze()
+    path = folder / _LOCK
+    ended_at = path.stat().st_mtime if path.exists() else 0.0
+    with path.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        Shim(folder, predecessor_ended_at=ended_at).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Who owns what in new objects is recorded the same, whether it was worked out before or not."""
+
+import copy
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.api import scheme, users
+from rota.api.identifiers import GroupResource
+from rota.api.patches import apply
+from rota.apiserver.interfaces import Attributes
+from rota.apiserver.registry import managed_fields
+
+SCHEME = scheme.builtin()
+
+
+def _resource(name: str) -> Any:
+    found = SCHEME.preferred(GroupResource("", name))
+    assert found is not None
+    return found
+
+
+PODS = _resource("pods")
+KNOWN = managed_fields.versions_of(PODS, SCHEME, lambda _: None)  # type: ignore[arg-type, return-value]  # for custom kinds
+
+Documents: TypeAlias = st.SearchStrategy[dict[str, Any]]
+_word = st.sampled_from(["a", "b", ""])
+_amounts = st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from(["1", "2"]), max_size=2)
+_port: Documents = st.fixed_dictionaries(
+    {"containerPort": st.sampled_from([80, 81])}, optional={"protocol": st.sampled_from(["TCP", "UDP"]), "name": _word}
+)
+_container: Documents = st.fixed_dictionaries(
+    {"name": st.sampled_from(["c", "d"])},
+    optional={
+        "image": _word,
+        "command": st.lists(_word, max_size=2),
+        "ports": st.lists(_port, max_size=2, unique_by=lambda one: (one["containerPort"], one.get("protocol"))),
+        "env": st.lists(st.fixed_dictionaries({"name": _word}, optional={"value": _word}), max_size=1),
+        "resources": st.fixed_dictionaries({}, optional={"requests": _amounts, "limits": _amounts}),
+    },
+)
+_toleration: Documents = st.fixed_dictionaries(
+    {}, optional={"key": _word, "operator": _word, "tolerationSeconds": st.integers()}
+)
+_spec: Documents = st.fixed_dictionaries(
+    {"containers": st.lists(_container, max_size=2, unique_by=lambda one: one["name"])},
+    optional={
+        "nodeSelector": st.dictionaries(_word, _word, max_size=2),
+        "tolerations": st.lists(_toleration, max_size=2),
+        "affinity": st.fixed_dictionaries({}, optional={"nodeAffinity": st.just({})}),
+        "imagePullSecrets": st.lists(st.fixed_dictionaries({"name": _word}), max_size=1),
+    },
+)
+_UIDS = [f"{number:08x}-0000-4000-8000-00000000000a" for number in range(3)]
+_owner: Documents = st.fixed_dictionaries(
+    {"uid": st.sampled_from([*_UIDS, "u", "v"]), "name": _word}, optional={"controller": st.booleans()}
+)
+_owners = st.lists(_owner, max_size=2, unique_by=lambda one: one["uid"])
+_pods: Documents = st.builds(
+    lambda spec, labels, owners: {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "p",
+            **({"labels": labels} if labels else {}),
+            **({"ownerReferences": owners} if owners else {}),
+        },
+        "spec": spec,
+    },
+    _spec,
+    st.dictionaries(_word | st.sampled_from(_UIDS), _word, max_size=2),
+    _owners,
+)
+
+
+@given(st.lists(_pods, max_size=6))
+def test_records_do_not_depend_on_what_was_recorded_before(pods: list[dict[str, Any]]) -> None:
+    at = Attributes(user=users.ADMINISTRATOR, verb="create", resource=PODS, now=0.0, field_manager="tests")
+    for pod in pods:
+        alone = apply.update(
+            None,
+            copy.deepcopy(pod),
+            manager="tests",
+            versions=KNOWN,
+            now="1970-01-01T00:00:00Z",
+            subresource="",
+            reset=managed_fields.untouchable(at),
+        )
+        assert managed_fields.record(None, copy.deepcopy(pod), at, KNOWN) == alone
+
+
+_condition: Documents = st.fixed_dictionaries(
+    {"type": st.sampled_from(["Ready", "PodScheduled", "x"]), "status": _word},
+    optional={"reason": _word, "lastTransitionTime": _word},
+)
+_state: Documents = st.fixed_dictionaries(
+    {}, optional={"running": st.just({}), "waiting": st.fixed_dictionaries({}, optional={"reason": _word})}
+)
+_status: Documents = st.fixed_dictionaries(
+    {},
+    optional={
+        "phase": _word,
+        "podIP": _word,
+        "podIPs": st.lists(st.fixed_dictionaries({"ip": _word}), max_size=2),
+        # Also twice of one type, which cannot be told apart.
+        "conditions": st.lists(_condition, max_size=3),
+        "containerStatuses": st.lists(
+            st.fixed_dictionaries({"name": st.sampled_from(["c", "d"]), "state": _state}), max_size=2
+        ),
+    },
+)
+_metadata: Documents = st.fixed_dictionaries({}, optional={"labels": st.dictionaries(_word, _word, max_size=1)})
+
+
+@given(
+    st.lists(st.tuples(_status, _metadata, st.sampled_from(["worker", "other"])), min_size=1, max_size=8),
+    st.tuples(_owners, _owners),
+)
+def test_records_of_statuses_do_not_depend_on_what_was_recorded_before(
+    writes: list[tuple[dict[str, Any], dict[str, Any], str]],
+    owners: tuple[list[dict[str, Any]], list[dict[str, Any]]],
+) -> None:
+    created = Attributes(user=users.ADMINISTRATOR, verb="create", resource=PODS, now=0.0, field_manager="tests")
+    # The same way twice: what the first walk learned, the second uses. Times differ, and are those of the last writers.
+    for begin, references in zip((10.0, 1000.0), owners, strict=True):
+        of = {"ownerReferences": references} if references else {}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "u", **of}, "spec": {}}
+        live = managed_fields.record(None, pod, created, KNOWN)
+        for number, (status, metadata, manager) in enumerate(writes):
+            at = Attributes(
+                user=users.ADMINISTRATOR,
+                verb="update",
+                resource=PODS,
+                subresource="status",
+                # Some in one second, as writes of short tasks are.
+                now=begin + number // 2,
+                field_manager=manager,
+            )
+            new = {**copy.deepcopy(live), "status": copy.deepcopy(status)}
+            new["metadata"] |= metadata
+            alone = managed_fields._record(copy.deepcopy(live), copy.deepcopy(new), at, KNOWN)
+            assert managed_fields.record(copy.deepcopy(live), copy.deepcopy(new), at, KNOWN) == alone
+            live = alone
+
+
+def test_pods_that_go_the_same_way_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def walk(name: str, begin: float, owner: str) -> dict[str, Any]:
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "ownerReferences": [{"uid": owner, "name": name}]},
+            "spec": {"nodeName": "n"},
+        }
+        at = Attributes(user=users.ADMINISTRATOR, verb="create", resource=PODS, now=begin, field_manager="tests")
+        live = managed_fields.record(None, pod, at, KNOWN)
+        for number, phase in enumerate(("Running", "Succeeded"), 1):
+            at = Attributes(
+                user=users.ADMINISTRATOR,
+                verb="update",
+                resource=PODS,
+                subresource="status",
+                now=begin + number,
+                field_manager="worker",
+            )
+            live = managed_fields.record(live, {**live, "status": {"phase": phase, "reason": name}}, at, KNOWN)
+        return live
+
+    walk("a", 0.0, _UIDS[0])
+    monkeypatch.setattr(managed_fields, "_record", None)
+    entries = walk("b", 100.0, _UIDS[1])["metadata"]["managedFields"]
+    assert [(one["manager"], one["time"]) for one in entries] == [
+        ("tests", "1970-01-01T00:01:40Z"),
+        ("worker", "1970-01-01T00:01:42Z"),
+    ]
+    assert f'k:{{"uid":"{_UIDS[1]}"}}' in entries[0]["fieldsV1"]["f:metadata"]["f:ownerReferences"]
