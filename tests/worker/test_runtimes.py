@@ -224,12 +224,6 @@ async def test_a_process_may_leave_word_where_it_is_usual(client: Client, worker
     assert not _size(Path("/dev/termination-log")), "that is the machine's"
 
 
-async def test_a_plain_name_for_the_last_words_is_meant_in_the_home(client: Client, worker: Worker) -> None:
-    await _create(client, "sh", "-c", 'echo because > "$HOME/tm"', container={"terminationMessagePath": "tm"})
-    assert await _last_words(client, "Succeeded") == "because\n"
-    assert not Path("/tm").exists()
-
-
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 

@@ -36,3 +36,14 @@ def test_another_user_writes_the_same_file_by_a_name_in_its_home(tmp_path: Path)
     told.write_text("done")
     assert termination_message.read(tmp_path / "pod", "c", 0) == "done"
     assert not said.parent.exists()
+
+
+def test_a_plain_name_is_meant_in_the_home_and_nothing_is_made_elsewhere(tmp_path: Path) -> None:
+    """Our API server takes absolute paths only; others may not."""
+    launch, home = _launch(tmp_path / "x", runtime=PROCESS), tmp_path / "home"
+    container = {"name": "c", "terminationMessagePath": "tm"}
+    launch = termination_message.given(launch, container, tmp_path / "pod", home=str(home), may_mount=True)
+    termination_message.prepare(tmp_path / "pod", launch)
+    (home / "tm").write_text("done")
+    assert termination_message.read(tmp_path / "pod", "c", 0) == "done"
+    assert not launch.mounts
