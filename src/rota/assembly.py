@@ -11,7 +11,7 @@ import secrets
 import signal
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -22,7 +22,7 @@ import uvloop
 from rota import control_plane
 from rota.apiserver.encryption import key_admin
 from rota.apiserver.encryption.rotation import Holdings
-from rota.client import client_factory, rights
+from rota.client import client_factory, kubeconfig, rights
 from rota.client.elections.elector import SYSTEM
 from rota.client.endpoints import Endpoint
 from rota.client.rights import Right
@@ -31,6 +31,8 @@ from rota.extender import rights as extender_rights
 from rota.extender import service as extending
 from rota.extender.service import Extender
 from rota.extender.view import View
+from rota.federation.control import federation
+from rota.federation.control.federation import Federation
 from rota.kit import diagnostics, logs, system, tasks
 from rota.kit.diagnostics import Address
 from rota.kit.metrics import Metrics
@@ -150,10 +152,12 @@ async def run_local(
     *,
     ready: Callable[[dict[str, str]], None],
     leaving: Callable[[], Awaitable[None]] | None = None,
+    beside: Callable[[Mapping[str, str], Supervisor], Awaitable[None]] | None = None,
 ) -> None:
     """Run all parts on the store at `url` until a signal asks to stop; `ready` is told what runs where.
 
-    Between the signal and the end, while the API still answers, `leaving` may look once more.
+    Between the signal and the end, while the API still answers, `leaving` may look once more. `beside` starts parts
+    that call the API, before `ready` is told.
     """
     system.allow_many_files()
     stop = asyncio.Event()
@@ -172,10 +176,48 @@ async def run_local(
         facts = await parts.enter_async_context(control_plane.running(store, replace(settings, metrics=metrics)))
         # What a start has made stays: whoever looks for garbage among all of it stops everybody for a moment.
         gc.freeze()
+        if beside is not None:
+            await beside(facts, supervisor)
         ready({"store": logs.redact_url(url), **facts})
         await stop.wait()
         if leaving is not None:
             await leaving()
+
+
+async def run_federation(
+    url: str,
+    settings: control_plane.Settings,
+    *,
+    ready: Callable[[dict[str, str]], None],
+    every_s: float,
+    threshold_s: float,
+) -> None:
+    """Run a federation's control plane on the store at `url` until a signal asks to stop.
+
+    It is a master without scheduler and workload controllers: what it holds runs in member clusters. The loops call its
+    API as its administrator.
+    """
+
+    async def federate(facts: Mapping[str, str], supervisor: Supervisor) -> None:
+        clock, rng = system.SystemClock(), system.rng()
+        endpoint = kubeconfig.load(Path(facts["config"]), clock=clock)
+
+        async def run() -> None:
+            async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
+                await Federation(
+                    client,
+                    clock=clock,
+                    rng=rng,
+                    every_s=every_s,
+                    threshold_s=threshold_s,
+                    identity="" if settings.alone else _passing_identity(),
+                ).run()
+
+        async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
+            await federation.install(client, clock=clock)
+        supervisor.start("federation", run)
+
+    await run_local(url, settings, ready=ready, beside=federate)
 
 
 async def run_worker(

@@ -20,6 +20,7 @@ HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 _MARK = "@@@"
 _UP = "timeout 60 sh -c \"until grep -q 'Rota is up' {log}; do sleep 0.1; done\""
 _TAKING = "timeout 60 sh -c \"until grep -q 'Taking notices at' {log}; do sleep 0.1; done\""
+_FEDERATED = "timeout 60 sh -c \"until grep -q 'The federation is up' {log}; do sleep 0.1; done\""
 _SCHEDULING = "timeout 60 sh -c \"until grep -q 'cluster known' {log}; do sleep 0.1; done\""
 
 
@@ -104,5 +105,13 @@ def _commands(text: str, log: Path) -> Iterator[str]:
         return
     yield f'{command[:-1]} > {log} 2>&1 & pids="$pids $!"'
     # The page's reader sees that it is up before typing on.
-    seen = _UP if "rota up" in command else _TAKING if "--webhook" in command else _SCHEDULING
+    seen = (
+        _UP
+        if "rota up" in command
+        else _FEDERATED
+        if "federation up" in command
+        else _TAKING
+        if "--webhook" in command
+        else _SCHEDULING
+    )
     yield seen.format(log=log)

@@ -1,58 +1,148 @@
-"""What `rota federation decide` does: scenarios in, decisions out, one line for each."""
+"""What `rota federation` does with clusters: they join, leave and are listed."""
 
-import contextlib
-import gzip
-import sys
-from collections.abc import Iterable, Iterator
+import base64
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final, TypeVar
 
 import click
-import msgspec
 
-from rota.federation import decide as decisions
+from rota.api import errors, meta, names
+from rota.cli import endpoints, output
+from rota.cli.commands import session
+from rota.client import kubeconfig
+from rota.client.verbs import Client, Object
+from rota.federation import kinds
+from rota.federation.control import members
+from rota.kit import system
 from rota.kit.errors import UserError
 
-STANDARD_INPUT: Final = Path("-")
+_LOOK_AGAIN_S: Final = 0.2
 
 
-def decide(files: tuple[Path, ...]) -> bool:
-    """Print an answer for each scenario as soon as it is there; whether all could be decided."""
-    all_decided = True
-    for number, line in _lines(files or (STANDARD_INPUT,)):
-        answer = _answer(line, number)
-        all_decided &= "error" not in answer
-        click.echo(msgspec.json.encode(answer))
-    return all_decided
+def join(
+    name: str,
+    member: Path,
+    properties: Mapping[str, Any],
+    labels: Sequence[str],
+    *,
+    as_json: bool,
+    **server: Any,
+) -> None:
+    """Make the Cluster, and the Secret with the way into it."""
+    problems = names.check_dns1123_label(name)
+    if problems:
+        raise UserError(f"{name!r} cannot be the name of a cluster: {problems[0]}", "choose another name")
+    endpoint = kubeconfig.load(member, clock=system.SystemClock())
+    text = kubeconfig.render(endpoint, name=name)
+    if members.load(text, clock=system.SystemClock()).client_certificate is None:
+        text = member.read_bytes()  # it signs in by something else than a certificate; that has to be in the file
+    spec = {
+        "syncMode": "Push",
+        "apiEndpoint": endpoint.server,
+        "secretRef": {"namespace": kinds.CLUSTER_NAMESPACE, "name": name},
+        **{member_name: value for member_name, value in properties.items() if value},
+    }
+    cluster = {
+        "apiVersion": "cluster.karmada.io/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": name, "labels": dict(_label(one) for one in labels)},
+        "spec": spec,
+    }
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": kinds.CLUSTER_NAMESPACE},
+        "data": {"kubeconfig": base64.b64encode(text).decode()},
+    }
+
+    async def work(client: Client) -> None:
+        try:
+            await client.get(kinds.CLUSTERS, name)
+        except errors.NotFound:
+            await client.apply(kinds.SECRETS, secret, force=True)
+            await client.create(kinds.CLUSTERS, cluster)
+            return
+        raise UserError(f"there is a cluster {name} already", f"choose another name, or rota federation unjoin {name}")
+
+    _at(server, work)
+    _tell({"joined": name}, f"Cluster {name} has joined.", as_json=as_json)
 
 
-def _answer(line: bytes, number: int) -> dict[str, Any]:
-    name: object = None
-    try:
-        scenario = msgspec.json.decode(line)
-        name = scenario.get("id") if isinstance(scenario, dict) else None
-        return {"id": name, "decision": decisions.decide(scenario)}
-    except msgspec.DecodeError as error:
-        return {"id": name, "error": f"line {number}: not JSON: {error}"}
-    except decisions.ScenarioError as error:
-        return {"id": name, "error": f"line {number}: {error}"}
-    except Exception as error:  # noqa: BLE001 - one line must not take the others with it
-        why = f"Rota failed on this, please report it: {type(error).__name__}: {error}"
-        return {"id": name, "error": f"line {number}: {why}"}
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    problems = [*names.check_label_key(key), *names.check_label_value(value)] if equals else ["it has no ="]
+    if problems:
+        raise UserError(f"{text!r} is no label: {problems[0]}", "write it like tier=gold")
+    return key, value
 
 
-def _lines(files: Iterable[Path]) -> Iterator[tuple[int, bytes]]:
-    """All lines that are not blank, with their numbers in their files."""
-    for file in files:
-        with contextlib.ExitStack() as opened:
-            source: Iterable[bytes] = sys.stdin.buffer
-            if file != STANDARD_INPUT:
-                source = opened.enter_context(_opened(file))
-            yield from ((number, line) for number, line in enumerate(source, start=1) if line.strip())
+def unjoin(name: str, *, timeout_s: float, as_json: bool, **server: Any) -> None:
+    """Delete the Cluster, and wait until it is gone."""
+    clock = system.SystemClock()
+
+    async def work(client: Client) -> bool:
+        try:
+            await client.delete(kinds.CLUSTERS, name)
+        except errors.NotFound as error:
+            raise UserError(f"there is no cluster {name}", "see rota federation clusters") from error
+        deadline = clock.monotonic() + timeout_s
+        while clock.monotonic() < deadline:
+            try:
+                await client.get(kinds.CLUSTERS, name)
+            except errors.NotFound:
+                return True
+            await clock.sleep(_LOOK_AGAIN_S)
+        return False
+
+    gone = _at(server, work)
+    if not gone and timeout_s:
+        raise UserError(
+            f"cluster {name} has not let go of everything within {timeout_s:.0f} s",
+            "it goes on; look with rota federation clusters",
+        )
+    _tell({"unjoined": name, "gone": gone}, f"Cluster {name} has left.", as_json=as_json)
 
 
-def _opened(file: Path) -> gzip.GzipFile | IO[bytes]:
-    try:
-        return gzip.open(file) if file.suffix == ".gz" else file.open("rb")
-    except OSError as error:
-        raise UserError(f"{file}: {error.strerror}") from error
+def clusters(*, as_json: bool, **server: Any) -> None:
+    """List clusters."""
+
+    async def work(client: Client) -> list[Object]:
+        return (await client.list(kinds.CLUSTERS)).items
+
+    found = sorted(_at(server, work), key=meta.name)
+    rows = [_row(cluster) for cluster in found]
+    if as_json:
+        output.document(
+            [dict(zip(("name", "ready", "version", "nodes", "region", "taints"), row, strict=True)) for row in rows]
+        )
+        return
+    output.table(["NAME", "READY", "VERSION", "NODES", "REGION", "TAINTS"], rows)
+
+
+def _row(cluster: Object) -> list[str]:
+    spec, status = cluster.get("spec") or {}, cluster.get("status") or {}
+    nodes: Object = status.get("nodeSummary") or {}
+    ready = (meta.condition(cluster, "Ready") or {}).get("status") or "Unknown"
+    return [
+        meta.name(cluster),
+        "Leaving" if meta.is_deleting(cluster) else ready,
+        status.get("kubernetesVersion") or "",
+        f"{nodes.get('readyNum', 0)}/{nodes.get('totalNum', 0)}" if nodes else "",
+        spec.get("region") or "",
+        ",".join(f"{one.get('key')}:{one.get('effect')}" for one in spec.get("taints") or ()),
+    ]
+
+
+_T = TypeVar("_T")
+
+
+def _at(server: Mapping[str, Any], work: Callable[[Client], Awaitable[_T]]) -> _T:
+    return session.at(endpoints.chosen(**server), work)
+
+
+def _tell(document: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    if as_json:
+        output.document(dict(document))
+    else:
+        click.echo(text)

@@ -1,0 +1,34 @@
+"""What `rota federation up` does: the control plane of a federation, until a signal asks to stop."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from rota import assembly, control_plane
+from rota.apiserver.admission.unenforced import Mode
+
+#: What a federation's control plane looks after itself; workloads are for its members.
+_CONTROLLERS: Final = "certificates,event-expiry,garbage,namespaces,role-aggregation,service-accounts"
+
+
+def up(
+    url: str,
+    folder: Path,
+    *,
+    port: int | None,
+    alone: bool,
+    every_s: float,
+    threshold_s: float,
+    ready: Callable[[dict[str, str]], None],
+) -> None:
+    """Run a control plane until a signal asks to stop."""
+    settings = control_plane.Settings(
+        data=folder,
+        port=port,
+        workers=0,
+        scheduler=False,
+        controllers=_CONTROLLERS,
+        unenforced=Mode.WARN,  # members enforce what they can
+        alone=alone,
+    )
+    assembly.run(assembly.run_federation(url, settings, ready=ready, every_s=every_s, threshold_s=threshold_s))

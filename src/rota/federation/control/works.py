@@ -1,0 +1,215 @@
+"""Keeps the Works of bindings, and what members report about them in the bindings and in the resources themselves."""
+
+import uuid
+from collections.abc import Iterable
+from typing import Any, Final
+
+from rota.api import errors, meta, times
+from rota.client.informers.cache import Cache, Key
+from rota.client.verbs import Client, Object
+from rota.federation import kinds, naming
+from rota.federation.clusters import Cluster
+from rota.federation.control import conditions
+from rota.federation.control.frame import Frame, covers
+from rota.federation.control.types import NotServed, Types
+from rota.federation.gates import Gates
+from rota.federation.interpreters import native
+from rota.federation.works import collection, rendering
+from rota.kit import logs
+from rota.kit.backoff import Rng
+from rota.kit.clock import Clock
+
+log = logs.get(__name__)
+
+_BY_BINDING: Final = "binding"
+_WORK_ID: Final = "work.karmada.io/permanent-id"
+_AGAIN_S: Final = 5.0
+
+
+def binding_of(work: Object) -> Key | None:
+    """The binding that a Work belongs to, by its annotations."""
+    annotations = meta.annotations(work)
+    name = annotations.get("resourcebinding.karmada.io/name")
+    if name:
+        return Key(annotations.get("resourcebinding.karmada.io/namespace") or "", name)
+    name = annotations.get("clusterresourcebinding.karmada.io/name")
+    return Key("", name) if name else None
+
+
+def _indexed(work: Object) -> Iterable[str]:
+    key = binding_of(work)
+    return () if key is None else (f"{key.namespace}/{key.name}",)
+
+
+class WorksLoop:
+    """Looks at a binding when it, one of its Works or an override policy changes."""
+
+    def __init__(self, client: Client, types: Types, gates: Gates, *, clock: Clock, rng: Rng) -> None:
+        self._client: Final = client
+        self._types: Final = types
+        self._gates: Final = gates
+        self._clock: Final = clock
+        self._frame: Final = Frame[Key]("works", clock=clock, rng=rng)
+        self._bindings: Final = {
+            target: self._frame.follow(client, target, self._binding_changed)
+            for target in (kinds.BINDINGS, kinds.CLUSTER_BINDINGS)
+        }
+        self._works: Final = self._frame.follow(
+            client, kinds.WORKS, self._work_changed, indexers={_BY_BINDING: _indexed}
+        )
+        self._overrides: Final = self._frame.follow(client, kinds.OVERRIDES, self._all_changed)
+        self._cluster_overrides: Final = self._frame.follow(client, kinds.CLUSTER_OVERRIDES, self._all_changed)
+        self._clusters: Final[Cache[Object]] = self._frame.follow(client, kinds.CLUSTERS, lambda key, old, new: None)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._frame.run(self._process, workers=4)
+
+    def _binding_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._frame.queue.add(key)
+
+    def _work_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        work = new or old
+        binding = None if work is None else binding_of(work)
+        if binding is not None:
+            self._frame.queue.add(binding)
+
+    def _all_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for cache in self._bindings.values():
+            for binding in [key for key, _ in cache.items()]:
+                self._frame.queue.add(binding)
+
+    async def _process(self, key: Key) -> float | None:
+        target = kinds.bindings_of(key.namespace)
+        binding = self._bindings[target].get(key.name, key.namespace)
+        works = self._works.indexed(_BY_BINDING, f"{key.namespace}/{key.name}")
+        if binding is None:
+            await self._delete(works)
+            return None
+        if meta.is_deleting(binding):
+            await self._delete(works)
+            if not works:
+                await self._let_go(target, binding)
+            return None
+        spec: Object = binding.get("spec") or {}
+        expected = collection.existing_clusters(spec)
+        await self._delete(work for work in works if naming.cluster_of(meta.namespace(work)) not in expected)
+        try:
+            template_type = await self._types.of(native.kind_of(spec.get("resource") or {}))
+            resource = await self._client.get(
+                template_type, (spec.get("resource") or {}).get("name", ""), namespace=key.namespace
+            )
+        except (errors.NotFound, NotServed):
+            return None
+        again = await self._keep_works(binding, resource, works)
+        await self._report(target, binding, template_type, resource, works)
+        return again
+
+    async def _delete(self, works: Iterable[Object]) -> None:
+        for work in works:
+            if not meta.is_deleting(work):
+                try:
+                    await self._client.delete(kinds.WORKS, meta.name(work), namespace=meta.namespace(work))
+                except errors.NotFound:
+                    continue
+
+    async def _let_go(self, target: kinds.Target, binding: Object) -> None:
+        """Remove our finalizer once no Work is left."""
+        own = {
+            "karmada.io/binding-controller",
+            "karmada.io/cluster-resource-binding-controller",
+            "karmada.io/binding-dependencies-distributor",
+        }
+        left = [one for one in meta.finalizers(binding) if one not in own]
+        if len(left) == len(meta.finalizers(binding)):
+            return
+        patch = {"metadata": {"finalizers": left, "resourceVersion": meta.metadata(binding).get("resourceVersion")}}
+        try:
+            await self._client.patch(target, meta.name(binding), patch, namespace=meta.namespace(binding))
+        except errors.NotFound:
+            return
+
+    async def _keep_works(self, binding: Object, resource: Object, works: Iterable[Object]) -> float | None:
+        rendered = rendering.render(
+            resource,
+            binding,
+            [Cluster(obj) for obj in self._clusters.values()],
+            rendering.Policies(list(self._overrides.values()), list(self._cluster_overrides.values())),
+            self._gates,
+        )
+        present = {(meta.namespace(work), meta.name(work)): work for work in works}
+        waiting = bool(rendered.errors)
+        for problem in rendered.errors:
+            log.warning("a Work cannot be rendered", binding=meta.qualified_name(binding), problem=problem)
+        for work in rendered.works:
+            known = present.get((meta.namespace(work), meta.name(work)))
+            if known is None:
+                work["metadata"]["labels"][_WORK_ID] = str(uuid.uuid4())
+                try:
+                    await self._client.create(kinds.WORKS, work)
+                except errors.AlreadyExists:
+                    waiting = True
+            elif meta.is_deleting(known):
+                waiting = True
+            elif known.get("spec") != work["spec"] or not covers(known, {"metadata": _marks(work)}):
+                metadata = {
+                    **meta.metadata(known),
+                    "labels": {**meta.labels(known), **meta.labels(work)},
+                    "annotations": {**meta.annotations(known), **meta.annotations(work)},
+                }
+                await self._client.update(kinds.WORKS, {**known, "metadata": metadata, "spec": work["spec"]})
+        return _AGAIN_S if waiting else None
+
+    async def _report(
+        self, target: kinds.Target, binding: Object, template_type: Any, resource: Object, works: Iterable[Object]
+    ) -> None:
+        """What members say, in the binding's status and in the resource's own."""
+        spec: Object = binding.get("spec") or {}
+        items = collection.collect(works, spec.get("resource") or {})
+        now = times.format_time(self._clock.now())
+        applied = collection.fully_applied(spec, items)
+        reason, message = collection.FULLY_APPLIED if applied else collection.NOT_FULLY_APPLIED
+        condition = {
+            "type": "FullyApplied",
+            "status": "True" if applied else "False",
+            "reason": reason,
+            "message": message,
+        }
+        await conditions.write(self._client, target, binding, condition, {"aggregatedStatus": items}, now=now)
+        aggregate = native.AGGREGATED.get(native.kind_of(resource))
+        if aggregate is None or not any(item.get("status") is not None for item in items):
+            return
+        wanted = aggregate(resource, items, now)
+        if wanted is not None and not _same_status(resource.get("status") or {}, wanted):
+            await self._client.patch(
+                template_type,
+                meta.name(resource),
+                {"status": _replacing(resource.get("status") or {}, wanted)},
+                namespace=meta.namespace(resource),
+                subresource="status",
+            )
+
+
+def _marks(work: Object) -> dict[str, Any]:
+    return {"labels": meta.labels(work), "annotations": meta.annotations(work)}
+
+
+def _same_status(present: Object, wanted: Object) -> bool:
+    """Whether nothing has to be written; an absent number is 0, and the times of conditions do not count."""
+    return all(
+        (_timeless(present.get(name)) or 0) == (_timeless(wanted.get(name)) or 0) for name in {*present, *wanted}
+    )
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_timeless(one) for one in value]
+    if isinstance(value, dict):
+        return {name: one for name, one in value.items() if name not in ("lastProbeTime", "lastTransitionTime")}
+    return value
+
+
+def _replacing(present: Object, wanted: Object) -> dict[str, Any]:
+    """A merge patch that leaves nothing of the former status."""
+    gone: dict[str, Any] = {name: None for name in present if name not in wanted}
+    return gone | dict(wanted)

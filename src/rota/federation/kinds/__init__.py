@@ -1,0 +1,40 @@
+"""The kinds of a federation: their resources, and the definitions that make an API server serve them.
+
+`definitions.json` has the fields, defaults and bounds of Karmada 1.18's own definitions; Cluster, which upstream serves
+from an API server of its own, is a definition here, too.
+"""
+
+import functools
+from importlib import resources
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+Target: TypeAlias = tuple[str, str, str]
+
+_POLICY: Final = ("policy.karmada.io", "v1alpha1")
+POLICIES: Final[Target] = (*_POLICY, "propagationpolicies")
+CLUSTER_POLICIES: Final[Target] = (*_POLICY, "clusterpropagationpolicies")
+OVERRIDES: Final[Target] = (*_POLICY, "overridepolicies")
+CLUSTER_OVERRIDES: Final[Target] = (*_POLICY, "clusteroverridepolicies")
+BINDINGS: Final[Target] = ("work.karmada.io", "v1alpha2", "resourcebindings")
+CLUSTER_BINDINGS: Final[Target] = ("work.karmada.io", "v1alpha2", "clusterresourcebindings")
+WORKS: Final[Target] = ("work.karmada.io", "v1alpha1", "works")
+CLUSTERS: Final[Target] = ("cluster.karmada.io", "v1alpha1", "clusters")
+DEFINITIONS: Final[Target] = ("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+NAMESPACES: Final[Target] = ("", "v1", "namespaces")
+SECRETS: Final[Target] = ("", "v1", "secrets")
+
+#: The namespace of members' credentials and leases.
+CLUSTER_NAMESPACE: Final = "karmada-cluster"
+
+
+@functools.cache
+def definitions() -> tuple[dict[str, Any], ...]:
+    """The CustomResourceDefinitions."""
+    return tuple(msgspec.json.decode((resources.files(__package__) / "definitions.json").read_bytes()))
+
+
+def bindings_of(namespace: str) -> Target:
+    """Where bindings of resources of a namespace are; without one, of cluster-scoped resources."""
+    return BINDINGS if namespace else CLUSTER_BINDINGS

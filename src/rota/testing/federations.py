@@ -1,0 +1,156 @@
+"""A federation's control plane as a process of its own, and what its tests wait for.
+
+with FederationProcess(folder) as federation:
+    federation.rota("federation", "join", "m1", "--member", str(member_folder / "kubeconfig"))
+    async with federation.client() as client:
+        await until(client, kinds.CLUSTERS, "m1", lambda cluster: meta.is_condition_true(cluster or {}, "Ready"))
+"""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from rota.client import client_factory, kubeconfig
+from rota.client.paths import Target
+from rota.client.verbs import Client, Object, Selection
+from rota.kit import system
+from rota.testing.servers.processes import free_port
+
+_START_S: Final = 120.0
+_STOP_S: Final = 30.0
+_PATIENCE_S: Final = 90.0
+_LOOK_AGAIN_S: Final = 0.05
+_WATCH_S: Final = 5
+
+
+class RotaProcess:
+    """A command of Rota that serves an API from a folder of its own, to be killed and started again."""
+
+    def __init__(self, folder: Path, arguments: Sequence[str], ready: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder: Final = folder
+        self._command: Final = (sys.executable, "-m", "rota", *arguments, "--data", str(folder))
+        self._ready: Final = ready
+        self._log: Final = folder / "output.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self.stop()
+
+    def start(self) -> None:
+        """Start, and return once it serves; AssertionError with its words if it does not."""
+        with self._log.open("wb") as output:
+            self._process = subprocess.Popen(self._command, stdout=output, stderr=subprocess.STDOUT)
+        clock = system.SystemClock()
+        deadline = clock.monotonic() + _START_S
+        while self._ready not in self.output:
+            assert self._process.poll() is None, self.output
+            assert clock.monotonic() < deadline, self.output
+            clock.block(_LOOK_AGAIN_S)
+
+    def kill(self) -> None:
+        """End it at once."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(_STOP_S)
+        self._process = None
+
+    def stop(self) -> None:
+        """Ask it to end, and wait for that."""
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            code = self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"it does not stop: {self.output}") from None
+        self._process = None
+        assert code == 0, self.output
+
+    @property
+    def output(self) -> str:
+        """What it has said since it was started."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    def rota(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Call a command of Rota with the administrator's kubeconfig."""
+        environment = {**os.environ, "KUBECONFIG": str(self.folder / "kubeconfig")}
+        command = (sys.executable, "-m", "rota", *arguments)
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=_PATIENCE_S * 2, check=False
+        )
+
+    def client(self) -> contextlib.AbstractAsyncContextManager[Client]:
+        """A client as its administrator."""
+        return client_of(self.folder / "kubeconfig")
+
+
+class FederationProcess(RotaProcess):
+    """`rota federation up`, asking its members every second and believing them at once."""
+
+    def __init__(self, folder: Path) -> None:
+        arguments = ("federation", "up", "--port", "0", "--every", "1s", "--threshold", "0")
+        super().__init__(folder, arguments, "The federation is up.")
+
+
+class MemberProcess(RotaProcess):
+    """`rota up` with one worker, at a port that it keeps."""
+
+    def __init__(self, folder: Path) -> None:
+        arguments = ("up", "--port", str(free_port()), "--workers", "1")
+        super().__init__(folder, arguments, "Rota is up.")
+
+
+@contextlib.asynccontextmanager
+async def client_of(path: Path) -> AsyncIterator[Client]:
+    """A client by a kubeconfig."""
+    clock, rng = system.SystemClock(), system.rng()
+    endpoint = kubeconfig.load(path, clock=clock)
+    async with client_factory.to_server(endpoint, clock=clock, rng=rng) as client:
+        yield client
+
+
+async def until(
+    client: Client,
+    target: Target,
+    name: str,
+    holds: Callable[[Object | None], bool],
+    *,
+    namespace: str = "",
+    patience_s: float = _PATIENCE_S,
+) -> Object | None:
+    """Wait until something is true of an object (None if there is none), by watching it."""
+    selection = Selection(fields=f"metadata.name={name}")
+    last: Object | None = None
+    try:
+        async with asyncio.timeout(patience_s):
+            while True:
+                listing = await client.list(target, namespace=namespace, selection=selection)
+                last = listing.items[0] if listing.items else None
+                if holds(last):
+                    return last
+                async with client.watch(
+                    target,
+                    namespace=namespace,
+                    selection=selection,
+                    resource_version=listing.resource_version,
+                    bookmarks=False,
+                    timeout_s=_WATCH_S,
+                ) as events:
+                    async for _ in events:
+                        break
+    except TimeoutError:
+        raise AssertionError(f"not within {patience_s:.0f} s; the last {name} was {last}") from None
