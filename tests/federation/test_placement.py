@@ -7,7 +7,7 @@ from rota.bench import federation as bench
 from rota.federation.clusters import Cluster
 from rota.federation.placement.fleet import Fleet
 from rota.federation.placement.requests import Placement
-from rota.federation.placement.scheduling import Scheduler
+from rota.federation.placement.scheduler import Scheduler
 
 
 def test_what_is_kept_between_bindings_changes_no_decision() -> None:

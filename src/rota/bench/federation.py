@@ -15,7 +15,7 @@ from rota.bench.report import Result, median, rate
 from rota.federation.clusters import Cluster
 from rota.federation.placement.fleet import Fleet
 from rota.federation.placement.requests import Placement
-from rota.federation.placement.scheduling import Scheduler
+from rota.federation.placement.scheduler import Scheduler
 
 Object = dict[str, Any]
 

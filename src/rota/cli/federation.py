@@ -136,10 +136,10 @@ def join(
     **server: Any,
 ) -> None:
     """Take a cluster into the federation, which calls it from then on (push)."""
-    from rota.cli.commands import federating  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import federation_clusters as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
     properties = {"provider": provider, "region": region, "zones": list(zones)}
-    federating.join(name, kubeconfig, properties, labels, as_json=as_json, **server)
+    acts.join(name, kubeconfig, properties, labels, as_json=as_json, **server)
 
 
 @command.command(
@@ -160,9 +160,9 @@ def join(
 @endpoints.server_options
 def unjoin(*, name: str, timeout_s: float, as_json: bool, **server: Any) -> None:
     """Let a cluster go: what the federation has there is removed, and divided replicas move to other clusters."""
-    from rota.cli.commands import federating  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import federation_clusters as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
-    federating.unjoin(name, timeout_s=timeout_s, as_json=as_json, **server)
+    acts.unjoin(name, timeout_s=timeout_s, as_json=as_json, **server)
 
 
 @command.command("clusters", cls=Command, examples=[("rota federation clusters", "which there are, and how they are")])
@@ -170,9 +170,9 @@ def unjoin(*, name: str, timeout_s: float, as_json: bool, **server: Any) -> None
 @endpoints.server_options
 def clusters(*, as_json: bool, **server: Any) -> None:
     """List the clusters of the federation."""
-    from rota.cli.commands import federating  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import federation_clusters as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
 
-    federating.clusters(as_json=as_json, **server)
+    acts.clusters(as_json=as_json, **server)
 
 
 @command.command(

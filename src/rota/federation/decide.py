@@ -3,27 +3,27 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from rota.federation.scenarios import checking, claiming, estimating, evicting, interpreting, placing, sending
+from rota.federation.scenarios import checks, claims, estimates, failover, kinds, placement, works
 
 Object: TypeAlias = Mapping[str, Any]
 
 CATEGORIES: Final[Mapping[str, Callable[[Object], dict[str, Any]]]] = {
-    "schedule": placing.schedule,
-    "trigger": placing.trigger,
-    "divide": placing.divide,
-    "estimate": estimating.estimate,
-    "interpret": interpreting.interpret,
-    "names": interpreting.names,
-    "match": claiming.match,
-    "bind": claiming.match,
-    "usage": claiming.usage,
-    "override": sending.override,
-    "work": sending.work,
-    "collect": sending.collect,
-    "evict": evicting.evict,
-    "validate": checking.validate,
-    "hpa": checking.hpa,
-    "depend": checking.depend,
+    "schedule": placement.schedule,
+    "trigger": placement.trigger,
+    "divide": placement.divide,
+    "estimate": estimates.estimate,
+    "interpret": kinds.interpret,
+    "names": kinds.names,
+    "match": claims.match,
+    "bind": claims.match,
+    "usage": claims.usage,
+    "override": works.override,
+    "work": works.work,
+    "collect": works.collect,
+    "evict": failover.evict,
+    "validate": checks.validate,
+    "hpa": checks.hpa,
+    "depend": checks.depend,
 }
 
 

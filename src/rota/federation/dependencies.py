@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from rota.api import meta
-from rota.federation import naming
+from rota.federation import object_names
 from rota.federation.interpreters import native
 from rota.federation.policies.propagation import BINDING_FINALIZER
 
@@ -20,7 +20,7 @@ class CannotAttach(ValueError):
 
 def label_key(owner: Object) -> str:
     """The label by which an attached binding is found from the binding that needs it."""
-    return DEPENDED_BY + naming.binding_key(meta.namespace(owner), meta.name(owner))
+    return DEPENDED_BY + object_names.binding_key(meta.namespace(owner), meta.name(owner))
 
 
 def attached(owner: Object, resource: Object, present: Object | None, bindings: Iterable[Object]) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _made(owner: Object, resource: Object) -> dict[str, Any]:
         "apiVersion": "work.karmada.io/v1alpha2",
         "kind": "ResourceBinding",
         "metadata": {
-            "name": naming.binding(kind, meta.name(resource)),
+            "name": object_names.binding(kind, meta.name(resource)),
             "namespace": meta.namespace(owner),
             "labels": {label_key(owner): meta.labels(owner).get(_BINDING_ID) or ""},
             "ownerReferences": [meta.controller_reference(resource)],

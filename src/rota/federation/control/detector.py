@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 from rota.api import errors, meta
 from rota.client.informers.cache import Cache, Key
 from rota.client.verbs import Client, Object
-from rota.federation import kinds, naming
+from rota.federation import kinds, object_names
 from rota.federation.control.frame import Frame
 from rota.federation.control.types import Kind, NotServed, Types
 from rota.federation.gates import Gates
 from rota.federation.policies import claims, defaults, propagation
-from rota.federation.works.rendering import BINDING_ID, CLUSTER_BINDING_ID
+from rota.federation.works.manifests import BINDING_ID, CLUSTER_BINDING_ID
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -111,7 +111,7 @@ class Detector:
                 return _NOT_SERVED_AGAIN_S
 
             def changed(key: Key, old: Object | None, new: Object | None) -> None:
-                if new is None or naming.is_reserved(key.namespace) or _SKIPPED.fullmatch(key.namespace):
+                if new is None or object_names.is_reserved(key.namespace) or _SKIPPED.fullmatch(key.namespace):
                     return
                 template = Template(kind, key.namespace, key.name)
                 if old is None or not _same_but_status(old, new):
@@ -121,7 +121,7 @@ class Detector:
             self._templates[kind] = self._frame.follow(self._client, target, changed)
             return None
         for key, _ in list(cache.items()):
-            if not naming.is_reserved(key.namespace) and not _SKIPPED.fullmatch(key.namespace):
+            if not object_names.is_reserved(key.namespace) and not _SKIPPED.fullmatch(key.namespace):
                 self._frame.queue.add(Template(kind, key.namespace, key.name))
         return None
 

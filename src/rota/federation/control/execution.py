@@ -11,13 +11,13 @@ from typing import Any, Final
 from rota.api import errors, meta, times
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Object, Propagation, Selection
-from rota.federation import kinds, naming
+from rota.federation import kinds, object_names
 from rota.federation.control import members
-from rota.federation.control.clusters import ensure_namespace
+from rota.federation.control.cluster_loop import ensure_namespace
 from rota.federation.control.frame import Frame, covers
 from rota.federation.control.types import Kind, NotServed, Types
 from rota.federation.interpreters import native, statuses
-from rota.federation.works import rendering
+from rota.federation.works import manifests
 from rota.kit import logs, tasks
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -26,7 +26,7 @@ log = logs.get(__name__)
 
 _NAME: Final = "work.karmada.io/name"
 _SPACE: Final = "work.karmada.io/namespace"
-_OURS: Final = Selection(labels=f"{rendering.MANAGED}=true")
+_OURS: Final = Selection(labels=f"{manifests.MANAGED}=true")
 
 
 class Engines:
@@ -80,7 +80,7 @@ class Engine:
         self._cluster: Final = cluster
         self._clock: Final = clock
         self._rng: Final = rng
-        self._space: Final = naming.execution_space(meta.name(cluster))
+        self._space: Final = object_names.execution_space(meta.name(cluster))
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -115,22 +115,22 @@ class _Session:
 
     async def keep(self, work: Object) -> float | None:
         """Bring a Work into the member, or out of it."""
-        manifests = ((work.get("spec") or {}).get("workload") or {}).get("manifests") or ()
+        carried = ((work.get("spec") or {}).get("workload") or {}).get("manifests") or ()
         if meta.is_deleting(work):
             gone = True
-            for manifest in manifests:
+            for manifest in carried:
                 gone &= await self._removed(work, manifest)
             if gone:
                 await self._let_go(work)
             return None if gone else 1.0
-        if rendering.FINALIZER not in meta.finalizers(work):
+        if manifests.FINALIZER not in meta.finalizers(work):
             return None
         if (work.get("spec") or {}).get("suspendDispatching"):
             await self._report(work, {"type": "Dispatching", "status": "False", "reason": "SuspendDispatching"}, None)
             return None
         reported = []
         try:
-            for ordinal, manifest in enumerate(manifests):
+            for ordinal, manifest in enumerate(carried):
                 reported.append(self._reading(ordinal, manifest, await self._applied(manifest)))
         except (errors.ApiError, NotServed) as error:
             failed = {"type": "Applied", "status": "False", "reason": "AppliedFailed", "message": str(error)}
@@ -156,7 +156,7 @@ class _Session:
         """Apply a manifest; the object as it is in the member."""
         target, present = await self._present(manifest)
         await self._follow(native.kind_of(manifest), target)
-        may_take = meta.annotations(manifest).get(rendering.CONFLICTS) == "overwrite"
+        may_take = meta.annotations(manifest).get(manifests.CONFLICTS) == "overwrite"
         if present is not None and not _is_of_same_work(present, manifest) and not may_take:
             raise errors.Conflict(
                 f"{manifest.get('kind')} {meta.qualified_name(manifest)} exists in the member and is not managed by"
@@ -194,7 +194,7 @@ class _Session:
         return (await self._present(manifest))[1] is None
 
     async def _let_go(self, work: Object) -> None:
-        left = [one for one in meta.finalizers(work) if one != rendering.FINALIZER]
+        left = [one for one in meta.finalizers(work) if one != manifests.FINALIZER]
         if len(left) < len(meta.finalizers(work)):
             patch = {"metadata": {"finalizers": left or None}}
             with contextlib.suppress(errors.NotFound):

@@ -7,12 +7,12 @@ from rota.client.elections.elector import STEADY, Election, LeaderElector, Leade
 from rota.client.elections.leader_writes import LeaderWrites
 from rota.client.verbs import Client
 from rota.federation import kinds
-from rota.federation.control.clusters import EVERY_S, THRESHOLD_S, ClusterLoop, ensure_namespace
+from rota.federation.control.cluster_loop import EVERY_S, THRESHOLD_S, ClusterLoop, ensure_namespace
 from rota.federation.control.detector import Detector
 from rota.federation.control.execution import Engines
-from rota.federation.control.scheduling import SchedulingLoop
+from rota.federation.control.scheduler_loop import SchedulingLoop
 from rota.federation.control.types import Types
-from rota.federation.control.works import WorksLoop
+from rota.federation.control.works_loop import WorksLoop
 from rota.federation.gates import DEFAULT, Gates
 from rota.kit import logs, tasks
 from rota.kit.backoff import Rng

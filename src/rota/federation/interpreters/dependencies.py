@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from rota.api import meta
-from rota.federation import naming
+from rota.federation import object_names
 from rota.federation.interpreters import trees
 
 Object: TypeAlias = Mapping[str, Any]
@@ -50,7 +50,7 @@ def of_ingress(obj: Object) -> list[dict[str, Any]]:
 
 def of_service_import(obj: Object) -> list[dict[str, Any]]:
     """The Service that stands for the imported one, and its EndpointSlices."""
-    namespace, service = meta.namespace(obj), naming.derived_service(meta.name(obj))
+    namespace, service = meta.namespace(obj), object_names.derived_service(meta.name(obj))
     return [
         _reference("v1", "Service", namespace, service),
         {

@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Mapping
 
-from rota.federation.hashing import fnv32a
+from rota.federation.fnv import fnv32a
 
 
 def divide(

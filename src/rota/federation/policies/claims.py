@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from rota.api import meta
 from rota.federation.gates import Gates
-from rota.federation.policies import matching
+from rota.federation.policies import resource_selectors
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -116,7 +116,7 @@ def preempted(
 
 
 def _taken_if_higher(marks: Marks, challenger: Object, holder: Object) -> Marks:
-    higher = matching.priority(challenger) > matching.priority(holder)
+    higher = resource_selectors.priority(challenger) > resource_selectors.priority(holder)
     return claimed(marks, challenger) if higher else marks
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from rota.api import meta
-from rota.federation import naming
+from rota.federation import object_names
 from rota.federation.gates import DEFAULT, Gates
 from rota.federation.interpreters import native
-from rota.federation.policies import claims, matching
+from rota.federation.policies import claims, resource_selectors
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -55,7 +55,7 @@ def propagate(
         if meta.is_deleting(policy):
             label = f"cluster policy({claim.name})" if claim.cluster_wide else f"policy({claim.namespace}/{claim.name})"
             return Propagation(marks, error=f"{label} is being deleted")
-        if not matching.selects(policy, resource):
+        if not resource_selectors.selects(policy, resource):
             return Propagation(marks)
     else:
         found = _matched(resource, policies, cluster_policies)
@@ -78,10 +78,12 @@ def _policy(holders: Sequence[Object], claim: claims.Claim) -> Object | None:
 def _matched(resource: Object, policies: Sequence[Object], cluster_policies: Sequence[Object]) -> Object | None:
     namespace = meta.namespace(resource)
     if namespace:
-        found = matching.best(resource, (policy for policy in policies if meta.namespace(policy) == namespace))
+        found = resource_selectors.best(
+            resource, (policy for policy in policies if meta.namespace(policy) == namespace)
+        )
         if found is not None:
             return found
-    return matching.best(resource, cluster_policies)
+    return resource_selectors.best(resource, cluster_policies)
 
 
 def binding_of(resource: Object, marks: claims.Marks, policy: Object, gates: Gates = DEFAULT) -> dict[str, Any]:
@@ -90,7 +92,7 @@ def binding_of(resource: Object, marks: claims.Marks, policy: Object, gates: Gat
     name, namespace = meta.name(resource), meta.namespace(resource)
     api_version, kind = native.kind_of(resource)
     metadata: dict[str, Any] = {
-        "name": naming.binding(kind, name),
+        "name": object_names.binding(kind, name),
         "labels": {},
         "annotations": {},
         "finalizers": [BINDING_FINALIZER if namespace else CLUSTER_BINDING_FINALIZER],

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 from rota.federation import dependencies
 from rota.federation.autoscaling import pace, usage
 from rota.federation.policies import defaults, validation
-from rota.federation.scenarios import claiming
+from rota.federation.scenarios import claims
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -79,4 +79,4 @@ def depend(scenario: Object) -> dict[str, Any]:
         found = dependencies.attached(owner, scenario["object"], scenario.get("attached"), known)
     except dependencies.CannotAttach:
         return {"error": True}
-    return {"binding": claiming.shown(found), "error": False}
+    return {"binding": claims.shown(found), "error": False}

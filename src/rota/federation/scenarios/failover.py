@@ -6,11 +6,11 @@ from typing import Any, Final, TypeAlias
 from rota.api import times
 from rota.federation import gates
 from rota.federation.clusters import Cluster
-from rota.federation.moving import (
+from rota.federation.failover import (
     application,
     cluster_health,
     cluster_taints,
-    descheduling,
+    descheduler,
     graceful,
     remedies,
     taint_evictions,
@@ -91,8 +91,8 @@ def _remedy(scenario: Object) -> dict[str, Any]:
 
 def _deschedule(scenario: Object) -> dict[str, Any]:
     binding: Object = scenario["binding"]
-    looked_at = descheduling.considered(binding)
-    reduced = descheduling.reduced(binding, scenario.get("unschedulable") or {}) if looked_at else None
+    looked_at = descheduler.considered(binding)
+    reduced = descheduler.reduced(binding, scenario.get("unschedulable") or {}) if looked_at else None
     return {
         "considered": looked_at,
         "clusters": _clusters({"clusters": reduced} if reduced is not None else binding.get("spec") or {}),

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from rota.federation import naming
-from rota.federation.interpreters import native, pruning, replicas, statuses
+from rota.federation import object_names
+from rota.federation.interpreters import native, replicas, statuses, template_fields
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -68,8 +68,8 @@ def _health(scenario: Object, obj: Object) -> dict[str, Any]:
 
 
 def _prune(scenario: Object, obj: Object) -> dict[str, Any]:
-    found = pruning.pruned(obj)
-    pruning.without_ttl(found)
+    found = template_fields.pruned(obj)
+    template_fields.without_ttl(found)
     return {"object": found}
 
 
@@ -90,12 +90,12 @@ def names(scenario: Object) -> dict[str, Any]:
     kind, name, namespace = scenario["objectKind"], scenario["name"], scenario.get("namespace") or ""
     cluster = scenario["cluster"]
     return {
-        "binding": naming.binding(kind, name),
-        "bindingKey": naming.binding_key(namespace, naming.binding(kind, name)),
-        "work": naming.work(kind, name, namespace),
-        "workNamespace": naming.execution_space(cluster),
-        "policy": naming.policy(namespace, name, scenario["gvk"]),
-        "endpointSlice": naming.endpoint_slice(name, cluster),
-        "derivedService": naming.derived_service(name),
-        "reserved": naming.is_reserved(namespace),
+        "binding": object_names.binding(kind, name),
+        "bindingKey": object_names.binding_key(namespace, object_names.binding(kind, name)),
+        "work": object_names.work(kind, name, namespace),
+        "workNamespace": object_names.execution_space(cluster),
+        "policy": object_names.policy(namespace, name, scenario["gvk"]),
+        "endpointSlice": object_names.endpoint_slice(name, cluster),
+        "derivedService": object_names.derived_service(name),
+        "reserved": object_names.is_reserved(namespace),
     }

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from rota.api import meta
-from rota.federation import bindings, naming
+from rota.federation import bindings, object_names
 from rota.federation.clusters import Cluster
 from rota.federation.gates import DEFAULT, Gates
-from rota.federation.interpreters import native, pruning, replicas, trees
+from rota.federation.interpreters import native, replicas, template_fields, trees
 from rota.federation.placement.division import divide
-from rota.federation.policies import overriding
+from rota.federation.policies import overrides
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -62,9 +62,9 @@ def render(
         try:
             revised = _revised(resource, spec, target, completions)
             if name not in known:
-                raise overriding.CannotOverride(f"cluster {name} does not exist")
-            changed = overriding.override(revised, known[name], policies.overrides, policies.cluster_overrides)
-        except overriding.CannotOverride as error:
+                raise overrides.CannotOverride(f"cluster {name} does not exist")
+            changed = overrides.override(revised, known[name], policies.overrides, policies.cluster_overrides)
+        except overrides.CannotOverride as error:
             errors.append(f"{name}: {error}")
             continue
         if gates.stateful_failover_injection:
@@ -117,7 +117,7 @@ def _inject_state(spec: Object, cluster: str, resource: dict[str, Any], *, alone
         trees.put(resource, value, "metadata", "labels", key)
 
 
-def _work(changed: overriding.Overridden, binding: Object, cluster: str) -> dict[str, Any]:
+def _work(changed: overrides.Overridden, binding: Object, cluster: str) -> dict[str, Any]:
     resource = changed.resource
     namespace, name = meta.namespace(binding), meta.name(binding)
     label = BINDING_ID if namespace else CLUSTER_BINDING_ID
@@ -128,8 +128,8 @@ def _work(changed: overriding.Overridden, binding: Object, cluster: str) -> dict
         references = {"clusterresourcebinding.karmada.io/name": name}
     resolution = _resolution(resource, (binding.get("spec") or {}).get("conflictResolution") or "")
     metadata = {
-        "name": naming.work(resource.get("kind", ""), meta.name(resource), meta.namespace(resource)),
-        "namespace": naming.execution_space(cluster),
+        "name": object_names.work(resource.get("kind", ""), meta.name(resource), meta.namespace(resource)),
+        "namespace": object_names.execution_space(cluster),
         "finalizers": [FINALIZER],
         "labels": {label: identity},
         "annotations": {**references, CONFLICTS: resolution, **_recorded(changed)},
@@ -147,8 +147,8 @@ def _work(changed: overriding.Overridden, binding: Object, cluster: str) -> dict
         trees.put(resource, value, "metadata", "annotations", key)
     for key, value in ((label, identity), (MANAGED, "true")):
         trees.put(resource, value, "metadata", "labels", key)
-    manifest = pruning.pruned(resource)
-    pruning.without_ttl(manifest)
+    manifest = template_fields.pruned(resource)
+    template_fields.without_ttl(manifest)
     _record_marks(manifest)
     spec: Object = binding.get("spec") or {}
     return {
@@ -187,7 +187,7 @@ def _record_marks(manifest: dict[str, Any]) -> None:
     annotations[MANAGED_LABELS] = ",".join(sorted(manifest["metadata"].get("labels") or {}))
 
 
-def _recorded(changed: overriding.Overridden) -> dict[str, str]:
+def _recorded(changed: overrides.Overridden) -> dict[str, str]:
     found = {}
     for name, rules in ((APPLIED_CLUSTER, changed.cluster_overrides), (APPLIED, changed.overrides)):
         if rules:

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 from rota.api import meta
 from rota.federation import gates
 from rota.federation.clusters import Cluster
-from rota.federation.policies import overriding
-from rota.federation.works import collection, rendering
+from rota.federation.policies import overrides
+from rota.federation.works import manifests, reports
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -15,13 +15,13 @@ Object: TypeAlias = Mapping[str, Any]
 def override(scenario: Object) -> dict[str, Any]:
     """A resource as it is for one cluster."""
     try:
-        found = overriding.override(
+        found = overrides.override(
             scenario["object"],
             Cluster(scenario["cluster"]),
             scenario.get("overridePolicies") or (),
             scenario.get("clusterOverridePolicies") or (),
         )
-    except overriding.CannotOverride:
+    except overrides.CannotOverride:
         return {"error": True}
     return {
         "object": found.resource,
@@ -33,11 +33,11 @@ def override(scenario: Object) -> dict[str, Any]:
 
 def work(scenario: Object) -> dict[str, Any]:
     """The Works of a binding."""
-    found = rendering.render(
+    found = manifests.render(
         scenario["object"],
         scenario.get("binding") or scenario["clusterBinding"],
         [Cluster(obj) for obj in scenario["clusters"]],
-        rendering.Policies(scenario.get("overridePolicies") or (), scenario.get("clusterOverridePolicies") or ()),
+        manifests.Policies(scenario.get("overridePolicies") or (), scenario.get("clusterOverridePolicies") or ()),
         gates.from_names(scenario.get("featureGates")),
     )
     works = [
@@ -55,9 +55,9 @@ def work(scenario: Object) -> dict[str, Any]:
 def collect(scenario: Object) -> dict[str, Any]:
     """What members report about a binding."""
     spec: Object = scenario["binding"].get("spec") or {}
-    items = collection.collect(scenario["works"], spec.get("resource") or {})
-    applied = collection.fully_applied(spec, items)
-    reason = (collection.FULLY_APPLIED if applied else collection.NOT_FULLY_APPLIED)[0]
+    items = reports.collect(scenario["works"], spec.get("resource") or {})
+    applied = reports.fully_applied(spec, items)
+    reason = (reports.FULLY_APPLIED if applied else reports.NOT_FULLY_APPLIED)[0]
     return {
         "aggregatedStatus": items,
         "fullyApplied": {"status": "True" if applied else "False", "reason": reason},

@@ -17,7 +17,7 @@ from rota.api.patches.errors import PatchError
 from rota.federation.affinities import Affinity
 from rota.federation.clusters import Cluster
 from rota.federation.interpreters import trees
-from rota.federation.policies import images, matching
+from rota.federation.policies import images, resource_selectors
 
 Object: TypeAlias = Mapping[str, Any]
 Resource: TypeAlias = dict[str, Any]
@@ -73,8 +73,8 @@ def _rules(resource: Object, cluster: Cluster, policies: Iterable[Object]) -> tu
     for policy in policies:
         spec: Object = policy.get("spec") or {}
         chosen = spec.get("resourceSelectors") or ()
-        closeness = matching.best_match(resource, chosen) if chosen else matching.Match.KIND
-        if closeness is not matching.Match.NONE:
+        closeness = resource_selectors.best_match(resource, chosen) if chosen else resource_selectors.Match.KIND
+        if closeness is not resource_selectors.Match.NONE:
             ranked.append((closeness, meta.name(policy), spec))
     ranked.sort(key=lambda one: (one[0], one[1]))
     return tuple(

@@ -9,8 +9,8 @@ import msgspec
 from rota.api import meta, times
 from rota.federation import bindings, tolerations
 from rota.federation.clusters import Cluster
+from rota.federation.failover import tasks
 from rota.federation.gates import DEFAULT, Gates
-from rota.federation.moving import tasks
 from rota.federation.placement.triggers import APPLIED_PLACEMENT
 
 Object: TypeAlias = Mapping[str, Any]

@@ -9,12 +9,12 @@ import msgspec
 from rota.api import errors, meta, times
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, Object
-from rota.federation import kinds, naming
+from rota.federation import kinds, object_names
 from rota.federation.control import members, summaries
 from rota.federation.control.frame import Frame, covers
 from rota.federation.control.types import Types
-from rota.federation.moving import cluster_taints
-from rota.federation.moving.cluster_health import Threshold
+from rota.federation.failover import cluster_taints
+from rota.federation.failover.cluster_health import Threshold
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -61,7 +61,7 @@ class ClusterLoop:
             self._frame.queue.add(key.name)
 
     def _work_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        cluster = naming.cluster_of(key.namespace)
+        cluster = object_names.cluster_of(key.namespace)
         if new is None and cluster is not None:
             self._frame.queue.add(cluster)
 
@@ -75,7 +75,7 @@ class ClusterLoop:
         if FINALIZER not in meta.finalizers(cluster):
             patch = {"metadata": {"finalizers": [*meta.finalizers(cluster), FINALIZER]}}
             cluster = await self._client.patch(kinds.CLUSTERS, name, patch)
-        await ensure_namespace(self._client, naming.execution_space(name))
+        await ensure_namespace(self._client, object_names.execution_space(name))
         if (cluster.get("spec") or {}).get("syncMode") != "Pull":
             cluster = await self._observe(cluster)
         taints = cluster_taints.by_readiness(cluster, times.format_time(self._clock.now()))
@@ -127,7 +127,7 @@ class ClusterLoop:
     async def _leave(self, cluster: Object) -> float | None:
         """Let a cluster go once it has no Works any more: the scheduler moves bindings off a cluster that leaves."""
         name = meta.name(cluster)
-        space = naming.execution_space(name)
+        space = object_names.execution_space(name)
         works = [work for key, work in self._works.items() if key.namespace == space]
         if works:
             if not meta.is_condition_true(await self._observe(cluster), "Ready"):

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from rota.federation import bindings
+from rota.federation.failover import tasks
 from rota.federation.gates import DEFAULT, Gates
 from rota.federation.interpreters import native
-from rota.federation.moving import tasks
 
 Object: TypeAlias = Mapping[str, Any]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from rota.api import meta
-from rota.federation import naming
+from rota.federation import object_names
 
 Object: TypeAlias = Mapping[str, Any]
 
@@ -28,7 +28,7 @@ def collect(works: Iterable[Object], reference: Object) -> list[dict[str, Any]]:
 
 def _item(work: Object, reference: Object) -> dict[str, Any]:
     ordinal = _ordinal(work, reference)
-    cluster = naming.cluster_of(meta.namespace(work))
+    cluster = object_names.cluster_of(meta.namespace(work))
     if cluster is None:
         raise CannotCollect(f"Work {meta.qualified_name(work)} is not in the namespace of a cluster")
     condition = meta.condition(work, "Applied") or {}

@@ -7,14 +7,14 @@ from typing import Any, Final
 from rota.api import errors, meta, times
 from rota.client.informers.cache import Cache, Key
 from rota.client.verbs import Client, Object
-from rota.federation import kinds, naming
+from rota.federation import kinds, object_names
 from rota.federation.clusters import Cluster
 from rota.federation.control import conditions
 from rota.federation.control.frame import Frame, covers
 from rota.federation.control.types import NotServed, Types
 from rota.federation.gates import Gates
 from rota.federation.interpreters import native
-from rota.federation.works import collection, rendering
+from rota.federation.works import manifests, reports
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
@@ -92,8 +92,8 @@ class WorksLoop:
                 await self._let_go(target, binding)
             return None
         spec: Object = binding.get("spec") or {}
-        expected = collection.existing_clusters(spec)
-        await self._delete(work for work in works if naming.cluster_of(meta.namespace(work)) not in expected)
+        expected = reports.existing_clusters(spec)
+        await self._delete(work for work in works if object_names.cluster_of(meta.namespace(work)) not in expected)
         try:
             template_type = await self._types.of(native.kind_of(spec.get("resource") or {}))
             resource = await self._client.get(
@@ -130,11 +130,11 @@ class WorksLoop:
             return
 
     async def _keep_works(self, binding: Object, resource: Object, works: Iterable[Object]) -> float | None:
-        rendered = rendering.render(
+        rendered = manifests.render(
             resource,
             binding,
             [Cluster(obj) for obj in self._clusters.values()],
-            rendering.Policies(list(self._overrides.values()), list(self._cluster_overrides.values())),
+            manifests.Policies(list(self._overrides.values()), list(self._cluster_overrides.values())),
             self._gates,
         )
         present = {(meta.namespace(work), meta.name(work)): work for work in works}
@@ -165,10 +165,10 @@ class WorksLoop:
     ) -> None:
         """What members say, in the binding's status and in the resource's own."""
         spec: Object = binding.get("spec") or {}
-        items = collection.collect(works, spec.get("resource") or {})
+        items = reports.collect(works, spec.get("resource") or {})
         now = times.format_time(self._clock.now())
-        applied = collection.fully_applied(spec, items)
-        reason, message = collection.FULLY_APPLIED if applied else collection.NOT_FULLY_APPLIED
+        applied = reports.fully_applied(spec, items)
+        reason, message = reports.FULLY_APPLIED if applied else reports.NOT_FULLY_APPLIED
         condition = {
             "type": "FullyApplied",
             "status": "True" if applied else "False",

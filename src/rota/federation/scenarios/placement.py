@@ -8,7 +8,7 @@ from rota.federation.clusters import Cluster
 from rota.federation.placement import division, triggers
 from rota.federation.placement.errors import NoClusterFits
 from rota.federation.placement.fleet import Fleet, places
-from rota.federation.placement.scheduling import Attempt, Outcome, Scheduler
+from rota.federation.placement.scheduler import Attempt, Outcome, Scheduler
 
 Object: TypeAlias = Mapping[str, Any]
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from rota.api.names import SUFFIX_ALPHABET
-from rota.federation.hashing import fnv32a
+from rota.federation.fnv import fnv32a
 
 EXECUTION_SPACE: Final = "karmada-es-"
 _RESERVED: Final = frozenset({"karmada-system", "karmada-cluster"})

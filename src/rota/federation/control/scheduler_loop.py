@@ -15,7 +15,7 @@ from rota.federation.control.frame import Frame
 from rota.federation.gates import Gates
 from rota.federation.placement import triggers
 from rota.federation.placement.fleet import Fleet
-from rota.federation.placement.scheduling import Scheduler
+from rota.federation.placement.scheduler import Scheduler
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 
