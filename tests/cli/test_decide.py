@@ -409,3 +409,53 @@ def test_a_dump_in_the_place_of_scenarios_gets_a_hint_and_nothing_else(rota: Rot
     assert (outcome.code, outcome.out) == (2, "")
     assert "--cluster" in outcome.err
     assert len(outcome.err.splitlines()) == 1
+
+
+def batch(name: str = "b", **fields: Any) -> dict[str, Any]:
+    conf = 'actions: "enqueue, allocate"\ntiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}]}]'
+    queue = {"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open"}}
+    members = [pod(f"g-w-{number}", cpu="2") for number in range(3)]
+    for member in members:
+        member["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "g"}
+    group = {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 3, "queue": "default"}}
+    return {
+        "id": name,
+        "conf": conf,
+        "nodes": [node("a")],
+        "pods": members,
+        "queues": [queue],
+        "podGroups": [group],
+        **fields,
+    }
+
+
+def test_groups_are_decided_as_one_session(rota: Rota) -> None:
+    room, none = batch("room", nodes=[node("a"), node("b")]), batch("none")
+    done = rota(stdin="".join(json.dumps(each) + "\n" for each in (room, none, scenario("single"))))
+    assert done.code == 0
+    assert [answer["id"] for answer in done.answers] == ["room", "none", "single"]
+    assert sorted(done.answers[0]["decision"]["binds"].values()) == ["a", "a", "b"]
+    assert done.answers[1]["decision"]["binds"] == {}
+    assert done.answers[1]["decision"]["conditions"]["default/g"]["type"] == "Unschedulable"
+    assert done.answers[2]["best"] == ["b"]
+
+
+def test_groups_are_shown_as_tables(rota: Rota) -> None:
+    done = rota("--table", stdin=json.dumps(batch(nodes=[node("a", cpu="8")])))
+    assert done.code == 0
+    assert "default/g-w-0  Bind     a" in done.out
+    assert "default/g  Inqueue  tasks in gang are ready to be scheduled" in done.out
+
+
+def test_a_batch_configuration_is_refused_by_its_path(rota: Rota) -> None:
+    bad = batch(conf="actions: allocate\ntiers: [{plugins: [{name: usage}]}]")
+    done = rota(stdin=json.dumps(bad) + "\n" + json.dumps(batch("good")))
+    assert done.code == 3
+    assert done.answers[0]["error"].startswith("conf.tiers[0].plugins[0].name: ")
+    assert "decision" in done.answers[1]
+
+
+def test_a_malformed_group_is_refused_by_its_path(rota: Rota) -> None:
+    done = rota(stdin=json.dumps(batch(podGroups=[{"metadata": {"name": "g"}, "spec": {"minMember": "all"}}])))
+    assert done.code == 3
+    assert done.answers[0]["error"].startswith("podGroups[0].spec.minMember: ")

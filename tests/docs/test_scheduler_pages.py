@@ -22,7 +22,14 @@ def test_the_page_works_as_written(page: str, tmp_path: Path) -> None:
         assert printed == promised
 
 
-@pytest.mark.parametrize("page", PAGES)
+def test_the_page_on_batches_works_as_written(tmp_path: Path) -> None:
+    followed = following.follow("schedule-batches.md", tmp_path)
+    assert len(followed) == 2
+    for promised, printed in followed:
+        assert printed == promised
+
+
+@pytest.mark.parametrize("page", [*PAGES, "schedule-batches.md"])
 def test_every_file_of_the_page_is_named_in_the_sentence_before_it(page: str) -> None:
     text = (following.HOWTO / page).read_text()
     for block in following.blocks(page):

@@ -26,6 +26,7 @@ _file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
             "kubectl get nodes,pods -A -o json | rota decide --cluster - --pod web.yaml --table",
             "where would this pod go in that cluster, and why?",
         ),
+        ("rota decide --table batches.jsonl", "which groups would start, and which pods would go for them?"),
         (
             "rota decide --cluster now.json --pod web.yaml --scheduler-config mine.yaml",
             "and with these profiles and plugins?",
@@ -54,6 +55,10 @@ def command(
 
     {"id": "a", "nodes": [{"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "pods": "110"}}}], "pods":
     [], "pod": {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c"}]}}}
+
+    A scenario with groups of pods (podGroups) and queues is decided as one session of batch scheduling, by the
+    configuration in its field conf (a volcano-scheduler.conf). The answer then has a field decision: which pods would
+    be bound, evicted and held, and the state of every group.
 
     Or takes a dump of a cluster (any mix of JSON and YAML, with volumes, services, budgets and so on as far as they
     matter) and the manifest of a pod. Prints one JSON object per decision: the verdict of every node, the weighted

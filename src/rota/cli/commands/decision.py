@@ -16,6 +16,8 @@ from rota.columns.objects import MalformedObjectError
 from rota.columns.pod_interner import PodInterner
 from rota.columns.pods import PodInfo
 from rota.kit.errors import UserError
+from rota.scheduler.batch import scenarios as batch_scenarios
+from rota.scheduler.batch.outcomes import Outcome
 from rota.scheduler.config import documents, resolution
 from rota.scheduler.config.faults import ConfigurationError
 from rota.scheduler.config.resolution import Configuration
@@ -30,6 +32,9 @@ from rota.scheduler.snapshot import scenarios
 from rota.scheduler.snapshot.scenarios import Scenario
 
 STANDARD_INPUT: Final = Path("-")
+
+#: A decision on one pod, what a session on groups came to, or why there is neither.
+Answer = Explanation | Outcome | str
 
 #: How documents begin that are written over several lines.
 _BEGINNINGS: Final = frozenset({b"{", b"["})
@@ -46,18 +51,25 @@ def decide(
 ) -> bool:
     """Print a decision for each scenario; whether all could be decided."""
     if pod_file is not None:
-        answers: Iterable[tuple[str | None, Explanation | str]] = [_what_if(dumps, pod_file, configured)]
+        answers: Iterable[tuple[str | None, Answer]] = [_what_if(dumps, pod_file, configured)]
     else:
         answers = _scenarios(files, configured)
     undecided = False
     for name, answer in answers:
-        undecided |= isinstance(answer, str) or answer.failure is not None
+        undecided |= isinstance(answer, str) or (isinstance(answer, Explanation) and answer.failure is not None)
         if as_table:
             _show(name, answer)
         else:
-            document = {"error": answer} if isinstance(answer, str) else decision_report.to_document(answer)
-            click.echo(json.dumps({"id": name, **document}, ensure_ascii=False))
+            click.echo(json.dumps({"id": name, **_document(answer)}, ensure_ascii=False))
     return not undecided
+
+
+def _document(answer: Answer) -> dict[str, Any]:
+    if isinstance(answer, str):
+        return {"error": answer}
+    if isinstance(answer, Outcome):
+        return {"decision": answer.document()}
+    return decision_report.to_document(answer)
 
 
 def _what_if(dumps: tuple[Path, ...], pod_file: Path, configured: Loaded) -> tuple[str, Explanation]:
@@ -87,14 +99,19 @@ def _profile_of(pod: PodInfo, configuration: Configuration) -> ProfileSpec:
     raise UserError(f'no profile is for schedulerName "{wanted}" of {pod.key}', f"set it to one of {known}")
 
 
-def _scenarios(files: tuple[Path, ...], configured: Loaded) -> Iterator[tuple[str | None, Explanation | str]]:
+def _scenarios(files: tuple[Path, ...], configured: Loaded) -> Iterator[tuple[str | None, Answer]]:
     """Decide line by line; a line that cannot be decided has a message for an answer, and the next one follows."""
     specs = specs_of(configured.registry)
     for number, line in enumerate(_lines(files or (STANDARD_INPUT,)), start=1):
         name: str | None = None
+        place = "config"
         try:
             scenario = _object(line, number)
             name = scenario.get("id")
+            if batch_scenarios.is_batch(scenario):
+                place = "conf"
+                yield name, batch_scenarios.decide(scenario)
+                continue
             situation = scenarios.read_scenario(scenario, PodInterner())
             profile = configured.configuration.first
             if (config := scenario.get("config")) is not None:
@@ -103,7 +120,7 @@ def _scenarios(files: tuple[Path, ...], configured: Loaded) -> Iterator[tuple[st
         except MalformedObjectError as error:
             yield name, str(error)
         except ConfigurationError as error:
-            yield name, "; ".join(str(fault.below("config")) for fault in error.faults)
+            yield name, "; ".join(str(fault.below(place)) for fault in error.faults)
         except UserError:
             raise
         except Exception as error:  # noqa: BLE001 - one line must not take the others with it
@@ -174,10 +191,13 @@ def _read(file: Path) -> bytes:
 # --- showing ----------------------------------------------------------------------------------------------------------
 
 
-def _show(name: str | None, answer: Explanation | str) -> None:
+def _show(name: str | None, answer: Answer) -> None:
     """Print a decision for a person: what would happen, then every node, the best first."""
     if isinstance(answer, str):
         click.echo(f"{name or 'pod'}: {answer}\n")
+        return
+    if isinstance(answer, Outcome):
+        _show_session(name, answer)
         return
     click.echo(f"{name or 'pod'} {decision_report.summary(answer)}")
     if answer.verdicts:
@@ -195,3 +215,25 @@ def _row(node: str, answer: Explanation) -> tuple[str, str, object, str]:
         return node, "best" if node in answer.best else "feasible", answer.totals[node], why
     why = f"{status.plugin}: {', '.join(sorted(status.reasons))}" if status.reasons else status.plugin
     return node, status.code.value, "", why
+
+
+def _show_session(name: str | None, outcome: Outcome) -> None:
+    """Print what a session on groups came to: what happens to pods, then the state of the groups."""
+    click.echo(f"{name or 'session'}\n")
+    rows: list[tuple[str, str, str, str]] = [
+        (pod, *(("Bind", detail, "") if kind == "bind" else ("Evict", "", f"by {detail}")))
+        for kind, pod, detail in outcome.order
+    ]
+    for pod, (reason, message, _) in outcome.pods.items():
+        verdict = "Hold" if pod in outcome.held else "Pipeline" if pod in outcome.pipelined else reason
+        rows.append((pod, verdict, outcome.held.get(pod) or outcome.pipelined.get(pod, ""), message))
+    output.table(["POD", "VERDICT", "NODE", "WHY"], rows)
+    click.echo()
+    states = ((group, phase, _said_of(group, outcome)) for group, phase in outcome.phases.items())
+    output.table(["GROUP", "PHASE", "WHY"], states)
+    click.echo()
+
+
+def _said_of(group: str, outcome: Outcome) -> str:
+    condition = outcome.conditions.get(group)
+    return "" if condition is None else condition.message or condition.reason

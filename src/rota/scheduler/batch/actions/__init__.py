@@ -1,0 +1,1 @@
+"""The actions of batch scheduling, one file each."""

@@ -1,0 +1,262 @@
+"""allocate: groups get places, and are bound as soon as they can start.
+
+Queues take turns, and so do the groups of a queue: a group that has its minimum and wants more goes back into line. A
+group that asks for nearness is tried in every domain that comes into question, and the best trial is made again.
+"""
+
+from collections import Counter
+from typing import ClassVar, Final
+
+import numpy as np
+
+from rota.columns.arrays import BoolArray
+from rota.scheduler.batch import arguments as args
+from rota.scheduler.batch.actions import worksheets
+from rota.scheduler.batch.actions.worksheets import Worksheet
+from rota.scheduler.batch.arguments import Argument
+from rota.scheduler.batch.fit_errors import FitErrors
+from rota.scheduler.batch.heaps import PriorityQueue
+from rota.scheduler.batch.hypernodes import CLUSTER, HyperNode
+from rota.scheduler.batch.jobs import Job, SubJob
+from rota.scheduler.batch.plugin import Purpose
+from rota.scheduler.batch.queues import Queue
+from rota.scheduler.batch.sessions import Session
+from rota.scheduler.batch.statements import Operation, Statement, save
+from rota.scheduler.batch.statuses import PodGroupPhase
+from rota.scheduler.batch.tasks import Task
+from rota.scheduler.batch.verdicts import ErrorCache
+
+ERROR_CACHE: Final = {"predicateErrorCacheEnable": Argument(args.boolean, True)}
+
+
+class Allocate:
+    """Places for groups that were let in."""
+
+    name: ClassVar[str] = "allocate"
+    arguments: ClassVar[dict[str, Argument]] = dict(ERROR_CACHE)
+
+    def __init__(self, session: Session) -> None:
+        self._session: Final = session
+        self._cached: Final[bool] = session.configuration.arguments[self.name]["predicateErrorCacheEnable"]
+        #: By group and domain of the group, where its sub-groups went.
+        self._decisions: dict[tuple[str, str], dict[str, str]] = {}
+
+    def run(self) -> None:
+        """Place what can be placed."""
+        session = self._session
+        queues: PriorityQueue[Queue] = PriorityQueue(session.queue_before)
+        waiting: dict[str, PriorityQueue[Job]] = {}
+        sheets: dict[str, Worksheet] = {}
+        admits = "enqueue" in session.configuration.actions
+        for job in session.jobs.values():
+            if job.pending:
+                if admits:
+                    continue
+                job.phase = PodGroupPhase.INQUEUE
+            if not session.valid(job) or (job.with_topology and not session.hypernodes.ready):
+                continue
+            sheet = worksheets.organize(session, job, _placeable)
+            if sheet.empty:
+                continue
+            sheets[job.key] = sheet
+            if job.queue not in waiting:
+                waiting[job.queue] = PriorityQueue(session.job_before)
+                queues.push(session.queues[job.queue])
+            waiting[job.queue].push(job)
+        while len(queues):
+            queue = queues.pop()
+            jobs = waiting[queue.name]
+            if session.overused(queue) or not len(jobs):
+                continue
+            job = jobs.pop()
+            if self._serve(job, sheets[job.key]):
+                jobs.push(job)
+            queues.push(queue)
+
+    def _serve(self, job: Job, sheet: Worksheet) -> bool:
+        """Place a group as far as it must; whether more of it may be placed in another turn."""
+        session = self._session
+        if job.hard_topology or job.policies:
+            statement, domain = self._place_job(job, sheet)
+            if statement is None or not session.ready(job):
+                return False
+            statement.commit()
+            self._settle(job, domain)
+            return not sheet.empty
+        tasks = sheet.tasks.get(job.key)
+        if tasks is None:
+            return False
+        statement = self._place_tasks(job.subjobs[job.key], tasks, session.hypernodes.top)
+        if statement is None or not session.ready(job):
+            return False
+        statement.commit()
+        return bool(len(tasks))
+
+    def _settle(self, job: Job, domain: str) -> None:
+        """Remember which domains a group and its sub-groups are spread over now."""
+        tree = self._session.hypernodes
+        job.topology_node = tree.common(job.topology_node, domain)
+        for uid, chosen in self._decisions.get((job.key, domain), {}).items():
+            subjob = job.subjobs[uid]
+            subjob.topology_node = tree.common(subjob.topology_node, chosen)
+
+    # --- domains ----------------------------------------------------------------------------------------------------
+
+    def _place_job(self, job: Job, sheet: Worksheet) -> tuple[Statement | None, str]:
+        """Try a group in every domain, the smallest first; gives the moves of the best trial, made again."""
+        session = self._session
+        homes = {uid: job.subjobs[uid].topology_node for uid in sheet.tasks}
+        for gradient in session.job_gradients(job, session.hypernodes.top, Purpose.ALLOCATE):
+            trials: dict[str, tuple[float, list[Operation], Worksheet]] = {}
+            for domain in gradient:
+                job.forget_errors()
+                rest = sheet.copy()
+                statements, score = self._try_job(job, rest, domain)
+                for uid, home in homes.items():
+                    job.subjobs[uid].topology_node = home
+                operations = save(statements)
+                if operations and (session.ready(job) or session.pipelined(job)):
+                    trials[domain.name] = (score, operations, rest)
+                for statement in statements:
+                    statement.discard()
+            if not trials:
+                continue
+            best = max(sorted(trials), key=lambda name: trials[name][0])
+            _, operations, rest = trials[best]
+            final = session.statement()
+            final.replay(operations)
+            sheet.subjobs, sheet.tasks = rest.subjobs, rest.tasks
+            return final, best
+        return None, ""
+
+    def _try_job(self, job: Job, sheet: Worksheet, domain: HyperNode) -> tuple[list[Statement], float]:
+        statements: list[Statement] = []
+        score = 0.0
+        while not sheet.empty:
+            subjob = sheet.subjobs.pop()
+            statement, rating = self._place_subjob(job, subjob, sheet, domain)
+            if statement is not None and len(statement):
+                statements.append(statement)
+                score += rating
+                if len(sheet.tasks[subjob.uid]):
+                    sheet.subjobs.push(subjob)
+                if self._session.ready(job):
+                    break
+        return statements, score
+
+    def _place_subjob(
+        self, job: Job, subjob: SubJob, sheet: Worksheet, domain: HyperNode
+    ) -> tuple[Statement | None, float]:
+        """Try a sub-group in every domain below the group's; gives the moves of the best trial, made again."""
+        session = self._session
+        for gradient in session.subjob_gradients(subjob, domain, Purpose.ALLOCATE):
+            trials: dict[str, tuple[list[Operation], PriorityQueue[Task]]] = {}
+            for candidate in gradient:
+                job.forget_errors(subjob.uid)
+                tasks = sheet.tasks[subjob.uid].copy()
+                statement = self._place_tasks(subjob, tasks, candidate)
+                if statement is not None and len(statement):
+                    trials[candidate.name] = (save([statement]), tasks)
+                    statement.discard()
+            if not trials:
+                continue
+            ratings = session.rate_hypernodes(subjob, sorted(trials))
+            best = max(sorted(trials), key=lambda name: ratings[name])
+            operations, tasks = trials[best]
+            final = session.statement()
+            final.replay(operations)
+            subjob.topology_node = session.hypernodes.common(subjob.topology_node, best)
+            sheet.tasks[subjob.uid] = tasks
+            self._decisions.setdefault((job.key, domain.name), {})[subjob.uid] = subjob.topology_node
+            return final, ratings[best]
+        return None, 0.0
+
+    # --- pods -------------------------------------------------------------------------------------------------------
+
+    def _place_tasks(self, subjob: SubJob, tasks: PriorityQueue[Task], domain: HyperNode) -> Statement | None:
+        """Place pods one by one until the sub-group can start; gives the moves, or None if they do not suffice."""
+        session = self._session
+        if not domain.nodes:
+            return None
+        job = session.jobs[subjob.job]
+        queue = session.queues[job.queue]
+        rows = np.zeros(len(session.nodes), dtype=np.bool_)
+        rows[domain.nodes] = True
+        statement, cache = session.statement(), ErrorCache()
+        home = subjob.topology_node
+        while len(tasks):
+            task = tasks.pop()
+            if not session.allocatable(queue, task) or task.gated or _skipped(job, subjob, task):
+                continue
+            reason = session.pre_predicate(task)
+            if reason is not None:
+                job.fit_errors[task.uid] = _refused_everywhere(rows, reason)
+                break
+            feasible, errors = self._feasible(task, rows, cache)
+            if errors is not None:
+                job.fit_errors[task.uid] = errors if domain.name == CLUSTER else errors.within(domain.name)
+                if job.may_go_on(subjob.uid):
+                    continue
+                break
+            if subjob.topology is None:
+                self._choose(task, feasible, statement)
+            else:
+                task.topology_node = home
+                row = self._choose(task, feasible, statement)
+                home = session.hypernodes.common(session.hypernodes.leaf_of(row), home) if row >= 0 else home
+            if session.subjob_ready(job, subjob):
+                break
+        if session.subjob_ready(job, subjob):
+            if subjob.topology is not None and subjob.topology.soft:
+                subjob.topology_node = home
+            return statement
+        if session.subjob_pipelined(job, subjob):
+            return statement
+        statement.discard()
+        return None
+
+    def _feasible(self, task: Task, rows: BoolArray, cache: ErrorCache) -> tuple[BoolArray, FitErrors | None]:
+        """Find nodes for a pod; the one that room was made on is looked at first."""
+        session, nodes = self._session, self._session.nodes
+        nominated = nodes.rows.get(task.info.nominated_node) if task.info.nominated_node else None
+        if nominated is not None and task.request.fits(nodes.future_of(nominated)):
+            there = np.zeros(len(nodes), dtype=np.bool_)
+            there[nominated] = True
+            feasible, errors = session.search(task, there, cache, session.judge_room, cached=self._cached)
+            if errors is None:
+                return feasible, None
+        return session.search(task, rows, cache, session.judge_room, cached=self._cached)
+
+    def _choose(self, task: Task, feasible: BoolArray, statement: Statement) -> int:
+        """Give a pod the best free place, or else hold the best that will be free."""
+        session, nodes = self._session, self._session.nodes
+        candidates = np.flatnonzero(feasible)
+        free = nodes.fits(task.request, nodes.idle, candidates)
+        if free.any():
+            row = session.best(task, candidates[free])
+            statement.allocate(task, nodes.names[row])
+            return row
+        later = nodes.fits(task.request, nodes.future, candidates)
+        if not later.any():
+            return -1
+        row = session.best(task, candidates[later])
+        statement.pipeline(task, nodes.names[row], evicted=False)
+        return row
+
+
+def _skipped(job: Job, subjob: SubJob, task: Task) -> bool:
+    """Pass over a pod of a role that found no place before, and say so."""
+    if not task.role or task.role not in job.failed_roles(subjob.uid):
+        return False
+    message = f"Task {task.name} with role spec {task.role} has already predicated failed, skip"
+    job.fit_errors[task.uid] = FitErrors(message)
+    return True
+
+
+def _placeable(task: Task) -> bool:
+    return not task.foreign_gates and not task.best_effort
+
+
+def _refused_everywhere(rows: BoolArray, reason: str) -> FitErrors:
+    number = int(np.count_nonzero(rows))
+    return FitErrors(nodes=number, reasons=Counter({reason: number}), unresolvable=np.zeros(len(rows), dtype=np.bool_))

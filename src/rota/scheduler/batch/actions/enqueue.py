@@ -1,0 +1,43 @@
+"""enqueue: queues let groups in, one after the other."""
+
+from typing import ClassVar, Final
+
+from rota.scheduler.batch.arguments import Argument
+from rota.scheduler.batch.heaps import PriorityQueue
+from rota.scheduler.batch.jobs import Job
+from rota.scheduler.batch.queues import Queue
+from rota.scheduler.batch.sessions import Session
+from rota.scheduler.batch.statuses import PodGroupPhase
+
+
+class Enqueue:
+    """Admission."""
+
+    name: ClassVar[str] = "enqueue"
+    arguments: ClassVar[dict[str, Argument]] = {}
+
+    def __init__(self, session: Session) -> None:
+        self._session: Final = session
+
+    def run(self) -> None:
+        """Ask for every waiting group; the queue's turn comes again after each."""
+        session = self._session
+        queues: PriorityQueue[Queue] = PriorityQueue(session.queue_before)
+        waiting: dict[str, PriorityQueue[Job]] = {}
+        known: set[str] = set()
+        for job in session.jobs.values():
+            if job.queue not in known:
+                known.add(job.queue)
+                queues.push(session.queues[job.queue])
+            if job.pending:
+                waiting.setdefault(job.queue, PriorityQueue(session.job_before)).push(job)
+        while len(queues):
+            queue = queues.pop()
+            jobs = waiting.get(queue.name)
+            if not jobs:
+                continue
+            job = jobs.pop()
+            if job.min_resources is None or session.enqueueable(job):
+                session.enqueued(job)
+                job.phase = PodGroupPhase.INQUEUE
+            queues.push(queue)

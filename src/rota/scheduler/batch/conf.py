@@ -1,0 +1,233 @@
+"""The configuration of batch scheduling, in the format of volcano-scheduler.conf.
+
+`actions` is a list in a text, `tiers` hold plugins with switches and arguments, `configurations` hold arguments of
+actions. What is not understood is refused with its path; nothing is read and then ignored.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from rota.scheduler.batch import arguments
+from rota.scheduler.batch.arguments import Argument
+from rota.scheduler.batch.plugin import BatchPlugin
+from rota.scheduler.config.faults import ConfigurationError, Fault
+
+#: Switches of a plugin with their defaults.
+SWITCHES: Final = {
+    **dict.fromkeys(
+        (
+            "enableJobOrder",
+            "enableJobReady",
+            "enableJobPipelined",
+            "enableTaskOrder",
+            "enablePreemptable",
+            "enableReclaimable",
+            "enablePreemptive",
+            "enableQueueOrder",
+            "enablePredicate",
+            "enableBestNode",
+            "enableNodeOrder",
+            "enableTargetJob",
+            "enableReservedNodes",
+            "enableJobEnqueued",
+            "enabledVictim",
+            "enableJobStarving",
+            "enabledOverused",
+            "enabledAllocatable",
+            "enabledHyperNodeOrder",
+            "enabledSubJobReady",
+            "enabledSubJobPipelined",
+            "enabledSubJobOrder",
+            "enabledHyperNodeGradient",
+        ),
+        True,
+    ),
+    "enableHierarchy": False,
+    "enabledClusterOrder": False,
+}
+#: Plugins that exist elsewhere and are not kept, with what to do instead.
+NOT_KEPT: Final = {
+    "numaaware": "NUMA topology is not kept; remove it",
+    "numa-aware": "NUMA topology is not kept; remove it",
+    "usage": "real usage is not measured; remove it",
+    "deviceshare": "shared devices are not kept; remove it",
+    "rescheduling": "rescheduling is not kept; remove it",
+    "extender": "HTTP hooks are not kept; remove it",
+    "pdb": "disruption budgets are not kept by batch scheduling; remove it",
+}
+DEFAULT: Final = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+    enablePreemptable: false
+  - name: conformance
+- plugins:
+  - name: overcommit
+  - name: drf
+    enablePreemptable: false
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+  - name: binpack
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginOption:
+    """One plugin of a tier."""
+
+    plugin: type[BatchPlugin]
+    switches: Mapping[str, bool]
+    arguments: Mapping[str, Any]
+
+    @property
+    def hierarchy(self) -> bool:
+        """Whether the plugin reads queues as a tree."""
+        return self.switches["enableHierarchy"]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchConfiguration:
+    """A configuration, checked and complete."""
+
+    actions: tuple[str, ...]
+    tiers: tuple[tuple[PluginOption, ...], ...]
+    #: By action.
+    arguments: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The actions and plugins that exist."""
+
+    actions: Mapping[str, Mapping[str, Argument]]
+    plugins: Mapping[str, type[BatchPlugin]]
+
+
+def parse(text: str, known: Known) -> BatchConfiguration:
+    """Read a configuration; raises `ConfigurationError` with every fault."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        problem = getattr(error, "problem", None) or "is no YAML"
+        raise ConfigurationError([Fault("", f"cannot be read: {problem}")]) from error
+    reader = _Reader(known)
+    configuration = reader.read(document)
+    if reader.faults:
+        raise ConfigurationError(reader.faults)
+    return configuration
+
+
+class _Reader:
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self.faults: list[Fault] = []
+
+    def read(self, document: Any) -> BatchConfiguration:
+        if not isinstance(document, dict):
+            self._fault("", "expected an object with actions and tiers")
+            return BatchConfiguration((), (), {})
+        for name in document.keys() - {"actions", "tiers", "configurations"}:
+            if name == "metrics":
+                self._fault("metrics", "real usage is not measured; remove it")
+            else:
+                self._fault(str(name), "is not a field; known are actions, configurations, tiers")
+        return BatchConfiguration(
+            self._actions(document.get("actions")), self._tiers(document.get("tiers")), self._configurations(document)
+        )
+
+    def _fault(self, path: str, message: str) -> None:
+        self.faults.append(Fault(path, message))
+
+    def _actions(self, text: Any) -> tuple[str, ...]:
+        if not isinstance(text, str) or not text.strip():
+            self._fault("actions", "expected the names of actions, separated by commas")
+            return ()
+        names = tuple(name.strip() for name in text.split(","))
+        for position, name in enumerate(names):
+            if name not in self._known.actions:
+                known = ", ".join(sorted(self._known.actions))
+                self._fault(f"actions[{position}]", f'there is no action "{name}"; known are {known}')
+        return names
+
+    def _tiers(self, tiers: Any) -> tuple[tuple[PluginOption, ...], ...]:
+        seen: set[str] = set()
+        result = []
+        for place, tier in self._listed(tiers, "tiers"):
+            for name in tier.keys() - {"plugins"}:
+                self._fault(f"{place}.{name}", "is not a field; a tier has plugins")
+            options = [
+                option
+                for at, plugin in self._listed(tier.get("plugins"), f"{place}.plugins")
+                if (option := self._plugin(plugin, at, seen)) is not None
+            ]
+            result.append(tuple(options))
+        return tuple(result)
+
+    def _plugin(self, document: Mapping[str, Any], path: str, seen: set[str]) -> PluginOption | None:
+        name = document.get("name")
+        plugin = self._known.plugins.get(name) if isinstance(name, str) else None
+        if plugin is None:
+            known = ", ".join(sorted(self._known.plugins))
+            self._fault(f"{path}.name", NOT_KEPT.get(str(name)) or f'there is no plugin "{name}"; known are {known}')
+            return None
+        if plugin.name in seen:
+            self._fault(f"{path}.name", f'"{name}" is configured twice; remove one of the two')
+        seen.add(plugin.name)
+        switches = dict(SWITCHES)
+        for field, value in document.items():
+            if field in ("name", "arguments"):
+                continue
+            if field not in SWITCHES:
+                self._fault(f"{path}.{field}", "is not a switch; known are " + ", ".join(sorted(SWITCHES)))
+            elif not isinstance(value, bool):
+                self._fault(f"{path}.{field}", "expected true or false")
+            else:
+                switches[field] = value
+        return PluginOption(plugin, switches, self._arguments(document, plugin.arguments, path))
+
+    def _configurations(self, document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        result: dict[str, Mapping[str, Any]] = {
+            name: arguments.read_all({}, known, path="")[0] for name, known in self._known.actions.items()
+        }
+        for place, entry in self._listed(document.get("configurations"), "configurations"):
+            for field in entry.keys() - {"name", "arguments"}:
+                self._fault(f"{place}.{field}", "is not a field; known are arguments, name")
+            name = entry.get("name")
+            if not isinstance(name, str) or name not in self._known.actions:
+                known = ", ".join(sorted(self._known.actions))
+                self._fault(f"{place}.name", f'there is no action "{name}"; known are {known}')
+                continue
+            result[name] = self._arguments(entry, self._known.actions[name], place)
+        return result
+
+    def _arguments(self, document: Mapping[str, Any], known: Mapping[str, Argument], path: str) -> Mapping[str, Any]:
+        given = document.get("arguments")
+        if given is None:
+            given = {}
+        if not isinstance(given, dict):
+            self._fault(f"{path}.arguments", "expected an object")
+            given = {}
+        values, faults = arguments.read_all(
+            {str(name): value for name, value in given.items()}, known, path=f"{path}.arguments"
+        )
+        self.faults += faults
+        return values
+
+    def _listed(self, items: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        if items is None:
+            return
+        if not isinstance(items, list):
+            self._fault(path, "expected a list")
+            return
+        for position, item in enumerate(items):
+            place = f"{path}[{position}]"
+            if isinstance(item, dict):
+                yield place, item
+            else:
+                self._fault(place, "expected an object")

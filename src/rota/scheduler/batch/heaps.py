@@ -1,0 +1,61 @@
+"""A heap that asks a comparison, not keys: the order of what is in it may depend on shares that change.
+
+The sifting is that of a plain binary heap, step by step the one of Go's container/heap: where a comparison is not a
+strict order, or an order changed after something was put in, what comes out depends on the steps, too.
+"""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class PriorityQueue(Generic[T]):
+    """Gives back what comes first by `less`."""
+
+    __slots__ = ("_items", "_less")
+
+    def __init__(self, less: Callable[[T, T], bool], items: list[T] | None = None) -> None:
+        self._less = less
+        self._items: list[T] = []
+        for item in items or ():
+            self.push(item)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def push(self, item: T) -> None:
+        """Put something in."""
+        items, less = self._items, self._less
+        items.append(item)
+        child = len(items) - 1
+        while child > 0:
+            parent = (child - 1) // 2
+            if not less(items[child], items[parent]):
+                break
+            items[child], items[parent] = items[parent], items[child]
+            child = parent
+
+    def pop(self) -> T:
+        """Take out what comes first."""
+        items, less = self._items, self._less
+        last = len(items) - 1
+        items[0], items[last] = items[last], items[0]
+        place = 0
+        while True:
+            child = 2 * place + 1
+            if child >= last:
+                break
+            if child + 1 < last and less(items[child + 1], items[child]):
+                child += 1
+            if not less(items[child], items[place]):
+                break
+            items[place], items[child] = items[child], items[place]
+            place = child
+        return items.pop()
+
+    def copy(self) -> "PriorityQueue[T]":
+        """Give an independent queue with the same content."""
+        twin: PriorityQueue[T] = PriorityQueue(self._less)
+        twin._items = list(self._items)
+        return twin

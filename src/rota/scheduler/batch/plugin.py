@@ -1,0 +1,220 @@
+"""What a plugin of batch scheduling may do: every method is optional, and a configuration can switch each off.
+
+A plugin is built for one session. The base class answers nothing; the session asks only the methods that a plugin
+overrides. How answers of several plugins are combined is in `sessions`.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum, StrEnum
+from typing import Any, ClassVar
+
+from rota.columns.arrays import BoolArray, FloatArray, IndexArray
+from rota.scheduler.batch.arguments import Argument
+from rota.scheduler.batch.hypernodes import HyperNode
+from rota.scheduler.batch.jobs import Job, SubJob
+from rota.scheduler.batch.queues import Queue
+from rota.scheduler.batch.tasks import Task
+from rota.scheduler.batch.verdicts import Verdicts
+
+
+class Vote(IntEnum):
+    """An opinion that may be withheld."""
+
+    REJECT = -1
+    ABSTAIN = 0
+    PERMIT = 1
+
+
+class Purpose(StrEnum):
+    """Why domains are searched."""
+
+    ALLOCATE = "Allocate"
+    EVICT = "Evict"
+
+
+class Eviction(StrEnum):
+    """Which action asks a plugin whether whole gangs may be evicted."""
+
+    GANG_PREEMPT = "GangPreempt"
+    GANG_RECLAIM = "GangReclaim"
+
+
+class Trial:
+    """One plugin's part in a trial on one node; nothing of it reaches the session."""
+
+    def remove(self, other: Task) -> bool:
+        """Count another pod out; no ends the trial."""
+        return True
+
+    def add(self, other: Task) -> bool:
+        """Count another pod in again; no ends the trial."""
+        return True
+
+    def allocatable(self, queue: Queue, task: Task) -> bool:
+        """Whether the queue may give the pod what it asks for."""
+        return True
+
+    def fits(self, task: Task) -> bool:
+        """Whether the node will do."""
+        return True
+
+
+#: The victims that a plugin agrees to; None is no opinion.
+Victims = list[Task] | None
+
+
+class BatchPlugin:
+    """A plugin without opinions."""
+
+    name: ClassVar[str]
+    #: The arguments that the plugin takes, by name; a name that ends in "." stands for all that begin so.
+    arguments: ClassVar[Mapping[str, Argument]] = {}
+
+    def __init__(self, session: Any, arguments: Mapping[str, Any], *, hierarchy: bool) -> None:
+        """Take the arguments, checked and complete."""
+
+    def open(self) -> None:
+        """Read the state of the session."""
+
+    def offers(self, method: str) -> bool:
+        """Whether the plugin has an opinion at all, now that it has read the state."""
+        return getattr(type(self), method) is not getattr(BatchPlugin, method)
+
+    # --- order: below 0 if the first goes first ---------------------------------------------------------------------
+
+    def job_order(self, left: Job, right: Job) -> float:
+        """Compare two groups."""
+        raise NotImplementedError
+
+    def queue_order(self, left: Queue, right: Queue) -> float:
+        """Compare two queues."""
+        raise NotImplementedError
+
+    def task_order(self, left: Task, right: Task) -> float:
+        """Compare two pods."""
+        raise NotImplementedError
+
+    def subjob_order(self, left: SubJob, right: SubJob) -> float:
+        """Compare two sub-groups."""
+        raise NotImplementedError
+
+    def victim_queue_order(self, left: Queue, right: Queue, asking: Queue) -> float:
+        """Compare two queues that have to give something to a third."""
+        raise NotImplementedError
+
+    # --- groups -----------------------------------------------------------------------------------------------------
+
+    def job_valid(self, job: Job) -> str | None:
+        """Say why a group cannot be scheduled at all, or None."""
+        raise NotImplementedError
+
+    def job_ready(self, job: Job) -> bool:
+        """Whether a group may be bound."""
+        raise NotImplementedError
+
+    def job_pipelined(self, job: Job) -> Vote:
+        """Whether a group may hold places that are not free yet."""
+        raise NotImplementedError
+
+    def job_starving(self, job: Job) -> bool:
+        """Whether a group may make others leave."""
+        raise NotImplementedError
+
+    def job_enqueueable(self, job: Job) -> Vote:
+        """Whether a queue lets a group in."""
+        raise NotImplementedError
+
+    def job_enqueued(self, job: Job) -> None:
+        """Take note that a group was let in."""
+        raise NotImplementedError
+
+    def subjob_ready(self, subjob: SubJob) -> bool:
+        """Whether a sub-group may be bound."""
+        raise NotImplementedError
+
+    def subjob_pipelined(self, subjob: SubJob) -> Vote:
+        """Whether a sub-group may hold places that are not free yet."""
+        raise NotImplementedError
+
+    # --- queues -----------------------------------------------------------------------------------------------------
+
+    def overused(self, queue: Queue) -> bool:
+        """Whether a queue has all that it deserves."""
+        raise NotImplementedError
+
+    def allocatable(self, queue: Queue, task: Task) -> bool:
+        """Whether a queue may give a pod what it asks for."""
+        raise NotImplementedError
+
+    def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
+        """Whether a queue may take from others for these pods."""
+        raise NotImplementedError
+
+    # --- victims ----------------------------------------------------------------------------------------------------
+
+    def preemptable(self, preemptor: Task, candidates: list[Task]) -> Victims:
+        """Choose pods that may leave for another of their queue."""
+        raise NotImplementedError
+
+    def reclaimable(self, reclaimer: Task, candidates: list[Task]) -> Victims:
+        """Choose pods that may leave for another queue."""
+        raise NotImplementedError
+
+    def evictable(self, kind: Eviction, candidates: list[Task]) -> Victims:
+        """Choose pods that may leave with their gang."""
+        raise NotImplementedError
+
+    def victim_tasks(self, running: list[Task]) -> list[Task]:
+        """Choose pods that have to leave whoever comes."""
+        raise NotImplementedError
+
+    # --- nodes ------------------------------------------------------------------------------------------------------
+
+    def pre_predicate(self, task: Task) -> str | None:
+        """Prepare to judge nodes for a pod; a reason ends the search."""
+        raise NotImplementedError
+
+    def predicate(self, task: Task, rows: BoolArray) -> Verdicts | None:
+        """Judge nodes for a pod; rows that are not asked about may be judged, too."""
+        raise NotImplementedError
+
+    def node_order(self, task: Task, rows: IndexArray) -> FloatArray:
+        """Rate nodes one by one."""
+        raise NotImplementedError
+
+    def batch_node_order(self, task: Task, rows: IndexArray) -> FloatArray:
+        """Rate nodes in comparison."""
+        raise NotImplementedError
+
+    def hypernode_order(self, subjob: SubJob, hypernodes: Sequence[str]) -> Mapping[str, float]:
+        """Rate domains for a sub-group."""
+        raise NotImplementedError
+
+    def job_gradients(self, job: Job, root: HyperNode, purpose: Purpose) -> list[list[HyperNode]]:
+        """Give the domains that a group may use, those to try first first."""
+        raise NotImplementedError
+
+    def subjob_gradients(self, subjob: SubJob, root: HyperNode, purpose: Purpose) -> list[list[HyperNode]]:
+        """Give the domains that a sub-group may use, those to try first first."""
+        raise NotImplementedError
+
+    def what_if(self, task: Task, row: int) -> "Trial":
+        """Begin a trial: what if pods left a node for this pod?"""
+        raise NotImplementedError
+
+    # --- ledgers ----------------------------------------------------------------------------------------------------
+
+    def on_allocate(self, task: Task) -> None:
+        """Take note that a pod has, or holds, a place."""
+        raise NotImplementedError
+
+    def on_deallocate(self, task: Task) -> None:
+        """Take note that a pod gave its place up."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Take note of the end of the session."""
+
+    def report(self) -> Mapping[str, Any]:
+        """Give the plugin's figures, for explanations."""
+        return {}

@@ -1,0 +1,1 @@
+"""The plugins of batch scheduling, one file each."""

@@ -1,0 +1,57 @@
+"""Situations of batch scheduling written down: a configuration, objects and a time as JSON, and what would be done."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rota.columns.objects import MalformedObjectError
+from rota.columns.pod_interner import PodInterner
+from rota.scheduler.batch import conf, objects, outcomes, registry, snapshots
+from rota.scheduler.batch.outcomes import Outcome
+from rota.scheduler.batch.times import seconds
+
+
+def is_batch(document: Mapping[str, Any]) -> bool:
+    """Whether a scenario is about batch scheduling."""
+    return "conf" in document or "podGroups" in document
+
+
+def decide(document: Mapping[str, Any]) -> Outcome:
+    """Do one session on what a scenario describes."""
+    text = document.get("conf", conf.DEFAULT)
+    if not isinstance(text, str):
+        raise MalformedObjectError("conf", "expected a text")
+    lists = {section: _listed(document, section) for section in objects.KINDS}
+    now = _time(document.get("now"))
+    state = snapshots.build(
+        nodes=lists["nodes"],
+        pods=lists["pods"],
+        groups=lists["podGroups"],
+        queues=lists["queues"],
+        priority_classes=lists["priorityClasses"],
+        hypernodes=lists["hyperNodes"],
+        quotas=lists["resourceQuotas"],
+        now=now,
+        interner=PodInterner(),
+    )
+    return outcomes.of(registry.run(state, conf.parse(text, registry.KNOWN)))
+
+
+def _time(text: object) -> float:
+    try:
+        return seconds(text) if isinstance(text, str) else 0.0
+    except ValueError as error:
+        raise MalformedObjectError("now", str(error)) from None
+
+
+def _listed(document: Mapping[str, Any], section: str) -> list[dict[str, Any]]:
+    items = document.get(section)
+    if items is None:
+        return []
+    if not isinstance(items, list):
+        raise MalformedObjectError(section, "expected a list")
+    for position, item in enumerate(items):
+        place = f"{section}[{position}]"
+        if not isinstance(item, dict):
+            raise MalformedObjectError(place, "expected an object")
+        objects.check(section, item, place)
+    return items

@@ -1,0 +1,156 @@
+"""One session on a small cluster: gangs whole or not at all, and what a statement takes back."""
+
+from typing import Any
+
+import pytest
+
+from rota.columns.objects import MalformedObjectError
+from rota.scheduler.batch import conf, registry, scenarios, snapshots
+from rota.scheduler.batch.heaps import PriorityQueue
+from rota.scheduler.batch.sessions import Session
+from rota.scheduler.batch.statuses import TaskStatus
+
+CONF = """
+actions: "enqueue, allocate, preempt"
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+
+
+def node(name: str, cpu: str = "4") -> dict[str, Any]:
+    allocatable = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
+    conditions = [{"type": "Ready", "status": "True"}]
+    return {"metadata": {"name": name}, "status": {"allocatable": allocatable, "conditions": conditions}}
+
+
+def pod(group: str, number: int, *, cpu: str = "2", on: str = "", priority: int = 0) -> dict[str, Any]:
+    name = f"{group}-w-{number}"
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": name,
+            "annotations": {"scheduling.k8s.io/group-name": group, "volcano.sh/task-spec": "w"},
+        },
+        "spec": {
+            "priority": priority,
+            "schedulerName": "volcano",
+            **({"nodeName": on} if on else {}),
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}],
+        },
+        "status": {"phase": "Running" if on else "Pending"},
+    }
+
+
+def group(name: str, minimum: int, *, priority: str = "", phase: str = "Pending") -> dict[str, Any]:
+    spec = {"minMember": minimum, "queue": "default", "priorityClassName": priority}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec, "status": {"phase": phase}}
+
+
+QUEUE = {"metadata": {"name": "default"}, "spec": {"weight": 1}, "status": {"state": "Open"}}
+HIGH = {"metadata": {"name": "high"}, "value": 1000}
+
+
+def situation(**fields: Any) -> dict[str, Any]:
+    return {"conf": CONF, "queues": [QUEUE], "priorityClasses": [HIGH], **fields}
+
+
+def test_a_gang_is_placed_whole() -> None:
+    scenario = situation(
+        nodes=[node("a"), node("b")], podGroups=[group("g", 4)], pods=[pod("g", number) for number in range(4)]
+    )
+    decision = scenarios.decide(scenario).document()
+    assert sorted(decision["binds"].values()) == ["a", "a", "b", "b"]
+    assert decision["podGroupPhases"] == {"default/g": "Inqueue"}
+
+
+def test_a_gang_without_enough_room_takes_none_and_leaves_the_room_to_others() -> None:
+    scenario = situation(
+        nodes=[node("a"), node("b")],
+        podGroups=[group("g", 5, priority="high"), group("h", 4)],
+        pods=[pod("g", number, priority=1000) for number in range(5)] + [pod("h", number) for number in range(4)],
+    )
+    decision = scenarios.decide(scenario).document()
+    assert set(decision["binds"]) == {f"default/h-w-{number}" for number in range(4)}
+    assert decision["conditions"]["default/g"]["reason"] == "NotEnoughResources"
+
+
+def test_a_starving_gang_evicts_only_what_another_has_beyond_its_minimum() -> None:
+    running = [pod("low", number, on="a" if number < 2 else "b") for number in range(4)]
+    scenario = situation(
+        nodes=[node("a"), node("b")],
+        podGroups=[group("low", 2, phase="Running"), group("top", 2, priority="high", phase="Inqueue")],
+        pods=[
+            *[
+                {**each, "metadata": {**each["metadata"], "labels": {"volcano.sh/preemptable": "true"}}}
+                for each in running
+            ],
+            pod("top", 0, priority=1000),
+            pod("top", 1, priority=1000),
+        ],
+    )
+    decision = scenarios.decide(scenario).document()
+    assert len(decision["evicts"]) == 2
+    assert set(decision["pipelined"]) == {"default/top-w-0", "default/top-w-1"}
+
+
+def test_what_a_statement_takes_back_leaves_no_trace() -> None:
+    session = opened(nodes=[node("a")], groups=[group("g", 1)], pods=[pod("g", 0), pod("g", 1, on="a")])
+    job = session.jobs["default/g"]
+    waiting, running = job.members["g-w-0"], job.members["g-w-1"]
+    before = [table.copy() for table in (session.nodes.idle, session.nodes.releasing, session.nodes.pipelined)]
+    statement = session.statement()
+    statement.evict(running, "test")
+    statement.pipeline(waiting, "a", evicted=True)
+    assert (waiting.status, running.status) == (TaskStatus.PIPELINED, TaskStatus.RELEASING)
+    statement.discard()
+    assert (waiting.status, running.status) == (TaskStatus.PENDING, TaskStatus.RUNNING)
+    after = (session.nodes.idle, session.nodes.releasing, session.nodes.pipelined)
+    assert all((left == right).all() for left, right in zip(before, after, strict=True))
+    assert session.sent == []
+
+
+def test_what_a_statement_keeps_is_sent_in_order() -> None:
+    session = opened(nodes=[node("a")], groups=[group("g", 1)], pods=[pod("g", 0), pod("g", 1, on="a")])
+    job = session.jobs["default/g"]
+    statement = session.statement()
+    statement.allocate(job.members["g-w-0"], "a")
+    statement.evict(job.members["g-w-1"], "test")
+    statement.commit()
+    assert session.sent == [("bind", "default/g-w-0", "a"), ("evict", "default/g-w-1", "test")]
+
+
+@pytest.mark.parametrize(
+    ("section", "item", "message"),
+    [
+        ("podGroups", {"metadata": {"name": "g"}, "spec": {"minMember": "two"}}, "podGroups[0].spec.minMember"),
+        ("podGroups", {"metadata": {"name": "g"}, "spec": {"minResources": {"cpu": "x"}}}, "podGroups[0].spec.minRes"),
+        ("queues", {"metadata": {}}, "queues[0].metadata.name: is required"),
+        ("queues", {"metadata": {"name": "q"}, "spec": {"deserved": []}}, "queues[0].spec.deserved"),
+        ("hyperNodes", {"metadata": {"name": "h"}, "spec": {"members": [{"type": "Rack"}]}}, "hyperNodes[0].spec.memb"),
+        ("pods", {"metadata": {"name": "p"}, "spec": {"containers": 1}}, "pods[0].spec.containers"),
+        ("pods", 3, "pods[0]: expected an object"),
+        (
+            "nodes",
+            {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "?"}}},
+            "nodes[0].status.allocatable.cpu",
+        ),
+    ],
+)
+def test_what_is_malformed_is_refused_by_its_path(section: str, item: object, message: str) -> None:
+    with pytest.raises(MalformedObjectError) as raised:
+        scenarios.decide({"conf": CONF, section: [item]})
+    assert str(raised.value).startswith(message)
+
+
+def test_equals_leave_a_priority_queue_as_gos_heap_has_it() -> None:
+    queue: PriorityQueue[tuple[int, str]] = PriorityQueue(lambda left, right: left[0] < right[0])
+    for item in ((1, "a"), (1, "b"), (0, "c"), (1, "d")):
+        queue.push(item)
+    assert [queue.pop()[1] for _ in range(4)] == ["c", "d", "a", "b"]
+
+
+def opened(*, nodes: list[dict[str, Any]], groups: list[dict[str, Any]], pods: list[dict[str, Any]]) -> Session:
+    state = snapshots.build(nodes=nodes, pods=pods, groups=groups, queues=[QUEUE])
+    return Session(state, conf.parse(CONF, registry.KNOWN))
