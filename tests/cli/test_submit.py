@@ -9,8 +9,6 @@ import pytest
 import yaml
 from tests.cli.conftest import Rota
 
-from rota.cli.commands import controller_presence
-from rota.controllers import controller_registry
 from rota.testing import manifests
 from rota.testing.live import LiveServer
 
@@ -151,19 +149,14 @@ def test_fields_of_others_are_taken_over_by_force_only(
     assert server.request("GET", path)[1]["data"] == {"level": "2"}
 
 
-def test_a_workload_that_nobody_acts_on_is_said_to_be_idle(rota: Rota, namespace: str, tmp_path: Path) -> None:
+def test_of_a_workload_that_nothing_acts_on_is_warned_once(rota: Rota, namespace: str, tmp_path: Path) -> None:
     replication = {"replicas": 1, "selector": {"app": "x"}, "template": manifests.deployment("x")["spec"]["template"]}
     old = {"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "old"}, "spec": replication}
     said = rota("submit", written(tmp_path / "a.yaml", old, manifests.job("nightly")), "-n", namespace)
     assert said.lines == ["replicationcontroller/old created", "job.batch/nightly created"]
-    idle, followed = said.err.splitlines()
-    assert idle.startswith("replicationcontroller/old: nothing here acts on ReplicationControllers")
+    warning, followed = said.err.splitlines()
+    assert warning == "warning: no controller of Rota acts on it, so it has no pods: use a Deployment"
     assert followed == f"follow it: rota logs -f job/nightly -n {namespace}"
-
-
-def test_controllers_are_looked_for_by_the_names_of_the_roster() -> None:
-    named = {controller_presence.controller_of(kind) for _, kind in controller_presence.NEEDY}
-    assert {"deployments", "replica-sets", "jobs", "cron-jobs"} <= named & controller_registry.ROSTER.keys()
 
 
 class TestDelete:

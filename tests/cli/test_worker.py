@@ -21,7 +21,7 @@ HASH = ("--ca-hash", "sha256:" + "0" * 64)
         ((*JOIN, "--ca-hash", "md5:1"), "it is sha256:"),
         ((*JOIN, "--ca", "/nowhere/ca.crt"), "cannot read /nowhere/ca.crt"),
         ((*JOIN, "--kubeconfig", "/nowhere/config"), "--kubeconfig stands for --join"),
-        (("--kubeconfig", "/nowhere/config"), "cannot read /nowhere/config"),
+        (("--kubeconfig", "/nowhere/config"), "there is no kubeconfig at /nowhere/config; name the file that leads"),
         (("--taints", "a=b:Never"), "is not KEY[=VALUE]:EFFECT"),
         (("--taints", "NoSchedule"), "is not KEY[=VALUE]:EFFECT"),
         (("--resources", "cpu=much"), "is no amount of cpu"),

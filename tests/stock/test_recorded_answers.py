@@ -4,6 +4,7 @@ import pytest
 from tests.stock import answers
 
 from rota.client.transports.in_process import InProcessTransport
+from rota.kit import system
 from rota.testing.api import ApiServer
 from rota.testing.differential import allowances, cases
 from rota.testing.differential.cases import Case
@@ -11,13 +12,28 @@ from rota.testing.differential.cases import Case
 CASES = answers.read()
 
 
+class RecordedClock(system.SystemClock):
+    """Runs as the machine's clock does, from when a case was recorded: ages are what they were."""
+
+    def __init__(self) -> None:
+        self._behind = 0.0
+
+    def set_back(self, to: float) -> None:
+        self._behind = super().now() - to
+
+    def now(self) -> float:
+        return super().now() - self._behind
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(CASES))
 async def test_requests_are_answered_as_the_stock_server_did(kind: str) -> None:
     wrong = []
-    async with ApiServer() as api:
+    clock = RecordedClock()
+    async with ApiServer(clock=clock) as api:
         transport = InProcessTransport(api.app, clock=api.clock)
         for number, case in enumerate(CASES[kind]):
+            clock.set_back(case.recorded)
             wrong += await _differences(transport, case, namespace=f"case-{number}")
         await transport.close()
     assert not wrong, "\n".join(wrong)

@@ -4,7 +4,7 @@ import os
 import re
 import socket
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,6 +12,9 @@ from rota.api import names, quantities, resources
 from rota.cli import master_options, options
 from rota.cli.command_types import Command
 from rota.kit import errors, logs
+
+if TYPE_CHECKING:
+    from rota.client.endpoints import Endpoint
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -211,8 +214,6 @@ def command(
     """
     # What it takes to work is not needed to refuse an option.
     from rota import assembly  # noqa: PLC0415
-    from rota.client import kubeconfig  # noqa: PLC0415
-    from rota.kit import system  # noqa: PLC0415
     from rota.worker import identities  # noqa: PLC0415
     from rota.worker.cluster_join.join import Invitation  # noqa: PLC0415
     from rota.worker.worker_assembly import Settings  # noqa: PLC0415
@@ -226,7 +227,7 @@ def command(
         token=token,
         authority_hash=ca_hash,
         authority=None if authority is None else _read(authority),
-        endpoint=None if kubeconfig_file is None else kubeconfig.load(kubeconfig_file, clock=system.SystemClock()),
+        endpoint=None if kubeconfig_file is None else _endpoint(kubeconfig_file),
     )
     user = identities.tasks(run_as, allow_root=allow_root, own=(folder,))
     settings = Settings(
@@ -246,6 +247,16 @@ def command(
 
     assembly.run(assembly.run_worker(settings, invitation, port=port, ready=say_ready))
     click.echo("The worker has stopped.")
+
+
+def _endpoint(path: Path) -> "Endpoint":
+    from rota.client import kubeconfig  # noqa: PLC0415
+    from rota.kit import system  # noqa: PLC0415
+
+    if not path.exists():
+        remedy = "name the file that leads to the cluster, or join with --join, --token and --ca-hash"
+        raise errors.UserError(f"there is no kubeconfig at {path}", remedy)
+    return kubeconfig.load(path, clock=system.SystemClock())
 
 
 def _read(path: Path) -> bytes:

@@ -33,7 +33,8 @@ _FIELDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "procMount": (None, "Default"),
     "sysctls": (None, []),
 }
-_REMEDY: Final = "a process of the machine does not have it; runtimeClassName: container does"
+#: The end of each of these warnings.
+REMEDY: Final = "a process of the machine does not have it; runtimeClassName: container does"
 
 
 class ProcessSecurity:
@@ -63,10 +64,10 @@ def warnings(spec: Mapping[str, Any], path: str) -> Iterator[str]:
 def _of(context: Mapping[str, Any], path: str) -> Iterator[str]:
     for name, nothing in _FIELDS.items():
         if context.get(name) not in nothing:
-            yield f"{path}.{name}: {_REMEDY}"
+            yield f"{path}.{name}: {REMEDY}"
     # What is dropped, a process that is not root does not have in the first place.
     if (context.get("capabilities") or {}).get("add"):
-        yield f"{path}.capabilities.add: {_REMEDY}"
+        yield f"{path}.capabilities.add: {REMEDY}"
 
 
 def _at(obj: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:

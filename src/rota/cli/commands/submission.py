@@ -9,7 +9,7 @@ from rota.api import errors as api_errors
 from rota.api import meta
 from rota.api.kinds import ResourceType
 from rota.cli import endpoints, output
-from rota.cli.commands import controller_presence, manifest_files, object_listing, resource_names, session
+from rota.cli.commands import manifest_files, object_listing, resource_names, session
 from rota.cli.commands.manifest_files import Document
 from rota.cli.commands.resource_names import Kinds
 from rota.client import object_apply
@@ -78,7 +78,7 @@ class _Submission:
             except api_errors.ApiError as error:
                 self._complain(document, session.refusal(error))
         if self._text and not self._dry_run:
-            await self._advise()
+            self._advise()
 
     async def _submit(self, document: Document, kinds: Kinds) -> Kinds:
         obj = document.obj
@@ -122,13 +122,10 @@ class _Submission:
         self.failed += 1
         click.echo(f"rota: {document.where}: {output.printable(' '.join(why.split()))}", err=True)
 
-    async def _advise(self) -> None:
-        """Say how to follow what now runs, and what nobody acts on."""
+    def _advise(self) -> None:
+        """Say how to follow what now runs. Of what nothing acts on, the server has warned."""
         for kind, one in self.applied:
-            idle = await controller_presence.idle_hint(self._client, kind)
-            if idle:
-                output.note(f"{resource_names.shown(kind, meta.name(one.obj))}: {idle}")
-            elif kind.kind in _FOLLOWED and one.result is not Result.UNCHANGED:
+            if kind.kind in _FOLLOWED and one.result is not Result.UNCHANGED:
                 name = meta.name(one.obj) if kind.kind == "Pod" else f"{kind.singular}/{meta.name(one.obj)}"
                 where = meta.namespace(one.obj)
                 option = f" -n {shlex.quote(where)}" if where != self._default else ""

@@ -4,12 +4,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rota.apiserver.admission import unenforced
+from rota.apiserver.admission import process_security, unenforced
 from rota.testing.differential import normal
 from rota.testing.differential.cases import Reply, Request
 
 #: Admission that needs controllers which Rota does without: they would have to undo it before anything works.
 STOCK_ADMISSION_WITHOUT_CONTROLLERS: Final = "StorageObjectInUseProtection,TaintNodesByCondition"
+
+#: Warnings that only Rota gives: of what it stores and does not act on, and of what processes do not have.
+_OWN_WARNINGS: Final = (*{row.text for row in unenforced.ROWS}, process_security.REMEDY)
 
 _OWNED: Final = re.compile(r"\.managedFields\[\d+\]\..*f:([^.]+)(\.|$)")
 
@@ -17,12 +20,12 @@ _OWNED: Final = re.compile(r"\.managedFields\[\d+\]\..*f:([^.]+)(\.|$)")
 def differences(request: Request, ours: Reply, theirs: Reply) -> list[str]:
     """Where our reply differs from theirs without a good reason, one line each.
 
-    Ours warns of what it stores and does not act on; a stock cluster has other programs for most of that.
+    Warnings of `_OWN_WARNINGS` are left out of ours: a stock cluster has other programs for most of that.
     """
     if any(allowed(request, ours, theirs) for allowed in _WHOLE):
         return []
     mine, other = _body(ours), _body(theirs)
-    mine["warnings"] = [one for one in mine["warnings"] if not any(row.text in one for row in unenforced.ROWS)]
+    mine["warnings"] = [one for one in mine["warnings"] if not any(text in one for text in _OWN_WARNINGS)]
     zeros: set[str] = set()
     mine, other = _without_zeros(mine, other, zeros)
     lines = normal.differences(mine, other)

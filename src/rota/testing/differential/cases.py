@@ -47,11 +47,15 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Requests in a row and, once recorded, the replies to them."""
+    """Requests in a row and, once recorded, the replies to them.
+
+    Some replies tell how old something is: `recorded` is when they were given, in seconds since 1970.
+    """
 
     name: str
     requests: Sequence[Request]
     replies: Sequence[Reply] = ()
+    recorded: float = 0.0
 
 
 #: A namespace and the account of its pods, which only a cluster with controllers makes by itself.
