@@ -198,7 +198,7 @@ class BatchPlugin:
         """Give the domains that a sub-group may use, those to try first first."""
         raise NotImplementedError
 
-    def what_if(self, task: Task, row: int) -> "Trial":
+    def trial(self, task: Task, row: int) -> "Trial":
         """Begin a trial: what if pods left a node for this pod?"""
         raise NotImplementedError
 

@@ -409,9 +409,9 @@ class Session:
             return found
         return [[root]]
 
-    def what_if(self, task: Task, row: int) -> "SessionTrial":
+    def trial(self, task: Task, row: int) -> "SessionTrial":
         """Begin a trial on one node."""
-        return SessionTrial([(plugin.what_if(task, row), switches) for plugin, switches in self._trials])
+        return SessionTrial([(plugin.trial(task, row), switches) for plugin, switches in self._trials])
 
     # --- moves ------------------------------------------------------------------------------------------------------
 

@@ -25,31 +25,31 @@ def victims_on(session: Session, preemptor: Task, row: int, eligible: Callable[[
         room.add(victim.request)
     if not preemptor.request.fits(room):
         return []
-    what_if, room = session.what_if(preemptor, row), nodes.future_of(row)
+    trial, room = session.trial(preemptor, row), nodes.future_of(row)
 
     def fits() -> bool:
-        allowed = what_if.allocatable(queue, preemptor) and preemptor.request.fits(room)
-        return allowed and what_if.fits(preemptor)
+        allowed = trial.allocatable(queue, preemptor) and preemptor.request.fits(room)
+        return allowed and trial.fits(preemptor)
 
     ordered = session.victims_in_order(chosen, preemptor)
     removed: list[Task] = []
     while len(ordered):
         victim = ordered.pop()
         removed.append(victim)
-        if not what_if.remove(victim):
+        if not trial.remove(victim):
             return []
         room.add(victim.request)
         if fits():
             break
-    if not removed or not what_if.fits(preemptor):
+    if not removed or not trial.fits(preemptor):
         return []
     victims = []
     for victim in reversed(removed):
-        if not what_if.add(victim):
+        if not trial.add(victim):
             return []
         room.sub(victim.request)
         if not fits():
-            if not what_if.remove(victim):
+            if not trial.remove(victim):
                 return []
             room.add(victim.request)
             victims.append(victim)

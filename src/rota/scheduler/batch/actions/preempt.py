@@ -129,18 +129,18 @@ class Preempt:
             victims = session.preemptable(preemptor, [task for task in nodes.tasks[row].values() if eligible(task)])
             if not suffices(session, preemptor, row, victims):
                 continue
-            what_if = session.statement()
+            trial = session.statement()
             ordered = session.victims_in_order(victims, preemptor)
             freed = Amounts()
             while len(ordered) and not self._fits(queue, preemptor, row):
                 victim = ordered.pop()
-                what_if.evict(victim, self.name)
+                trial.evict(victim, self.name)
                 freed.add(victim.request)
             if self._fits(queue, preemptor, row):
-                what_if.pipeline(preemptor, nodes.names[row], evicted=not freed.empty)
-                statement.merge(what_if)
+                trial.pipeline(preemptor, nodes.names[row], evicted=not freed.empty)
+                statement.merge(trial)
                 return True
-            what_if.discard()
+            trial.discard()
         return False
 
     def _fits(self, queue: Queue, preemptor: Task, row: int) -> bool:
@@ -167,11 +167,11 @@ class Preempt:
         if not found:
             return False
         row = dry_runs.cheapest(found, session.now)
-        what_if = session.statement()
+        trial = session.statement()
         for victim in found[row]:
-            what_if.evict(victim, self.name)
-        what_if.pipeline(preemptor, session.nodes.names[row], evicted=True)
-        statement.merge(what_if)
+            trial.evict(victim, self.name)
+        trial.pipeline(preemptor, session.nodes.names[row], evicted=True)
+        statement.merge(trial)
         return True
 
     def _entitled(self, preemptor: Task) -> bool:

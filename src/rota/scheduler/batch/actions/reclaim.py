@@ -82,18 +82,18 @@ class Reclaim:
             victims = session.reclaimable(task, candidates)
             if not suffices(session, task, row, victims):
                 continue
-            what_if, room, evicted = session.statement(), nodes.future_of(row), False
+            trial, room, evicted = session.statement(), nodes.future_of(row), False
             ordered = session.victims_in_order(victims, task)
             while len(ordered) and not task.request.fits(room):
                 victim = ordered.pop()
-                what_if.evict(victim, self.name)
+                trial.evict(victim, self.name)
                 room.add(victim.request)
                 evicted = True
             if task.request.fits(room):
-                what_if.pipeline(task, nodes.names[row], evicted=evicted)
-                statement.merge(what_if)
+                trial.pipeline(task, nodes.names[row], evicted=evicted)
+                statement.merge(trial)
                 return
-            what_if.discard()
+            trial.discard()
 
     def _may_leave(self, task: Task, job: Job) -> bool:
         session = self._session

@@ -293,7 +293,7 @@ class Capacity(BatchPlugin):
         self._prepared = task.uid
         return None
 
-    def what_if(self, task: Task, row: int) -> Trial:
+    def trial(self, task: Task, row: int) -> Trial:
         """In trials, what leaving pods give back counts."""
         return _CapacityTrial(self, task.uid == self._prepared)
 

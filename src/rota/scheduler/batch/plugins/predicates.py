@@ -158,7 +158,7 @@ class Predicates(BatchPlugin):
                 rows[node.row] = True
         return [(rows, status) for status, rows in said.items()]
 
-    def what_if(self, task: Task, row: int) -> Trial:
+    def trial(self, task: Task, row: int) -> Trial:
         """In trials, affinity to other pods counts."""
         state = self._states.get(task.uid)
         plugin = next((each for each in self._moving if each.name == INTER_POD), None)

@@ -22,7 +22,7 @@ class Proportion(BatchPlugin):
     def __init__(self, session: Session, arguments: object, *, hierarchy: bool) -> None:
         self._session = session
         self._ledgers: dict[str, Ledger] = {}
-        self._what_if: dict[str, dict[str, Ledger]] = {}
+        self._trial: dict[str, dict[str, Ledger]] = {}
 
     def open(self) -> None:
         """Count every queue that has groups, and divide the cluster."""
@@ -94,12 +94,12 @@ class Proportion(BatchPlugin):
 
     def pre_predicate(self, task: Task) -> str | None:
         """Remember the figures, for trials on this pod's behalf."""
-        self._what_if = {task.uid: {}}
+        self._trial = {task.uid: {}}
         return None
 
-    def what_if(self, task: Task, row: int) -> Trial:
+    def trial(self, task: Task, row: int) -> Trial:
         """In trials, what leaving pods give back counts."""
-        known = task.uid in self._what_if
+        known = task.uid in self._trial
         return _ShareTrial(self._session, {name: each.copy() for name, each in self._ledgers.items()}, known=known)
 
     def on_allocate(self, task: Task) -> None:
