@@ -1,1 +1,3 @@
-"""Domain-free ground: clocks, backoff, supervised tasks, logging, metrics. Knows nothing of Kubernetes."""
+"""General helpers without a domain: clocks, backoff, supervised tasks, logging, metrics, heaps, rate limits.
+
+Nothing in here imports another package of Rota or knows Kubernetes."""

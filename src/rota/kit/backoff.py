@@ -1,9 +1,8 @@
-"""How long to wait before trying again: exponential, capped, with jitter.
+"""Exponential backoff with a cap and jitter.
 
-Pure: it computes delays and never waits. `Policy` is the rule, `Backoff` counts the failures of one thing.
-The laws (see tests/kit/test_backoff.py): a delay is never negative and never above the cap, its ceiling never
-shrinks from one failure to the next, and after a reset the delays start over.
-"""
+Pure: it computes delays and never waits. `Policy` holds the parameters, `Backoff` counts the consecutive failures of
+one operation. Properties (tests/kit/test_backoff.py): a delay is never negative and never above the cap, its ceiling
+never shrinks from one failure to the next, and after a reset the delays start over."""
 
 import enum
 import math
@@ -20,12 +19,12 @@ class Rng(Protocol):
 
 
 class Jitter(enum.Enum):
-    """Which part of a delay is left to chance, so that those who failed together return apart."""
+    """Which part of a delay is random, so that callers that failed at the same time do not retry at the same time."""
 
     NONE = "none"
-    #: Half of the delay is certain, half is drawn: spreads callers out and still keeps them away for a while.
+    #: Half of the delay is fixed, half is random: spreads callers out and still keeps a minimum pause.
     EQUAL = "equal"
-    #: All of it is drawn: the best spread when very many callers wait for one server.
+    #: The whole delay is random: the best spread when very many callers wait for one server.
     FULL = "full"
 
 
@@ -46,7 +45,7 @@ class Policy:
 
     def ceiling(self, failures: int) -> float:
         """The longest delay after this many failures in a row, counted from 1."""
-        # A power that leaves the range of floats is past any cap.
+        # A power that exceeds the range of floats is above any cap.
         try:
             return min(self.cap_s, self.initial_s * self.factor ** (failures - 1))
         except OverflowError:
@@ -65,7 +64,7 @@ class Policy:
 
 
 class Backoff:
-    """Counts one thing's failures in a row and says how long to wait after each."""
+    """Counts the consecutive failures of one operation and computes the delay after each."""
 
     __slots__ = ("_policy", "_rng", "failures")
 
@@ -81,5 +80,5 @@ class Backoff:
         return self._policy.delay(self.failures, self._rng)
 
     def reset(self) -> None:
-        """Count a success: the next failure waits as briefly as the first one did."""
+        """Count a success: the next failure gets the first delay again."""
         self.failures = 0

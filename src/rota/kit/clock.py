@@ -1,9 +1,8 @@
-"""Time as an argument.
+"""The clock protocol: time is an argument.
 
-Whatever needs to know the time or to wait takes a `Clock`. The real one is `rota.kit.system.SystemClock`, the
-one for tests is `rota.testing.clocks.FakeClock`. This module stays free of `time` and `asyncio`, so that pure
-rooms may name the protocol without being able to reach the real thing.
-"""
+Code that reads the time or waits takes a `Clock`. The real one is `rota.kit.system.SystemClock`, the one for tests is
+`rota.testing.clocks.FakeClock`. This module does not import `time` or `asyncio`, so that pure modules can use the
+protocol without access to the real clock."""
 
 from collections.abc import Awaitable
 from typing import Protocol, TypeVar
@@ -15,7 +14,7 @@ class Clock(Protocol):
     """Tells the time and waits."""
 
     def now(self) -> float:
-        """Wall time in seconds since 1970 UTC, for timestamps that others read. It may jump either way."""
+        """Wall time in seconds since 1970 UTC, for timestamps that other processes read. It may jump either way."""
         ...
 
     def monotonic(self) -> float:

@@ -1,9 +1,7 @@
-"""Pages about a running part, on a port of their own: whether it is well, its metrics, what goes on inside of it.
+"""HTTP pages of a running component on a port of their own: health, metrics and internal state.
 
-Beyond this machine only health and metrics are told, as kubelets and monitoring ask for them. Everything else is for
-whoever is on the machine: with containers that is the pod, where `kubectl port-forward` comes out. Nothing can be
-changed here.
-"""
+Remote clients see health and metrics only, for kubelets and monitoring. All other pages are served to loopback clients
+only; in a container that includes `kubectl port-forward`. The pages are read-only."""
 
 import contextlib
 import ipaddress
@@ -16,17 +14,17 @@ from rota.kit.errors import UserError
 from rota.kit.metrics import Metrics
 
 Page = Callable[[web.Request], Awaitable[web.Response]]
-#: A host, which may be all of them (0.0.0.0), and a port, of which 0 is any that is free.
+#: A host (0.0.0.0 for all addresses) and a port (0 for any free port).
 Address = tuple[str, int]
 
-#: What anybody may see who reaches the port.
+#: Pages that remote clients may read.
 OPEN: Final = frozenset({"/metrics", "/healthz", "/livez", "/readyz"})
 
 _GRACE_S: Final = 1.0
 
 
 def health(metrics: Metrics, *, ready: Callable[[], bool] = lambda: True) -> dict[str, Page]:
-    """The pages that every part has; it is ready when `ready` says so, and healthy as long as it answers."""
+    """The pages of every component: ready if `ready` returns true, healthy as long as it answers."""
 
     async def measured(request: web.Request) -> web.Response:
         kind, body = metrics.exposition(request.headers.get("Accept", ""))
@@ -45,7 +43,7 @@ def health(metrics: Metrics, *, ready: Callable[[], bool] = lambda: True) -> dic
 
 @contextlib.asynccontextmanager
 async def serving(pages: Mapping[str, Page], address: Address) -> AsyncIterator[str]:
-    """Serve pages by path until the block is left; the URL."""
+    """Serve pages by path until the block is left; yields the URL."""
     host, port = address
     app = web.Application()
     for path, page in pages.items():
@@ -65,7 +63,7 @@ async def serving(pages: Mapping[str, Page], address: Address) -> AsyncIterator[
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine only."""
+    """Whether an address can be reached from this machine only."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -76,7 +74,7 @@ def is_loopback(host: str) -> bool:
 
 
 def for_this_machine(page: Page) -> Page:
-    """A page that nobody else is shown."""
+    """Wrap a page so that only loopback clients may read it."""
 
     async def answered(request: web.Request) -> web.Response:
         if is_loopback(request.remote or ""):

@@ -1,14 +1,13 @@
-"""The error that a person sees as one line.
+"""The error that the command line prints as one line.
 
-Any room may raise (a subclass of) `UserError` for what its user can put right: a wrong URL, an unreachable server, a
-file that is not a backup. The command line prints it and exits with code 2; everything else is a bug and crashes.
-"""
+Any package may raise (a subclass of) `UserError` for a problem that the user can fix: a wrong URL, an unreachable
+server, a file that is not a backup. The command line prints it and exits with code 2. Any other exception is a bug."""
 
 from rota.kit import logs
 
 
 class UserError(Exception):
-    """What is wrong and what to do about it, in words for whoever typed the command."""
+    """What is wrong and how to fix it, in words for the user of the command."""
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message)
@@ -16,5 +15,5 @@ class UserError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        # Messages quote what the user gave us, and that may be a URL with a password.
+        # Messages quote the user's input, which may be a URL with a password.
         return logs.redact(f"{self.message}; {self.remedy}" if self.remedy else self.message)

@@ -1,9 +1,8 @@
 """A priority queue whose members can be found, moved and removed by key.
 
-Equal priorities come out in the order in which they went in. Removal and updates leave a dead entry behind in the
-underlying heap instead of searching it; dead entries are dropped when they surface, and swept when they outnumber the
-living. So every operation costs O(log n) amortised, at the speed of the standard library's C heap.
-"""
+Equal priorities are popped in insertion order. Removals and updates leave a dead entry in the underlying heap instead
+of searching it. Dead entries are dropped when they reach the top, and swept when they outnumber the live ones. So every
+operation costs O(log n) amortised, at the speed of the standard library's C heap."""
 
 import heapq
 import itertools
@@ -12,7 +11,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 
 class Ordered(Protocol):
-    """Can be compared with its like."""
+    """A type with an order."""
 
     def __lt__(self, other: Any, /) -> bool: ...
 
@@ -20,7 +19,7 @@ class Ordered(Protocol):
 K = TypeVar("K", bound=Hashable)
 P = TypeVar("P", bound=Ordered)
 
-#: Below this size a sweep costs less than thinking about it.
+#: Below this size sweeping is not worthwhile.
 _SMALL: Final = 64
 
 
@@ -31,9 +30,9 @@ class KeyedHeap(Generic[K, P]):
 
     def __init__(self) -> None:
         self._turn = itertools.count()
-        #: The living entry of every key. An entry of the heap that is not here is dead.
+        #: The live entry of every key. An entry of the heap that is not here is dead.
         self._entries: dict[K, tuple[P, int, K]] = {}
-        #: (priority, turn, key); turns are unique, so keys are never compared.
+        #: (priority, sequence number, key); sequence numbers are unique, so keys are never compared.
         self._heap: list[tuple[P, int, K]] = []
 
     def __len__(self) -> int:
@@ -51,7 +50,7 @@ class KeyedHeap(Generic[K, P]):
         return self._entries[key][0]
 
     def push(self, key: K, priority: P) -> None:
-        """Add a key, or move one that is here; a key whose priority stays the same keeps its turn."""
+        """Add a key, or move an existing one; a key whose priority does not change keeps its position."""
         former = self._entries.get(key)
         if former is not None:
             if former[0] == priority:
@@ -62,13 +61,13 @@ class KeyedHeap(Generic[K, P]):
         heapq.heappush(self._heap, entry)
 
     def remove(self, key: K) -> P:
-        """Take a key out, wherever it stands; returns its priority, `KeyError` if it is not here."""
+        """Remove a key from any position; returns its priority, `KeyError` if it is not in the heap."""
         priority, _, _ = self._entries.pop(key)
         self._sweep()
         return priority
 
     def discard(self, key: K) -> None:
-        """Take a key out if it is here."""
+        """Remove a key if it is in the heap."""
         if key in self._entries:
             self.remove(key)
 
@@ -82,19 +81,20 @@ class KeyedHeap(Generic[K, P]):
             heapq.heappop(heap)
 
     def pop(self) -> tuple[K, P]:
-        """Take the first key out; `IndexError` if there is none."""
+        """Remove and return the first key; `IndexError` if there is none."""
         first = self.peek()
         heapq.heappop(self._heap)
         del self._entries[first[0]]
         return first
 
     def pop_through(self, bound: P) -> Iterator[tuple[K, P]]:
-        """Take out, in order, every key whose priority is not above `bound`: all that is due by a certain time."""
+        """Remove and return, in order, every key whose priority is not above `bound`: all that is due by a certain
+        time."""
         while self._entries and not bound < self.peek()[1]:
             yield self.pop()
 
     def clear(self) -> None:
-        """Take everything out."""
+        """Remove all keys."""
         self._entries.clear()
         self._heap.clear()
 

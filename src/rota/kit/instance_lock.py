@@ -1,11 +1,10 @@
-"""A folder that one process holds at a time, and its holder's name, which is the same at every start.
+"""A lock on a folder, and the instance name of its holder, which survives restarts.
 
-    with tenure.held(folder / "master.lock") as name: ...
+    with instance_lock.held(folder / "master.lock") as name: ...
 
-The kernel lets go of the lock when its holder dies, however that comes about. So whoever holds it knows that all
-others who had the name are dead, and may take over at once what they held. The name goes by the very file and not by
-what is in it alone: the copy of a folder has another one.
-"""
+The kernel releases the lock when its holder dies. So the holder knows that every earlier process with this name is
+dead, and can take over its leases at once. The name depends on the lock file itself, not only on its content: a copied
+folder gets another name."""
 
 import contextlib
 import fcntl
@@ -21,7 +20,7 @@ from rota.kit import errors
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[str]:
-    """Hold a folder by the lock file in it, as the one with this name; a `UserError` if another process does."""
+    """Hold the lock file of a folder under its instance name; `UserError` if another process holds it."""
     with path.open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -40,7 +39,7 @@ def held(path: Path) -> Iterator[str]:
 
 
 def holder(path: Path) -> str:
-    """The name of whoever holds, or last held, a folder by this lock file."""
+    """The instance name of the process that holds, or last held, this lock file."""
     return _name(path.read_text(), path.stat())
 
 

@@ -1,9 +1,8 @@
-"""Structured logs on the standard library: a constant message plus key/values.
+"""Structured logs on the standard library: a constant message plus key/value fields.
 
-`log = logs.get(__name__)` in a module, then `log.info("watch resumed", revision=5)`. A process calls
-`configure` once; a library user who does not gets the standard library's behaviour. Text for people (coloured
-on a terminal only), JSON lines for machines. What looks like a secret never reaches the output: see `redact`.
-"""
+`log = logs.get(__name__)` in a module, then `log.info("watch resumed", revision=5)`. A process calls `configure` once;
+without it the standard library's behaviour applies. The output is text (coloured on a terminal only) or JSON lines.
+Secrets are removed from the output: see `redact`."""
 
 import contextlib
 import json
@@ -34,7 +33,7 @@ _PARAMETER: Final = re.compile(
 
 
 class Log:
-    """A module's logger. Messages are constant, so that events can be counted; what varies is a field."""
+    """A module's logger. Messages are constant, so that events can be counted; variable parts are fields."""
 
     __slots__ = ("_fields", "_logger")
 
@@ -47,19 +46,19 @@ class Log:
         return Log(self._logger, {**self._fields, **fields})
 
     def debug(self, message: str, /, **fields: object) -> None:
-        """Log what only someone hunting a fault wants to read."""
+        """Log details for debugging."""
         self._emit(logging.DEBUG, message, fields)
 
     def info(self, message: str, /, **fields: object) -> None:
-        """Log a normal event of the system's life."""
+        """Log a normal event."""
         self._emit(logging.INFO, message, fields)
 
     def warning(self, message: str, /, **fields: object) -> None:
-        """Log what went wrong but was dealt with."""
+        """Log a failure that was handled."""
         self._emit(logging.WARNING, message, fields)
 
     def error(self, message: str, /, **fields: object) -> None:
-        """Log what went wrong and needs someone's attention."""
+        """Log a failure that needs an operator's attention."""
         self._emit(logging.ERROR, message, fields)
 
     def exception(self, message: str, /, *, error: BaseException, **fields: object) -> None:
@@ -93,7 +92,7 @@ def redact(text: str) -> str:
 
 
 def redact_url(url: str) -> str:
-    """A URL that may be shown: its password, in either place where one can stand, is replaced."""
+    """The URL with its password replaced, in the authority part or in the query."""
     return redact(url)
 
 
@@ -109,7 +108,7 @@ class JsonFormatter(logging.Formatter):
             "message": redact(record.getMessage()),
         }
         for key, value in _fields_of(record).items():
-            # An event's own keys win: a field may not forge its level or time.
+            # An event's own keys win: a field must not overwrite its level or time.
             event[f"field_{key}" if key in event else key] = _plain(value)
         if record.exc_info:
             event["traceback"] = redact(self.formatException(record.exc_info))
@@ -141,7 +140,7 @@ class TextFormatter(logging.Formatter):
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Ours, so that configuring again replaces it and leaves others' handlers alone."""
+    """Rota's handler class, so that configuring again replaces it and leaves other handlers alone."""
 
 
 def configure(*, level: str = "info", style: Style = "auto", stream: TextIO | None = None) -> None:
@@ -160,7 +159,8 @@ def configure(*, level: str = "info", style: Style = "auto", stream: TextIO | No
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Whether to colour what goes there: a terminal that can, and a user who did not say no (https://no-color.org)."""
+    """Whether to use colour: the stream is a terminal that supports it and NO_COLOR is not set
+    (https://no-color.org)."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
@@ -181,7 +181,7 @@ def _shown(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """What JSON can say of a value."""
+    """The value as JSON can represent it."""
     match value:
         case None | bool() | int() | float():
             return value
@@ -194,9 +194,9 @@ def _plain(value: object) -> object:
 
 
 def _quoted(value: object) -> str:
-    """The value on one line, quoted where a reader could not tell where it ends."""
+    """The value on one line, quoted where its end would be ambiguous."""
     text = _shown(_without_secrets(value) if isinstance(value, Mapping) else value)
     if text and text.isprintable() and not any(letter in text for letter in ' "='):
         return text
-    # Only what a terminal can show stays as it is: control characters and exotic line ends are written as escapes.
+    # Control characters and unusual line ends are written as escapes.
     return json.dumps(text, ensure_ascii=not text.isprintable())

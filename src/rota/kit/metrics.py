@@ -1,9 +1,8 @@
-"""Counters, gauges and histograms of one part of a process, in Prometheus' text format.
+"""Counters, gauges and histograms of one component, in Prometheus' text format.
 
-A `Metrics` owns its registry: nothing is global, so two parts (or two tests) in one process never share a figure.
-Asking twice for the same metric gives the same one, since a supervised part that starts again declares its metrics
-again; asking for it with another shape is a bug and raises.
-"""
+A `Metrics` owns its registry: nothing is global, so two components (or two tests) in one process never share a metric.
+Declaring a metric twice returns the same one, since a restarted component declares its metrics again; declaring it with
+another type or labels is a bug and raises."""
 
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -18,39 +17,38 @@ from prometheus_client.registry import Collector
 
 _M = TypeVar("_M", bound=MetricWrapperBase | Collector)
 
-#: Seconds, from a cache hit to something that a person waits for.
+#: Seconds, from a cache hit to an operation that a user waits for.
 DURATIONS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 _END: Final = b"# EOF\n"
 
 
 class Metrics:
-    """The metrics of one part; their names begin with `rota_` and the part's name."""
+    """The metrics of one component; their names begin with `rota_` and the component's name."""
 
     def __init__(self, part: str, *, process: bool = False, prefix: str | None = None) -> None:
-        """`process`: also tell the memory, processor time and open files of this process.
+        """`process`: also export memory, processor time and open files of this process.
 
-        `prefix` replaces the usual beginning of names, for a part whose metrics have names that others know.
-        """
+        `prefix` replaces the usual prefix of names, for a component whose metrics have well-known names."""
         self._prefix = f"rota_{part}_" if prefix is None else prefix
         self._registry = CollectorRegistry()
         self._known: dict[str, tuple[MetricWrapperBase | Collector, object]] = {}
-        #: What is known of every part in the registry.
+        #: The declared metrics of every component in the registry.
         self._parts: dict[str, dict[str, tuple[MetricWrapperBase | Collector, object]]] = {}
-        #: Other processes whose figures are told with these: they give a body for an `Accept` header.
+        #: Scrape functions of other processes that are exported with these: a body for an `Accept` header.
         self._processes: list[Callable[[str], Awaitable[bytes]]] = []
         if process:
             ProcessCollector(registry=self._registry)
 
     def beside(self, part: str, *, prefix: str | None = None) -> "Metrics":
-        """The metrics of another part in the same registry; `prefix` is as in the constructor."""
+        """The metrics of another component in the same registry; `prefix` is as in the constructor."""
         other = Metrics(part, prefix=prefix)
         other._registry, other._parts, other._processes = self._registry, self._parts, self._processes
         other._known = self._parts.setdefault(part, {})
         return other
 
     def counter(self, name: str, meaning: str, labels: Sequence[str] = ()) -> Counter:
-        """A number that only grows; Prometheus wants its name to end in `_total`."""
+        """A number that only grows; Prometheus expects a name that ends in `_total`."""
         return self._declare(
             name, (Counter, tuple(labels)), lambda full: Counter(full, meaning, labels, registry=self._registry)
         )
@@ -64,7 +62,7 @@ class Metrics:
     def histogram(
         self, name: str, meaning: str, labels: Sequence[str] = (), *, buckets: Sequence[float] = DURATIONS_S
     ) -> Histogram:
-        """How often which values occurred; durations are in seconds."""
+        """A histogram; durations are in seconds."""
         return self._declare(
             name,
             (Histogram, tuple(labels), tuple(buckets)),
@@ -74,7 +72,7 @@ class Metrics:
     def distribution(
         self, name: str, meaning: str, labels: Sequence[str] = (), *, buckets: Sequence[float] = DURATIONS_S
     ) -> "Distributions":
-        """A histogram for what one thread observes thousands of times a second: it takes no lock."""
+        """A histogram without a lock, for values that one thread observes thousands of times a second."""
         return self._declare(
             name,
             (Distributions, tuple(labels), tuple(buckets)),
@@ -88,26 +86,25 @@ class Metrics:
         labels: Sequence[str],
         read: Callable[[], Mapping[tuple[str, ...], float]],
     ) -> None:
-        """Have figures that are kept elsewhere, by their labels, read whenever somebody asks.
+        """Export values that are kept elsewhere, by their labels; they are read at every scrape.
 
-        They are counters if the name ends in `_total`, otherwise gauges.
-        """
+        They are counters if the name ends in `_total`, otherwise gauges."""
         follower = self._declare(
             name,
             (_Follower, tuple(labels)),
             lambda full: _Follower(full, meaning, tuple(labels), self._registry),
         )
-        # A part that starts again keeps its figures in another place.
+        # A restarted component keeps its values in another object.
         follower.read = read
 
     def include(self, read: Callable[[str], Awaitable[bytes]]) -> None:
-        """Tell the figures of another process as well; its metrics must have other names."""
+        """Export the metrics of another process as well; its metrics must have other names."""
         self._processes.append(read)
 
     async def scrape(self, accept: str = "") -> tuple[str, bytes]:
-        """Content type and body of this registry and of the processes that are included."""
+        """Content type and body of this registry and of the included processes."""
         content_type, body = self.exposition(accept)
-        # OpenMetrics ends with a mark that must not stand in the middle.
+        # OpenMetrics ends with a marker that must not appear in the middle.
         end = _END if body.endswith(_END) else b""
         bodies = [body, *[await read(accept) for read in self._processes]]
         return content_type, b"".join(one.removesuffix(end) for one in bodies) + end
@@ -118,7 +115,7 @@ class Metrics:
         return content_type, encode(self._registry)
 
     def value(self, name: str, **labels: str) -> float | None:
-        """The figure as a scraper would read it, for displays. A histogram has `_count`, `_sum`, `_bucket`."""
+        """The value as a scraper would read it, for displays. A histogram has `_count`, `_sum`, `_bucket`."""
         return self._registry.get_sample_value(self._prefix + name, labels)
 
     def _declare(self, name: str, shape: object, make: Callable[[str], _M]) -> _M:
@@ -133,7 +130,7 @@ class Metrics:
 
 
 class Distribution:
-    """How often which values occurred, for one set of labels."""
+    """A histogram for one set of labels."""
 
     __slots__ = ("_bounds", "counts", "total")
 
@@ -149,7 +146,7 @@ class Distribution:
 
 
 class Distributions(Collector):
-    """A distribution for every set of labels; see `Metrics.distribution`."""
+    """A histogram for every set of labels; see `Metrics.distribution`."""
 
     def __init__(
         self,
@@ -169,14 +166,14 @@ class Distributions(Collector):
         registry.register(self)
 
     def labels(self, *values: str) -> Distribution:
-        """The one with these labels."""
+        """The histogram with these labels."""
         known = self._known.get(values)
         if known is None:
             known = self._known[values] = Distribution(self._bounds)
         return known
 
     def observe(self, value: float) -> None:
-        """Count a value where there are no labels."""
+        """Count a value of a histogram without labels."""
         self._known[()].observe(value)
 
     def collect(self) -> Iterable[Metric]:
@@ -189,7 +186,7 @@ class Distributions(Collector):
 
 
 class _Follower(Collector):
-    """Figures that are kept by somebody else."""
+    """Exports values that are kept by another object."""
 
     def __init__(self, name: str, meaning: str, labels: tuple[str, ...], registry: CollectorRegistry) -> None:
         self._name = name

@@ -1,12 +1,11 @@
-"""Computations that grow with what a client sent, kept off the event loop when the input is large.
+"""Moves computations on large inputs from clients off the event loop.
 
 Python threads share one interpreter, so a thread does not make such work faster: it makes it interruptible. The
-interpreter switches threads every few milliseconds, and the event loop answers others in between. Small inputs are
-worked on at once, because handing them over would cost more than the work.
+interpreter switches threads every few milliseconds, and the event loop serves other requests in between. Small inputs
+are processed at once, because a handover to a thread would cost more than the work.
 
-A search for cycles among millions of values stops all threads for up to a second, and finds nothing in values that
-came from JSON. Python's collector therefore rests while such work is under way.
-"""
+A garbage collection over millions of values stops all threads for up to a second, and finds no cycles in values that
+came from JSON. Python's collector is therefore off while such work runs."""
 
 import asyncio
 import contextlib
@@ -19,11 +18,11 @@ from typing import Final, TypeVar
 
 _T = TypeVar("_T")
 
-#: Inputs up to this size are worked on at once: some ten milliseconds of work at most.
+#: Inputs up to this size are processed at once: some ten milliseconds of work at most.
 INLINE_BYTES: Final = 16 * 1024
-#: The size of an input whose size is not known and that is not small.
+#: The assumed size of a large input of unknown size.
 ALWAYS: Final = INLINE_BYTES + 1
-#: The event loop competes with these for the interpreter; more of them make it slower and nothing faster.
+#: These threads compete with the event loop for the interpreter; more of them make it slower and nothing faster.
 _THREADS: Final = 2
 
 
@@ -45,7 +44,7 @@ def _without_collections(work: Callable[[], _T]) -> _T:
 
 
 class _CollectorRests(contextlib.AbstractContextManager[None]):
-    """Python's collector is off while at least one thread is within, if it was on before."""
+    """Turns Python's collector off while at least one thread is inside, if it was on before."""
 
     def __init__(self) -> None:
         self._lock: Final = threading.Lock()

@@ -1,10 +1,10 @@
-"""A token bucket: so many at once, so many per second after that. Pure; the time is an argument."""
+"""A token bucket: a burst, then a rate per second. Pure; the time is an argument."""
 
 from typing import Final
 
 
 class TokenBucket:
-    """Begins full. Times must not go back."""
+    """Starts full. Times must not go back."""
 
     __slots__ = ("_at", "_burst", "_rate", "_tokens")
 
@@ -14,12 +14,12 @@ class TokenBucket:
             raise ValueError(f"a bucket needs a rate above 0 and room for a token, got {rate} and {burst}")
         self._rate: Final = rate
         self._burst: Final = burst
-        #: Below zero by what was taken in advance.
+        #: Negative by the tokens that were taken in advance.
         self._tokens = float(burst)
         self._at = now
 
     def take(self, now: float) -> bool:
-        """Take a token if there is one."""
+        """Take a token if one is available."""
         self._refill(now)
         if self._tokens < 1:
             return False
@@ -27,13 +27,13 @@ class TokenBucket:
         return True
 
     def reserve(self, now: float) -> float:
-        """Take a token in any case; the seconds until it is there."""
+        """Take a token in any case; returns the seconds until it is available."""
         self._refill(now)
         self._tokens -= 1
         return max(0.0, -self._tokens / self._rate)
 
     def is_full(self, now: float) -> bool:
-        """Whether the bucket is as good as a new one."""
+        """Whether the bucket is full."""
         self._refill(now)
         return self._tokens >= self._burst
 

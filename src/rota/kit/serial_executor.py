@@ -1,10 +1,8 @@
 """A thread that runs blocking calls one after the other, for code on an event loop.
 
-What `concurrent.futures` offers does the same for any number of threads, and its locks and futures make a call
-and its answer cost about three times as much (128 against 40 us where this was measured), which is a third of a
-durable commit on a good disk. Used where calls are that short and that many; elsewhere an executor is the better
-choice.
-"""
+`concurrent.futures` does the same for any number of threads, but its locks and futures make a call cost about three
+times as much (128 against 40 us measured), which is a third of a durable commit on a good disk. Use this where calls
+are short and frequent; elsewhere an executor is the better choice."""
 
 import asyncio
 import queue
@@ -18,7 +16,7 @@ _Job = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop
 
 
 class SerialExecutor:
-    """One thread and the queue of calls before it."""
+    """One thread and its queue of calls."""
 
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -26,14 +24,14 @@ class SerialExecutor:
         self._thread.start()
 
     async def run(self, call: Callable[[], _T]) -> _T:
-        """Have the thread run `call` after those before it; cancelling the wait does not stop the call."""
+        """Run `call` in the thread after the calls before it; cancelling the wait does not stop the call."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_T] = loop.create_future()
         self._jobs.put((call, future, loop))
         return await future
 
     def close(self) -> None:
-        """Wait until all that was handed in is done, and end the thread."""
+        """Wait for all queued calls, and end the thread."""
         self._jobs.put(None)
         self._thread.join()
 
@@ -42,7 +40,7 @@ class SerialExecutor:
             call, future, loop = job
             try:
                 result = call()
-            except BaseException as problem:  # noqa: BLE001 - whoever waits for the call gets whatever it raised
+            except BaseException as problem:  # noqa: BLE001 - the caller that waits gets any exception
                 loop.call_soon_threadsafe(_fail, future, problem)
             else:
                 loop.call_soon_threadsafe(_succeed, future, result)

@@ -1,16 +1,16 @@
-"""Connections that may be silent for long: the kernel finds out whether the other side is still there."""
+"""TCP keepalive for connections that may be silent for long, so that the kernel detects a lost peer."""
 
 import asyncio
 import contextlib
 import socket
 from typing import Final
 
-#: After how many seconds of silence to ask, how often, and how many times.
+#: Seconds of silence before the first probe, between probes, and how many probes.
 _ASKING: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 
 
 def notice_loss(transport: asyncio.BaseTransport) -> None:
-    """End a connection whose other side has vanished; one that is not over a network stays as it is."""
+    """Enable keepalive probes; a socket that is not TCP stays as it is."""
     connected: socket.socket | None = transport.get_extra_info("socket")
     if connected is None:
         return

@@ -1,4 +1,4 @@
-"""Ends a process that ends when its standard input does, and by force if it takes too long."""
+"""Ends a child process by closing its standard input, and kills it if it takes too long."""
 
 import contextlib
 from asyncio.subprocess import Process
@@ -10,7 +10,7 @@ log = logs.get(__name__)
 
 
 async def end(process: Process, *, patience_s: float, clock: Clock, what: str) -> None:
-    """Close its input and wait for it; `what` it is, for the log, should that be in vain."""
+    """Close its input and wait for it; `what` names the process in the log if it must be killed."""
     assert process.stdin is not None
     process.stdin.close()
     try:

@@ -1,7 +1,6 @@
 """The real clock and real randomness: the only module that may read them from the operating system.
 
-Built where parts are assembled (`rota.assembly`, the command line, benchmarks) and handed down as arguments.
-"""
+Created where components are assembled (`rota.assembly`, the command line, benchmarks) and passed down as arguments."""
 
 import asyncio
 import contextlib
@@ -32,7 +31,7 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
     def block(self, seconds: float) -> None:
-        """Hold up this whole thread: for code without an event loop."""
+        """Block this thread: for code without an event loop."""
         time.sleep(seconds)
 
     async def wait_for(self, awaitable: Awaitable[_T], timeout: float) -> _T:
@@ -43,11 +42,10 @@ class SystemClock:
 
 
 def allow_many_files() -> int:
-    """Raise this process's limit on open files as far as it may by itself; the limit.
+    """Raise this process's soft limit on open files to the hard limit; returns the limit.
 
-    The usual one is kept low for the sake of programs that cannot count further (`select`); a server with a connection
-    for every watch needs more.
-    """
+    The usual soft limit is low because `select` cannot handle more; a server with a connection for every watch needs
+    more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):
@@ -57,4 +55,4 @@ def allow_many_files() -> int:
 
 def rng() -> random.Random:
     """A fresh generator, seeded by the operating system."""
-    return random.Random()  # noqa: S311  # spreads retries out; keeps no secret
+    return random.Random()  # noqa: S311  # spreads retries out; protects no secret

@@ -1,9 +1,8 @@
-"""Background tasks with an owner.
+"""Supervised background tasks.
 
-A `Supervisor` starts named tasks, logs the crash of any of them with its traceback, and then does what the
-task's `OnCrash` says. Nothing runs past `close`: it cancels every task and waits for all of them to end. This
-is the one place where any exception is caught; elsewhere an unexpected error crashes its task and ends here.
-"""
+A `Supervisor` starts named tasks, logs the crash of any of them with its traceback, and then does what the task's
+`OnCrash` says. Nothing runs after `close`: it cancels every task and waits for all of them to end. A supervisor catches
+any exception; elsewhere an unexpected error crashes its task and ends here."""
 
 import asyncio
 import enum
@@ -17,23 +16,23 @@ from rota.kit.clock import Clock
 
 log = logs.get(__name__)
 
-#: How long `close` waits before it says which tasks do not let go.
+#: How long `close` waits before it logs the tasks that have not ended.
 _PATIENCE_S: Final = 10.0
 
 
 class OnCrash(enum.Enum):
-    """What becomes of a task that raised."""
+    """What a supervisor does after a task crashed."""
 
-    #: Run it again after a backoff, as often as needed; a long quiet run clears the backoff.
+    #: Run it again after a backoff, as often as needed; a long run without a crash resets the backoff.
     RESTART = "restart"
-    #: Stop every task of the supervisor; whoever waits for it gets `TaskCrashedError`.
+    #: Stop every task of the supervisor; `wait` and `close` raise `TaskCrashedError`.
     FAIL = "fail"
-    #: Leave it at the log line.
+    #: Only log it.
     IGNORE = "ignore"
 
 
 class TaskCrashedError(Exception):
-    """A task that its supervisor cannot do without crashed; the cause is attached."""
+    """A task marked `OnCrash.FAIL` crashed; the cause is attached."""
 
     def __init__(self, supervisor: str, task: str) -> None:
         super().__init__(f"task {task} of {supervisor} crashed")
@@ -43,10 +42,9 @@ class TaskCrashedError(Exception):
 class Supervisor:
     """Owns named background tasks.
 
-    Used as `async with Supervisor("scheduler", clock=..., chance=...) as supervisor`: start tasks, then await
-    `wait()` or do other work. Leaving the block closes the supervisor, and raises `TaskCrashedError` if a
-    task marked `OnCrash.FAIL` had crashed.
-    """
+    Used as `async with Supervisor("scheduler", clock=..., rng=...) as supervisor`: start tasks, then await `wait()` or
+    do other work. Leaving the block closes the supervisor, and raises `TaskCrashedError` if a task marked
+    `OnCrash.FAIL` had crashed."""
 
     def __init__(self, name: str, *, clock: Clock, rng: Rng, backoff: Policy | None = None) -> None:
         self.name = name
@@ -81,7 +79,7 @@ class Supervisor:
         task.add_done_callback(lambda ended: self._forget(name, ended))
 
     async def stop(self, name: str) -> None:
-        """Cancel one task and wait for its end; a name that does not run is already stopped."""
+        """Cancel one task and wait for its end; a name that does not run counts as stopped."""
         if name in self._tasks:
             await self._end({name: self._tasks[name]})
 
@@ -94,7 +92,7 @@ class Supervisor:
             raise self._failure
 
     async def close(self) -> None:
-        """Cancel every task, the youngest first, and wait until all have ended. Closing twice is harmless."""
+        """Cancel every task, the youngest first, and wait until all have ended. May be called twice."""
         self._closing = True
         await self._end(dict(self._tasks))
 
@@ -119,7 +117,7 @@ class Supervisor:
             except TimeoutError:
                 stuck = [task.get_name() for task in pending if not task.done()]
                 log.warning("tasks do not end though cancelled", supervisor=self.name, tasks=stuck)
-        # Their callbacks run in the loop's next round only; who closed a supervisor finds it empty at once.
+        # Their done-callbacks run in the next iteration of the event loop; after `close` the supervisor must be empty.
         for name, task in tasks.items():
             self._forget(name, task)
 
@@ -130,12 +128,12 @@ class Supervisor:
             try:
                 await run()
             except asyncio.CancelledError as cancelled:
-                # Were we cancelled, or did something that the task awaits end by a cancellation of its own?
+                # Either this task was cancelled, or an awaitable inside it was cancelled by itself.
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
                     raise
                 error: BaseException = cancelled
-            except Exception as crash:  # noqa: BLE001  # a supervisor is where every crash ends
+            except Exception as crash:  # noqa: BLE001  # a supervisor handles every crash
                 error = crash
             else:
                 return
@@ -155,7 +153,7 @@ class Supervisor:
                 failures=backoff.failures,
                 restart_in_s=round(delay, 3),
             )
-            # The traceback would keep the crashed run's frames alive through the pause.
+            # The traceback would keep the crashed run's frames alive during the pause.
             del error
             await self._clock.sleep(delay)
 

@@ -1,4 +1,3 @@
-"""Keys and certificates: the authority of a cluster, what it issues, and how that stays fresh.
+"""Keys and certificates: a cluster's certificate authority, the certificates that it issues, and their renewal.
 
-Nothing here knows the API or the store. Times come in as seconds since 1970; PEM and DER go in and out.
-"""
+Nothing here knows the API or the store. Times are seconds since 1970; keys and certificates are PEM or DER."""

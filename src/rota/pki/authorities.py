@@ -1,8 +1,7 @@
-"""A certificate authority: the root that a cluster's servers and clients know each other by.
+"""A certificate authority: the root of trust of a cluster's servers and clients.
 
-What it issues never outlives it, begins a little in the past (clocks differ), and is good for one purpose: a server's
-certificate does not pass for a client's.
-"""
+A certificate that it issues never outlives it, begins a little in the past (clocks differ), and has one purpose: a
+server certificate is not valid for a client."""
 
 import enum
 from datetime import UTC, datetime
@@ -17,14 +16,14 @@ from rota.pki.keys import KeyMaterialError, PrivateKey, PublicKey
 
 DAY_S: Final = 86_400.0
 YEAR_S: Final = 365 * DAY_S
-#: How long the authority itself is good for; it is replaced by its operator, not by itself.
+#: Lifetime of the authority; its operator replaces it.
 AUTHORITY_LIFETIME_S: Final = 10 * YEAR_S
-#: How far clocks may be apart.
+#: Allowed clock difference between machines.
 SKEW_S: Final = 300.0
 
 
 class Purpose(enum.Enum):
-    """What a certificate is good for."""
+    """The extended key usage of a certificate."""
 
     CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH
     SERVER = ExtendedKeyUsageOID.SERVER_AUTH
@@ -34,7 +33,7 @@ class Authority:
     """A root certificate and its key."""
 
     def __init__(self, certificate_pem: bytes, key_pem: bytes, *, source: str = "the authority") -> None:
-        """`certificate_pem` may hold further roots to trust behind the one that signs."""
+        """`certificate_pem` may hold further trusted roots after the one that signs."""
         self.certificate_pem: Final = certificate_pem
         self.key_pem: Final = key_pem
         self._certificate: Final = certificates.read_pem(certificate_pem, source=source)
@@ -66,12 +65,12 @@ class Authority:
 
     @property
     def signing_pem(self) -> bytes:
-        """The certificate that signs, without others that are trusted beside it."""
+        """The certificate that signs, without other trusted roots."""
         return certificates.to_pem(self._certificate)
 
     @property
     def not_after(self) -> float:
-        """When it ends."""
+        """When it expires."""
         return self._certificate.not_valid_after_utc.timestamp()
 
     def issue(
@@ -92,7 +91,7 @@ class Authority:
         lifetime_s: float,
         names: Names | None = None,
     ) -> bytes:
-        """A certificate (PEM) for a key that somebody else has."""
+        """A certificate (PEM) for the public key of another party."""
         builder = (
             x509.CertificateBuilder()
             .subject_name(subject.to_name())
@@ -108,7 +107,7 @@ class Authority:
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
         if names is not None and (names.dns or names.addresses):
-            # a certificate without a subject is known by these names alone
+            # # a certificate without a subject is identified by these names alone
             builder = builder.add_extension(names.to_extension(), critical=not subject.common_name)
         return certificates.to_pem(builder.sign(self._key, keys.DIGEST))
 

@@ -1,7 +1,6 @@
-"""Certificates as values: whom one names, from when to when, and the pair of it and its key.
+"""Certificates as values: subject, names, validity, and the pair of certificate and key.
 
-A client certificate says who its holder is as Kubernetes has it: the common name is the user, organizations are groups.
-"""
+A client certificate names its user as Kubernetes does: the common name is the user, organizations are the groups."""
 
 import hashlib
 import ipaddress
@@ -26,13 +25,13 @@ _LONGEST_SKEW_S: Final = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """Whom a certificate names."""
+    """The subject of a certificate."""
 
     common_name: str
     organizations: tuple[str, ...] = ()
 
     def to_name(self) -> x509.Name:
-        """As certificates have it."""
+        """As an X.509 name."""
         parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, one) for one in self.organizations]
         if self.common_name:
             parts.append(x509.NameAttribute(NameOID.COMMON_NAME, self.common_name))
@@ -41,14 +40,14 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """Under which a server may be reached."""
+    """The DNS names and IP addresses of a server."""
 
     dns: tuple[str, ...] = ()
     addresses: tuple[IpAddress, ...] = ()
 
     @classmethod
     def of(cls, hosts: Iterable[str]) -> "Names":
-        """Host names and addresses told apart; each once."""
+        """Separate host names from IP addresses; duplicates are removed."""
         dns: dict[str, None] = {}
         addresses: dict[IpAddress, None] = {}
         for host in hosts:
@@ -59,37 +58,37 @@ class Names:
         return cls(dns=tuple(dns), addresses=tuple(addresses))
 
     def to_extension(self) -> x509.SubjectAlternativeName:
-        """As certificates have it."""
+        """As the extension subjectAltName."""
         return x509.SubjectAlternativeName([*map(x509.DNSName, self.dns), *map(x509.IPAddress, self.addresses)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a certificate says."""
+    """The fields of a certificate that Rota uses."""
 
     subject: Subject
     not_before: float
     not_after: float
     #: SHA-256 of the certificate, in hexadecimal.
     fingerprint: str
-    #: When it was signed: to the millisecond if the authority is ours, else no later than `not_before`.
+    #: When it was signed: to the millisecond if a Rota authority signed it, else no later than `not_before`.
     issued_at: float = 0.0
 
     def holds_at(self, now: float) -> bool:
-        """Whether it is valid then, as far as time goes."""
+        """Whether the validity period includes this time."""
         return self.not_before <= now <= self.not_after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """A certificate (with those that it was issued by, if they are not roots) and its key, as PEM."""
+    """A certificate (with its intermediate certificates) and its key, as PEM."""
 
     certificate: bytes
     key: bytes = field(repr=False)
 
     @property
     def facts(self) -> Facts:
-        """What the certificate says."""
+        """The fields of the certificate."""
         return facts(read_pem(self.certificate, source="the certificate"))
 
     def private_key(self) -> PrivateKey:
@@ -98,7 +97,7 @@ class Identity:
 
 
 def facts(certificate: x509.Certificate) -> Facts:
-    """What a certificate says; of several common names the last counts, as in Go."""
+    """The fields of a certificate; of several common names the last counts, as in Go."""
     return Facts(
         subject=subject(certificate.subject),
         not_before=certificate.not_valid_before_utc.timestamp(),
@@ -109,26 +108,26 @@ def facts(certificate: x509.Certificate) -> Facts:
 
 
 def serial_number(now: float) -> int:
-    """A number for a certificate that is signed now, from which the time can be read; the rest is chance."""
+    """A serial number that encodes the time of signing; the rest is random."""
     return (int(now * 1000) << _SERIAL_CHANCE_BITS) | secrets.randbits(_SERIAL_CHANCE_BITS)
 
 
 def issued_at(certificate: x509.Certificate) -> float:
-    """When a certificate was signed; the beginning of its time if its number is not one of ours."""
+    """When a certificate was signed; its `not_before` if another authority chose the serial number."""
     begins = certificate.not_valid_before_utc.timestamp()
     said = (certificate.serial_number >> _SERIAL_CHANCE_BITS) / 1000
     return said if begins <= said <= begins + _LONGEST_SKEW_S else begins
 
 
 def subject(name: x509.Name) -> Subject:
-    """Whom a name names; ValueError if it does so in another way than by text."""
+    """The subject of an X.509 name; ValueError if an attribute is not text."""
     common_names = [_text(one) for one in name.get_attributes_for_oid(NameOID.COMMON_NAME)]
     organizations = tuple(_text(one) for one in name.get_attributes_for_oid(NameOID.ORGANIZATION_NAME))
     return Subject(common_name=common_names[-1] if common_names else "", organizations=organizations)
 
 
 def names(certificate: x509.Certificate) -> Names:
-    """Under which a server with this certificate may be reached."""
+    """The names and addresses that a server certificate is valid for."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -138,7 +137,7 @@ def names(certificate: x509.Certificate) -> Names:
 
 
 def read_der(der: bytes) -> x509.Certificate:
-    """A certificate as TLS hands it over; ValueError if it is none."""
+    """A certificate in DER, as TLS passes it; ValueError if it cannot be parsed."""
     return x509.load_der_x509_certificate(der)
 
 
@@ -151,12 +150,12 @@ def read_pem(pem: bytes, *, source: str) -> x509.Certificate:
 
 
 def to_pem(certificate: x509.Certificate) -> bytes:
-    """As a file has it."""
+    """As PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def to_der(certificate: x509.Certificate) -> bytes:
-    """As TLS has it."""
+    """As DER."""
     return certificate.public_bytes(serialization.Encoding.DER)
 
 

@@ -1,4 +1,4 @@
-"""TLS settings: one's own certificate, which may be replaced while it is in use, and whose others are believed."""
+"""TLS contexts: the own certificate, which can be replaced while in use, and the trusted authorities."""
 
 import ssl
 import tempfile
@@ -12,14 +12,13 @@ _NO_CHECK_TIME: Final = 0x200000
 
 
 def server(identity: Identity, *, client_authorities: bytes, check_times: bool = True) -> ssl.SSLContext:
-    """For a listener. Clients may show a certificate; if they do, it must be of these authorities (PEM).
+    """For a listener. A client certificate is optional; if present, one of these authorities (PEM) must have signed it.
 
-    Without `check_times`, the listener has to check with every request that the certificate is valid now. It can then
-    say so in an answer; a handshake that fails only closes the connection.
-    """
+    Without `check_times`, the listener must check with every request that the certificate is valid now. It can then
+    report an expired certificate in a response; a failed handshake only closes the connection."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # HTTP/2 is not spoken, and clients that are not told would try it
+    # HTTP/2 is not supported, and clients try it unless ALPN says otherwise.
     context.set_alpn_protocols(["http/1.1"])
     context.verify_mode = ssl.CERT_OPTIONAL
     if not check_times:
@@ -30,7 +29,7 @@ def server(identity: Identity, *, client_authorities: bytes, check_times: bool =
 
 
 def client(identity: Identity, *, server_authorities: bytes) -> ssl.SSLContext:
-    """For connections to servers with a certificate of these authorities (PEM), to which this one is shown."""
+    """For connections to servers with a certificate of these authorities (PEM); presents this client certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_verify_locations(cadata=server_authorities.decode())
@@ -39,8 +38,8 @@ def client(identity: Identity, *, server_authorities: bytes) -> ssl.SSLContext:
 
 
 def use(context: ssl.SSLContext, identity: Identity) -> None:
-    """Show this certificate from the next handshake on; connections that stand are not touched."""
-    # The ssl module takes files only; this one is ours alone and gone at once.
+    """Present this certificate from the next handshake on; established connections are not affected."""
+    # The ssl module reads files only; this one is private and removed at once.
     with tempfile.TemporaryDirectory(prefix="rota-") as folder:
         path = Path(folder, "identity.pem")
         path.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""Files and folders that only their owner may read; files are put in place as a whole."""
+"""Files and folders that only their owner may read; files are replaced atomically."""
 
 import os
 import secrets
@@ -8,11 +8,11 @@ from rota.kit import errors
 
 
 class PrivateFileError(errors.UserError):
-    """A private file or folder cannot be made."""
+    """A private file or folder cannot be created."""
 
 
 def make_private_folder(path: Path) -> None:
-    """A folder for this user alone, if there is none."""
+    """Create a folder that only this user may enter, unless it exists."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -22,7 +22,7 @@ def make_private_folder(path: Path) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Replace a file in one step: whoever reads meanwhile sees the old or the new one, and nobody else sees either."""
+    """Replace a file atomically: a concurrent reader sees the old or the new content; other users see neither."""
     unready = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(unready, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

@@ -1,4 +1,4 @@
-"""Private keys: made here as ECDSA on P-256, taken as RSA too where an operator brings a key along."""
+"""Private keys: generated as ECDSA on P-256; RSA keys are accepted where an operator provides one."""
 
 from typing import Final, TypeAlias
 
@@ -10,7 +10,7 @@ from rota.kit import errors
 PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 PublicKey: TypeAlias = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 
-#: What certificates are signed with.
+#: The key types that sign certificates.
 DIGEST: Final = hashes.SHA256()
 _LEAST_RSA_BITS: Final = 2048
 _CURVES: Final = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
@@ -26,14 +26,14 @@ def generate() -> ec.EllipticCurvePrivateKey:
 
 
 def to_pem(key: PrivateKey) -> bytes:
-    """The key as a file has it, not encrypted: whoever can read it has the key."""
+    """The key as PEM, not encrypted."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
 def from_pem(pem: bytes, *, source: str) -> PrivateKey:
-    """The key in a file; KeyMaterialError, with `source` as its name, if there is none that we could use."""
+    """Parse a key in PEM; KeyMaterialError, with `source` as its name, if there is no usable key."""
     try:
         key = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError) as error:
@@ -44,7 +44,7 @@ def from_pem(pem: bytes, *, source: str) -> PrivateKey:
 
 
 def is_strong(key: object) -> bool:
-    """Whether a public key is of a kind and size that certificates may have."""
+    """Whether a public key has a type and size that certificates may use."""
     if isinstance(key, ec.EllipticCurvePublicKey):
         return isinstance(key.curve, _CURVES)
     return isinstance(key, rsa.RSAPublicKey) and key.key_size >= _LEAST_RSA_BITS

@@ -1,9 +1,7 @@
-"""Trust at first sight, but not blindly: an authority that is known by its hash alone.
+"""Bootstrap trust in a certificate authority that is known by the hash of its public key.
 
-A newcomer is told where a server is and the hash of the authority behind it. The server shows its whole chain in the
-handshake; the certificate in it whose key has that hash is the authority, whatever else the other side may be. From
-then on connections are verified in the usual way.
-"""
+A joining node gets the address of a server and the hash of the server's authority. The server presents its whole chain
+in the handshake; the certificate whose key has that hash is the authority. Later connections are verified as usual."""
 
 import asyncio
 import hashlib
@@ -22,18 +20,18 @@ _PREFIX: Final = "sha256:"
 
 
 class PinMismatch(errors.UserError):
-    """The server is not the one that was meant."""
+    """The server's chain has no certificate with the expected hash."""
 
 
 def pin(authority: bytes) -> str:
-    """The hash of an authority's (PEM) public key, in the form that kubeadm knows."""
+    """The hash of an authority's (PEM) public key, in kubeadm's format."""
     return _pin(certificates.read_pem(authority, source="the authority"))
 
 
 async def authority_of(host: str, port: int, wanted: str) -> bytes:
-    """The authority (PEM) of that hash that a server's certificate comes from; PinMismatch, OSError."""
+    """Fetch the authority (PEM) with this hash from a server's chain; PinMismatch, OSError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Nothing is believed that comes over this connection, except for a certificate with the right hash.
+    # This connection is not verified: only a certificate with the right hash is used.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     _, writer = await asyncio.open_connection(host, port, ssl=context)
     try:
@@ -50,7 +48,7 @@ async def authority_of(host: str, port: int, wanted: str) -> bytes:
 
 
 def pin_of_key(key: PublicKey) -> str:
-    """The hash of a public key, in the same form."""
+    """The hash of a public key, in the same format."""
     der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return _PREFIX + hashlib.sha256(der).hexdigest()
 
@@ -63,7 +61,7 @@ def _pin(certificate: x509.Certificate) -> str:
 
 
 def _chain(secured: Any) -> list[bytes]:
-    """All certificates that the other side has shown, as DER; a public method since Python 3.13."""
+    """All certificates that the peer presented, as DER; a public method since Python 3.13."""
     if hasattr(secured, "get_unverified_chain"):
         return list(secured.get_unverified_chain())
     return [ssl.PEM_cert_to_DER_cert(one.public_bytes()) for one in secured._sslobj.get_unverified_chain()]

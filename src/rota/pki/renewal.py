@@ -1,4 +1,4 @@
-"""Certificates that stay fresh: replaced by themselves when two thirds of their life are over."""
+"""Renews certificates automatically when two thirds of their lifetime are over."""
 
 from collections.abc import Callable
 from typing import Final
@@ -9,21 +9,21 @@ from rota.pki.certificates import Identity
 
 log = logs.get(__name__)
 
-#: The part of a life after which the next certificate is due: enough is left for repairs if that fails.
+#: The fraction of a lifetime after which renewal is due: enough time is left for repairs if it fails.
 _DUE_AFTER: Final = 2 / 3
-#: The clock may jump, so nobody sleeps longer than this before looking again.
+#: The clock may jump, so a wait is never longer than this.
 _LONGEST_SLEEP_S: Final = 3600.0
 _SHORTEST_SLEEP_S: Final = 1.0
 
 
 def due(identity: Identity) -> float:
-    """When a certificate is to be replaced."""
+    """When a certificate is due for renewal."""
     facts = identity.facts
     return facts.not_before + (facts.not_after - facts.not_before) * _DUE_AFTER
 
 
 class Renewal:
-    """Keeps one certificate fresh."""
+    """Renews one certificate."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Renewal:
         install: Callable[[Identity], None],
         clock: Clock,
     ) -> None:
-        """`first` is in use; what `issue` makes is handed to `install`."""
+        """`first` is in use; a certificate that `issue` returns is passed to `install`."""
         self._name: Final = name
         self._issue: Final = issue
         self._install: Final = install
@@ -50,7 +50,7 @@ class Renewal:
                 self.renew()
 
     def renew(self) -> None:
-        """Put a new certificate in place now."""
+        """Renew the certificate now."""
         fresh = self._issue()
         self._install(fresh)
         self._due = due(fresh)

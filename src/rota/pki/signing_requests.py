@@ -1,4 +1,4 @@
-"""Certificate signing requests (PKCS #10): made by those who want a certificate, read by those who sign."""
+"""Certificate signing requests (PKCS #10): creates and parses them."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +12,7 @@ from rota.pki.certificates import Names, Subject
 from rota.pki.keys import PrivateKey, PublicKey
 
 _BEGIN: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
-#: What the parser may say to bytes that are no request, or one that it does not understand.
+#: Exceptions of the parser for bytes that are not a valid request.
 _UNREADABLE: Final = (
     ValueError,
     TypeError,
@@ -24,17 +24,17 @@ _UNREADABLE: Final = (
 
 
 class NotARequest(ValueError):
-    """The bytes are no signing request whose sender has the key."""
+    """The bytes are not a valid signing request, or its sender does not have the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is asked for."""
+    """The requested certificate."""
 
     subject: Subject
     names: Names
     public_key: PublicKey
-    #: Whether mail addresses or URIs are asked for too; nothing here wants them.
+    #: Whether mail addresses or URIs are requested too; no signer here allows them.
     has_other_names: bool
 
 
@@ -47,7 +47,7 @@ def make(key: PrivateKey, subject: Subject, *, names: Names | None = None) -> by
 
 
 def read(pem: bytes) -> Request:
-    """What a request (PEM) asks for; NotARequest says why it cannot be granted."""
+    """Parse a request (PEM); NotARequest says why it is invalid."""
     if _BEGIN not in pem:
         raise NotARequest("PEM block type must be CERTIFICATE REQUEST")
     try:
