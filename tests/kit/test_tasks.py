@@ -185,7 +185,7 @@ async def test_close_names_the_tasks_that_do_not_let_go(clock: FakeClock, caplog
     closing = asyncio.create_task(supervisor.close())
     with caplog.at_level(logging.WARNING):
         await clock.advance(11)
-    assert "tasks do not end though cancelled" in caplog.text
+    assert "cancelled tasks have not ended" in caplog.text
     assert not closing.done()
     released.set()
     await closing

@@ -16,7 +16,7 @@ async def end(process: Process, *, patience_s: float, clock: Clock, what: str) -
     try:
         await clock.wait_for(process.wait(), patience_s)
     except TimeoutError:
-        log.warning("a process does not end by itself and is killed", process=what, pid=process.pid)
+        log.warning("process did not exit, killing it", process=what, pid=process.pid)
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()

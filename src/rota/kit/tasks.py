@@ -116,7 +116,7 @@ class Supervisor:
                 await self._clock.wait_for(asyncio.wait(pending), _PATIENCE_S)
             except TimeoutError:
                 stuck = [task.get_name() for task in pending if not task.done()]
-                log.warning("tasks do not end though cancelled", supervisor=self.name, tasks=stuck)
+                log.warning("cancelled tasks have not ended", supervisor=self.name, tasks=stuck)
         # Their done-callbacks run in the next iteration of the event loop; after `close` the supervisor must be empty.
         for name, task in tasks.items():
             self._forget(name, task)

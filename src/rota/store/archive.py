@@ -1,10 +1,9 @@
-"""Backups: a store as of one revision, in one file that any backend can be filled from.
+"""Backups: a store at one revision, in one file from which any backend can be restored.
 
-The file is a magic word, frames, and a SHA-256 of all that. A frame is a length and a compressed MessagePack
-value: first the header, then lists of entries, then the number of entries. It is written beside its place and
-moved there when complete, so that a file of that name is always whole; and it is checked from end to end before a
-restore writes anything.
-"""
+The file has a magic number, frames, and a SHA-256 of both. A frame is a length and a compressed MessagePack value:
+first the header, then lists of entries, then the number of entries. A backup is written to a temporary file and renamed
+when complete, so a file of that name is always complete. A restore verifies the whole file before it writes
+anything."""
 
 import asyncio
 import contextlib
@@ -27,16 +26,16 @@ from rota.store.store_interface import Entry, Page, Store
 FORMAT = 1
 _MAGIC = b"rota-backup\n"
 _DIGEST_BYTES = hashlib.sha256().digest_size
-#: How many entries a frame holds at most: about a megabyte of usual objects ...
+#: At most this many entries in a frame: about a megabyte of usual objects ...
 _PAGE = 500
-#: ... and how many bytes of values, unless a single one is larger.
+#: ... and at most this many bytes of values, unless a single value is larger.
 _FRAME_BYTES = 16 * 1024 * 1024
-#: No frame that we wrote is larger, so one that says it is comes from elsewhere.
+#: The largest frame that a backup writes; a longer one means that the file is not a backup.
 _MOST_FRAME_BYTES = 1 << 30
 
 
 class Header(Struct, frozen=True, kw_only=True):
-    """What a backup says of itself."""
+    """The header of a backup."""
 
     format: int
     revision: int
@@ -44,7 +43,7 @@ class Header(Struct, frozen=True, kw_only=True):
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """What a backup holds, or what a restore made of it."""
+    """What a backup contains, or what a restore wrote."""
 
     entries: int
     revision: int
@@ -52,7 +51,7 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 
 class _Version(Struct):
-    """As much of a header as every version has."""
+    """The part of a header that every version has."""
 
     format: int
 
@@ -64,11 +63,12 @@ _BODY: msgspec.msgpack.Decoder[list[Entry] | int] = msgspec.msgpack.Decoder(list
 
 
 def _ignore(entries: int) -> None:
-    """Progress that nobody wants to see."""
+    """A progress callback that does nothing."""
 
 
 async def backup(store: Store, path: Path, *, time: clock.Clock, progress: Callable[[int], None] = _ignore) -> Summary:
-    """Write `store` as it is now to `path`, while it goes on being written; `progress` hears the entries done."""
+    """Write the current state of `store` to `path` while it stays in use; `progress` gets the number of entries
+    done."""
     unready = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with _translated(path):
@@ -85,7 +85,7 @@ async def backup(store: Store, path: Path, *, time: clock.Clock, progress: Calla
 
 
 async def _write(store: Store, file: BinaryIO, time: clock.Clock, progress: Callable[[int], None]) -> tuple[int, int]:
-    """All frames and the digest; how many entries, as of which revision."""
+    """Write all frames and the digest; returns the number of entries and their revision."""
     page, taken_at = await store.list("", limit=_PAGE), time.now()
     hold = holds.Hold(store, page.revision, time)
     try:
@@ -108,7 +108,7 @@ async def _write_pages(
         progress(count)
         if not page.remaining:
             break
-        await hold.keep()  # a large store takes longer than its history lasts
+        await hold.keep()  # a backup of a large store can take longer than history is kept
         page = await store.list("", limit=_PAGE, after=page.entries[-1].key, revision=revision)
     _write_frame(file, digest, count)
     file.write(digest.digest())
@@ -116,7 +116,7 @@ async def _write_pages(
 
 
 def _frames_of(entries: list[Entry]) -> Iterator[list[Entry]]:
-    """A page in parts that each fit a frame."""
+    """Split a page into parts that each fit a frame."""
     frame: list[Entry] = []
     size = 0
     for entry in entries:
@@ -130,9 +130,9 @@ def _frames_of(entries: list[Entry]) -> Iterator[list[Entry]]:
 
 def _create(unready: Path, path: Path) -> BinaryIO:
     if path.exists() and not path.is_file():
-        # A device, say: the finished backup would take its place.
+        # A device, for example: the finished backup would replace it.
         raise errors.StoreError(f"{path} is not an ordinary file", "name a file; it may be a new one")
-    # A backup holds every secret of the cluster: it is for its owner's eyes.
+    # A backup holds every secret of the cluster: only its owner may read it.
     return os.fdopen(os.open(unready, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
@@ -149,7 +149,7 @@ def _finish(file: BinaryIO) -> None:
 
 
 def _keep_name(path: Path) -> None:
-    """Make the file's name as durable as its content."""
+    """Sync the folder, so that the file's name is as durable as its content."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
@@ -158,14 +158,14 @@ def _keep_name(path: Path) -> None:
 
 
 async def restore(store: Store, path: Path) -> Summary:
-    """Fill an empty store from a backup that `verify` has found whole."""
+    """Fill an empty store from a backup that `verify` accepted."""
     found = await asyncio.to_thread(verify, path)
     revision_range = await store.load(_entries(path), revision=found.revision)
     return Summary(entries=found.entries, revision=revision_range.revision, size_bytes=found.size_bytes)
 
 
 def verify(path: Path) -> Summary:
-    """Read the whole file; what it holds, or an error if anything is amiss."""
+    """Read the whole file; returns its summary, or raises if anything is wrong."""
     with _translated(path), path.open("rb") as file:
         _verify_digest(path, file)
         frames = _frames(path, file)
@@ -184,7 +184,7 @@ def verify(path: Path) -> Summary:
 
 
 def _verify_digest(path: Path, file: BinaryIO) -> None:
-    """Check the digest at the file's end, and leave the file just behind the magic word."""
+    """Check the digest at the file's end, and seek to the end of the magic number."""
     size = path.stat().st_size
     if file.read(len(_MAGIC)) != _MAGIC:
         raise errors.Corrupt(f"{path} is not a backup of Rota", "name a file that `rota backup` wrote")
@@ -214,7 +214,7 @@ def _entries(path: Path) -> Iterator[Entry]:
 
 
 def _frames(path: Path, file: BinaryIO) -> Iterator[bytes]:
-    """The frames from where the file stands to the digest, unpacked."""
+    """The frames from the current position to the digest, unpacked."""
     end = path.stat().st_size - _DIGEST_BYTES
     while file.tell() < end:
         size = int.from_bytes(file.read(8), "big")
@@ -231,7 +231,7 @@ def _frames(path: Path, file: BinaryIO) -> Iterator[bytes]:
 
 
 def _header(path: Path, frame: bytes) -> Header:
-    # The number alone first: a newer header may have fields that this version cannot read.
+    # Only the version first: a newer header may have fields that this version cannot read.
     version = _decode(path, frame, _VERSION).format
     if version > FORMAT:
         raise errors.NewerFormat(str(path), version, FORMAT)
@@ -251,7 +251,7 @@ def _damaged(path: Path, why: str) -> errors.Corrupt:
 
 @contextlib.contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """What the operating system says of the file, as an error for a person."""
+    """Translate errors of the operating system about the file."""
     try:
         yield
     except OSError as problem:

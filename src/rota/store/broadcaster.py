@@ -1,11 +1,10 @@
 """Fan-out of committed changes to watchers in this process.
 
-Changes enter once, in revision order (`publish`), and are kept for a while in one ring. Watchers of the same
-prefix share a *channel*, a queue of batches that each of them reads at its own cursor, so a change costs the same
-for one watcher as for a thousand, plus a wake-up each. Nobody is ever waited for: a watcher whose cursor falls
-off the ring's end gets `SlowWatcher`. Not thread-safe; lives on the event loop. Knows no database: what lies
-before the ring is the business of `rota.store.store_watch`.
-"""
+Changes enter once, in revision order (`publish`), and are kept for a while in one ring buffer. Watchers of the same
+prefix share a *channel*, a queue of batches that each of them reads at its own cursor, so a change costs the same for
+one watcher as for a thousand, plus a wake-up each. No watcher is waited for: one whose cursor falls off the end of the
+ring gets `SlowWatcher`. Not thread-safe; runs on the event loop. Knows no database: `rota.store.store_watch` reads
+older history."""
 
 import asyncio
 from collections import deque
@@ -22,7 +21,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     events: int = 16_384
     value_bytes: int = 64 * 1024 * 1024
-    #: Wake-ups are the main cost of fan-out, so with many watchers changes are gathered for this long per watcher ...
+    #: Wake-ups are the main cost of fan-out, so with many watchers changes are batched for this long per watcher ...
     gather_s_per_watcher: float = 20e-6
     #: ... but never longer than this.
     gather_s_most: float = 0.02
@@ -33,12 +32,12 @@ class Channel:
 
     def __init__(self) -> None:
         self._batches: deque[Batch] = deque()
-        #: The number of the oldest batch kept; cursors below it have lost something.
+        #: The number of the oldest batch kept; a cursor below it has missed changes.
         self.base = 0
-        #: How many changes were ever dropped off the old end.
+        #: How many changes were ever dropped at the old end.
         self.dropped = 0
         self.readers = 0
-        #: Readers that wait, in the order of their coming; one that gives up takes itself off.
+        #: Waiting readers, in order of arrival; a reader that stops waiting removes itself.
         self._waiting: dict[asyncio.Future[None], None] = {}
 
     @property
@@ -57,14 +56,14 @@ class Channel:
         self.wake()
 
     def wake(self) -> None:
-        """Let every waiting reader look again."""
+        """Wake every waiting reader."""
         waiting, self._waiting = self._waiting, {}
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
     def trim(self, oldest: int) -> None:
-        """Forget batches that end at or before revision `oldest`."""
+        """Drop batches that end at or before revision `oldest`."""
         while self._batches and self._batches[0].revision <= oldest:
             self.dropped += len(self._batches.popleft().events)
             self.base += 1
@@ -74,13 +73,13 @@ class Channel:
         return [self._batches[number] for number in range(cursor - self.base, len(self._batches))]
 
     def join(self) -> asyncio.Future[None]:
-        """A place among those who wait: done at the next `wake`; `leave` must follow."""
+        """Wait: the future is done at the next `wake`; `leave` must follow."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[future] = None
         return future
 
     def leave(self, future: asyncio.Future[None]) -> None:
-        """Wait no longer."""
+        """Stop waiting."""
         self._waiting.pop(future, None)
 
 
@@ -91,27 +90,27 @@ class WatchBroadcaster:
         self._limits = limits or Limits()
         self.metrics = metrics or StoreMetrics()
         self.metrics.watches.set_function(lambda: self.watchers)
-        #: When the oldest change that is not delivered yet came in, by the event loop's clock.
+        #: When the oldest undelivered change came in, by the event loop's clock.
         self._pending_since = 0.0
         self._ring: deque[Event] = deque()
         self._ring_bytes = 0
         self._channels: dict[str, Channel] = {}
         self._pending: list[Event] = []
         self._flush_handle: asyncio.Handle | None = None
-        #: Every change up to here has entered the hub.
+        #: Every change up to here has been published.
         self.revision = revision
         #: The ring holds every change above this revision.
         self.oldest = revision
         #: Every change up to here has been handed to the channels.
         self.flushed = revision
-        #: Counts resets and the final close: a watch that began before the last one has lost its place.
+        #: Counts resets and the final close: a watch that began before the last one has lost its position.
         self.epoch = 0
         self.closed = False
         #: How many watches are attached.
         self.watchers = 0
 
     def publish(self, events: Sequence[Event], revision: int) -> None:
-        """Take in every change up to `revision`; what is known already is passed over."""
+        """Accept every change up to `revision`; known ones are ignored."""
         if revision <= self.revision:
             return
         fresh = [event for event in events if event.revision > self.revision]
@@ -126,7 +125,7 @@ class WatchBroadcaster:
             self._flush_handle = loop.call_later(delay, self._flush) if delay > 0.001 else loop.call_soon(self._flush)
 
     def reset(self, revision: int) -> None:
-        """Start anew at `revision` after changes were missed for good; every watch must list again."""
+        """Start again at `revision` after changes were lost; every watch must list again."""
         self._ring.clear()
         self._ring_bytes = 0
         self._pending.clear()
@@ -146,7 +145,7 @@ class WatchBroadcaster:
         return [event for event in self._ring if event.revision > after and event.key.startswith(prefix)]
 
     def attach(self, prefix: str) -> Channel:
-        """The channel of `prefix`, with one reader more."""
+        """The channel of `prefix`, with one more reader."""
         channel = self._channels.get(prefix)
         if channel is None:
             channel = self._channels[prefix] = Channel()
@@ -155,14 +154,14 @@ class WatchBroadcaster:
         return channel
 
     def detach(self, prefix: str, channel: Channel) -> None:
-        """One reader less; a channel that nobody reads is dropped."""
+        """One reader less; a channel without readers is dropped."""
         channel.readers -= 1
         self.watchers -= 1
         if not channel.readers and self._channels.get(prefix) is channel:
             del self._channels[prefix]
 
     def _flush(self) -> None:
-        """Sort what is pending into channels and wake their readers."""
+        """Sort pending changes into channels and wake their readers."""
         self._flush_handle = None
         self.metrics.delivery_s.observe(asyncio.get_running_loop().time() - self._pending_since)
         pending, self._pending = self._pending, []

@@ -1,9 +1,8 @@
-"""Group commit: work that arrives while a commit is under way goes into the next one together.
+"""Group commit: work that arrives during a commit is committed together in the next one.
 
-One durable commit costs about the same for one change as for a hundred, so with many writers this is worth more
-than any other optimisation of a write; with a single writer it adds nothing but one hop of the event loop. Order
-of arrival is order of revisions.
-"""
+One durable commit costs about the same for one change as for a hundred, so with many writers this is worth more than
+any other optimisation of a write; with a single writer it adds one iteration of the event loop. Order of arrival is
+order of revisions."""
 
 import asyncio
 from collections import deque
@@ -16,7 +15,7 @@ from rota.store.metrics import StoreMetrics
 from rota.store.store_interface import Put
 from rota.store.write_plan import RevokeLease, Verdict, Work
 
-#: A batch ends at so many pieces of work, or so many bytes of values, so that one commit stays short.
+#: A batch ends at this many items of work, or this many bytes of values, so that one commit stays short.
 MOST_WORK = 512
 MOST_BYTES = 8 * 1024 * 1024
 
@@ -24,7 +23,7 @@ _Waiting = tuple[Work, "asyncio.Future[Verdict]"]
 
 
 class Committer:
-    """Hands batches to `apply`, one at a time; `committed` hears of each before its writers do."""
+    """Passes batches to `apply`, one at a time; `committed` is called for each before its writers return."""
 
     def __init__(
         self,
@@ -43,7 +42,7 @@ class Committer:
         self._closed = False
 
     async def submit(self, work: Work) -> Verdict:
-        """Have `work` carried out; returns when it is durable or refused."""
+        """Commit `work`; returns when it is durable or refused."""
         if self._closed:
             raise errors.Closed
         future: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
@@ -53,20 +52,20 @@ class Committer:
         return await future
 
     async def close(self) -> None:
-        """Finish what was submitted; refuse what comes now."""
+        """Finish submitted work; refuse new work."""
         self._closed = True
         if self._task:
-            # Not awaited itself: who gives up waiting must not end it.
+            # Not awaited directly: a caller that stops waiting must not cancel it.
             await asyncio.wait([self._task])
 
     async def _drain(self) -> None:
-        """Commit batch after batch until nothing waits, then end: an idle store has no task."""
+        """Commit batch after batch until none is left, then end: an idle store has no task."""
         try:
             while self._queue:
                 await self._commit(self._next_batch())
         finally:
             self._task = None
-            # Only cancellation from outside leaves something behind: its writers must not wait for ever.
+            # Only a cancellation from outside leaves work behind: its writers must not wait for ever.
             for _, future in self._queue:
                 future.cancel()
             self._queue.clear()
@@ -79,7 +78,7 @@ class Committer:
             self._metrics.batch.observe(len(batch))
             self._committed(applied)
         except BaseException as problem:
-            # Every writer of the batch hears what became of it, whatever that is; nothing is swallowed.
+            # Every writer of the batch gets its result or its exception.
             for _, future in batch:
                 if not future.done():
                     future.set_exception(problem) if isinstance(problem, Exception) else future.cancel()

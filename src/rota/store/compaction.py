@@ -1,8 +1,7 @@
-"""The standing order to forget: history is kept for a while, not for ever.
+"""Compaction: removes history that is older than a limit.
 
-Kubernetes clients resume a watch within minutes or list again, so five minutes of history serve them. Every
-process that runs this does so independently; raising the floor twice to the same place is no harm.
-"""
+Kubernetes clients resume a watch within minutes or list again, so five minutes of history are enough. Every process
+that runs this does so independently; raising the floor twice to the same revision has no effect."""
 
 from collections import deque
 from typing import Final
@@ -19,7 +18,7 @@ _LONGEST_HOLD_S: Final = 3600.0
 
 
 class Compactor:
-    """Gives up history older than `keep_s`, looking every `every_s`."""
+    """Removes history older than `keep_s`, every `every_s`."""
 
     def __init__(
         self,
@@ -37,21 +36,21 @@ class Compactor:
         self._metrics = metrics or StoreMetrics()
         #: (moment, newest revision at that moment), oldest first.
         self._noted: deque[tuple[float, int]] = deque()
-        #: When holds were seen first, and those that are too old.
+        #: When holds were first seen, and those that are too old.
         self._holds: dict[str, float] = {}
         self._overdue: set[str] = set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             try:
                 await self.step()
             except errors.StoreError as problem:
-                log.warning("compaction waits for the store", problem=str(problem))
+                log.warning("compaction failed, trying again", problem=str(problem))
             await self._time.sleep(self._every_s)
 
     async def step(self) -> None:
-        """Note where history stands now, and give up what is older than wanted."""
+        """Record the newest revision, and compact what is older than `keep_s`."""
         revision_range = await self._store.revision_range()
         now = self._time.monotonic()
         self._noted.append((now, revision_range.revision))
@@ -69,11 +68,11 @@ class Compactor:
         self._metrics.size_bytes.set(await self._store.size_bytes())
 
     async def _held(self, now: float) -> list[int]:
-        """Revisions that readers hold, except those that were held for too long: history must not grow for ever."""
+        """Revisions that readers hold, except those held for too long: history must not grow without bound."""
         found = await holds.held(self._store)
         self._holds = {key: self._holds.get(key, now) for key in found}
         overdue = {key for key, since in self._holds.items() if now - since > _LONGEST_HOLD_S}
         for key in overdue - self._overdue:
-            log.warning("a reader holds history for too long, it is compacted anyway", key=key, revision=found[key])
+            log.warning("a reader held history for too long, compacting it anyway", key=key, revision=found[key])
         self._overdue = overdue
         return [revision for key, revision in found.items() if key not in overdue]

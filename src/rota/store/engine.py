@@ -1,9 +1,8 @@
-"""What a database must offer so that `rota.store.logstore` can make a store of it.
+"""The interface of a database that `rota.store.logstore` builds a store on.
 
-Memory, SQLite and PostgreSQL fill this; etcd has revisions, watches and leases of its own and fills `contract.Store`
-directly. An engine applies a batch of work in one durable commit, reads, and tails the log; it keeps no watchers and
-no queues.
-"""
+Memory, SQLite and PostgreSQL implement it; etcd has its own revisions, watches and leases and implements
+`store_interface.Store` directly. An engine applies a batch of work in one durable commit, reads, and tails the log; it
+has no watchers and no queues."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -17,11 +16,11 @@ from rota.store.write_plan import Verdict, Work
 
 
 class Applied(Struct, frozen=True):
-    """What became of a batch of work."""
+    """The result of a batch of work."""
 
     verdicts: list[Verdict]
     events: list[Event]
-    #: The newest revision before and after; between them lie exactly `events`.
+    #: The newest revision before and after; exactly `events` lie between them.
     before: int
     revision: int
 
@@ -34,35 +33,35 @@ class Engine(Protocol):
         ...
 
     async def size_bytes(self) -> int:
-        """See `contract.Store.size_bytes`."""
+        """See `store_interface.Store.size_bytes`."""
         ...
 
     async def get(self, key: str) -> Entry | None:
-        """The key as it stands."""
+        """The current state of the key."""
         ...
 
     async def get_many(self, keys: Sequence[str]) -> dict[str, Entry]:
-        """Those of the keys that exist, as they stand."""
+        """The current state of those keys that exist."""
         ...
 
     async def scan(self, prefix: str, *, limit: int, after: str, revision: int) -> Page:
-        """One page; see `contract.Store.list`."""
+        """One page; see `store_interface.Store.list`."""
         ...
 
     async def apply(self, work: Sequence[Work]) -> Applied:
-        """Carry out the work in one durable commit, in order."""
+        """Apply the work in one durable commit, in order."""
         ...
 
     async def tail(self, after: int, limit: int) -> Tail:
-        """History above `after`; see `watching.History`."""
+        """History above `after`; see `store_watch.History`."""
         ...
 
     async def raise_floor(self, floor: int) -> None:
-        """Declare history up to `floor` gone; lower than before is no change."""
+        """Mark history up to `floor` as compacted; a lower value than before has no effect."""
         ...
 
     async def trim(self, limit: int) -> int:
-        """Remove at most `limit` records at or below the floor; how many there were."""
+        """Remove at most `limit` records at or below the floor; returns how many there were."""
         ...
 
     async def grant(self, ttl_s: float) -> int:
@@ -70,32 +69,32 @@ class Engine(Protocol):
         ...
 
     async def renew(self, lease: int) -> bool:
-        """Start its time anew; False when it is gone."""
+        """Restart its TTL; False if it is gone."""
         ...
 
     async def expired(self) -> list[int]:
-        """Leases whose time is over."""
+        """Leases whose TTL is over."""
         ...
 
     async def next_expiry_s(self) -> float | None:
-        """Seconds until the next lease runs out; None without leases."""
+        """Seconds until the next lease expires; None without leases."""
         ...
 
     async def load(self, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
-        """See `contract.Store.load`."""
+        """See `store_interface.Store.load`."""
         ...
 
     def on_foreign_commit(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called, on the event loop, soon after another process commits."""
+        """Call `wake`, on the event loop, soon after another process commits."""
         ...
 
     async def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         ...
 
 
 def check_revision(revision: int, revision_range: RevisionRange) -> None:
-    """Refuse a revision outside of history."""
+    """Reject a revision outside of history."""
     if revision < revision_range.floor:
         raise errors.Expired(revision, revision_range.floor)
     if revision > revision_range.revision:

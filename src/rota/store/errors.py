@@ -1,18 +1,17 @@
-"""What can go wrong with a store, one class per thing that a caller would treat differently.
+"""Errors of a store: one class for each case that a caller handles differently.
 
-Outcomes that are part of normal work (a guard that did not hold) are values, see `contract.Outcome`. An error's
-docstring is not its message: messages name the database and the remedy, since people read them on a terminal.
-"""
+Expected outcomes (a precondition that did not hold) are values, see `store_interface.Outcome`. An error's docstring is
+not its message: messages name the database and the remedy, for users of a terminal."""
 
 from rota.kit import errors
 
 
 class StoreError(errors.UserError):
-    """Anything a store could not do."""
+    """Base class of all errors of a store."""
 
 
 class Expired(StoreError):
-    """The asked-for revision is compacted: list again and watch from there."""
+    """The requested revision is compacted: list again and watch from there."""
 
     def __init__(self, revision: int, floor: int) -> None:
         super().__init__(
@@ -24,7 +23,7 @@ class Expired(StoreError):
 
 
 class FutureRevision(StoreError):
-    """The asked-for revision does not exist yet."""
+    """The requested revision does not exist yet."""
 
     def __init__(self, revision: int, newest: int) -> None:
         super().__init__(f"revision {revision} does not exist yet; the newest is {newest}", "list again")
@@ -33,14 +32,14 @@ class FutureRevision(StoreError):
 
 
 class SlowWatcher(StoreError):
-    """The watcher read too slowly and was dropped, so that it does not hold up others."""
+    """The watcher read too slowly and was dropped, so that it does not block others."""
 
     def __init__(self, behind: int) -> None:
         super().__init__(f"the watch fell {behind} changes behind and was dropped", "list again and watch from there")
 
 
 class LeaseNotFound(StoreError):
-    """The lease named by a write has expired or never was."""
+    """The lease named by a write has expired or never existed."""
 
     def __init__(self, lease: int) -> None:
         super().__init__(f"lease {lease} has expired or does not exist", "take a new lease")
@@ -48,7 +47,7 @@ class LeaseNotFound(StoreError):
 
 
 class Unavailable(StoreError):
-    """The database does not answer; what was asked did not happen, or its fate is unknown if `uncertain`."""
+    """The database does not answer; the call had no effect, or an unknown one if `uncertain`."""
 
     def __init__(self, message: str, remedy: str, *, uncertain: bool = False) -> None:
         super().__init__(message, remedy)
@@ -56,11 +55,11 @@ class Unavailable(StoreError):
 
 
 class NoSpace(StoreError):
-    """The database cannot grow; nothing of the failed write was kept, nothing acknowledged before is lost."""
+    """The database cannot grow; the failed write had no effect, no acknowledged write is lost."""
 
 
 class ReadOnly(StoreError):
-    """The database may be read but not written."""
+    """The database can be read but not written."""
 
 
 class Lost(StoreError):
@@ -76,11 +75,11 @@ class AccessDenied(StoreError):
 
 
 class Corrupt(StoreError):
-    """The database's content is damaged or not ours."""
+    """The database's content is damaged or not Rota's."""
 
 
 class NewerFormat(StoreError):
-    """A newer Rota wrote this database; this one would not understand it."""
+    """A newer Rota wrote this database; this one cannot read it."""
 
     def __init__(self, where: str, found: int, known: int) -> None:
         super().__init__(
@@ -90,11 +89,11 @@ class NewerFormat(StoreError):
 
 
 class NotEmpty(StoreError):
-    """A restore was asked for into a store that holds keys already."""
+    """The target of a restore already holds keys."""
 
 
 class Closed(StoreError):
-    """The store was closed while the call was under way."""
+    """The store was closed during the call."""
 
     def __init__(self) -> None:
         super().__init__("the store is closed", "open it again")

@@ -1,8 +1,7 @@
 """Holds on history: a reader of an old revision keeps it from being compacted, also by other processes.
 
-A hold is a key with the revision as its value, on a lease that its reader renews: a reader that dies holds nothing for
-longer than that. `upkeep.Compactor` respects holds, for a limited time.
-"""
+A hold is a key with the revision as its value, on a lease that its reader renews, so it ends soon after its reader
+dies. `compaction.Compactor` respects holds for a limited time."""
 
 import contextlib
 import secrets
@@ -14,9 +13,9 @@ from rota.store.store_interface import Put, Store, Transaction
 
 log = logs.get(__name__)
 
-#: Where holds are; no resource is stored under this prefix.
+#: The prefix of holds; no resource is stored under it.
 PREFIX: Final = "/_holds/"
-#: A reader that needs less than this finds its revision anyway, and writes nothing.
+#: A reader that needs less time than this finds its revision without a hold, and writes nothing.
 AFTER_S: Final = 60.0
 _TTL_S: Final = 120.0
 
@@ -33,7 +32,7 @@ class Hold:
         self._next = time.monotonic() + AFTER_S
 
     async def keep(self) -> None:
-        """Make or renew the hold when it is due; a store that takes no writes is read without one."""
+        """Create or renew the hold when it is due; a read-only store is read without one."""
         if self._time.monotonic() < self._next:
             return
         self._next = self._time.monotonic() + _TTL_S / 3
@@ -43,10 +42,10 @@ class Hold:
                 put = Put(self._key, str(self._revision).encode(), lease=self._lease)
                 await self._store.commit(Transaction((put,)))
         except errors.StoreError as problem:
-            log.warning("history is not held for a reader", revision=self._revision, problem=str(problem))
+            log.warning("cannot hold history for a reader", revision=self._revision, problem=str(problem))
 
     async def release(self) -> None:
-        """Let go."""
+        """Delete the hold."""
         if self._lease:
             with contextlib.suppress(errors.StoreError):
                 await self._store.revoke(self._lease)
@@ -54,6 +53,6 @@ class Hold:
 
 
 async def held(store: Store) -> dict[str, int]:
-    """The revisions that are held, by key."""
+    """The held revisions, by key."""
     page = await store.list(PREFIX)
     return {entry.key: int(entry.value) for entry in page.entries if entry.value.isdigit()}

@@ -1,10 +1,8 @@
-"""A store on an engine: the queue of writes before it, the fan-out of changes behind it, and its leases' clock.
+"""A store on an engine: the write queue before it, the fan-out of changes after it, and its leases' expiry.
 
-Reads go straight to the engine. Writes go through the group commit; what they changed goes to the hub at once
-when it follows directly on what the hub knows. Otherwise another process wrote in between, and the tail task
-reads the log, which is the only truth about order. The engine's wake-up is a hint that makes this prompt; a slow
-look every few seconds makes it sure.
-"""
+Reads go directly to the engine. Writes go through the group commit; their changes go to the broadcaster at once if they
+directly follow what it has. Otherwise another process wrote in between, and the tail task reads the log, which alone
+defines the order. The engine's wake-up makes this fast; a poll every few seconds makes it certain."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -27,16 +25,16 @@ _T = TypeVar("_T")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """How a store behaves; the defaults suit a cluster of some thousand nodes."""
+    """Settings of a store; the defaults suit a cluster of some thousand nodes."""
 
     limits: broadcaster.Limits = broadcaster.Limits()
-    #: Where the store's figures go; without it they are kept for this store alone.
+    #: The registry of the store's metrics; without it they are private to this store.
     metrics: StoreMetrics | None = None
-    #: A look at the log without a hint, in case a hint got lost.
+    #: Interval of polling the log, in case a notification was lost.
     look_every_s: float = 5.0
-    #: A look for leases that others granted and did not renew.
+    #: Interval of looking for expired leases of other processes.
     lease_look_s: float = 5.0
-    #: How long a call is retried while the database does not answer, before its caller hears of it.
+    #: How long a call is retried while the database does not answer, before its caller gets an error.
     patience_s: float = 30.0
     retry: backoff.Policy = backoff.Policy(initial_s=0.05, cap_s=2.0)
     #: How many records one step of a compaction removes.
@@ -44,7 +42,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 class LogStore(store_interface.Verbs):
-    """Fills `contract.Store` with an `Engine`."""
+    """Implements `store_interface.Store` with an `Engine`."""
 
     def __init__(
         self, engine: Engine, revision: int, *, time: clock.Clock, rng: backoff.Rng, settings: Settings
@@ -65,25 +63,25 @@ class LogStore(store_interface.Verbs):
         self._supervisor = tasks.Supervisor("store", clock=time, rng=rng)
         self._outage = Outage(time=time)
         self._closed = False
-        #: Why the last write was not kept, if that is likely to concern the next one.
+        #: Why the last write failed, if the next one is likely to fail for the same reason.
         self._write_problem: errors.StoreError | None = None
 
     @classmethod
     async def start(
         cls, engine: Engine, *, time: clock.Clock, rng: backoff.Rng, settings: Settings | None = None
     ) -> Self:
-        """Take over an opened engine."""
+        """Use an opened engine."""
         revision_range = await engine.revision_range()
         store = cls(engine, revision_range.revision, time=time, rng=rng, settings=settings or Settings())
         engine.on_foreign_commit(store._look.set)
-        # Somebody may have written between the first look and the moment from which we hear of it.
+        # Another process may have written between the first read and the start of notifications.
         store._look.set()
         store._supervisor.start("tail", store._follow_log)
         store._supervisor.start("leases", store._end_leases)
         return store
 
     async def close(self) -> None:
-        """Finish what was accepted, end watches, let go of the database."""
+        """Finish accepted calls, end watches, close the database."""
         await self._committer.close()
         await self._supervisor.close()
         if self._closed:
@@ -93,7 +91,7 @@ class LogStore(store_interface.Verbs):
         await self._engine.close()
 
     async def check(self) -> None:
-        """See `contract.Store.check`; a disk that is full is known by the last write."""
+        """See `store_interface.Store.check`; the last write shows whether the disk is full."""
         if self._write_problem is not None:
             raise self._write_problem
         await self.revision_range()
@@ -112,7 +110,7 @@ class LogStore(store_interface.Verbs):
             try:
                 return await self._engine.get(key)
             except errors.Unavailable:
-                pass  # as rare as it is slow
+                pass  # rare, and slow
         return await self._patiently(lambda: self._engine.get(key))
 
     async def get_many(self, keys: Sequence[str]) -> list[Entry | None]:
@@ -121,12 +119,12 @@ class LogStore(store_interface.Verbs):
         return [found.get(key) for key in keys]
 
     async def list(self, prefix: str, *, limit: int = 0, after: str = "", revision: int = 0) -> Page:
-        """Entries under `prefix`; see `contract.Store.list`."""
+        """Entries under `prefix`; see `store_interface.Store.list`."""
         store_interface.check_prefix(prefix)
         return await self._patiently(lambda: self._engine.scan(prefix, limit=limit, after=after, revision=revision))
 
     async def commit(self, transaction: Transaction) -> Outcome:
-        """Carry out a guarded transaction; when this returns `Committed` the change is durable."""
+        """Commit a guarded transaction; when this returns `Committed` the change is durable."""
         store_interface.check_transaction(transaction)
         try:
             verdict = await self._committer.submit(transaction)
@@ -144,11 +142,11 @@ class LogStore(store_interface.Verbs):
         return store_watch.BroadcastWatch(self._broadcaster, self, prefix, after)
 
     async def tail(self, after: int, limit: int) -> store_watch.Tail:
-        """A stretch of history, for watches that the hub's memory does not reach."""
+        """A range of history, for watches that start below the broadcaster's oldest revision."""
         return await self._patiently(lambda: self._engine.tail(after, limit))
 
     async def compact(self, revision: int) -> None:
-        """Give up history up to `revision`, in short steps between which writers have their turn."""
+        """Remove history up to `revision`, in short steps between which writers can commit."""
         revision_range = await self.revision_range()
         if revision > revision_range.revision:
             raise errors.FutureRevision(revision, revision_range.revision)
@@ -159,21 +157,21 @@ class LogStore(store_interface.Verbs):
     async def grant(self, ttl_s: float) -> int:
         """A new lease of `ttl_s` seconds."""
         if ttl_s <= 0:
-            raise ValueError(f"a lease lasts some time: {ttl_s}")
+            raise ValueError(f"a lease needs a TTL above 0: {ttl_s}")
         lease = await self._patiently(lambda: self._engine.grant(ttl_s))
         self._lease_look.set()
         return lease
 
     async def renew(self, lease: int) -> bool:
-        """Start a lease's time anew; False when it is gone."""
+        """Restart a lease's TTL; False if it is gone."""
         return await self._patiently(lambda: self._engine.renew(lease))
 
     async def revoke(self, lease: int) -> bool:
-        """End a lease and delete its keys; False when it was gone."""
+        """End a lease and delete its keys; False if it was gone."""
         return isinstance(await self._committer.submit(RevokeLease(lease)), store_interface.Committed)
 
     async def load(self, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
-        """Fill an empty store; see `contract.Store.load`."""
+        """Fill an empty store; see `store_interface.Store.load`."""
         if self._closed:
             raise errors.Closed
         revision_range = await self._engine.load(entries, revision=revision)
@@ -181,14 +179,14 @@ class LogStore(store_interface.Verbs):
         return revision_range
 
     def _on_commit(self, applied: Applied) -> None:
-        """Tell watchers, unless another process wrote first and the log must be read for the right order."""
+        """Publish a commit, unless another process wrote first and the log must be read for the right order."""
         if applied.before <= self._broadcaster.revision:
             self._broadcaster.publish(applied.events, applied.revision)
         else:
             self._look.set()
 
     async def _patiently(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Retry while the database does not answer, with growing pauses, as long as patience lasts."""
+        """Retry while the database does not answer, with growing pauses, until `patience_s` is over."""
         deadline = self._time.monotonic() + self._settings.patience_s
         pause: backoff.Backoff | None = None
         while True:
@@ -209,7 +207,7 @@ class LogStore(store_interface.Verbs):
                 return answer
 
     async def _follow_log(self) -> None:
-        """Bring the hub up to the log whenever somebody else may have written."""
+        """Bring the broadcaster up to the log whenever another process may have written."""
         pause = backoff.Backoff(self._settings.retry, self._rng)
         while True:
             await self._wait(self._look, self._settings.look_every_s)
@@ -223,20 +221,20 @@ class LogStore(store_interface.Verbs):
                 await self._time.sleep(pause.next())
                 self._look.set()
             except (errors.Expired, errors.FutureRevision) as problem:
-                # History was compacted before we read it, or the database went back to an older state of its own.
+                # History was compacted before it was read, or the database was rolled back to an older state.
                 revision_range = await self.revision_range()
-                log.warning("watches lost their place in history, they list again", problem=str(problem))
+                log.warning("watches fell behind compaction and must list again", problem=str(problem))
                 self._broadcaster.reset(revision_range.revision)
 
     async def _read_on(self) -> bool:
-        """Publish one stretch of the log; whether there may be more."""
+        """Publish one range of the log; returns whether there may be more."""
         after = self._broadcaster.revision
         tail = await self._engine.tail(after, store_watch.BroadcastWatch.STRETCH)
         self._broadcaster.publish(tail.events, tail.revision)
         return tail.revision > after
 
     async def _end_leases(self) -> None:
-        """End leases when their time is over."""
+        """End leases when their TTL is over."""
         while True:
             try:
                 for lease in await self._patiently(self._engine.expired):
@@ -245,16 +243,16 @@ class LogStore(store_interface.Verbs):
             except errors.Closed:
                 return
             except errors.Unavailable:
-                # Reported by the call itself.
+                # The call itself reports it.
                 due = None
             except errors.StoreError as problem:
-                log.warning("leases wait for the store", problem=str(problem))
+                log.warning("cannot expire leases, trying again", problem=str(problem))
                 due = None
             look = self._settings.lease_look_s
             await self._wait(self._lease_look, look if due is None else min(max(due, 0.001), look))
 
     async def _wait(self, event: asyncio.Event, timeout: float) -> None:
-        """Until the event is set or the time is over."""
+        """Wait until the event is set or the time is over."""
         try:
             await self._time.wait_for(event.wait(), timeout)
         except TimeoutError:

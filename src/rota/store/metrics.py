@@ -1,15 +1,15 @@
-"""The figures of a store: commits, watches, size and history. Every backend fills them the same way."""
+"""The metrics of a store: commits, watches, size and history. The same for every backend."""
 
 from typing import Final
 
 from rota.kit.metrics import Metrics
 
-#: Pieces of work in one group commit; a batch holds 512 at most.
+#: Items of work in one group commit; a batch holds 512 at most.
 _BATCHES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
 
 
 class StoreMetrics:
-    """The figures, in the registry of the process that opened the store."""
+    """The metrics, in the registry of the process that opened the store."""
 
     def __init__(self, metrics: Metrics | None = None) -> None:
         metrics = metrics or Metrics("store")

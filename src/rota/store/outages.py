@@ -1,8 +1,7 @@
-"""Whether a store answers, in the log: one line when it is lost, one when it is back, a count in between.
+"""Logs outages of a store: one line when it is lost, one when it is back, a count in between.
 
-Every reader, writer and watch notices an outage for itself, many times a second. They report here, to one object for
-each store, which writes the lines.
-"""
+Every reader, writer and watch detects an outage by itself, many times a second. They report to one object per store,
+which writes the lines."""
 
 from typing import Final
 
@@ -10,12 +9,12 @@ from rota.kit import clock, logs
 
 log = logs.get(__name__)
 
-#: How often the log repeats that the store is still away.
+#: How often the log repeats that the store does not answer.
 REPEAT_S: Final = 10.0
 
 
 class Outage:
-    """The outage under way, if there is one."""
+    """The current outage, if there is one."""
 
     def __init__(self, *, time: clock.Clock) -> None:
         self._time: Final = time
@@ -40,7 +39,7 @@ class Outage:
             )
 
     def answered(self, began: float) -> None:
-        """A call was answered that began at this monotonic time; one from before the loss proves nothing."""
+        """A call was answered that began at this monotonic time; one that began before the outage proves nothing."""
         if self._lost_at is None or began < self._lost_at:
             return
         away_s, failures = self._time.monotonic() - self._lost_at, self._failures

@@ -1,13 +1,12 @@
-"""What is left of lists behind the pages that were given out, so that it is counted for the first page only.
+"""The number of entries after a page of a list, so that entries are counted for the first page only.
 
-A revision's view never changes: behind a page there is what was behind the one before it, less the page. Databases
-count by going through what they count, so a list would otherwise cost the square of its pages. Bounded; what was
-forgotten is counted again.
-"""
+The state at a revision never changes: the entries after a page are those after the previous page, less the page.
+Databases count by scanning, so the cost of a list would otherwise be quadratic in its pages. Bounded; a forgotten
+number is counted again."""
 
 from typing import Final
 
-#: Pages that are remembered, the newest ones.
+#: How many pages are remembered, the newest ones.
 _PAGES: Final = 1000
 
 
@@ -18,11 +17,11 @@ class RemainingCounts:
         self._left: Final[dict[tuple[str, int, str], int]] = {}
 
     def behind(self, prefix: str, revision: int, after: str) -> int | None:
-        """How many entries follow a key; None if that is not known."""
+        """How many entries follow a key; None if unknown."""
         return self._left.get((prefix, revision, after))
 
     def remember(self, prefix: str, revision: int, *, after: str, left: int) -> None:
-        """So many follow a page that ends with a key."""
+        """Remember how many entries follow a page that ends with a key."""
         if len(self._left) >= _PAGES:
             del self._left[next(iter(self._left))]
         self._left[prefix, revision, after] = left

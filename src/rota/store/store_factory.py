@@ -1,7 +1,6 @@
-"""From a URL to an open store.
+"""Opens a store by its URL.
 
-The drivers of PostgreSQL and etcd are extras, so their backends are imported only when a URL asks for them.
-"""
+The drivers of PostgreSQL and etcd are extras, so their backends are imported only when a URL needs them."""
 
 import importlib
 import urllib.parse
@@ -29,7 +28,7 @@ async def open_store(
     create: bool = True,
     settings: Settings | None = None,
 ) -> Store:
-    """Open the store at `url`; without `create`, one that is not there yet is an error and nothing is written."""
+    """Open the store at `url`; without `create`, a missing one is an error and nothing is written."""
     scheme, separator, rest = url.partition("://")
     openers: dict[str, Callable[[], Awaitable[Store]]] = {
         "memory": lambda: _open_memory(rest, time, rng, settings),
@@ -52,10 +51,10 @@ async def _open_memory(name: str, time: clock.Clock, rng: backoff.Rng, settings:
 async def _open_sqlite(
     rest: str, time: clock.Clock, rng: backoff.Rng, settings: Settings | None, create: bool
 ) -> Store:
-    # After sqlite:// comes an empty host and a path: three slashes, four for a path from the root.
+    # After sqlite:// comes an empty host and a path: three slashes, four for an absolute path.
     if not rest.startswith("/") or rest == "/":
         raise errors.BadAddress(
-            f"sqlite://{rest} names no file", "write sqlite:///relative/path or sqlite:////absolute/path"
+            f"sqlite://{rest} has no file name", "write sqlite:///relative/path or sqlite:////absolute/path"
         )
     if "?" in rest or "#" in rest:
         raise errors.BadAddress(f"sqlite://{rest} has a query or fragment", "write the path only")

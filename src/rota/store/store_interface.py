@@ -1,17 +1,15 @@
-"""What a store promises, whatever database is behind it.
+"""The interface of a store and its guarantees, for every database.
 
-A store maps keys to bytes and numbers every change. The numbers, called *revisions*, form one order over all
-keys:
+A store maps keys to bytes and numbers every change. The numbers, called *revisions*, form one order over all keys:
 
 * a transaction is all or nothing, and everything it changes carries one revision;
 * a watch sees each committed change once, in revision order, and never half a revision;
-* a list is one revision's view, however many pages it takes;
-* history reaches back to the *floor*: asking for less answers `Expired`, and the asker lists again.
+* a list shows the state at one revision, however many pages it takes;
+* history reaches back to the *floor*, the compacted revision: a request for less gets `Expired`, and lists again.
 
-Keys are opaque strings ordered by code point; a prefix is a key's beginning up to and including a ``/``. Values
-are opaque bytes, handed out as they were handed in. Nothing here knows Kubernetes. The guarantees are spelled out
-as tests in `rota.testing.store_contract`, which every backend passes.
-"""
+Keys are opaque strings ordered by code point; a prefix is a key's beginning up to and including a ``/``. Values are
+opaque bytes, returned as they were written. Nothing here knows Kubernetes. The guarantees are written as tests in
+`rota.testing.store_contract`, which every backend passes."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Protocol, Self
@@ -20,23 +18,23 @@ from msgspec import Struct
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """One key as it stands."""
+    """The state of one key."""
 
     key: str
     value: bytes
     #: The revision of the last change to this key.
     revision: int
-    #: The revision that created it; a key deleted and made again has a new one.
+    #: The revision that created it; a key that is deleted and created again has a new one.
     created: int
-    #: The lease it lives by, or 0 for a key that stays until deleted.
+    #: The lease that the key is attached to, or 0 for none.
     lease: int = 0
 
 
 class Page(Struct, frozen=True):
-    """Part of a list, all of it as of one revision."""
+    """Part of a list, all of it at one revision."""
 
     entries: list[Entry]
-    #: The revision that this page and those after it show.
+    #: The revision of this page and of those after it.
     revision: int
     #: How many entries follow the last one here.
     remaining: int = 0
@@ -47,27 +45,27 @@ class Event(Struct, frozen=True, gc=False):
 
     key: str
     revision: int
-    #: What the key holds from this revision on; None when it was deleted.
+    #: The new value; None if the key was deleted.
     value: bytes | None
     #: The revision that created this incarnation of the key.
     created: int
-    #: What the key held before; None when it did not exist.
+    #: The previous value; None if the key did not exist.
     previous: bytes | None
     previous_revision: int = 0
 
     @property
     def is_create(self) -> bool:
-        """Whether the key came into being by this change."""
+        """Whether this change created the key."""
         return self.created == self.revision
 
     @property
     def is_delete(self) -> bool:
-        """Whether the key ceased to be by this change."""
+        """Whether this change deleted the key."""
         return self.value is None
 
 
 class Batch(Struct, frozen=True):
-    """Changes handed to a watcher together; never part of a revision."""
+    """Changes delivered to a watcher together; never part of a revision."""
 
     events: Sequence[Event]
     #: Every matching change up to and including this revision has been delivered.
@@ -75,39 +73,39 @@ class Batch(Struct, frozen=True):
 
 
 class Precondition(Struct, frozen=True, gc=False):
-    """What must hold of a key for a transaction to happen. Unset fields are not looked at."""
+    """What a transaction requires of a key. Unset fields are not checked."""
 
     key: str
-    #: The expected revision of the last change; 0 says that the key must not exist.
+    #: The expected revision of the last change; 0 means that the key must not exist.
     revision: int | None = None
-    #: The expected creating revision: the same incarnation, however often it changed since.
+    #: The expected create revision: the same incarnation, however often it changed since.
     created: int | None = None
 
     def holds(self, entry: Entry | None) -> bool:
-        """Whether `entry`, the key's state, is as expected."""
+        """Whether `entry`, the key's state, meets it."""
         revision, created = (entry.revision, entry.created) if entry else (0, 0)
         return self.revision in (None, revision) and self.created in (None, created)
 
 
 class Put(Struct, frozen=True, gc=False):
-    """Write a key, new or not."""
+    """Write a key, new or existing."""
 
     key: str
     value: bytes
     lease: int = 0
-    #: The writer's word that this only renews what the key said before, so that history may keep the latest of such
-    #: writes in a row instead of each (a watcher that lags or resumes sees the latest; one that keeps up sees all).
+    #: The write only renews the key's value (a heartbeat), so history may keep only the latest of several such writes
+    #: in a row. A watcher that lags or resumes sees the latest; one that keeps up sees all.
     heartbeat: bool = False
 
 
 class Delete(Struct, frozen=True, gc=False):
-    """Remove a key; one that does not exist is left so, without an event."""
+    """Delete a key; a missing key is left so, without an event."""
 
     key: str
 
 
 class Transaction(Struct, frozen=True, gc=False):
-    """Writes that happen together, if every guard holds. No key is written twice."""
+    """Writes that happen together, if every precondition holds. No key is written twice."""
 
     writes: tuple[Put | Delete, ...]
     guards: tuple[Precondition, ...] = ()
@@ -120,14 +118,14 @@ class Committed(Struct, frozen=True, gc=False):
 
 
 class Conflict(Struct, frozen=True):
-    """A guard that did not hold, and what its key held instead."""
+    """A precondition that did not hold, and the state of its key."""
 
     guard: Precondition
     actual: Entry | None
 
 
 class Refused(Struct, frozen=True):
-    """A guard did not hold; nothing was written."""
+    """A precondition did not hold; nothing was written."""
 
     conflicts: tuple[Conflict, ...]
 
@@ -145,12 +143,11 @@ class RevisionRange(Struct, frozen=True):
 
 
 class Watch(Protocol):
-    """A running watch: an async iterator of batches, begun and ended by its ``async with`` block.
+    """A running watch: an async iterator of batches, started and ended by its ``async with`` block.
 
-    Entering raises `Expired` when the starting revision is compacted and `FutureRevision` when it does not exist yet.
-    Iterating raises `SlowWatcher` when the reader fell so far behind that it must list again, `Expired` when history
-    was lost to it in another way, and ends when the store is closed.
-    """
+    Entering raises `Expired` if the starting revision is compacted and `FutureRevision` if it does not exist yet.
+    Iterating raises `SlowWatcher` if the reader fell so far behind that it must list again, `Expired` if it lost
+    history in another way, and ends when the store is closed."""
 
     @property
     def revision(self) -> int:
@@ -166,11 +163,9 @@ class Watch(Protocol):
     async def __anext__(self) -> Batch: ...
 
     def nudge(self) -> None:
-        """Have a reader come back from its wait, now or at its next, with an empty batch if there is nothing to tell.
+        """Make the reader return from its current or next wait, with an empty batch if there is nothing new.
 
-        For readers that have something else to do now and then: a time limit for each wait would cost more than the
-        wait itself.
-        """
+        For readers with other work to do: a timeout on each wait would cost more than the wait itself."""
         ...
 
 
@@ -178,7 +173,7 @@ class Store(Protocol):
     """A versioned map with history. All methods may raise the errors of `rota.store.errors`."""
 
     async def check(self) -> None:
-        """Raise what keeps the store from being read and written, as far as that is known."""
+        """Raise the known reason why the store cannot be read or written, if there is one."""
         ...
 
     async def revision_range(self) -> RevisionRange:
@@ -186,7 +181,7 @@ class Store(Protocol):
         ...
 
     async def size_bytes(self) -> int:
-        """How large the database is, with its history; of a server that others use too, all of it."""
+        """The size of the database, with its history; of a shared server, all of it."""
         ...
 
     async def get(self, key: str) -> Entry | None:
@@ -194,15 +189,14 @@ class Store(Protocol):
         ...
 
     async def get_many(self, keys: Sequence[str]) -> list[Entry | None]:
-        """Several keys, in their order, each as of the newest revision; they need not all show the same one."""
+        """Several keys, in their order, each at the newest revision; the revisions may differ."""
         ...
 
     async def list(self, prefix: str, *, limit: int = 0, after: str = "", revision: int = 0) -> Page:
-        """Entries under `prefix` in key order, from behind the key `after`, at most `limit` (0: all).
+        """Entries under `prefix` in key order, after the key `after`, at most `limit` (0: all).
 
         `revision` 0 is the newest; later pages pass the first page's revision. Raises `Expired` for a compacted one and
-        `FutureRevision` for one that does not exist yet.
-        """
+        `FutureRevision` for one that does not exist yet."""
         ...
 
     async def create(self, key: str, value: bytes, *, lease: int = 0) -> Outcome:
@@ -216,11 +210,11 @@ class Store(Protocol):
         ...
 
     async def delete(self, key: str, *, expected: int) -> Outcome:
-        """Remove a key whose last change must be `expected`."""
+        """Delete a key whose last change must be `expected`."""
         ...
 
     async def commit(self, transaction: Transaction) -> Outcome:
-        """Carry out a guarded transaction; when this returns `Committed` the change is durable."""
+        """Commit a guarded transaction; when this returns `Committed` the change is durable."""
         ...
 
     def watch(self, prefix: str, *, after: int) -> Watch:
@@ -228,44 +222,43 @@ class Store(Protocol):
         ...
 
     async def compact(self, revision: int) -> None:
-        """Give up history up to and including `revision`; what stands now is not touched."""
+        """Remove history up to and including `revision`; the current state is not affected."""
         ...
 
     async def grant(self, ttl_s: float) -> int:
-        """A new lease; keys written under it go when it is not renewed for `ttl_s` seconds."""
+        """A new lease; its keys are deleted when it is not renewed for `ttl_s` seconds."""
         ...
 
     async def renew(self, lease: int) -> bool:
-        """Start a lease's time anew; False when it is gone. Leaves no trace in history."""
+        """Restart a lease's TTL; False if it is gone. Leaves no trace in history."""
         ...
 
     async def revoke(self, lease: int) -> bool:
-        """End a lease and delete its keys in one transaction; False when it was gone."""
+        """End a lease and delete its keys in one transaction; False if it was gone."""
         ...
 
     async def load(self, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
-        """Fill an empty store so that its next revision lies above `revision`; all or nothing.
+        """Fill an empty store so that its next revision is above `revision`; all or nothing.
 
-        History begins behind what was loaded, so that a watcher of the store that the entries came from finds its
-        revision `Expired`. Leases are not carried over. Raises `NotEmpty` where there are keys already.
-        """
+        History begins after the loaded entries, so a watcher of the original store gets `Expired` for its revision.
+        Leases are not restored. Raises `NotEmpty` if there are keys already."""
         ...
 
     async def close(self) -> None:
-        """Finish what was accepted, end watches, let go of the database."""
+        """Finish accepted calls, end watches, close the database."""
         ...
 
 
 class Verbs:
-    """The single-key verbs of `Store`, as the transactions that they are."""
+    """The single-key methods of `Store`, implemented as transactions."""
 
     async def commit(self, transaction: Transaction) -> Outcome:
-        """Filled by the backend."""
-        raise AssertionError("a backend fills commit")
+        """Implemented by the backend."""
+        raise AssertionError("a backend implements commit")
 
     async def revision_range(self) -> RevisionRange:
-        """Filled by the backend."""
-        raise AssertionError("a backend fills extent")
+        """Implemented by the backend."""
+        raise AssertionError("a backend implements revision_range")
 
     async def check(self) -> None:
         """See `Store.check`."""
@@ -284,20 +277,20 @@ class Verbs:
         )
 
     async def delete(self, key: str, *, expected: int) -> Outcome:
-        """Remove a key whose last change must be `expected`."""
+        """Delete a key whose last change must be `expected`."""
         return await self.commit(Transaction((Delete(key),), (Precondition(key, revision=expected),)))
 
 
-#: How many writes, and how many guards, one transaction may have: etcd's own limit, so that what runs on one backend
-#: runs on all.
+#: How many writes, and how many preconditions, one transaction may have: etcd's limit, so that what works on one
+#: backend works on all.
 MOST_WRITES = 128
 
-#: How long a key may be: less than PostgreSQL's index takes however many bytes a letter has, and more than the longest
-#: names of a group, a resource, a namespace and an object together.
+#: Maximum length of a key: within the limit of PostgreSQL's index for any encoding, and longer than the longest names
+#: of a group, a resource, a namespace and an object together.
 MOST_KEY_LETTERS = 650
 
-#: How far a restored store's revisions jump ahead of the backup's, so that they lie above every revision that the old
-#: store gave out after the backup was taken (at 10,000 writes a second, more than a day's worth).
+#: How far a restored store's revisions jump ahead of the backup's, so that they are above every revision that the old
+#: store assigned after the backup (at 10,000 writes a second, more than a day's worth).
 RESTORE_GAP = 1_000_000_000
 
 
@@ -310,17 +303,17 @@ def range_end(prefix: str) -> str:
 
 
 def check_prefix(prefix: str) -> None:
-    """Refuse a prefix that is not a whole number of path segments; that is a bug of the caller."""
+    """Reject a prefix that is not a whole number of path segments; that is a bug of the caller."""
     if prefix and not prefix.endswith("/"):
         raise ValueError(f"a prefix ends in '/' or is empty: {prefix!r}")
 
 
 def check_transaction(transaction: Transaction) -> None:
-    """Refuse a transaction that writes a key twice or writes no valid key; that is a bug of the caller."""
+    """Reject a transaction that writes a key twice or writes an invalid key; that is a bug of the caller."""
     keys = [write.key for write in transaction.writes]
     if len(set(keys)) != len(keys):
         raise ValueError("a transaction writes each key once")
     if len(keys) > MOST_WRITES or len(transaction.guards) > MOST_WRITES:
-        raise ValueError(f"a transaction has at most {MOST_WRITES} writes and as many guards")
+        raise ValueError(f"a transaction has at most {MOST_WRITES} writes and as many preconditions")
     if any(not key or key.endswith("/") or "\0" in key or len(key) > MOST_KEY_LETTERS for key in keys):
-        raise ValueError(f"a key has 1 to {MOST_KEY_LETTERS} letters, none of them NUL, and does not end in '/'")
+        raise ValueError(f"a key has 1 to {MOST_KEY_LETTERS} characters, none of them NUL, and does not end in '/'")

@@ -1,8 +1,7 @@
-"""One watch: first what history holds since its starting revision, then what the hub hands out.
+"""One watch: first history since its starting revision, then changes from the broadcaster.
 
-The change-over happens in one step of the event loop, at a revision that the hub's ring covers, so nothing falls
-between the two and nothing comes twice.
-"""
+The switch happens in one step of the event loop, at a revision that the broadcaster's ring covers, so no change is
+missed and none is delivered twice."""
 
 import asyncio
 from typing import Protocol, Self
@@ -15,18 +14,18 @@ from rota.store.store_interface import Batch, Event, RevisionRange
 
 
 class Tail(Struct, frozen=True):
-    """A stretch of history."""
+    """A range of history."""
 
     events: list[Event]
-    #: The stretch is complete up to this revision.
+    #: The range is complete up to this revision.
     revision: int
 
 
 class History(Protocol):
-    """Where a watch reads what the hub no longer holds."""
+    """Where a watch reads changes that the broadcaster no longer holds."""
 
     async def revision_range(self) -> RevisionRange:
-        """How far history reaches."""
+        """How far back history reaches."""
         ...
 
     async def tail(self, after: int, limit: int) -> Tail:
@@ -35,9 +34,9 @@ class History(Protocol):
 
 
 class BroadcastWatch:
-    """A watch fed by a `WatchBroadcaster`, with a history behind it. Fills `contract.Watch`."""
+    """A watch fed by a `WatchBroadcaster` and, for older changes, by a history. Implements `store_interface.Watch`."""
 
-    #: How many changes one look into history asks for.
+    #: How many changes one read of history asks for.
     STRETCH = 1000
 
     def __init__(self, broadcaster: WatchBroadcaster, history: History, prefix: str, after: int) -> None:
@@ -92,7 +91,7 @@ class BroadcastWatch:
                 await self._wait(self._channel)
 
     def nudge(self) -> None:
-        """Have the reader come back with an empty batch."""
+        """Make the reader return with an empty batch."""
         self._nudged = True
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
@@ -106,13 +105,13 @@ class BroadcastWatch:
             self._waiting = None
 
     async def _catch_up(self) -> Batch | None:
-        """Join the hub if its ring reaches back far enough, otherwise read on in history."""
+        """Attach to the broadcaster if its ring reaches back far enough, otherwise read the next range of history."""
         self._check()
         if self._position >= self._broadcaster.oldest:
             events = self._broadcaster.since(self._prefix, self._position)
             self._channel = self._broadcaster.attach(self._prefix)
             self._cursor = self._channel.end
-            # The hub may lag behind a revision that the reader already knows from a list.
+            # The broadcaster may lag behind a revision that the reader already knows from a list.
             self._position = max(self._position, self._broadcaster.revision)
         else:
             tail = await self._history.tail(self._position, self.STRETCH)
@@ -121,7 +120,7 @@ class BroadcastWatch:
         return Batch(events, self._position) if events else None
 
     def _take(self) -> Batch | None:
-        """What the channel has for us; None when there is nothing new."""
+        """New batches of the channel; None if there are none."""
         self._check()
         channel = self._channel
         assert channel is not None

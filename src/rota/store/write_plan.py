@@ -1,9 +1,8 @@
-"""The bookkeeping of a write, without a database: what becomes of entries and history when work is applied.
+"""Plans writes without a database: how entries and history change when work is applied.
 
-Pure. A backend that keeps its own tables (memory, SQLite, PostgreSQL) reads the touched keys, asks `plan`, and
-writes what it says; so guards, revisions, events, leases and the merging of heartbeats mean the same on each of
-them, and the model that the property tests compare against is the only second opinion.
-"""
+Pure. A backend with its own tables (memory, SQLite, PostgreSQL) reads the touched keys, calls `plan`, and writes the
+result. So preconditions, revisions, events, leases and the merging of heartbeats behave the same on each of them. The
+property tests compare it with an independent model."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -13,7 +12,7 @@ from rota.store.store_interface import Committed, Conflict, Delete, Entry, Event
 
 
 class RevokeLease(Struct, frozen=True, gc=False):
-    """End a lease and delete the keys that live by it; with `only_expired`, if its time is over."""
+    """End a lease and delete its keys; with `only_expired`, only if its TTL is over."""
 
     lease: int
     only_expired: bool = False
@@ -32,14 +31,14 @@ Verdict = Outcome | LeaseLost
 
 
 class Row(Struct, frozen=True, gc=False):
-    """An entry as kept in a table: with whether its last write was a heartbeat."""
+    """An entry as stored in a table, with whether its last write was a heartbeat."""
 
     entry: Entry
     heartbeat: bool = False
 
 
 class Lease(Struct, frozen=True):
-    """A lease as kept in a table, with the keys that live by it."""
+    """A lease as stored in a table, with its keys."""
 
     expired: bool
     keys: frozenset[str] = frozenset()
@@ -50,13 +49,13 @@ class Record(Struct, frozen=True, gc=False):
 
     event: Event
     heartbeat: bool = False
-    #: The revision of the heartbeat of the same key that this one supersedes: its record gives way to this one,
-    #: which takes over what the superseded one said about the state before. 0 for none.
+    #: The revision of the heartbeat of the same key that this one supersedes: this record replaces it and takes over
+    #: its previous state. 0 for none.
     supersedes: int = 0
 
 
 class Plan(Struct, frozen=True):
-    """What to write so that the work has happened."""
+    """The writes that apply the work."""
 
     verdicts: list[Verdict]
     #: The final state of each key that changed; None for deleted.
@@ -70,12 +69,12 @@ class Plan(Struct, frozen=True):
 
     @property
     def events(self) -> list[Event]:
-        """What watchers are told; those that keep up see superseded heartbeats as well."""
+        """The events for watchers; those that keep up see superseded heartbeats as well."""
         return [record.event for record in self.records]
 
 
 def touched_keys(work: Iterable[Work], leases: Mapping[int, Lease]) -> set[str]:
-    """The keys whose state `plan` needs to know."""
+    """The keys whose state `plan` needs."""
     keys: set[str] = set()
     for item in work:
         if isinstance(item, RevokeLease):
@@ -87,7 +86,7 @@ def touched_keys(work: Iterable[Work], leases: Mapping[int, Lease]) -> set[str]:
 
 
 def touched_leases(work: Iterable[Work]) -> set[int]:
-    """The leases whose state `plan` needs to know."""
+    """The leases whose state `plan` needs."""
     leases: set[int] = set()
     for item in work:
         if isinstance(item, RevokeLease):
@@ -98,17 +97,16 @@ def touched_leases(work: Iterable[Work]) -> set[int]:
 
 
 def plan(work: Sequence[Work], rows: Mapping[str, Row], leases: Mapping[int, Lease], *, head: int, floor: int) -> Plan:
-    """Apply `work` in order to `rows` (absent keys left out) and `leases`, the newest revision being `head`.
+    """Apply `work` in order to `rows` (without absent keys) and `leases`, with `head` as the newest revision.
 
-    `floor` tells which records history still holds: a heartbeat older than it has no record left to supersede.
-    """
+    `floor` tells which records history still holds: a heartbeat older than it has no record left to supersede."""
     ledger = _WritePlanner(rows, leases, head, floor)
     verdicts = [ledger.end(item) if isinstance(item, RevokeLease) else ledger.transact(item) for item in work]
     return Plan(verdicts, ledger.changed, ledger.records, ledger.ended, ledger.revision)
 
 
 class _WritePlanner:
-    """The state of the books while a batch of work is applied."""
+    """The state while a batch of work is applied."""
 
     def __init__(self, rows: Mapping[str, Row], leases: Mapping[int, Lease], head: int, floor: int) -> None:
         self._rows = rows
@@ -120,7 +118,7 @@ class _WritePlanner:
         self.ended: list[int] = []
 
     def transact(self, transaction: Transaction) -> Verdict:
-        """Carry out one transaction, or say why not."""
+        """Apply one transaction, or return why not."""
         conflicts = tuple(
             Conflict(guard, row.entry if row else None)
             for guard in transaction.guards
@@ -134,7 +132,7 @@ class _WritePlanner:
         return Committed(self._write(transaction.writes))
 
     def end(self, item: RevokeLease) -> Verdict:
-        """End a lease; one that is gone, or still lives and should not, is `Refused` without conflicts."""
+        """End a lease; one that is gone, or still valid and should not end, is `Refused` without conflicts."""
         lease = self._leases.get(item.lease)
         if lease is None or item.lease in self.ended or (item.only_expired and not lease.expired):
             return Refused(())
@@ -151,7 +149,7 @@ class _WritePlanner:
         return state is not None and not state.expired and lease not in self.ended
 
     def _write(self, writes: Iterable[Put | Delete]) -> int:
-        """Book the writes under the next revision; a transaction that changes nothing takes none."""
+        """Apply the writes at the next revision; a transaction that changes nothing takes none."""
         revision = self.revision + 1
         for write in writes:
             before = self._row(write.key)
@@ -164,13 +162,14 @@ class _WritePlanner:
 
 
 def _book(write: Put | Delete, before: Row | None, revision: int, floor: int) -> tuple[Row | None, Record]:
-    """One write on one key: its state afterwards, and the record of the change."""
+    """One write of one key: its new state, and the record of the change."""
     created = before.entry.created if before else revision
     previous, previous_revision = (before.entry.value, before.entry.revision) if before else (None, 0)
     if isinstance(write, Delete):
         return None, Record(Event(write.key, revision, None, created, previous, previous_revision))
     row = Row(Entry(write.key, write.value, revision, created, write.lease), write.heartbeat)
     event = Event(write.key, revision, write.value, created, previous, previous_revision)
-    # A record of the key's creation never gives way: who resumes from before it must learn that the key is new.
+    # A record of the key's creation is never replaced: a watcher that resumes from before it must see that the key is
+    # new.
     merges = write.heartbeat and before is not None and before.heartbeat and previous_revision > max(created, floor)
     return row, Record(event, write.heartbeat, supersedes=previous_revision if merges else 0)

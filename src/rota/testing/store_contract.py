@@ -230,7 +230,7 @@ class StoreContract:
         for writes in [(Put("/a/x", b""), Delete("/a/x")), (Put("", b""),), (Put("/a/", b""),), (Put("/a\0b", b""),)]:
             with pytest.raises(ValueError, match="key"):
                 await store.commit(Transaction(writes))
-        with pytest.raises(ValueError, match="letters"):
+        with pytest.raises(ValueError, match="characters"):
             await store.create("/" + "x" * 650, b"")
         with pytest.raises(ValueError, match="at most"):
             await store.commit(Transaction(tuple(Put(f"/a/{number}", b"") for number in range(129))))

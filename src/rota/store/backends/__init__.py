@@ -1,1 +1,2 @@
-"""One module per database that can hold the store; each fills the same contract."""
+"""The databases that can hold the store; each backend passes the same contract tests
+(`rota.testing.store_contract`)."""

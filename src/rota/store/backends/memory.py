@@ -1,8 +1,7 @@
-"""The store in memory: for tests, simulations and throw-away clusters.
+"""The store in memory: for tests, simulations and temporary clusters.
 
-A `Database` may be shared by several stores of one process, which then behave like several processes on one database;
-`memory://` opens a private one, `memory://NAME` a shared one. Nothing outlives the process.
-"""
+Several stores of one process may share a `Database`; they then behave like several processes on one database.
+`memory://` opens a private one, `memory://NAME` a shared one. The data ends with the process."""
 
 import bisect
 from collections.abc import Callable, Iterable, Sequence
@@ -25,13 +24,13 @@ class Database:
         #: History above the floor, in revision order, by (revision, key).
         self.log: dict[tuple[int, str], Event] = {}
         self.revision_range = RevisionRange(1, 0)
-        #: By id: the time to live, and when it runs out.
+        #: By id: the TTL, and when it expires.
         self.leases: dict[int, tuple[float, float]] = {}
         self.last_lease = 0
         self.listeners: list[Callable[[], None]] = []
 
     def put(self, key: str, row: Row | None) -> None:
-        """Set or remove one row, keeping `keys` in step."""
+        """Set or remove one row, and update `keys`."""
         if row is None:
             del self.rows[key]
             del self.keys[bisect.bisect_left(self.keys, key)]
@@ -41,7 +40,7 @@ class Database:
         self.rows[key] = row
 
     def record(self, record: write_plan.Record) -> None:
-        """Append to history; a superseded heartbeat gives way and leaves what it knew of the state before."""
+        """Append to history; a superseded heartbeat is replaced, and its previous state is kept."""
         event = record.event
         if record.supersedes:
             old = self.log.pop((record.supersedes, event.key))
@@ -50,7 +49,7 @@ class Database:
 
 
 class MemoryEngine:
-    """Fills `engine.Engine` on a `Database`."""
+    """Implements `engine.Engine` on a `Database`."""
 
     def __init__(self, database: Database, time: clock.Clock) -> None:
         self._db = database
@@ -62,11 +61,11 @@ class MemoryEngine:
         return self._db.revision_range
 
     async def size_bytes(self) -> int:
-        """What the values take, without history."""
+        """The size of the values, without history."""
         return sum(len(row.entry.value) for row in self._db.rows.values())
 
     async def get(self, key: str) -> Entry | None:
-        """The key as it stands."""
+        """The current state of the key."""
         row = self._db.rows.get(key)
         return row.entry if row else None
 
@@ -95,14 +94,14 @@ class MemoryEngine:
     def _as_of(self, prefix: str, after: str, revision: int) -> list[Entry]:
         entries = [entry for entry in self._newest(prefix, after) if entry.revision <= revision]
         for event in self._db.log.values():
-            # The one change that spans the asked-for revision tells what the key held then.
+            # The one change that spans the requested revision has the key's state at that revision.
             spans = event.previous_revision <= revision < event.revision
             if spans and event.previous is not None and event.key.startswith(prefix) and event.key > after:
                 entries.append(Entry(event.key, event.previous, event.previous_revision, event.created))
         return sorted(entries, key=lambda entry: entry.key)
 
     async def apply(self, work: Sequence[Work]) -> Applied:
-        """Carry out the work."""
+        """Apply the work."""
         db, now = self._db, self._time.now()
         leases = {
             lease: Lease(db.leases[lease][1] <= now, frozenset(self._held(lease)))
@@ -137,7 +136,7 @@ class MemoryEngine:
         return Tail(events, self._db.revision_range.revision)
 
     async def raise_floor(self, floor: int) -> None:
-        """Declare history up to `floor` gone."""
+        """Mark history up to `floor` as compacted."""
         self._db.revision_range = RevisionRange(
             self._db.revision_range.revision, max(floor, self._db.revision_range.floor)
         )
@@ -160,7 +159,7 @@ class MemoryEngine:
         return self._db.last_lease
 
     async def renew(self, lease: int) -> bool:
-        """Start its time anew."""
+        """Restart its TTL."""
         ttl_s, expires_at = self._db.leases.get(lease, (0.0, 0.0))
         if expires_at <= self._time.now():
             return False
@@ -168,12 +167,12 @@ class MemoryEngine:
         return True
 
     async def expired(self) -> list[int]:
-        """Leases whose time is over."""
+        """Leases whose TTL is over."""
         now = self._time.now()
         return [lease for lease, (_, expires_at) in self._db.leases.items() if expires_at <= now]
 
     async def next_expiry_s(self) -> float | None:
-        """Seconds until the next lease runs out."""
+        """Seconds until the next lease expires."""
         due = min((expires_at for _, expires_at in self._db.leases.values()), default=None)
         return None if due is None else due - self._time.now()
 
@@ -191,7 +190,7 @@ class MemoryEngine:
         return db.revision_range
 
     def on_foreign_commit(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called after another engine on the same data commits."""
+        """Call `wake` after another engine on the same data commits."""
         self._wake = wake
         self._db.listeners.append(wake)
 

@@ -1,8 +1,7 @@
 """The URL of a store on etcd: `etcd://[user:password@]host:port[,host:port][/prefix]`, `etcds://` for TLS.
 
-`?ca=FILE` names the authority that signed the servers' certificates (the system's by default), `?cert=FILE&key=FILE`
-the certificate that this client shows. The path is the prefix that our keys get, `/rota/` by default.
-"""
+`?ca=FILE` names the authority of the servers' certificates (the system's by default), `?cert=FILE&key=FILE` this
+client's certificate. The path is the prefix of all keys, `/rota/` by default."""
 
 import ssl
 import urllib.parse
@@ -20,7 +19,7 @@ _FORM = "etcd://[user:password@]host:port[,host:port][/prefix], or etcds:// with
 
 
 class Tls(Struct, frozen=True, kw_only=True):
-    """What a TLS connection needs, read from its files; None for what the system provides or nobody asks for."""
+    """Content of the TLS files; None for a file that is not given (the system's authorities, no client certificate)."""
 
     ca: bytes | None = None
     cert: bytes | None = None
@@ -28,7 +27,7 @@ class Tls(Struct, frozen=True, kw_only=True):
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """Where the store is and how to get in."""
+    """Endpoints, credentials, TLS files and key prefix of a store."""
 
     endpoints: tuple[str, ...]
     prefix: str = DEFAULT_PREFIX
@@ -42,12 +41,12 @@ class Address(Struct, frozen=True, kw_only=True):
 
 
 def parse(url: str) -> Address:
-    """Read a URL; anything that cannot be right is a `BadAddress`."""
+    """Parse a URL; `BadAddress` if it is invalid."""
     scheme, _, rest = url.partition("://")
     rest, hash_mark, _ = rest.partition("#")
     rest, _, query = rest.partition("?")
     hosts, _, path = rest.partition("/")
-    # A password may hold an "@" of its own: the last one ends it.
+    # A password may contain "@": the last "@" ends it.
     login, _, hosts = hosts.rpartition("@")
     user, _, password = login.partition(":")
     if hash_mark:
@@ -68,7 +67,7 @@ def _bad(url: str, why: str) -> errors.BadAddress:
 
 
 def _endpoint(url: str, text: str) -> str:
-    """`host:port`, the port filled in; an IPv6 address stands in brackets."""
+    """`host:port` with the default port filled in; an IPv6 address is in brackets."""
     try:
         parts = urllib.parse.urlsplit(f"//{text}")
         host, port = parts.hostname, parts.port
@@ -111,7 +110,7 @@ def _content(option: str, path: str) -> bytes:
 
 
 def _check(files: dict[str, str]) -> None:
-    """Refuse files that gRPC would not understand, and not explain."""
+    """Reject files that gRPC would reject without an explanation."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if "ca" in files:

@@ -1,10 +1,9 @@
-"""Filling an empty store from a backup: many etcd transactions that count as one.
+"""Fills an empty store from a backup: many etcd transactions that take effect together.
 
-First a note says that a restore is under way, with a token of its own; every batch is written only if the note still
-holds that token; the last transaction removes the note and sets the base that continues the old revision order. A
-restore that was cut short leaves the note behind: the store refuses to work until another restore, which begins by
-removing what the first one wrote, has finished.
-"""
+A restore first writes the meta key `restoring` with a random token. Every batch is written only if that key still holds
+the token. The last transaction removes it and sets the base that continues the old revision order. An interrupted
+restore leaves the key behind: the store refuses to work until another restore has finished, which begins by removing
+what the first one wrote."""
 
 import secrets
 from collections.abc import Iterable, Iterator
@@ -37,7 +36,8 @@ async def load(etcd: Connection, space: Keyspace, entries: Iterable[Entry], *, r
             [transactions.put_note(space, "base", keyspace.number(base)), _remove_note(space)],
         )
     except Exception:
-        # Also where the last step's answer got lost: if it happened, the note is gone and this does nothing.
+        # Also if the response to the last step was lost: if the step happened, the meta key is gone and this does
+        # nothing.
         await _undo(etcd, space, token)
         raise
     newest = space.restored(base, end)
@@ -45,9 +45,9 @@ async def load(etcd: Connection, space: Keyspace, entries: Iterable[Entry], *, r
 
 
 async def _begin(etcd: Connection, space: Keyspace, token: bytes) -> int:
-    """Leave the note, if there are no keys or those of a restore that was cut short; etcd's revision afterwards."""
+    """Write the meta key, if the store is empty or holds an interrupted restore; returns etcd's revision afterwards."""
     note = transactions.put_note(space, _NOTE, token)
-    # Holds of an empty range only: an existing key has been created at some revision.
+    # True for an empty range only: every existing key has a create revision above 0.
     is_empty = pb.Compare(
         result=pb.Compare.EQUAL,
         target=pb.Compare.CREATE,
@@ -83,7 +83,7 @@ async def _undo(etcd: Connection, space: Keyspace, token: bytes) -> None:
     try:
         await etcd.call(methods.TXN, request)
     except errors.StoreError:
-        return  # the note stays, and says so to whoever opens the store
+        return  # the meta key stays, and opening the store reports it
 
 
 def _batches(space: Keyspace, entries: Iterable[Entry]) -> Iterator[list[pb.RequestOp]]:
@@ -108,4 +108,4 @@ def _remove_note(space: Keyspace) -> pb.RequestOp:
 
 
 def _overtaken(space: Keyspace) -> errors.StoreError:
-    return errors.StoreError(f"another restore into {space.where} took over", "wait until it has finished")
+    return errors.StoreError(f"another restore into {space.where} replaced this one", "wait until it has finished")

@@ -1,9 +1,8 @@
-"""gRPC to etcd: which member to ask, who we are, how long to wait, when to ask again.
+"""gRPC calls to etcd: choice of a member, login, timeouts and retries.
 
-One channel per member, opened on demand; calls go to one of them until it fails, then to the next. A read is
-repeated while `Settings.patience_s` lasts. A write is repeated only if the failed attempt certainly was not carried
-out; otherwise its caller hears `Unavailable` with `uncertain` set. Knows etcd's methods, not what they are for.
-"""
+There is one channel per member, opened on demand; calls go to one member until it fails, then to the next. A read is
+repeated for up to `Settings.patience_s`. A write is repeated only if the failed attempt certainly had no effect;
+otherwise its caller gets `Unavailable` with `uncertain` set. This module knows etcd's methods, not their use."""
 
 import asyncio
 import contextlib
@@ -24,37 +23,37 @@ from rota.store.outages import Outage
 
 _T = TypeVar("_T")
 
-#: How long one attempt may take. Longer than etcd's own limit of about 7 s, so that its answer comes first.
+#: Timeout of one attempt. Longer than etcd's own limit of about 7 s, so that its response comes first.
 CALL_S = 10.0
-#: How long the first contact with a member may take: who opens a store waits for the answer.
+#: Timeout of the first call to a member: opening a store waits for it.
 FIRST_CONTACT_S = 3.0
 
 _OPTIONS = (
-    # A list may be long; how much is asked for at once is decided where it is asked.
+    # A list may be long; the caller limits how much one call returns.
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # A member that went silent is noticed after 15 s; etcd does not allow pings more often than every 5 s.
+    # A silent member is detected after 15 s; etcd does not allow pings more often than every 5 s.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # The pauses between our own attempts are in `Settings.retry`; gRPC's would grow to minutes.
+    # The pauses between attempts are in `Settings.retry`; gRPC's would grow to minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # Every store has connections of its own, and none through a web proxy.
+    # Every store has its own connections, and uses no web proxy.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
 )
 
-#: How long gRPC gets to tell the event loop of calls that ended with their channel.
+#: How long gRPC gets to report calls that ended with their channel to the event loop.
 _LAST_WORDS_S = 0.01
 
-#: Tells a member without a leader to say so at once, instead of letting us wait for one.
+#: Makes a member without a leader say so at once, instead of waiting for one.
 _REQUIRE_LEADER = ("hasleader", "true")
 _ANYBODY = grpc.aio.Metadata(_REQUIRE_LEADER)
 
 
 class Member:
-    """The channel to one member, with a callable per method."""
+    """The channel to one member, with a callable for each method."""
 
     def __init__(self, endpoint: str, address: Address) -> None:
         if address.tls is None:
@@ -65,7 +64,7 @@ class Member:
         self._callables: dict[str, Any] = {}
 
     def callable(self, method: Method[Request, Response]) -> Any:
-        """What gRPC calls a multi-callable."""
+        """A multi-callable of gRPC."""
         found = self._callables.get(method.path)
         if found is None:
             make = self._channel.stream_stream if method.streams else self._channel.unary_unary
@@ -77,7 +76,7 @@ class Member:
         return found
 
     async def close(self) -> None:
-        """End what runs and let go."""
+        """Cancel running calls and close the channel."""
         await self._channel.close()
 
 
@@ -89,25 +88,25 @@ class Connection:
         self._time = time
         self._rng = rng
         self._settings = settings
-        #: Channels by number in `address.endpoints`, made when first needed.
+        #: Channels by index in `address.endpoints`, opened when first needed.
         self._members: dict[int, Member] = {}
         self._current = 0
-        #: What every call carries: who we are, once that is known.
+        #: Metadata of every call: the login token, once there is one.
         self._headers: Any = None if address.user else _ANYBODY
         self._login = asyncio.Lock()
         self.outage = Outage(time=time)
-        #: Calls under way, for `close` to wait for.
+        #: Running calls; `close` waits for them.
         self._calls = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._closing = asyncio.Event()
 
     async def call(self, method: Method[Request, Response], request: Request) -> Response:
-        """Call a method, patiently."""
+        """Call a method, with retries."""
         return await self.patiently(lambda: self._attempt(method, request, CALL_S))
 
     async def first_contact(self, method: Method[Request, Response], request: Request) -> Response:
-        """Call a method on each member in turn, once: whoever opens a store wants to know soon that it is not there."""
+        """Call a method on each member in turn, once: opening a store should fail soon if etcd is not reachable."""
         for _ in self.address.endpoints[1:]:
             with contextlib.suppress(errors.Unavailable):
                 return await self._attempt(method, request, FIRST_CONTACT_S)
@@ -117,7 +116,7 @@ class Connection:
     async def stream(
         self, method: Method[Request, Response], request: Request, *, timeout: float | None = None
     ) -> AsyncIterator[Callable[[], Awaitable[Response]]]:
-        """Open a stream with one request; what is yielded reads the next answer, and ends by an error only."""
+        """Open a stream with one request; yields a function that reads the next response. It ends only by an error."""
         if self._closing.is_set():
             raise errors.Closed
         headers, number = self._headers or await self._log_in(), self._current
@@ -137,14 +136,14 @@ class Connection:
             return answer
 
         try:
-            if not call.done():  # else the first read says why
+            if not call.done():  # otherwise the first read raises the reason
                 await outcome(call.write(request))
             yield read
         finally:
             call.cancel()
 
     async def patiently(self, call: Callable[[], Awaitable[_T]]) -> _T:
-        """Repeat while no member answers, with growing pauses, as long as patience lasts."""
+        """Repeat while no member answers, with growing pauses, until `patience_s` is over."""
         start = self._time.monotonic()
         pause: backoff.Backoff | None = None
         while True:
@@ -164,22 +163,22 @@ class Connection:
                 await self._time.wait_for(self._closing.wait(), delay)
 
     def forget_login(self) -> None:
-        """Log in anew before the next call."""
+        """Log in again before the next call."""
         self._headers = None if self.address.user else _ANYBODY
 
     async def close(self) -> None:
-        """Wait for the calls under way, refuse others, end streams, let go of the channels."""
+        """Wait for running calls, refuse new ones, end streams, close the channels."""
         self._closing.set()
         await self._idle.wait()
         for member in self._members.values():
             await member.close()
         self._members.clear()
-        # The end of a cancelled call comes in from gRPC's thread a moment later, and complains if the event loop is
-        # closed by then; gRPC offers nothing to wait for.
+        # gRPC's thread reports the end of a cancelled call a moment later, and logs an error if the event loop is
+        # closed by then. There is nothing to wait for.
         await asyncio.sleep(_LAST_WORDS_S)
 
     async def _attempt(self, method: Method[Request, Response], request: Request, timeout: float) -> Response:
-        """One try, or two where the first only showed that our login has run out."""
+        """One attempt, or two if the first one only showed that the login token has expired."""
         if self._closing.is_set():
             raise errors.Closed
         self._calls += 1
@@ -189,7 +188,7 @@ class Connection:
             try:
                 return await self._send(method, request, headers, timeout)
             except faults.TokenRefused:
-                # Unless another call that was under way has logged in meanwhile.
+                # Unless a concurrent call has logged in meanwhile.
                 if self._headers is headers:
                     self.forget_login()
                 return await self._send(method, request, self._headers or await self._log_in(), timeout)
@@ -211,7 +210,7 @@ class Connection:
         return answer
 
     async def _log_in(self) -> Any:
-        """The headers of a call, which name the user; not, as with etcd's own client, where etcd has no users."""
+        """The metadata of a call with the login token; empty, unlike with etcd's own client, if etcd has no users."""
         async with self._login:
             if self._headers is None:
                 request = pb.AuthenticateRequest(name=self.address.user, password=self.address.password)
@@ -230,16 +229,16 @@ class Connection:
     def _error(
         self, problem: BaseException, method: Method[Request, Response], call: Any, number: int
     ) -> BaseException:
-        """What a failed call to member `number` is to us; if that is away, others are asked from now on."""
+        """The store error for a failed call to member `number`; if that member is down, later calls use another one."""
         if isinstance(problem, asyncio.CancelledError):
-            # gRPC cancels who waits for a call whose channel is closed; nobody cancelled that task.
+            # gRPC cancels the waiting task when a call's channel is closed; the task itself was not cancelled.
             task = asyncio.current_task()
             ours = self._closing.is_set() and call.cancelled() and not (task and task.cancelling())
             return errors.Closed() if ours else problem
         assert isinstance(problem, grpc.aio.AioRpcError)
         where = f"etcd at {self.address.endpoints[number]}"
         error = faults.translate(problem.code(), problem.details() or "", where=where, writes=method.writes)
-        # Unless another call has turned to the next one already.
+        # Unless a concurrent call has switched to the next member already.
         if isinstance(error, errors.Unavailable) and self._current == number:
             self._current = (number + 1) % len(self.address.endpoints)
         return error

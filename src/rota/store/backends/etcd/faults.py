@@ -1,9 +1,8 @@
-"""gRPC's and etcd's errors as errors that a person, or the store, can act on.
+"""Translates errors of gRPC and etcd into store errors with a remedy.
 
-etcd says what happened in the text of the status, which is part of its API (`etcdserver: ...`); the code alone does
-not tell "wrong password" from "request too large". What the store turns into an error with numbers in it
-(`Expired`, `LeaseNotFound`) has a class of its own here.
-"""
+etcd reports the reason in the text of the status, which is part of its API (`etcdserver: ...`); the code alone does not
+distinguish "wrong password" from "request too large". Errors to which the store adds numbers (`Expired`,
+`LeaseNotFound`) have a class of their own here."""
 
 import grpc  # type: ignore[import-untyped]  # ships no types
 
@@ -11,11 +10,11 @@ from rota.store import errors
 
 
 class Compacted(errors.StoreError):
-    """The asked-for revision is compacted."""
+    """The requested revision is compacted."""
 
 
 class Ahead(errors.StoreError):
-    """The asked-for revision does not exist yet."""
+    """The requested revision does not exist yet."""
 
 
 class LeaseGone(errors.StoreError):
@@ -23,15 +22,15 @@ class LeaseGone(errors.StoreError):
 
 
 class TokenRefused(errors.StoreError):
-    """The token that proves who we are is not valid any more: log in again."""
+    """The login token is no longer valid: log in again."""
 
 
 class LoginNotNeeded(errors.StoreError):
     """This etcd has no users."""
 
 
-#: With these the request was not carried out and never will be, so that a write may be sent again. The first ones are
-#: gRPC's words for a connection that never came about; the others are etcd's, said before it looks at the request.
+#: With these the request had no effect and never will, so a write may be sent again. The first ones are gRPC's messages
+#: about a connection that failed; the others are etcd's, sent before it processes the request.
 _NOT_CARRIED_OUT = (
     "failed to connect to all addresses",
     "errors resolving",
@@ -70,7 +69,7 @@ _REMEDIES: dict[type[errors.StoreError], str] = {
     errors.Corrupt: "restore etcd from a snapshot",
 }
 
-#: Words of gRPC's about a connection that failed because of TLS.
+#: Messages of gRPC about a connection that failed because of TLS.
 _TLS = ("andshake", "CERTIFICATE", "TSI_")
 
 _TOO_LARGE = ("etcdserver: request is too large", "received message larger than max")
@@ -78,7 +77,7 @@ _TOO_MANY = "etcdserver: too many operations in txn request"
 
 
 def translate(code: grpc.StatusCode, text: str, *, where: str, writes: bool) -> errors.StoreError:
-    """The error for a failed call; `writes` says whether it could have changed anything."""
+    """The error for a failed call; `writes` says whether the call could have changed anything."""
     kind = _KNOWN.get(text)
     if kind is not None:
         return kind(f"{where} refuses: {text}", _REMEDIES.get(kind, ""))
@@ -103,6 +102,6 @@ def _away(text: str, where: str, writes: bool) -> errors.Unavailable:
         remedy = "read before writing again: the write may have happened"
     else:
         remedy = "check that it runs, and the URL (etcds:// if it speaks TLS)"
-    # gRPC puts layers of its own before the cause: "failed to connect to ...: UNKNOWN: ...: Connection refused".
+    # gRPC prefixes the cause with its own layers: "failed to connect to ...: UNKNOWN: ...: Connection refused".
     cause = text.removesuffix(": OK").rpartition(": ")[2].rstrip("]")
     return errors.Unavailable(f"{where} does not answer ({cause})", remedy, uncertain=uncertain)

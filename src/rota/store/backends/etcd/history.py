@@ -1,10 +1,9 @@
-"""History that the hub no longer holds, read by short-lived etcd watches.
+"""Reads history that the broadcaster no longer holds through short-lived etcd watches.
 
-Such a watch says nothing when it has caught up. So it is read up to a change that is known to exist at or behind the
-hub's oldest revision; if there has been none since the store was opened, the store's `mark` is written to make one.
-Readers take turns, and one that comes while another read the same stretch gets that: a hundred watches that resume
-after a restart are one or two watches for etcd.
-"""
+Such a watch does not report that it has caught up. So it is read up to a change that is known to exist at or above the
+broadcaster's oldest revision; if there has been none since the store was opened, the store writes its meta key `mark`.
+Reads are serialized, and a reader that waited reuses what another one read of the same range: a hundred watches that
+resume after a restart cost one or two etcd watches."""
 
 import asyncio
 
@@ -47,11 +46,11 @@ class EtcdHistory:
         self._feed = feeding
         self._turn = asyncio.Lock()
         self._readers = 0
-        #: What was read while somebody waited; forgotten when nobody does.
+        #: Ranges that were read while readers waited; dropped when no reader waits.
         self._stretches: list[_HistoryRange] = []
 
     async def tail(self, after: int, limit: int) -> Tail:
-        """See `watching.History.tail`."""
+        """See `store_watch.History.tail`."""
         self._readers += 1
         try:
             async with self._turn:
@@ -60,7 +59,7 @@ class EtcdHistory:
                     stretch = await self._etcd.patiently(lambda: self._read(after, limit))
                     self._stretches.append(stretch)
         except errors.Closed:
-            # The watch looks at the hub next, and ends.
+            # The watch reads the broadcaster next, and ends.
             return Tail([], after)
         finally:
             self._readers -= 1
@@ -100,9 +99,9 @@ class EtcdHistory:
             raise errors.Expired(after, max(self._keyspace.floor, after + 1)) from None
 
     async def _make_goal(self, after: int) -> None:
-        """See that there is a change at or behind the hub's oldest revision."""
+        """Ensure that there is a change at or above the broadcaster's oldest revision."""
         try:
             self._feed.last_change = max(self._feed.last_change, await self._feed.mark())
         except (errors.NoSpace, errors.AccessDenied):
-            # May not write: then history ends where the store was opened, and the reader lists again.
+            # Without write access history ends where the store was opened, and the reader lists again.
             raise errors.Expired(after, self._broadcaster.oldest) from None

@@ -1,13 +1,12 @@
-"""How our keys and revisions lie in etcd's.
+"""Maps keys and revisions to etcd's.
 
-Our key `/pods/a` is etcd's `<prefix>data/pods/a`; beside it, under `<prefix>meta/`, the store keeps notes on itself.
-Our revision is etcd's plus a *base*, which is 0 until a restore raises it, so that the restored store continues
-above the revisions of the one that was backed up. etcd counts the changes of all its keys: our revisions have gaps
-where others write to the same etcd, or where a note changes.
+Key `/pods/a` is etcd's `<prefix>data/pods/a`; the store's own meta keys are under `<prefix>meta/`. A revision is etcd's
+plus a *base*, which is 0 until a restore raises it, so that the restored store continues above the revisions of the
+store that was backed up. etcd counts the changes of all its keys: revisions have gaps where other clients write to the
+same etcd, or where a meta key changes.
 
-The notes: `format` (the version of this layout), `base`, `restoring` (a restore began and has not ended) and `mark`,
-whose changes mean nothing but that time has passed.
-"""
+Meta keys: `format` (the version of this layout), `base`, `restoring` (a restore began and has not ended) and `mark`,
+which is written only to advance the revision."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -31,7 +30,7 @@ class Span(Struct, frozen=True):
 
 
 class Keyspace:
-    """The mapping, and what the notes say."""
+    """The mapping, and the values of the meta keys."""
 
     def __init__(self, prefix: str, where: str) -> None:
         #: For messages.
@@ -46,29 +45,29 @@ class Keyspace:
         self.floor = 0
         #: The token of a restore that has not ended.
         self.restoring = b""
-        #: The highest revision that etcd told us of, in our numbers.
+        #: The highest revision that etcd has reported, as a store revision.
         self.seen = 0
-        #: etcd's revision as of which the notes are known: older news of them is no news.
+        #: etcd's revision at which the meta keys were read: older events of them are ignored.
         self._known = 0
 
     # Keys
 
     def key(self, key: str) -> bytes:
-        """etcd's name of a key."""
+        """etcd's key for a key."""
         return self._data + key.encode()
 
     def note(self, name: str) -> bytes:
-        """etcd's name of a note."""
+        """etcd's key for a meta key."""
         return self._meta + name.encode()
 
     def span(self, prefix: str, after: str) -> Span:
-        """The keys that begin with `prefix` and lie behind `after`."""
+        """The keys that begin with `prefix` and come after `after`."""
         start, end = self.key(prefix), self.key(store_interface.range_end(prefix)) if prefix else self.data.end
-        # A key's successor is the key with a NUL behind it.
+        # A key's successor is the key with a NUL appended.
         return Span(max(start, self.key(after) + b"\0") if after else start, end)
 
     def entry(self, kv: pb.KeyValue) -> Entry:
-        """etcd's state of a key as ours."""
+        """Convert etcd's state of a key."""
         return Entry(
             kv.key[len(self._data) :].decode(),
             kv.value,
@@ -78,7 +77,7 @@ class Keyspace:
         )
 
     def events(self, events: Iterable[pb.Event], *, after: int) -> list[Event]:
-        """etcd's changes of keys above revision `after` as ours; changes of notes are left out."""
+        """Convert etcd's changes of keys above revision `after`; changes of meta keys are left out."""
         known = self.theirs(after)
         return [
             self._event(event)
@@ -87,7 +86,7 @@ class Keyspace:
         ]
 
     def event(self, key: str, revision: int, value: bytes | None, before: pb.KeyValue) -> Event:
-        """A change of a key from what it was before; an unset message reads as an empty one, whose revision is 0."""
+        """Convert a change and the previous state; an unset message reads as an empty one, whose revision is 0."""
         if not before.mod_revision:
             return Event(key, revision, value, revision, None)
         base = self.base
@@ -97,7 +96,7 @@ class Keyspace:
         kv, deleted = event.kv, event.type == pb.Event.DELETE
         key = kv.key[len(self._data) :].decode()
         if not event.prev_kv.mod_revision and (deleted or kv.create_revision != kv.mod_revision):
-            # etcd looks up what was before when it sends the event; a compaction may have been quicker.
+            # etcd looks up the previous state when it sends the event; a compaction may have removed it before.
             raise faults.Compacted(
                 f"{self.where} compacted what {key} held before revision {self.ours(kv.mod_revision)}"
             )
@@ -106,14 +105,14 @@ class Keyspace:
     # Revisions
 
     def ours(self, revision: int) -> int:
-        """Our number of etcd's revision, which etcd just told us."""
+        """The store revision of a revision that etcd just reported."""
         revision += self.base
         if revision > self.seen:
             self.seen = revision
         return revision
 
     def theirs(self, revision: int) -> int:
-        """etcd's number of a revision of ours; 0 or less for one from before a restore."""
+        """etcd's revision of a store revision; 0 or less for one from before a restore."""
         return revision - self.base
 
     def raise_floor(self, floor: int) -> None:
@@ -123,7 +122,7 @@ class Keyspace:
     # Notes
 
     def read(self, kvs: Iterable[pb.KeyValue], revision: int) -> int:
-        """Take in all notes, as they stand at etcd's newest `revision`; returns our number of it."""
+        """Set all meta keys, as of etcd's newest `revision`; returns its store revision."""
         notes = {kv.key[len(self._meta) :].decode(): kv for kv in kvs}
         if "format" not in notes:
             raise errors.BadAddress(f"there is no store at {self.where}", "check the URL")
@@ -137,11 +136,11 @@ class Keyspace:
         return self.ours(revision)
 
     def forget(self) -> None:
-        """Know nothing again: this etcd is not the one that we knew."""
+        """Forget everything: this is another etcd."""
         self.floor = self.seen = self._known = 0
 
     def restored(self, base: int, revision: int) -> int:
-        """A restore of our own ended at etcd's `revision` with a new base; returns our newest revision."""
+        """This store's restore ended at etcd's `revision` with a new base; returns the newest store revision."""
         self.base = base
         self.floor = self.seen = revision + base
         self.restoring = b""
@@ -149,7 +148,7 @@ class Keyspace:
         return self.floor
 
     def heed(self, events: Iterable[pb.Event]) -> None:
-        """Take in what a watch over the whole prefix says of the notes."""
+        """Apply changes of the meta keys from a watch over the whole prefix."""
         revision = 0
         for event in events:
             revision = event.kv.mod_revision
@@ -159,7 +158,7 @@ class Keyspace:
         self._known = max(self._known, revision)
 
     def _take(self, name: str, kv: pb.KeyValue | None) -> None:
-        """Take in one note; one that is gone says 0 or nothing."""
+        """Set one meta key; a deleted one means 0 or empty."""
         match name:
             case "restoring":
                 self.restoring = kv.value if kv else b""
@@ -173,7 +172,7 @@ class Keyspace:
 
 
 def number(value: int) -> bytes:
-    """A number as the notes hold it."""
+    """A number as meta keys hold it."""
     return b"%d" % value
 
 
@@ -187,5 +186,5 @@ def _number(kv: pb.KeyValue, where: str) -> int:
 
 
 def _beginning_with(start: bytes) -> Span:
-    # Ends in "/" or a letter, so the last byte can be counted up.
+    # Ends in "/" or a letter, so the last byte can be incremented.
     return Span(start, start[:-1] + bytes([start[-1] + 1]))

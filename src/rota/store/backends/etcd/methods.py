@@ -1,7 +1,6 @@
 """The methods of etcd's v3 API that the store calls.
 
-Their paths are etcd's; the messages are ours of the same form, see `etcd.proto`.
-"""
+The paths are etcd's; the messages are wire-compatible subsets, see `etcd.proto`."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -21,7 +20,7 @@ class Method(Generic[Request, Response]):
     path: str
     request: type[Request]
     response: type[Response]
-    #: Whether a call that failed half-way may have changed something that a second one would not find unchanged.
+    #: Whether a failed call may have changed something that a second call would find changed.
     writes: bool = False
     streams: bool = False
 
@@ -32,7 +31,7 @@ TXN = Method("/etcdserverpb.KV/Txn", pb.TxnRequest, pb.TxnResponse, writes=True)
 READ_TXN = Method("/etcdserverpb.KV/Txn", pb.TxnRequest, pb.TxnResponse)
 COMPACT = Method("/etcdserverpb.KV/Compact", pb.CompactionRequest, pb.CompactionResponse)
 WATCH = Method("/etcdserverpb.Watch/Watch", pb.WatchRequest, pb.WatchResponse, streams=True)
-# A lease granted to nobody expires; so a grant may be repeated.
+# An unused lease expires, so a grant may be repeated.
 LEASE_GRANT = Method("/etcdserverpb.Lease/LeaseGrant", pb.LeaseGrantRequest, pb.LeaseGrantResponse)
 LEASE_REVOKE = Method("/etcdserverpb.Lease/LeaseRevoke", pb.LeaseRevokeRequest, pb.LeaseRevokeResponse, writes=True)
 LEASE_KEEP_ALIVE = Method(

@@ -1,8 +1,7 @@
-"""A store on etcd: fills `contract.Store` with the parts beside it.
+"""A store on etcd: implements `store_interface.Store` with the modules beside it.
 
-Reads are linearizable. Heartbeats are written like anything else: etcd's history is etcd's own, and is bounded by
-compaction alone. A compaction is etcd's as well: it concerns everybody's keys.
-"""
+Reads are linearizable. Heartbeats are written like other values: etcd keeps its own history, which only compaction
+bounds. Compaction is etcd's as well: it affects the keys of all clients."""
 
 import asyncio
 import contextlib
@@ -22,13 +21,13 @@ from rota.store.backends.etcd.watch_feed import WatchFeed
 from rota.store.logstore import Settings
 from rota.store.store_interface import Entry, Outcome, Page, RevisionRange, Store, Transaction
 
-#: How much one answer to a list should hold, so that decoding it does not hold up the event loop for long, and how many
-#: keys the first one asks for, before it is known how large they are.
+#: Target size of one response to a list, so that decoding it does not block the event loop for long, and how many keys
+#: the first request asks for, before their size is known.
 _ANSWER_BYTES = 4 * 1024 * 1024
 _FIRST_KEYS = 500
 _MOST_KEYS = 10_000
 
-#: How long a change may take from etcd to the hub before we stop waiting for it.
+#: How long to wait for a change to get from etcd to the broadcaster.
 _LAG_S = 0.25
 
 
@@ -49,7 +48,7 @@ async def open_store(
 
 
 async def _recognise(etcd: Connection, space: Keyspace, *, create: bool) -> None:
-    """Read the notes, or leave the first one in an unused prefix."""
+    """Read the meta keys, or write the first one in an unused prefix."""
     look = pb.RangeRequest(key=space.notes.start, range_end=space.notes.end)
     answer = await etcd.first_contact(methods.RANGE, look)
     if create and not answer.kvs:
@@ -69,7 +68,7 @@ async def _recognise(etcd: Connection, space: Keyspace, *, create: bool) -> None
 
 
 class EtcdStore(store_interface.Verbs):
-    """Fills `contract.Store`."""
+    """Implements `store_interface.Store`."""
 
     def __init__(
         self,
@@ -102,19 +101,19 @@ class EtcdStore(store_interface.Verbs):
         rng: backoff.Rng,
         settings: Settings,
     ) -> Self:
-        """Take over a connection whose notes have been read."""
+        """Use a connection whose meta keys have been read."""
         survey = StoreStatus(etcd, space)
         revision_range = await survey.revision_range()
         store = cls(etcd, space, survey, revision_range.revision, time=time, rng=rng, settings=settings)
         store._supervisor.start("feed", store._feed.follow)
         store._supervisor.start("bookmarks", store._feed.keep_up)
-        # A watch that etcd has not begun yet could lose its start to a compaction.
+        # A compaction could remove the starting revision of a watch that etcd has not begun yet.
         with contextlib.suppress(TimeoutError):
             await time.wait_for(store._feed.connected.wait(), connection.FIRST_CONTACT_S)
         return store
 
     async def close(self) -> None:
-        """Finish what was accepted, end watches, let go of etcd."""
+        """Finish accepted calls, end watches, close the connection."""
         await self._supervisor.close()
         self._broadcaster.close()
         await self._etcd.close()
@@ -128,7 +127,7 @@ class EtcdStore(store_interface.Verbs):
         return revision_range
 
     async def size_bytes(self) -> int:
-        """What etcd's database file holds, of all its users."""
+        """The size of etcd's database in use, of all clients."""
         return int((await self._etcd.call(methods.STATUS, pb.StatusRequest())).dbSize)
 
     async def get(self, key: str) -> Entry | None:
@@ -139,11 +138,11 @@ class EtcdStore(store_interface.Verbs):
         return self._space.entry(answer.kvs[0]) if answer.kvs else None
 
     async def get_many(self, keys: Sequence[str]) -> list[Entry | None]:
-        """Several keys, all asked for at once."""
+        """Several keys, all requested at once."""
         return await asyncio.gather(*map(self.get, keys))
 
     async def list(self, prefix: str, *, limit: int = 0, after: str = "", revision: int = 0) -> Page:
-        """Entries under `prefix`; see `contract.Store.list`."""
+        """Entries under `prefix`; see `store_interface.Store.list`."""
         store_interface.check_prefix(prefix)
         await self._must_be_whole()
         span = self._space.span(prefix, after)
@@ -151,12 +150,12 @@ class EtcdStore(store_interface.Verbs):
             try:
                 return await self._scan(span, limit, revision)
             except errors.Expired:
-                # Compacted while we read on: what is newest has changed, so begin again.
+                # Compacted during the scan: the newest revision has changed, so start again.
                 if revision:
                     raise
 
     async def _scan(self, span: Span, limit: int, revision: int) -> Page:
-        """The list in as many answers as its size takes, all of one revision."""
+        """The list in as many responses as its size needs, all at one revision."""
         entries: list[Entry] = []
         start, at, step = span.start, revision, _FIRST_KEYS
         while True:
@@ -193,13 +192,13 @@ class EtcdStore(store_interface.Verbs):
         return store_watch.BroadcastWatch(self._broadcaster, self, prefix, after)
 
     async def tail(self, after: int, limit: int) -> store_watch.Tail:
-        """A stretch of history, for watches that the hub's memory does not reach."""
+        """A range of history, for watches that start below the broadcaster's oldest revision."""
         return await self._past.tail(after, limit)
 
     # Writes
 
     async def commit(self, transaction: Transaction) -> Outcome:
-        """Carry out a guarded transaction; when this returns `Committed` the change is durable."""
+        """Commit a guarded transaction; when this returns `Committed` the change is durable."""
         store_interface.check_transaction(transaction)
         await self._must_be_whole()
         began = self._time.monotonic()
@@ -210,7 +209,7 @@ class EtcdStore(store_interface.Verbs):
         except faults.LeaseGone:
             raise errors.LeaseNotFound(await self._gone(transactions.leases(transaction))) from None
         except errors.NoSpace as problem:
-            # The write with which etcd finds out that it is full may be carried out all the same (quotaApplierV3).
+            # The write by which etcd detects that it is full may still be applied (quotaApplierV3).
             answer = await self._etcd.call(methods.READ_TXN, transactions.look(transaction, self._space))
             if transactions.may_stand(transaction, answer):
                 raise errors.Unavailable(problem.message, "read before writing again", uncertain=True) from None
@@ -220,14 +219,15 @@ class EtcdStore(store_interface.Verbs):
         return transactions.outcome(transaction, answer, self._space)
 
     async def compact(self, revision: int) -> None:
-        """Give up history up to and including `revision`, everybody's in this etcd."""
+        """Remove history up to and including `revision`, of all clients of this etcd."""
         revision_range = await self.revision_range()
         if revision > revision_range.revision:
             raise errors.FutureRevision(revision, revision_range.revision)
         if revision <= revision_range.floor:
             return
-        # etcd looks up what a changed key held before when it tells of the change, so our watch should be past that.
-        # It nearly always is; if it is cut off, or only others' changes lie in between, there is no use in waiting.
+        # etcd looks up the previous value of a changed key when it sends the event, so the watch should be past this
+        # revision. It nearly always is; if it is disconnected, or only changes of other clients lie in between, waiting
+        # is useless.
         with contextlib.suppress(TimeoutError):
             await self._time.wait_for(self._feed.reached(revision), _LAG_S)
         with contextlib.suppress(faults.Compacted):
@@ -235,7 +235,7 @@ class EtcdStore(store_interface.Verbs):
         self._space.raise_floor(revision)
 
     async def load(self, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
-        """Fill an empty store; see `contract.Store.load`."""
+        """Fill an empty store; see `store_interface.Store.load`."""
         revision_range = await bulk_load.load(self._etcd, self._space, entries, revision=revision)
         self._feed.renumber()
         return revision_range
@@ -243,14 +243,14 @@ class EtcdStore(store_interface.Verbs):
     # Leases
 
     async def grant(self, ttl_s: float) -> int:
-        """A new lease. etcd counts whole seconds, and raises a time that is below one and a half election timeouts."""
+        """A new lease. etcd counts whole seconds, and raises a TTL below one and a half election timeouts."""
         if ttl_s <= 0:
-            raise ValueError(f"a lease lasts some time: {ttl_s}")
+            raise ValueError(f"a lease needs a TTL above 0: {ttl_s}")
         request = pb.LeaseGrantRequest(TTL=math.ceil(ttl_s))
         return (await self._etcd.call(methods.LEASE_GRANT, request)).ID
 
     async def renew(self, lease: int) -> bool:
-        """Start a lease's time anew; False when it is gone."""
+        """Restart a lease's TTL; False if it is gone."""
 
         async def renew() -> bool:
             request = pb.LeaseKeepAliveRequest(ID=lease)
@@ -260,7 +260,7 @@ class EtcdStore(store_interface.Verbs):
         return await self._etcd.patiently(renew)
 
     async def revoke(self, lease: int) -> bool:
-        """End a lease and delete its keys in one transaction; False when it was gone."""
+        """End a lease and delete its keys in one transaction; False if it was gone."""
         try:
             await self._etcd.call(methods.LEASE_REVOKE, pb.LeaseRevokeRequest(ID=lease))
         except faults.LeaseGone:
@@ -268,7 +268,7 @@ class EtcdStore(store_interface.Verbs):
         return True
 
     async def _gone(self, leases: Sequence[int]) -> int:
-        """Which of the leases does not exist; etcd says only that one of them does not."""
+        """Which of the leases does not exist; etcd only reports that one of them does not."""
         for lease in leases[:-1]:
             request = pb.LeaseTimeToLiveRequest(ID=lease)
             if (await self._etcd.call(methods.LEASE_TIME_TO_LIVE, request)).TTL < 0:
@@ -276,9 +276,9 @@ class EtcdStore(store_interface.Verbs):
         return leases[-1]
 
     async def _must_be_whole(self) -> None:
-        """Refuse to work on part of a backup."""
+        """Refuse to work on a partial restore."""
         if self._space.restoring:
-            await self._survey.revision_range()  # it may have finished, and the news not have come yet
+            await self._survey.revision_range()  # it may have finished without our knowing yet
         if self._space.restoring:
             raise errors.Corrupt(
                 f"a restore into {self._space.where} has not finished",

@@ -1,9 +1,8 @@
-"""How things stand in etcd: the notes, the newest revision, and how far back history reaches.
+"""Reads the meta keys, the newest revision and the compacted revision from etcd.
 
-etcd does not say what it has compacted, and not only we may compact it. But it refuses to read at a revision below
-that, so reading at the floor that we know shows whether it still is the floor; and it tells its own to a watch that
-begins below. So the floor is exact whenever it is asked for, and takes a second question only when it has moved.
-"""
+etcd does not report its compacted revision, and other clients may compact it. But it refuses a read below that
+revision, so a read at the known floor shows whether it is still the floor; and it reports its own to a watch that
+begins below it. So the floor is exact at every read, and needs a second request only after it has moved."""
 
 from rota.store import errors
 from rota.store.backends.etcd import connection, faults, methods
@@ -14,19 +13,19 @@ from rota.store.store_interface import RevisionRange
 
 
 class StoreStatus:
-    """Asks etcd and keeps the keyspace up to date with the answers."""
+    """Queries etcd and updates the keyspace."""
 
     def __init__(self, etcd: Connection, keyspace: Keyspace) -> None:
         self._etcd = etcd
         self._keyspace = keyspace
 
     async def revision_range(self) -> RevisionRange:
-        """The newest revision and the floor, both in one look; takes in the notes as well."""
+        """The newest revision and the floor, from one request; also reads the meta keys."""
         notes = self._keyspace.notes
         while True:
             floor = self._keyspace.floor
             look = pb.RangeRequest(key=notes.start, range_end=notes.end)
-            # Revision 0 would mean the newest; 1 is where etcd begins.
+            # Revision 0 would mean the newest; etcd begins at 1.
             probe = pb.RangeRequest(key=notes.start, revision=max(1, self._keyspace.theirs(floor)), count_only=True)
             both = pb.TxnRequest(success=[pb.RequestOp(request_range=each) for each in (look, probe)])
             try:
@@ -39,7 +38,7 @@ class StoreStatus:
             return RevisionRange(revision, self._keyspace.floor)
 
     async def learn_floor(self, compacted: int) -> None:
-        """Find out how far etcd is compacted, `compacted` being a revision that is."""
+        """Find etcd's compacted revision; `compacted` is a revision known to be compacted."""
 
         async def ask() -> None:
             request = watch_request(self._keyspace, compacted - 1)
@@ -53,11 +52,11 @@ class StoreStatus:
         await self._etcd.patiently(ask)
 
     def refusal(self, answer: pb.WatchResponse) -> errors.StoreError:
-        """Why etcd ended a watch; takes in what it says about the floor."""
+        """Why etcd ended a watch; updates the floor from its response."""
         if answer.compact_revision:
             self._keyspace.raise_floor(self._keyspace.ours(answer.compact_revision))
             return faults.Compacted(f"{self._keyspace.where} is compacted up to revision {self._keyspace.floor}")
-        # A login that has run out shows itself as a lack of permission here.
+        # An expired login token appears as a missing permission here.
         self._etcd.forget_login()
         return errors.Unavailable(
             f"{self._keyspace.where} ended a watch ({answer.cancel_reason})", "check the user's role"
@@ -65,12 +64,12 @@ class StoreStatus:
 
 
 def watch_request(keyspace: Keyspace, after: int) -> pb.WatchRequest:
-    """A watch over everything of ours above revision `after`."""
+    """A watch over all keys of the store above revision `after`."""
     return pb.WatchRequest(
         create_request=pb.WatchCreateRequest(
             key=keyspace.whole.start,
             range_end=keyspace.whole.end,
-            # 0 would mean from now on; 1 is where etcd begins.
+            # 0 would mean from now on; etcd begins at 1.
             start_revision=max(1, keyspace.theirs(after) + 1),
             progress_notify=True,
             prev_kv=True,

@@ -1,8 +1,7 @@
-"""Our transactions as etcd's, and what etcd answered as our outcome.
+"""Converts transactions to etcd's, and etcd's responses to outcomes.
 
-A guard becomes one or two comparisons. Where they do not hold, etcd reads the guarded keys in the same step, so that
-the conflicts show exactly the state that refused the transaction.
-"""
+A precondition becomes one or two comparisons. If they do not hold, etcd reads the guarded keys in the same step, so the
+conflicts show exactly the state that refused the transaction."""
 
 from collections.abc import Iterable
 
@@ -25,14 +24,14 @@ _NEVER = -1
 
 
 def request(transaction: Transaction, keyspace: Keyspace) -> pb.TxnRequest:
-    """The transaction, in etcd's words."""
-    # Filled in place: handing parts to a constructor copies them, values and all, once for every level.
+    """The transaction as an etcd request."""
+    # Filled in place: passing parts to a constructor copies them, with their values, at every level.
     found = pb.TxnRequest()
     for guard in transaction.guards:
         _compare(found, guard, keyspace)
     if len(found.compare) > MOST_WRITES:
-        # etcd's limit is on each part of a transaction; both parts of a guard count.
-        raise ValueError(f"a transaction has at most {MOST_WRITES} conditions in its guards, not {len(found.compare)}")
+        # etcd limits each part of a transaction; both comparisons of a precondition count.
+        raise ValueError(f"a transaction has at most {MOST_WRITES} comparisons in its preconditions, not {len(found.compare)}")
     for write in transaction.writes:
         if isinstance(write, Put):
             put = found.success.add().request_put
@@ -46,7 +45,7 @@ def request(transaction: Transaction, keyspace: Keyspace) -> pb.TxnRequest:
 
 
 def outcome(transaction: Transaction, answer: pb.TxnResponse, keyspace: Keyspace) -> Outcome:
-    """What became of it."""
+    """The outcome of a response."""
     revision = keyspace.ours(answer.header.revision)
     if answer.succeeded:
         return Committed(revision)
@@ -61,7 +60,7 @@ def outcome(transaction: Transaction, answer: pb.TxnResponse, keyspace: Keyspace
 
 
 def events(transaction: Transaction, answer: pb.TxnResponse, keyspace: Keyspace) -> list[Event]:
-    """The changes that it made, as a watch will tell of them."""
+    """The changes that it made, as a watch will report them."""
     revision = keyspace.ours(answer.header.revision)
     found: list[Event] = []
     for write, response in zip(transaction.writes, answer.responses, strict=True):
@@ -74,14 +73,14 @@ def events(transaction: Transaction, answer: pb.TxnResponse, keyspace: Keyspace)
 
 
 def look(transaction: Transaction, keyspace: Keyspace) -> pb.TxnRequest:
-    """Reads the keys that a transaction puts."""
+    """A request that reads the keys that a transaction puts."""
     return pb.TxnRequest(
         success=[pb.RequestOp(request_range=pb.RangeRequest(key=keyspace.key(put.key))) for put in _puts(transaction)]
     )
 
 
 def may_stand(transaction: Transaction, answer: pb.TxnResponse) -> bool:
-    """Whether what `look` found could be this transaction's work: what it puts, all of one revision."""
+    """Whether the result of `look` could be this transaction's: the values it puts, all at one revision."""
     found = [response.response_range.kvs for response in answer.responses]
     return (
         bool(found)
@@ -96,12 +95,12 @@ def leases(transaction: Transaction) -> list[int]:
 
 
 def note_is(keyspace: Keyspace, name: str, value: bytes) -> pb.Compare:
-    """The condition that a note holds a value."""
+    """The comparison that a meta key holds a value."""
     return pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.VALUE, key=keyspace.note(name), value=value)
 
 
 def put_note(keyspace: Keyspace, name: str, value: bytes) -> pb.RequestOp:
-    """Write a note."""
+    """A write of a meta key."""
     return pb.RequestOp(request_put=pb.PutRequest(key=keyspace.note(name), value=value))
 
 
@@ -126,9 +125,9 @@ def _compare(found: pb.TxnRequest, guard: Precondition, keyspace: Keyspace) -> N
 
 
 def _expected(revision: int, keyspace: Keyspace) -> int:
-    """etcd's number of an expected revision; 0, no such key, is the same for both."""
+    """etcd's revision of an expected revision; 0, no such key, is the same for both."""
     if revision == 0:
         return 0
     theirs = keyspace.theirs(revision)
-    # A revision from before a restore is nobody's, and must not be taken for "no such key".
+    # A revision from before a restore matches no key, and must not be mistaken for "no such key".
     return theirs if theirs > 0 else _NEVER

@@ -1,19 +1,18 @@
-"""The one etcd watch of a store: every change under its prefix, in order, into the hub.
+"""The one etcd watch of a store: feeds every change under its prefix, in order, to the broadcaster.
 
-How far the hub is complete (`WatchBroadcaster.revision`) follows from three signals only. Two of them etcd sends
-through the same queue as the changes, so that neither can overtake one:
+The revision up to which the broadcaster is complete (`WatchBroadcaster.revision`) follows from three signals only. Two
+of them etcd sends through the same queue as the changes, so that neither can overtake a change:
 
-* the last change of an answer: etcd never splits a revision between answers unless asked to;
-* an answer without changes, which etcd sends from time to time to a watch that is up to date (`progress_notify`).
+* the last change of a response: etcd never splits a revision between responses unless asked to;
+* a response without changes, which etcd sends from time to time to a watch that is up to date (`progress_notify`).
 
-The third one is a transaction of our own: etcd counts without gaps, so if its revision is the next one, it is all that
-happened there. A lone process's changes come to its watches in this way, and etcd's watch is then read at leisure.
+The third one is a transaction of this process: etcd counts without gaps, so if its revision is the next one, nothing
+else happened there. The changes of a single process reach its watches in this way, and etcd's watch is read lazily.
 
-The revision in the header of other answers says what the member knew, not what it has sent. Nor is progress asked
-for (`WatchProgressRequest`): before etcd 3.4.25 and 3.5.8 the answer to that may overtake changes
-(etcd-io/etcd#15220). Where nothing of ours changes while others use the same etcd, the hub falls behind etcd's count
-without having missed anything; then the store writes its `mark`, a change like any other, and so catches up.
-"""
+The revision in the header of other responses is the member's, not that of what it has sent. Progress is not requested
+either (`WatchProgressRequest`): before etcd 3.4.25 and 3.5.8 the response may overtake changes (etcd-io/etcd#15220). If
+no key of the store changes while other clients use the same etcd, the broadcaster's revision falls behind etcd's
+without having missed anything; then the store writes its meta key `mark`, and so catches up."""
 
 import asyncio
 
@@ -30,18 +29,19 @@ from rota.store.store_interface import Event
 
 log = logs.get(__name__)
 
-#: How many of our own changes wait for others before them; those beyond come by etcd's watch alone.
+#: How many own changes wait for earlier ones; further ones arrive by etcd's watch alone.
 _MOST_OWN = 1000
-#: After an answer that told nothing new, and with nothing that waits for one, the next is read so much later.
+#: After a response without news, and with no reader waiting, the next one is read this much later.
 _LEISURE_S = 0.005
-#: A watch that is so many revisions behind is begun anew where the hub is: etcd then sends many changes at once ...
+#: A watch that is this many revisions behind is restarted at the broadcaster's revision: etcd then sends many changes
+#: at once ...
 _BACKLOG = 200
 #: ... but not more often than this.
 _ANEW_S = 0.25
 
 
 class WatchFeed:
-    """Feeds a hub; `follow` and `keep_up` run as tasks for as long as the store is open."""
+    """Feeds a broadcaster; `follow` and `keep_up` run as tasks while the store is open."""
 
     def __init__(
         self,
@@ -61,20 +61,20 @@ class WatchFeed:
         self._rng = rng
         self._settings = settings
         self._survey = looking
-        #: The base by which the hub's revisions are numbered.
+        #: The base by which the broadcaster's revisions are numbered.
         self._base = keyspace.base
-        #: Changes were missed for good: the hub begins anew.
+        #: Changes were lost: the broadcaster must be reset.
         self._lost = False
-        #: The revision of the last change seen, of a key or of a note: one that history surely holds.
+        #: The revision of the last change seen, of a key or a meta key: history certainly holds it.
         self.last_change = 0
-        #: Changes of our own, by revision, that wait for those before them.
+        #: Own changes, by revision, that wait for earlier ones.
         self._own: dict[int, list[Event]] = {}
-        #: Set while etcd watches for us.
+        #: Set while etcd's watch is established.
         self.connected = asyncio.Event()
         self._moved = asyncio.Event()
 
     async def follow(self) -> None:
-        """Watch; when the watch is lost, take it up where it ended."""
+        """Watch; resume a lost watch where it ended."""
         pause = backoff.Backoff(self._settings.retry, self._rng)
         while True:
             try:
@@ -83,22 +83,22 @@ class WatchFeed:
             except errors.Closed:
                 return
             except faults.Compacted as problem:
-                # Unless the hub had it all before the watch did.
+                # Unless the broadcaster had all of it before the watch did.
                 if self._lost or self._broadcaster.revision < self._keyspace.floor:
-                    log.warning("history ran ahead of the watches, they list again", problem=problem)
+                    log.warning("etcd compacted history before it was read, watches must list again", problem=problem)
                     self._lost = True
             except errors.Unavailable as problem:
                 self._etcd.outage.failed(problem)
                 await self._time.sleep(pause.next())
             except errors.StoreError as problem:
                 delay = pause.next()
-                log.warning("watches wait for etcd", problem=problem, delay_s=round(delay, 3))
+                log.warning("etcd watch failed, trying again", problem=problem, delay_s=round(delay, 3))
                 await self._time.sleep(delay)
             finally:
                 self.connected.clear()
 
     async def keep_up(self) -> None:
-        """Write the mark when others' changes have moved etcd's revision on and nothing of ours happened since."""
+        """Write the mark when other clients have advanced etcd's revision and no key of the store has changed since."""
         while True:
             before = self._broadcaster.revision
             await self._time.sleep(self._settings.look_every_s)
@@ -106,30 +106,31 @@ class WatchFeed:
                 try:
                     await self.mark()
                 except errors.StoreError as problem:
-                    log.warning("bookmarks fall behind", problem=problem)
+                    log.warning("cannot write the mark key, bookmarks fall behind", problem=problem)
 
     async def mark(self) -> int:
-        """Make a change that nobody notices, so that there is one at or behind every revision known; its revision."""
+        """Write the mark, so that there is a change at or above every known revision; returns its revision."""
         request = pb.PutRequest(key=self._keyspace.note("mark"))
         return self._keyspace.ours((await self._etcd.call(methods.PUT, request)).header.revision)
 
     async def reached(self, revision: int) -> None:
-        """Until the hub has everything up to `revision`."""
+        """Wait until the broadcaster is complete up to `revision`."""
         while self._broadcaster.revision < revision:
             await self._moved.wait()
 
     def offer(self, events: list[Event]) -> None:
-        """Take in a change of our own: at once if it follows on the last one, else when those between have come."""
+        """Accept an own change: at once if it directly follows the last one, else when those in between have
+        arrived."""
         if events and events[0].revision > self._broadcaster.revision and len(self._own) < _MOST_OWN:
             self.renumber()
             self._own[events[0].revision] = events
             self._publish_own()
 
     def renumber(self) -> bool:
-        """Begin anew if a restore has given every revision a new number; whether it has."""
+        """Reset if a restore has changed the numbers of all revisions; returns whether it has."""
         if self._base == self._keyspace.base:
             return False
-        log.warning("the store was restored, watches list again", revision=self._keyspace.floor)
+        log.warning("the store was restored, watches must list again", revision=self._keyspace.floor)
         self._base = self._keyspace.base
         self._reset(self._keyspace.floor)
         return True
@@ -139,9 +140,9 @@ class WatchFeed:
         self._broadcaster.reset(revision)
 
     async def _find_place(self) -> None:
-        """See that the hub's revision is one to go on from."""
+        """Ensure that the watch can resume at the broadcaster's revision."""
         if await self._went_back():
-            log.warning("etcd went back in time, watches list again", before=self._broadcaster.revision)
+            log.warning("etcd was rolled back to an older state, watches must list again", before=self._broadcaster.revision)
             self._keyspace.forget()
             self.last_change = 0
             self._lost = True
@@ -150,9 +151,9 @@ class WatchFeed:
             self._lost = False
 
     async def _went_back(self) -> bool:
-        """Whether somebody put back an older state of etcd itself, so that what we handed out never happened."""
+        """Whether etcd itself was rolled back to an older state, so that changes that were delivered never happened."""
         known = revision = 0
-        # The hub may learn of changes during a look, and of many where that has to wait for etcd; a second one tells.
+        # The broadcaster may receive changes during a request, and many if etcd is slow; a second request decides.
         for _ in range(2):
             known = self._broadcaster.revision
             revision = (await self._survey.revision_range()).revision
@@ -161,7 +162,7 @@ class WatchFeed:
         return revision < known
 
     async def _watch(self, pause: backoff.Backoff) -> None:
-        """Follow one watch of etcd's; returns when it is better to begin another."""
+        """Follow one etcd watch; returns when a new one should be started."""
         request = store_status.watch_request(self._keyspace, self._broadcaster.revision)
         began = self._time.monotonic()
         async with self._etcd.stream(methods.WATCH, request) as read:
@@ -181,7 +182,7 @@ class WatchFeed:
                     await self._time.sleep(_LEISURE_S)
 
     def _revision(self, answer: pb.WatchResponse) -> int:
-        """Up to where an answer completes what came before it."""
+        """The revision up to which a response completes the earlier ones."""
         return self._keyspace.ours(answer.events[-1].kv.mod_revision if answer.events else answer.header.revision)
 
     def _take(self, answer: pb.WatchResponse, revision: int) -> None:
@@ -202,7 +203,7 @@ class WatchFeed:
             self._advance(events, events[0].revision, changed=True)
 
     def _advance(self, events: list[Event], revision: int, *, changed: bool) -> None:
-        """The hub gets everything up to `revision`; `changed` says that there was a change, if only of a note."""
+        """Complete the broadcaster up to `revision`; `changed` says that there was a change, of a key or a meta key."""
         if changed:
             self.last_change = max(self.last_change, revision)
         self._broadcaster.publish(events, revision)

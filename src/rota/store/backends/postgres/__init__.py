@@ -1,9 +1,8 @@
 """The store in a PostgreSQL database, shared by any number of processes on any number of machines.
 
-`engine` reads and does what may safely be done twice, `writer` commits each batch of work exactly once, `statements`
-has the SQL of that commit, `listener` hears of others' commits, `sessions` connects, `schema` makes and recognises the
-tables, `faults` turns PostgreSQL's errors into ours.
-"""
+`engine` has the reads and the idempotent writes, `writer` commits each batch of work exactly once, `statements` has the
+SQL of that commit, `listener` receives notifications of other processes' commits, `sessions` connects, `schema` creates
+and recognises the tables, `faults` translates PostgreSQL's errors."""
 
 from rota.kit import backoff, clock
 from rota.store.backends.postgres.engine import PostgresEngine
@@ -14,11 +13,10 @@ from rota.store.store_interface import Store
 async def open_store(
     url: str, *, time: clock.Clock, rng: backoff.Rng, settings: Settings | None, create: bool
 ) -> Store:
-    """Open the database at `url`; everything that libpq understands may stand in it.
+    """Open the database at `url`, which may have any parameter of libpq.
 
-    The tables are looked for in the first schema of the search path, so that
-    ``?options=-csearch_path%3DNAME`` chooses another one than ``public``.
-    """
+    The tables are looked for in the first schema of the search path, so that ``?options=-csearch_path%3DNAME`` chooses
+    another one than ``public``."""
     settings = settings or Settings()
     engine = await PostgresEngine.open(url, time=time, rng=rng, settings=settings, create=create)
     try:

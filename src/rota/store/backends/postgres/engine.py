@@ -1,8 +1,6 @@
-"""Reads of the PostgreSQL backend, and the writes that do no harm when done twice.
+"""Reads of the PostgreSQL backend, and its idempotent writes.
 
-These run on a few shared sessions, each in one statement or in one snapshot. What changes entries and history is the
-business of `writer`.
-"""
+These run on a few shared sessions, each in one statement or in one snapshot. `writer` changes entries and history."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -23,7 +21,7 @@ from rota.store.write_plan import Work
 
 # ruff: noqa: S608 - what is spliced into queries here are constants, never a caller's text
 
-#: How many reads run at once; more wait for their turn.
+#: How many reads run concurrently; further ones wait.
 _SESSIONS = 4
 
 
@@ -34,8 +32,8 @@ _RANGE = "key > %(after)s AND key >= %(prefix)s AND key < %(end)s"
 _PAGE = "ORDER BY key LIMIT %(limit)s::bigint"
 _NEWEST = f"SELECT {ENTRY} FROM rota_entries WHERE {_RANGE}"
 
-#: What a list at a past revision returns: what has not changed since, and what the one change that spans the revision
-#: says was there before it. The log is read from the revision on: a page token is young, that part is short.
+#: A list at a past revision: entries that have not changed since, and the previous state of the one change that spans
+#: the revision. The log is read from that revision on: a page token is recent, so that part is short.
 _UNCHANGED = f"{_NEWEST} AND revision <= %(revision)s"
 _CHANGED = f"""
 SELECT key, previous, previous_revision, created, 0::bigint FROM rota_log
@@ -44,10 +42,10 @@ WHERE revision > %(revision)s AND previous IS NOT NULL AND previous_revision <= 
 _AS_OF = f"{_UNCHANGED} UNION ALL {_CHANGED}"
 
 _NEWEST_PAGE = f"{_NEWEST} {_PAGE}"
-#: Each part gives a page's worth, in order, or all that is left of a long list would be read for every page of it.
+#: Each part returns one page, in order; otherwise the whole rest of a long list would be read for every page.
 _PAGE_AS_OF = f"({_UNCHANGED} {_PAGE}) UNION ALL ({_CHANGED} {_PAGE}) {_PAGE}"
 
-#: Whole revisions, with the extent in the same snapshot: the extent alone when there is nothing.
+#: Whole revisions, with the revision range in the same snapshot: the range alone if there is nothing.
 _TAIL = """
 SELECT meta.revision, meta.floor,
   event.key, event.revision, event.value, event.created, event.previous, event.previous_revision
@@ -65,12 +63,12 @@ DELETE FROM rota_log USING (
 WHERE rota_log.revision = old.revision AND rota_log.place = old.place
 """
 
-#: Above every key: keys are valid text, and this is the highest code point.
+#: Sorts after every key: keys are valid text, and this is the highest code point.
 _LAST = "\U0010ffff"
 
 
 class PostgresEngine:
-    """Fills `engine.Engine` on one database."""
+    """Implements `engine.Engine` on one database."""
 
     def __init__(self, address: Address, *, time: clock.Clock, rng: backoff.Rng, settings: Settings) -> None:
         self._place = address.place
@@ -82,8 +80,8 @@ class PostgresEngine:
 
     @classmethod
     async def open(cls, url: str, *, time: clock.Clock, rng: backoff.Rng, settings: Settings, create: bool) -> Self:
-        """Open a database, making the tables in an empty one; one that is not ours is refused untouched."""
-        # Half, so that one more try on a new line fits in before the caller hears of it.
+        """Open a database, creating the tables in an empty one; a database with other content is refused unchanged."""
+        # Half, so that one more attempt on a new connection fits in before the caller gets an error.
         address = Address.parse(url, answer_s=settings.patience_s / 2)
         engine = cls(address, time=time, rng=rng, settings=settings)
         try:
@@ -95,13 +93,13 @@ class PostgresEngine:
         return engine
 
     async def close(self) -> None:
-        """Let go of the database."""
+        """Close all sessions."""
         await self._listener.close()
         await self._writer.close()
         await self._sessions.close()
 
     def on_foreign_commit(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called soon after another process commits."""
+        """Call `wake` soon after another process commits."""
         self._wake = wake
         self._listener.start()
 
@@ -122,7 +120,7 @@ class PostgresEngine:
         return int(rows[0][0])
 
     async def get(self, key: str) -> Entry | None:
-        """The key as it stands."""
+        """The current state of the key."""
         rows = await self._run(f"SELECT {ENTRY} FROM rota_entries WHERE key = %s", [key])
         return Entry(*rows[0]) if rows else None
 
@@ -172,11 +170,11 @@ class PostgresEngine:
         return Tail(events, revision_range.revision if len(events) < limit else events[-1].revision)
 
     async def expired(self) -> list[int]:
-        """Leases whose time is over."""
+        """Leases whose TTL is over."""
         return [lease for (lease,) in await self._run(f"SELECT id FROM rota_leases WHERE expires_at <= {NOW}")]
 
     async def next_expiry_s(self) -> float | None:
-        """Seconds until the next lease runs out."""
+        """Seconds until the next lease expires."""
         [(seconds,)] = await self._run(f"SELECT min(expires_at) - {NOW} FROM rota_leases")
         due: float | None = seconds
         return due
@@ -184,7 +182,7 @@ class PostgresEngine:
     # Writes
 
     async def apply(self, work: Sequence[Work]) -> Applied:
-        """Carry out the work in one durable commit."""
+        """Apply the work in one durable commit."""
         return await self._writer.apply(work)
 
     async def load(self, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
@@ -192,18 +190,18 @@ class PostgresEngine:
         return await self._writer.load(entries, revision=revision)
 
     async def raise_floor(self, floor: int) -> None:
-        """Declare history up to `floor` gone."""
+        """Mark history up to `floor` as compacted."""
         statement = "UPDATE rota_meta SET floor = %(to)s, turn = turn + 1 WHERE floor < %(to)s"
         async with self._sessions.borrow() as session:
             await session.execute(statement, {"to": floor})
 
     async def trim(self, limit: int) -> int:
-        """Remove records at or below the floor; beside a commit, which touches none of those."""
+        """Remove records at or below the floor; may run beside a commit, which touches none of those."""
         async with self._sessions.borrow() as session:
             return (await session.execute(_TRIM, [limit])).rowcount
 
     async def grant(self, ttl_s: float) -> int:
-        """A new lease. One whose answer is lost is granted again, and the first runs out unused."""
+        """A new lease. If the response is lost it is granted again, and the first one expires unused."""
         [(lease,)] = await self._run(
             f"INSERT INTO rota_leases (ttl_s, expires_at) VALUES (%(ttl)s, {NOW} + %(ttl)s) RETURNING id",
             {"ttl": float(ttl_s)},
@@ -212,7 +210,7 @@ class PostgresEngine:
         return granted
 
     async def renew(self, lease: int) -> bool:
-        """Start its time anew."""
+        """Restart its TTL."""
         renewed = await self._run(
             f"UPDATE rota_leases SET expires_at = {NOW} + ttl_s WHERE id = %s AND expires_at > {NOW} RETURNING id",
             [lease],
@@ -222,7 +220,7 @@ class PostgresEngine:
     async def _run(
         self, statement: str, parameters: Sequence[object] | Mapping[str, object] = ()
     ) -> list[tuple[Any, ...]]:
-        """The rows of one statement that is a transaction of its own."""
+        """The rows of one statement that is its own transaction."""
         async with self._sessions.borrow() as session:
             return await (await session.execute(statement, parameters, binary=True)).fetchall()
 

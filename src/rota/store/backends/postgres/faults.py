@@ -1,8 +1,7 @@
-"""PostgreSQL's errors as errors that a person can act on.
+"""Translates PostgreSQL's errors into store errors with a remedy.
 
-Two kinds: what a server says about a statement carries an SQLSTATE, by which it is sorted here; what goes wrong before
-a session exists is only a text. The place named in messages is the URL without its password.
-"""
+A server's error about a statement carries an SQLSTATE, by which it is classified here; an error before a session exists
+is only text. Messages name the URL without its password."""
 
 import contextlib
 from collections.abc import Iterator
@@ -32,20 +31,20 @@ _ERRORS: dict[str, tuple[type[errors.StoreError], str, str]] = {
     ),
     "3F000": (
         errors.BadAddress,
-        "{place} has no schema for our tables: {detail}",
+        "{place} has no schema for Rota's tables: {detail}",
         "create the schema, or name another",
     ),
     "42P01": (errors.Corrupt, "a table of {place} is missing: {detail}", "restore a backup into an empty database"),
     "42703": (errors.Corrupt, "a table of {place} is not ours: {detail}", "name another database or schema"),
     "XX": (errors.Corrupt, "{place} is damaged: {detail}", "restore a backup into an empty database"),
-    # Statements that the server gave up, whole: out of memory or locks, deadlock, cancelled by an administrator.
+    # Statements that the server aborted: out of memory or locks, deadlock, cancelled by an administrator.
     "53": (errors.Unavailable, "{place} is short of resources: {detail}", "relieve the server, or wait"),
     "40": (errors.Unavailable, "{place} rolled the transaction back: {detail}", "try again"),
     "55": (errors.Unavailable, "{place} is held by another program: {detail}", "close that program, or wait for it"),
     "57": (errors.Unavailable, "{place} gave up the statement: {detail}", "try again"),
 }
 
-#: Parts of what a server says that knows us well enough to turn us away; only texts exist at that stage.
+#: Parts of a server's messages when it rejects a login; only texts exist at that stage.
 _REFUSALS = (
     "authentication failed",
     "no password supplied",
@@ -69,16 +68,15 @@ def translated(place: str) -> Iterator[None]:
 
 
 def is_answer(problem: psycopg.Error) -> bool:
-    """Whether a server said that a statement failed, in a session that goes on.
+    """Whether the server reported a failed statement in a session that stays open.
 
-    Then its transaction is rolled back for certain. All else, the end of the session included, may just as well have
-    come after the commit.
-    """
+    Then its transaction is rolled back for certain. Any other error, the end of the session included, may have come
+    after the commit."""
     return problem.diag.severity_nonlocalized == "ERROR"
 
 
 def of_session(place: str, problem: psycopg.Error) -> errors.StoreError:
-    """The store error for what went wrong in a session."""
+    """The store error for an error in a session."""
     detail, state = _one_line(problem), problem.sqlstate or ""
     if not is_answer(problem) and not isinstance(problem, psycopg.DataError):
         return errors.Unavailable(f"the connection to {place} was lost: {detail}", _RETRY)
@@ -90,17 +88,17 @@ def of_session(place: str, problem: psycopg.Error) -> errors.StoreError:
 
 
 def of_connecting(place: str, problem: psycopg.Error) -> errors.StoreError:
-    """The store error for a session that did not come about."""
+    """The store error for a failed connection."""
     detail = _one_line(problem)
     if any(refusal in detail for refusal in _REFUSALS):
         return errors.AccessDenied(
-            f"{place} refuses us: {detail}", "check user, password and database name, and that the database exists"
+            f"{place} refuses the login: {detail}", "check user, password and database name, and that the database exists"
         )
     return errors.Unavailable(f"{place} does not answer: {detail}", _RETRY)
 
 
 def _one_line(problem: psycopg.Error) -> str:
-    """What the server or libpq said, without the prefixes that say where it was said."""
+    """The server's or libpq's message without its location prefixes."""
     text = problem.diag.message_primary or str(problem).strip()
     first = text.splitlines()[0] if text else type(problem).__name__
     for mark in ("FATAL: ", "ERROR: ", " failed: ", "connection failed: "):

@@ -1,8 +1,7 @@
-"""Hears of other processes' commits on a session of its own.
+"""Receives notifications of other processes' commits on a session of its own.
 
-A notification is a hint and carries nothing: what was committed is read from the log. While the line is down hints are
-lost, so a new line begins with one of our own.
-"""
+A notification is a hint without content: the changes are read from the log. Hints are lost while the connection is
+down, so a new connection begins with one of our own."""
 
 from collections.abc import Callable
 
@@ -15,12 +14,12 @@ log = logs.get(__name__)
 
 
 class Listener:
-    """Keeps a listening session for as long as it is not closed."""
+    """Keeps a listening session until it is closed."""
 
     def __init__(
         self, address: Address, name: str, heard: Callable[[int], None], *, time: clock.Clock, rng: backoff.Rng
     ) -> None:
-        """`heard` is told the server process that announced a commit; 0 when some may have been missed."""
+        """`heard` gets the server process that announced a commit; 0 when notifications may have been missed."""
         self._address = address
         self._name = name
         self._heard = heard
@@ -29,11 +28,11 @@ class Listener:
         self._supervisor = tasks.Supervisor("store-listener", clock=time, rng=rng)
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start listening."""
         self._supervisor.start("listen", self._run)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Stop listening and close the session."""
         await self._supervisor.close()
 
     async def _run(self) -> None:
@@ -42,7 +41,7 @@ class Listener:
                 await self._listen()
             except errors.StoreError as problem:
                 if not self._pause.failures:
-                    log.warning("no news of other processes until the store is back", problem=str(problem))
+                    log.warning("listening for commits failed, trying again", problem=str(problem))
                 await self._time.sleep(self._pause.next())
 
     async def _listen(self) -> None:

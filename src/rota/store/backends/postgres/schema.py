@@ -1,10 +1,9 @@
-"""The tables, and how we know that they are ours.
+"""The tables, and the check that they are Rota's.
 
-`rota_entries` is what stands now, so a list never reads history; `rota_log` is history. `rota_meta` is one row whose
-`turn` grows with every commit: a writer plans on what it read and commits if the turn is still the same, which makes
-revision order commit order, without gaps, in whichever order transactions begin. `rota_writers` has a row for each
-process: which batch it committed last, and that somebody is there to hear of others' commits.
-"""
+`rota_entries` has the current state, so a list never reads history; `rota_log` is history. `rota_meta` is one row whose
+`turn` grows with every commit: a writer plans on the state that it read and commits if the turn is unchanged. This
+makes revision order equal to commit order, without gaps, in whatever order transactions begin. `rota_writers` has a row
+for each process: its last committed batch, and that it listens for commits."""
 
 import psycopg
 
@@ -14,13 +13,14 @@ from rota.store.backends.postgres.sessions import Session
 #: The version of the tables below; raised whenever an older Rota would misread them.
 FORMAT = 1
 
-#: The oldest server that has what the statements use (FETCH FIRST ... WITH TIES).
+#: The oldest server that supports the statements (FETCH FIRST ... WITH TIES).
 OLDEST_SERVER = 13
 
-#: The name under which commits are announced.
+#: The channel of commit notifications.
 CHANNEL = "rota"
 
-#: "Rota" as a number: processes that open the same empty database at once make the tables one after another.
+#: "Rota" as a number, an advisory lock: processes that open the same empty database at once create the tables one after
+#: another.
 _LOCK = int.from_bytes(b"Rota", "big")
 
 _TABLES = ("rota_meta", "rota_entries", "rota_log", "rota_leases", "rota_writers")
@@ -35,8 +35,8 @@ _MAKE = (
       turn bigint NOT NULL
     )
     """,
-    # Room on each page, so that a heartbeat's new row version finds place beside the old one, without index work.
-    # Values of up to a page stay in the row: kept elsewhere they would take three times as long to write and to read.
+    # Free space on each page, so that a heartbeat's new row version fits beside the old one, without index work (HOT).
+    # Values of up to a page stay in the row: out of line they would take three times as long to write and to read.
     """
     CREATE TABLE rota_entries (
       key text COLLATE "C" PRIMARY KEY,
@@ -74,24 +74,24 @@ _MAKE = (
       seen_at timestamptz NOT NULL
     ) WITH (fillfactor = 50)
     """,
-    f"INSERT INTO rota_meta VALUES (1, {FORMAT}, 1, 0, 0)",  # noqa: S608 - a number of ours
+    f"INSERT INTO rota_meta VALUES (1, {FORMAT}, 1, 0, 0)",  # noqa: S608 - a constant number
 )
 
-#: How often a process says that it is still there.
+#: How often a process refreshes its row.
 SEEN_EVERY_S = 6 * 3600.0
 
-#: Far longer than that, and than any writer waits for the fate of a batch.
+#: Far longer than that, and than any writer takes to find out whether a batch was committed.
 _FORGET_WRITERS = "DELETE FROM rota_writers WHERE seen_at < clock_timestamp() - interval '1 day'"
 
 
 async def prepare(session: Session, place: str, *, create: bool) -> None:
-    """See that the tables are there, ours and writable; a database that is not ours is left as it is."""
+    """Ensure that the tables exist, are Rota's and are writable; a database with other content is left unchanged."""
     _check_server(session, place)
     if not await _recognise(session, place):
         if not create:
             raise errors.BadAddress(f"there is no store in {place}", "check the name of the database")
         await _make(session, place)
-    # Fails here, not at the first write of a user, where the database may not be written.
+    # A read-only database must fail here, not at a user's first write.
     await session.execute(_FORGET_WRITERS)
 
 
@@ -108,8 +108,8 @@ def _check_server(session: Session, place: str) -> None:
 
 
 async def _recognise(session: Session, place: str) -> bool:
-    """Whether there is a store; False where none of its tables exists, an error for anything else."""
-    # Not to_regclass: it may answer from a cache that has not heard of tables made by another session just now.
+    """Whether there is a store; False if none of its tables exists, an error for anything else."""
+    # Not to_regclass: it may answer from a cache that misses tables that another session created just now.
     cursor = await session.execute(
         "SELECT relname FROM pg_class WHERE relname = ANY(%s::text[]) AND pg_table_is_visible(oid)", [list(_TABLES)]
     )
@@ -135,7 +135,7 @@ async def _recognise(session: Session, place: str) -> bool:
 
 
 async def _make(session: Session, place: str) -> None:
-    """Make the tables, all or none, unless another process was quicker."""
+    """Create the tables, all or none, unless another process has done so."""
     await session.execute("BEGIN")
     await session.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
     if not await _recognise(session, place):

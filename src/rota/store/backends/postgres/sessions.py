@@ -1,8 +1,7 @@
-"""Connections to the server, set up alike, and the few that readers share.
+"""Connections to the server with common settings, and the shared sessions of readers.
 
-A session that met any error is closed, never reused: a new one costs a few milliseconds, finding out what state an old
-one is in costs more. A server that is reachable but does not answer is not waited for either: its line is cut.
-"""
+A session with any error is closed, never reused: a new one costs a few milliseconds, finding out an old one's state
+costs more. If a server is reachable but does not answer, its connection is closed."""
 
 import asyncio
 import contextlib
@@ -23,7 +22,7 @@ from rota.store.backends.postgres import faults
 
 Session = psycopg.AsyncConnection[tuple[Any, ...]]
 
-#: What libpq gets where the URL says nothing: fail soon when nobody is there, notice soon when somebody went.
+#: libpq parameters where the URL sets none: fail soon if the server is not reachable, detect its loss soon.
 _DEFAULTS: dict[str, str | int] = {
     "application_name": "rota",
     "connect_timeout": 5,
@@ -33,17 +32,17 @@ _DEFAULTS: dict[str, str | int] = {
     "tcp_user_timeout": 20_000,
 }
 
-#: Each row once, by set_config, so that a server-wide or a user's setting cannot break what we rely on.
+#: Set one by one with set_config, so that server-wide or per-user settings cannot break the statements.
 _SETTINGS = {
-    # Which statement sees what is worked out for this level.
+    # The statements' visibility assumptions are made for this isolation level.
     "default_transaction_isolation": "read committed",
-    # A process that stalls in the middle of a transaction must not hold up the others.
+    # A process that stalls inside a transaction must not block the others.
     "idle_in_transaction_session_timeout": "10s",
-    # Deadlines are ours; a restore may take long.
+    # Timeouts are set by the client; a restore may take long.
     "statement_timeout": "0",
     "lock_timeout": "0",
-    # Every statement has one good plan, along an index. A planner that met the tables when they were empty would go on
-    # reading them whole until the next ANALYZE, and one that underestimates a list would sort it all for every page.
+    # Every statement has one good plan, along an index. A planner with statistics of empty tables would scan whole
+    # tables until the next ANALYZE, and one that underestimates a list would sort all of it for every page.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
@@ -59,18 +58,18 @@ SELECT {", ".join(f"set_config('{name}', '{value}', false)" for name, value in _
 
 
 class Address(Struct, frozen=True):
-    """Where the database is."""
+    """The parsed URL of a database."""
 
     parameters: dict[str, Any]
-    #: As it may be shown.
+    #: Without the password, for messages.
     place: str
     #: How long the server may take to answer.
     answer_s: float
 
     @classmethod
     def parse(cls, url: str, *, answer_s: float) -> Self:
-        """Understand a URL; nothing is connected yet."""
-        # By hand as well, since what is wrong with a URL may be its password, and libpq quotes what it stumbles over.
+        """Parse a URL; does not connect."""
+        # Checked here as well, since libpq quotes the part of a URL that it rejects, which may be the password.
         password = url.partition("://")[2].rpartition("@")[0].partition(":")[2]
         place = logs.redact_url(url.replace(f":{password}@", ":***@"))
         try:
@@ -89,12 +88,12 @@ def _malformed(place: str, detail: str) -> errors.BadAddress:
 
 
 async def connect(address: Address) -> Session:
-    """A new session; one statement is one transaction in it unless it says BEGIN."""
+    """A new session in autocommit mode."""
     try:
         session = await psycopg.AsyncConnection.connect(**address.parameters, autocommit=True, prepare_threshold=0)
     except psycopg.Error as problem:
         raise faults.of_connecting(address.place, problem) from problem
-    # One type for every number, not the smallest that fits: each mix of types would be a statement of its own.
+    # One type for every number, not the smallest that fits: each mix of types would be another prepared statement.
     session.adapters.register_dumper(int, numeric.Int8BinaryDumper)
     async with used(session, address):
         await session.execute(_SET_UP)
@@ -102,7 +101,7 @@ async def connect(address: Address) -> Session:
 
 
 def is_usable(session: Session | None) -> TypeGuard[Session]:
-    """Whether a session that nobody uses still seems to be there: a server that ends one leaves word on the line."""
+    """Whether an idle session is still open: a server that ends one leaves a message on the connection."""
     if session is None or session.closed:
         return False
     line = select.poll()
@@ -112,10 +111,9 @@ def is_usable(session: Session | None) -> TypeGuard[Session]:
 
 @contextlib.asynccontextmanager
 async def used(session: Session, address: Address, *, within_s: float = 0.0) -> AsyncIterator[None]:
-    """Around a use of a session: translates its errors, ends its silence, and closes it when anything went wrong.
+    """Wraps a use of a session: translates errors, limits the waiting time, and closes the session after any error.
 
-    `within_s` is for uses that take longer, or shorter, than answers usually may.
-    """
+    `within_s` is for uses that need another limit than usual."""
     try:
         with faults.translated(address.place), _answered(session, within_s or address.answer_s):
             yield
@@ -126,7 +124,7 @@ async def used(session: Session, address: Address, *, within_s: float = 0.0) -> 
 
 @contextlib.contextmanager
 def _answered(session: Session, within_s: float) -> Iterator[None]:
-    """Cut the line when the time is over: the statement under way then fails like one whose server went away."""
+    """Close the connection when the time is over: the running statement then fails as if the server were gone."""
     alarm = asyncio.get_running_loop().call_later(within_s, _cut, session)
     try:
         yield
@@ -141,11 +139,10 @@ def _cut(session: Session) -> None:
 
 
 class Sessions:
-    """A few sessions that calls borrow in turn, made when needed.
+    """A few sessions that calls borrow, opened when needed.
 
-    Not a psycopg_pool: that one reconnects in the background, at growing intervals of its own and with the reason only
-    in its log, while here a call that finds nobody hears why and is tried again by the store's own rules.
-    """
+    Not a psycopg_pool: that reconnects in the background, at its own growing intervals and with the reason only in its
+    log, while here a call without a session gets the reason and is retried by the store's own rules."""
 
     def __init__(self, address: Address, most: int) -> None:
         self._address = address
@@ -156,7 +153,7 @@ class Sessions:
 
     @contextlib.asynccontextmanager
     async def borrow(self) -> AsyncIterator[Session]:
-        """A session for the time of an ``async with`` block."""
+        """A session for an ``async with`` block."""
         if self._closed:
             raise errors.Closed
         async with self._free:
@@ -168,13 +165,13 @@ class Sessions:
                 async with used(session, self._address):
                     yield session
             except errors.Unavailable:
-                # What happened to one has most likely happened to all.
+                # What broke one session has most likely broken all.
                 await self._close_idle()
                 raise
             self._idle.append(session)
 
     async def close(self) -> None:
-        """Wait for those who borrowed, then close everything."""
+        """Wait for borrowed sessions, then close all."""
         self._closed = True
         for _ in range(self._most):
             await self._free.acquire()

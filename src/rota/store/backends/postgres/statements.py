@@ -1,9 +1,8 @@
-"""The SQL of one commit: what is read to plan it, and the one statement that carries the plan out.
+"""The SQL of one commit: what is read to plan it, and the one statement that applies the plan.
 
-The statement begins by taking the turn (see `schema`); without it nothing else in the statement finds a row to work
-with, so it commits everything or nothing and tells which. One statement is one round trip, commit included, and leaves
-no open transaction behind in which a stalled process could hold up the others.
-"""
+The statement begins by taking the turn (see `schema`); otherwise no other part of it finds a row to work with, so it
+commits everything or nothing and returns which. One statement is one round trip, commit included, and leaves no open
+transaction in which a stalled process could block the others."""
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,11 +42,11 @@ class _Change(Struct, frozen=True, gc=False):
     created: int
     previous: bytes | None
     previous_revision: int
-    #: The revision of the record in the table that this one moves, or 0.
+    #: The revision of the record in the table that this one replaces, or 0.
     supersedes: int
     lease: int
     heartbeat: bool
-    #: Whether this is what remains of the key after the batch.
+    #: Whether this is the key's final state after the batch.
     stands: bool
 
 
@@ -56,8 +55,8 @@ _COLUMNS = ", ".join(_Change.__struct_fields__)
 _ONE = ", ".join(f"%({name})b::{kind}" for name, kind in zip(_Change.__struct_fields__, _TYPES, strict=True))
 _MANY = _ONE.replace(",", "[],") + "[]"
 
-#: What a commit may consist of; each part does its work if the turn is ours. Parts that a plan has no need of are left
-#: out, since even an idle one takes the server a while.
+#: The parts of a commit; each one takes effect only if the turn was taken. Parts that a plan does not need are left
+#: out, since even an empty one costs time on the server.
 _PARTS = {
     "put": """
       INSERT INTO rota_entries SELECT key, value, revision, created, lease, heartbeat
@@ -103,7 +102,7 @@ def _commit(*, one: bool, all_new: bool, parts: tuple[str, ...]) -> str:
     """
 
 
-#: Moves the turn on, so that every commit from now on sees that there is one more to tell.
+#: Advances the turn, so that every later commit sees the new listener.
 _REGISTER = """
 WITH turn AS (UPDATE rota_meta SET turn = turn + 1 RETURNING turn)
 INSERT INTO rota_writers SELECT %s, 0, clock_timestamp() FROM turn
@@ -120,7 +119,7 @@ class Head(Struct, frozen=True):
 
 
 class State(Struct, frozen=True):
-    """What a plan is made on. It holds as long as the head's turn is the newest."""
+    """The state that a plan is made on. It is valid while the head's turn is the newest."""
 
     head: Head
     rows: dict[str, Row]
@@ -128,11 +127,10 @@ class State(Struct, frozen=True):
 
 
 async def read_state(session: Session, work: Sequence[Work]) -> State | None:
-    """What there is of the keys and leases that `work` touches; None where there is no head.
+    """The state of the keys and leases that `work` touches; None if there is no head.
 
-    The turn is read first: what is read after it belongs to it if nobody commits before we do, and if somebody does,
-    our commit will not happen.
-    """
+    The turn is read first: state that is read after it is valid for it unless another process commits, and then our
+    commit fails."""
     cursor = await session.execute(_STATE, [list(write_plan.touched_keys(work, {}))], binary=True)
     found = await cursor.fetchall()
     if not found:
@@ -149,10 +147,9 @@ async def read_state(session: Session, work: Sequence[Work]) -> State | None:
 
 
 async def commit(session: Session, plan: Plan, head: Head, *, writer: str, batch: int, all_new: bool = False) -> bool:
-    """Carry out `plan`, made on `head`; False, and nothing happened, when the turn had passed to another.
+    """Apply `plan`, made on `head`; False, without effect, if another process has advanced the turn.
 
-    With `all_new` it does not happen either when one of the keys exists.
-    """
+    With `all_new` it also has no effect if one of the keys exists."""
     changes = _changes(plan)
     needed = {
         "put": any(change.stands and change.value is not None for change in changes),
@@ -170,7 +167,7 @@ async def commit(session: Session, plan: Plan, head: Head, *, writer: str, batch
 
 
 async def register(session: Session, writer: str) -> None:
-    """Have commits announced to `writer`, or go on doing so."""
+    """Register or refresh `writer` as a receiver of commit notifications."""
     await session.execute(_REGISTER, [writer])
 
 
@@ -180,11 +177,11 @@ def _columns(changes: Sequence[_Change]) -> dict[str, Any]:
 
 
 def _changes(plan: Plan) -> list[_Change]:
-    """The plan's records as rows; of heartbeats of one key within the batch only the last is left."""
+    """The plan's records as rows; of several heartbeats of one key in the batch only the last is kept."""
     changes: dict[tuple[int, str], _Change] = {}
     for place, record in _placed(plan.records):
         event, row = record.event, plan.rows[record.event.key]
-        # A superseded record of this very batch gives way before it ever reaches the table.
+        # A superseded record of the same batch is dropped before it reaches the table.
         before = changes.pop((record.supersedes, event.key), None)
         changes[event.revision, event.key] = _Change(
             key=event.key,
@@ -203,7 +200,7 @@ def _changes(plan: Plan) -> list[_Change]:
 
 
 def _placed(records: Iterable[Record]) -> Iterator[tuple[int, Record]]:
-    """Records with their place within their revision."""
+    """Records with their position within their revision."""
     last = place = 0
     for record in records:
         place = place + 1 if record.event.revision == last else 0

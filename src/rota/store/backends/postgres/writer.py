@@ -1,13 +1,12 @@
 """Commits batches of work, each exactly once.
 
-A batch is planned on what was read and committed if the turn is still that of the reading; so no lock is held while we
-think, and of several processes that try at once one succeeds. One that lost twice takes the lock first: a distant
-process would otherwise lose to a near one for ever.
+A batch is planned on the state that was read and committed if the turn is still the same. So no lock is held while
+planning, and of several processes that try at once one succeeds. A process that lost twice takes the lock first:
+otherwise a distant process would always lose to a near one.
 
-When the line breaks while a commit is under way, nobody knows its fate. Each commit therefore leaves its writer's name
-and its batch number in a table. On a new session we first move the turn on, which waits for the old commit should it be
-at work and stops it should it come late, and then look there.
-"""
+If the connection breaks during a commit, its outcome is unknown. Each commit therefore writes its writer's name and
+batch number to a table. On a new session the writer first advances the turn, which waits for the old commit if it is
+still running and makes it fail if it comes later, and then reads that table."""
 
 import asyncio
 import contextlib
@@ -29,10 +28,10 @@ from rota.store.write_plan import Work
 
 log = logs.get(__name__)
 
-#: So often the turn may pass to others before we take the lock.
+#: How often other processes may win the turn before this one takes the lock.
 _LOSSES = 2
 
-#: A restore takes as long as it takes; a last word is not waited for.
+#: A restore has no time limit; the goodbye at the end has a short one.
 _RESTORE_S = 86_400.0
 _FAREWELL_S = 1.0
 
@@ -56,27 +55,27 @@ class Writer:
         self._batch = 0
         self._open_session: Session | None = None
         self._alone = asyncio.Lock()
-        #: The head as our last commit left it; None when somebody else may have moved it since.
+        #: The head after our last commit; None if another process may have changed it since.
         self._known: Head | None = None
 
     @property
     def pid(self) -> int:
-        """The server's process that works for us, 0 for none: our own commits are announced by it."""
+        """The server process of our session, 0 for none: it announces our own commits."""
         session = self._open_session
         return session.info.backend_pid if session and not session.closed else 0
 
     def forget(self) -> None:
-        """Somebody else committed."""
+        """Another process committed."""
         self._known = None
 
     async def apply(self, work: Sequence[Work]) -> Applied:
-        """Carry out the work in one durable commit."""
+        """Apply the work in one durable commit."""
         async with self._alone:
             for losses in itertools.count():
                 if applied := await self._attempt(work, lock_first=losses >= _LOSSES):
                     return applied
                 self._known = None
-            raise AssertionError("one who holds the lock has the turn")
+            raise AssertionError("the holder of the lock must have the turn")
 
     async def load(self, entries: Iterable[Entry], *, revision: int) -> RevisionRange:
         """Fill an empty database, all or nothing."""
@@ -102,7 +101,7 @@ class Writer:
             return RevisionRange(head, head)
 
     async def close(self) -> None:
-        """Take our name off the table, if the server is there to do it, and hang up."""
+        """Delete our row, if the server is reachable, and close the session."""
         async with self._alone:
             session, self._open_session = self._open_session, None
             if session and not session.closed:
@@ -112,7 +111,7 @@ class Writer:
                 await session.close()
 
     async def _attempt(self, work: Sequence[Work], *, lock_first: bool) -> Applied | None:
-        """Plan and commit; None when the turn passed to another in between."""
+        """Plan and commit; None if another process took the turn in between."""
         session = await self._session()
         async with sessions.used(session, self._address):
             blindly = self._known is not None and _only_creates(work)
@@ -130,7 +129,7 @@ class Writer:
                     await session.execute("ROLLBACK")
                 return applied
             self._batch += 1
-            # What a lost answer would have said, if the batch is found to have been committed.
+            # The result to return if the response is lost and the batch is found to be committed.
             done = True
             async with self._fate_known(self._batch):
                 done = await statements.commit(
@@ -140,7 +139,7 @@ class Writer:
                     await session.execute("COMMIT")
             if not done:
                 return None
-            # Who had to look for the fate of the batch has another session, and has moved the turn on.
+            # Finding out the outcome of the batch has opened another session and advanced the turn.
             self._known = Head(plan.revision, head.floor, head.turn + 1) if session is self._open_session else None
             return applied
 
@@ -164,13 +163,13 @@ class Writer:
 
     @contextlib.asynccontextmanager
     async def _fate_known(self, batch: int) -> AsyncIterator[None]:
-        """Around what commits `batch`: an error inside means that it did not happen, no error that it did."""
+        """Wraps the commit of `batch`: an error inside means that it did not happen, no error that it did."""
         try:
             yield
         except psycopg.Error as problem:
             if faults.is_answer(problem):
                 raise
-            log.warning("connection lost during a commit, looking for what became of it", problem=str(problem))
+            log.warning("connection lost during a commit, checking whether it was committed", problem=str(problem))
             await self._hang_up()
             if not await self._happened(batch):
                 raise
@@ -191,8 +190,8 @@ class Writer:
                 delay = pause.next()
                 if self._time.monotonic() + delay > deadline:
                     raise errors.Unavailable(
-                        f"the connection to {self._address.place} was lost during a commit, and what became of it"
-                        f" could not be found out: {problem.message}",
+                        f"the connection to {self._address.place} was lost during a commit, and its outcome"
+                        f" is unknown: {problem.message}",
                         "read the keys to see whether the change was made",
                         uncertain=True,
                     ) from problem
@@ -207,7 +206,7 @@ async def _copy(session: Session, entries: Iterable[Entry], revision: int) -> No
 
 
 def _only_creates(work: Iterable[Work]) -> bool:
-    """Whether every key that `work` touches must be new: then there is nothing to read, only to make sure."""
+    """Whether every key that `work` touches must be new: then nothing has to be read."""
     return all(isinstance(item, Transaction) and _creates(item) for item in work)
 
 

@@ -1,10 +1,8 @@
-"""How processes on one SQLite file tell each other that they committed.
+"""Notifies the other processes on one SQLite file of commits.
 
-Every process keeps a FIFO in a folder beside the file; who commits writes one byte into each of the others. That
-wakes them at once, costs nothing when nobody commits, and cleans up after a killed process by itself: a FIFO
-without a reader refuses the byte and is removed. The byte is only a hint: what was committed is read from the
-log.
-"""
+Every process has a FIFO in a folder beside the file; a process that commits writes one byte into each of the others.
+That wakes them at once, costs nothing while there are no commits, and removes the FIFOs of killed processes: a FIFO
+without a reader refuses the byte and is removed. The byte is only a hint: the changes are read from the log."""
 
 import asyncio
 import contextlib
@@ -16,11 +14,10 @@ from pathlib import Path
 
 
 class CommitNotifier:
-    """This process's FIFO and the open ends of the others'.
+    """This process's FIFO and the write ends of the others'.
 
-    `listen` and `close` belong to the event loop, `announce` to the writer's thread, which must have ended before
-    `close`: a number that it still writes to could be another file's by then.
-    """
+    `listen` and `close` run on the event loop, `announce` in the writer's thread, which must have ended before `close`:
+    a file descriptor that it still writes to could belong to another file by then."""
 
     def __init__(self, database: Path) -> None:
         self._folder = database.with_name(database.name + ".peers")
@@ -43,23 +40,23 @@ class CommitNotifier:
         asyncio.get_running_loop().add_reader(inbox, drain)
 
     def announce(self) -> None:
-        """Wake the others.
+        """Wake the other processes.
 
-        Never fails: what is announced has been committed, and who does not hear of it looks by itself after a while.
-        """
+        Never fails: the announced change is committed, and a process that misses the byte polls the log after a
+        while."""
         with contextlib.suppress(OSError):
             self._look_around()
         for name, outbox in list(self._others.items()):
             try:
                 os.write(outbox, b"!")
             except BlockingIOError:
-                continue  # its reader has not come to the earlier bytes yet, so it is woken already
+                continue  # its reader has not read the earlier bytes yet, so it is woken already
             except OSError:
                 os.close(self._others.pop(name))
                 self._remove(name)
 
     def close(self) -> None:
-        """Stop listening and leave the folder as if never there."""
+        """Stop listening and remove the FIFO, and the folder if it is empty."""
         if self._inbox is not None:
             asyncio.get_running_loop().remove_reader(self._inbox)
             (self._folder / self._name).unlink(missing_ok=True)
@@ -72,8 +69,8 @@ class CommitNotifier:
             self._folder.rmdir()
 
     def _join(self) -> int:
-        """Put our FIFO into the folder; its open end."""
-        # Made under a name that nobody looks at and opened before it gets its own: who finds it finds a reader.
+        """Put our FIFO into the folder; returns its read end."""
+        # Created under a temporary name and opened before it is renamed: a process that finds it finds a reader.
         unready = self._folder / f".{self._name}"
         while True:
             self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -81,21 +78,21 @@ class CommitNotifier:
                 os.mkfifo(unready, 0o600)
                 break
             except FileNotFoundError:
-                continue  # the last one to leave took the folder along between our two steps
+                continue  # the last process to leave removed the folder between these two steps
         try:
             inbox = os.open(unready, os.O_RDWR | os.O_NONBLOCK)
         except OSError:
             unready.unlink()
             raise
         unready.rename(self._folder / self._name)
-        # The kernel counts time stamps in ticks of some milliseconds, and who looked within this one would take the
-        # folder for the one that it saw: so the stamp becomes one that was not there before.
+        # The kernel's time stamps have a resolution of some milliseconds. A process that looked within this tick would
+        # not notice the change, so the folder gets a time stamp that it did not have before.
         stamp_ns = self._folder.stat().st_mtime_ns + 1 + secrets.randbelow(1_000_000)
         os.utime(self._folder, ns=(stamp_ns, stamp_ns))
         return inbox
 
     def _look_around(self) -> None:
-        """Open the FIFOs of processes that came, close those of processes that left."""
+        """Open the FIFOs of new processes, close those of processes that left."""
         changed_ns = self._folder.stat().st_mtime_ns
         if changed_ns == self._seen_ns:
             return
@@ -106,9 +103,10 @@ class CommitNotifier:
             try:
                 self._others[name] = os.open(self._folder / name, os.O_WRONLY | os.O_NONBLOCK)
             except FileNotFoundError:
-                continue  # left just now
+                continue  # it left just now
             except OSError as problem:
-                # Anything else, such as too many open files, says nothing about the other one: look again next time.
+                # Any other error, such as too many open files, says nothing about the other process: try again next
+                # time.
                 if problem.errno != errno.ENXIO:
                     raise
                 # No reader: its process was killed.

@@ -1,11 +1,10 @@
 """Reads and writes of the SQLite backend.
 
-One thread writes, holding a file lock that our processes queue on: SQLite alone makes a second writer poll with
-growing sleeps, and in the end tell the user that the database is locked. Point reads run on the event loop, since
-in WAL mode they neither wait for the writer nor for each other and take a tenth of what a hop to a thread would; what
-was read or written lately and has not changed since is not even asked for (`read_cache`). Lists and history, which may
-be long, run in reader threads with connections of their own.
-"""
+One thread writes, holding a file lock on which Rota's processes queue: with SQLite alone a second writer polls with
+growing sleeps, and in the end reports that the database is locked. Point reads run on the event loop, since in WAL mode
+they wait neither for the writer nor for each other and take a tenth of the time of a switch to a thread; recent entries
+that have not changed come from memory (`read_cache`). Lists and history, which may be long, run in reader threads with
+connections of their own."""
 
 import asyncio
 import contextlib
@@ -38,16 +37,16 @@ _T = TypeVar("_T")
 
 _ENTRY = "SELECT key, value, revision, created, lease FROM entries"
 _BY_KEY = f"{_ENTRY} WHERE key = ?"
-#: Of transactions that change no entries.
+#: For transactions that change no entries.
 _NOTHING: Mapping[str, Row | None] = MappingProxyType({})
-#: A line of the log.
+#: A record of the log.
 _Line = tuple[int, str, bytes | None, int, bytes | None, int]
 #: How many keys one query asks for.
 _AT_ONCE = 256
 _EVENT = f"SELECT key, id >> {schema.PLACE_BITS}, value, created, previous, previous_revision FROM log"
 
-#: What a list at a past revision returns: what has not changed since, and what the one change that spans the revision
-#: says was there before it. The log is read by id, from the revision on: a page token is young, that part is short.
+#: A list at a past revision: entries that have not changed since, and the previous state of the one change that spans
+#: the revision. The log is read by id, from that revision on: a page token is recent, so that part is short.
 _AS_OF = """
 SELECT key, value, revision, created, lease FROM entries
   WHERE key > :after AND key >= :prefix AND key < :end AND revision <= :revision
@@ -58,8 +57,8 @@ SELECT key, previous, previous_revision, created, 0 FROM log
 ORDER BY key
 """
 
-#: How many entries such a list has, without reading them: those of now, less those that changed since, with what was
-#: there before the changes.
+#: The number of entries in such a list, without reading them: the current ones, less those that changed since, plus the
+#: previous states of the changes.
 _COUNT = "SELECT count(*) FROM entries WHERE key > :after AND key >= :prefix AND key < :end"
 _COUNT_AS_OF = f"""
 WITH since AS (
@@ -71,12 +70,12 @@ SELECT ({_COUNT}) + (SELECT count(*) FROM since WHERE spans)
      WHERE EXISTS (SELECT 1 FROM entries WHERE entries.key = changed.key))
 """
 
-#: Above every key: keys are valid text, and this is the highest code point.
+#: Sorts after every key: keys are valid text, and this is the highest code point.
 _LAST = "\U0010ffff"
 
 
 class SqliteEngine:
-    """Fills `engine.Engine` on one file."""
+    """Implements `engine.Engine` on one file."""
 
     def __init__(self, path: Path, time: clock.Clock) -> None:
         self._path = path
@@ -85,21 +84,21 @@ class SqliteEngine:
         self._writer = serial_executor.SerialExecutor("store-writer")
         self._readers = ThreadPoolExecutor(4, "store-reader")
         self._local = threading.local()
-        #: Every connection ever made, to close them all at the end, from another thread than their own.
+        #: Every connection, to close them all at the end, from another thread than their own.
         self._connections: list[sqlite3.Connection] = []
         self._lock_file = -1
         self._generation: Generation | None = None
         self._left = RemainingCounts()
-        #: Made when the file is opened.
+        #: Set when the file is opened.
         self._recent: ReadCache
-        #: Device and inode of the file that was opened: SQLite goes on with a file that was deleted.
+        #: Device and inode of the opened file: SQLite continues with a deleted file.
         self._identity: tuple[int, int] | None = None
-        #: How large the write-ahead log may grow before the next attempt to begin it anew.
+        #: Size of the write-ahead log at which the next restart of it is attempted.
         self._wal_bytes = schema.WAL_BYTES
 
     @classmethod
     async def open(cls, path: Path, *, time: clock.Clock, create: bool) -> Self:
-        """Open a file, or make it; one that is not ours is refused untouched."""
+        """Open or create a file; a file with other content is refused unchanged."""
         engine = cls(path, time)
         try:
             await engine._write(lambda: engine._prepare(create))
@@ -125,29 +124,29 @@ class SqliteEngine:
         self._recent = ReadCache(self._generation)
         with self._locked():
             if not is_ours:
-                # It holds every secret of the cluster: it is for its owner's eyes, and so are the files that SQLite
-                # keeps beside it, which get the mode that it has when they are made.
+                # The file holds every secret of the cluster: only its owner may read it. SQLite's files beside it are
+                # created with its mode.
                 os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
                 self._path.chmod(0o600)
             connection = self._connection()
             if not schema.recognise(connection, self._path):
                 schema.make(connection, self._path)
             self._identity = _identity(self._path)
-            # Fails here, not at the first write of a user, where the file may not be written.
+            # A read-only file must fail here, not at a user's first write.
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("UPDATE meta SET floor = floor")
             connection.execute("COMMIT")
 
     def _inspect(self) -> bool:
-        """Whether the file is a store, found out without the right to write: one that is not ours stays as it is."""
-        # Where nobody has the file open there is no WAL beside it, and SQLite must be kept from making one.
+        """Whether the file is a store, found out without write access, so that other files stay unchanged."""
+        # If no process has the file open there is no WAL beside it, and SQLite must not create one.
         alone = not self._path.with_name(self._path.name + "-wal").exists()
         uri = f"{self._path.absolute().as_uri()}?mode=ro{'&immutable=1' * alone}"
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
             return schema.recognise(connection, self._path)
 
     async def close(self) -> None:
-        """Let go of the file, when what is under way has ended."""
+        """Close the file when running calls have ended."""
         # In a thread, since the writer may have to wait for another process.
         await asyncio.to_thread(self._finish)
         self._peers.close()
@@ -166,14 +165,14 @@ class SqliteEngine:
             self._lock_file = -1
 
     def on_foreign_commit(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called soon after another process commits."""
+        """Call `wake` soon after another process commits."""
         with translated(self._path):
             self._peers.listen(wake)
 
     # Reads
 
     async def revision_range(self) -> RevisionRange:
-        """The newest revision and the floor; Lost if the file is no longer there."""
+        """The newest revision and the floor; Lost if the file is gone."""
         self._check_file()
         with translated(self._path):
             return _revision_range(self._connection())
@@ -186,7 +185,7 @@ class SqliteEngine:
         return int(pages) * int(page)
 
     async def get(self, key: str) -> Entry | None:
-        """The key as it stands."""
+        """The current state of the key."""
         entry, generation = self._recent.get(key)
         if generation == KNOWN:
             return entry
@@ -251,7 +250,7 @@ class SqliteEngine:
             events = [Event(*row) for row in rows]
             if len(events) < limit:
                 return Tail(events, revision_range.revision)
-            # The limit may have cut through a transaction: take all of the last one.
+            # The limit may have cut a transaction in two: read all of the last one.
             last = events[-1].revision
             whole = connection.execute(
                 f"{_EVENT} WHERE id >= ? AND id < ? ORDER BY id",
@@ -262,13 +261,13 @@ class SqliteEngine:
         return await self._read(tail)
 
     async def expired(self) -> list[int]:
-        """Leases whose time is over."""
+        """Leases whose TTL is over."""
         with translated(self._path):
             rows = self._connection().execute("SELECT id FROM leases WHERE expires_at <= ?", (self._time.now(),))
             return [lease for (lease,) in rows]
 
     async def next_expiry_s(self) -> float | None:
-        """Seconds until the next lease runs out."""
+        """Seconds until the next lease expires."""
         with translated(self._path):
             (due,) = self._connection().execute("SELECT min(expires_at) FROM leases").fetchone()
         return None if due is None else due - self._time.now()
@@ -276,7 +275,7 @@ class SqliteEngine:
     # Writes
 
     async def apply(self, work: Sequence[Work]) -> Applied:
-        """Carry out the work in one durable commit."""
+        """Apply the work in one durable commit."""
 
         def apply(connection: sqlite3.Connection) -> Applied:
             revision_range = _revision_range(connection)
@@ -292,7 +291,7 @@ class SqliteEngine:
         return await self._write(lambda: self._transact(apply, changed))
 
     async def raise_floor(self, floor: int) -> None:
-        """Declare history up to `floor` gone."""
+        """Mark history up to `floor` as compacted."""
         await self._write(
             lambda: self._transact(
                 lambda connection: connection.execute("UPDATE meta SET floor = max(floor, ?)", (floor,)).rowcount
@@ -300,7 +299,7 @@ class SqliteEngine:
         )
 
     async def trim(self, limit: int) -> int:
-        """Remove records at or below the floor, and give their pages back."""
+        """Remove records at or below the floor, and free their pages."""
 
         def trim(connection: sqlite3.Connection) -> int:
             before = schema.first_id(_revision_range(connection).floor + 1)
@@ -309,7 +308,8 @@ class SqliteEngine:
                 (before, limit),
             ).rowcount
             ((free,), (pages,)) = (connection.execute(f"PRAGMA {it}_count").fetchone() for it in ("freelist", "page"))
-            # A quarter stays for what is written next. A call gives back one page, whatever number the driver is told.
+            # A quarter of the free pages is kept for the next writes. A call frees one page, whatever number the driver
+            # is given.
             for _ in range(min(limit, free - pages // 4)):
                 connection.execute("PRAGMA incremental_vacuum(1)")
             return gone
@@ -329,7 +329,7 @@ class SqliteEngine:
         return await self._write(lambda: self._transact(grant))
 
     async def renew(self, lease: int) -> bool:
-        """Start its time anew."""
+        """Restart its TTL."""
         now = self._time.now()
         renewed = await self._write(
             lambda: self._transact(
@@ -383,7 +383,7 @@ class SqliteEngine:
                 try:
                     return read(connection)
                 finally:
-                    # SQLite ends it by itself on some errors, which are what the caller should hear of.
+                    # SQLite ends it by itself on some errors; the caller should get those.
                     if connection.in_transaction:
                         connection.execute("COMMIT")
 
@@ -401,10 +401,9 @@ class SqliteEngine:
     def _transact(
         self, write: Callable[[sqlite3.Connection], _T], changed: Mapping[str, Row | None] | None = _NOTHING
     ) -> _T:
-        """Run `write` in a transaction, alone among our processes, and tell the others.
+        """Run `write` in a transaction, exclusively among Rota's processes, and notify the others.
 
-        `changed` holds the entries that it changed, once it has run; None if that is not known.
-        """
+        `changed` holds the entries that it changed, once it has run; None if that is not known."""
         connection = self._connection()
         with self._locked():
             self._check_file()
@@ -414,7 +413,7 @@ class SqliteEngine:
                 result = write(connection)
                 self._commit(connection, changed)
             except BaseException:
-                # SQLite has rolled back by itself where the disk is full.
+                # SQLite has rolled back by itself if the disk is full.
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
@@ -432,11 +431,10 @@ class SqliteEngine:
             self._generation.end()
 
     def _bound_wal(self, connection: sqlite3.Connection) -> None:
-        """Begin the write-ahead log anew when it has grown large.
+        """Restart the write-ahead log when it has grown large.
 
-        SQLite does that by itself only at a moment when nobody reads, which under many lists never comes. This waits
-        for those who read now, while newcomers already read from the file itself.
-        """
+        SQLite does so by itself only when there are no readers, which never happens under many lists. This waits for
+        the current readers, while new ones already read from the file itself."""
         try:
             size = self._path.with_name(self._path.name + "-wal").stat().st_size
         except FileNotFoundError:
@@ -444,14 +442,14 @@ class SqliteEngine:
         if size <= self._wal_bytes:
             return
         done = False
-        # A full disk, for instance: the write that follows says so, if it concerns it.
+        # A full disk, for example: the write that follows reports it, if it is affected.
         with contextlib.suppress(sqlite3.Error):
             done = not connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0]
-        # Somebody who reads for very long must not cost every commit a wait.
+        # A very long read must not make every commit wait.
         self._wal_bytes = schema.WAL_BYTES if done else 2 * size
 
     def _check_file(self) -> None:
-        """Lost if the file was deleted or replaced: what is written to it now is gone when the last process ends."""
+        """Raise Lost if the file was deleted or replaced: writes to it would be gone when the last process ends."""
         if self._identity is not None and _identity(self._path) != self._identity:
             raise errors.Lost(
                 f"{self._path} was deleted or replaced while it was in use; nothing that is written now would be kept",
@@ -506,7 +504,7 @@ def _carry_out(connection: sqlite3.Connection, plan: write_plan.Plan) -> None:
     appended: list[_Line] = []
     for log_id, record in _numbered(plan.records):
         if record.supersedes:
-            # what it takes the place of may be among those that are yet to be written
+            # # the record that it replaces may be among those still to be written
             _append(connection, appended)
             appended.clear()
             _supersede(connection, log_id, record)
@@ -532,7 +530,7 @@ def _logged(log_id: int, event: Event) -> _Line:
 
 
 def _supersede(connection: sqlite3.Connection, log_id: int, record: Record) -> None:
-    """Move the superseded heartbeat's record to the new place; what it says of the state before stays."""
+    """Replace the superseded heartbeat's record; the previous state in it is kept."""
     old = record.supersedes
     connection.execute(
         "UPDATE log SET id = ?, value = ? WHERE id >= ? AND id < ? AND key = ?",
@@ -541,7 +539,7 @@ def _supersede(connection: sqlite3.Connection, log_id: int, record: Record) -> N
 
 
 def _numbered(records: Iterable[Record]) -> Iterator[tuple[int, Record]]:
-    """Records with their log ids: the revision, then the place within it."""
+    """Records with their log ids: the revision, then the position within it."""
     last = place = 0
     for record in records:
         revision = record.event.revision

@@ -1,4 +1,4 @@
-"""SQLite's error codes as errors that a person can act on."""
+"""Translates SQLite's error codes into store errors with a remedy."""
 
 import contextlib
 import errno
@@ -10,7 +10,7 @@ from pathlib import Path
 from rota.store import errors
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-#: With less than this on a disk, an I/O error is most likely for want of space.
+#: With less free space than this, an I/O error is most likely caused by a full disk.
 _LITTLE_BYTES = 256 * 1024
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
@@ -52,7 +52,7 @@ def _translate(path: Path, problem: sqlite3.Error) -> errors.StoreError:
         return errors.Corrupt(
             f"{path} is damaged or not a Rota store ({problem})", "restore a backup, or name another file"
         )
-    # On a full disk SQLite calls it an I/O error where it cannot make or grow the files beside the database.
+    # On a full disk SQLite reports an I/O error if it cannot create or grow the files beside the database.
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path.parent)):
         return _no_space(path)
     if code == sqlite3.SQLITE_READONLY:

@@ -1,14 +1,12 @@
-"""What was read and written lately, in memory, for as long as it can be told that nobody wrote since.
+"""Recently read and written entries in memory, valid while no other process has committed.
 
-All processes that write to a file share a *generation*: eight bytes of memory, mapped from the file that they queue on.
-It is odd while a commit is under way and even otherwise, and no two commits leave the same value behind. So a reader
-that finds the generation at which its memory was right knows, without asking the database, that nothing was committed
-in between: what it remembers is the newest state, and a write that was acknowledged before the read began is part of
-it. Whoever dies in the middle of a commit leaves an odd value behind, at which nothing is remembered; the next writer
-makes it even again.
+All processes that write to a file share a *generation*: eight bytes of memory, mapped from the lock file. It is odd
+while a commit is under way and even otherwise, and no two commits leave the same value. A reader that finds the
+generation at which its cache was valid knows, without a query, that nothing was committed in between: the cached state
+is the newest, and includes every write that was acknowledged before the read began. A crash during a commit leaves an
+odd generation, which disables the cache until the next writer makes it even again.
 
-The writes of this process are taken over into its memory; after one of another process it begins anew.
-"""
+Writes of this process update its cache; a commit of another process clears it."""
 
 import mmap
 import os
@@ -21,18 +19,18 @@ from rota.store.store_interface import Entry
 from rota.store.write_plan import Row
 
 _NUMBER: Final = struct.Struct("<Q")
-#: How much is remembered; what watchers may still ask for is in memory anyway, and shares its bytes.
+#: Size of the cache; recent values are in the broadcaster's memory anyway, and share their bytes.
 _MOST_ENTRIES: Final = 16_384
 _MOST_BYTES: Final = 32 * 1024 * 1024
 _LARGEST: Final = 64 * 1024
 
 
-#: No generation: what was asked for is known.
+#: Returned instead of a generation: the result is from the cache.
 KNOWN: Final = -1
 
 
 class Generation:
-    """The shared number. Whoever changes it holds the lock on the file that it lies in."""
+    """The shared number. A writer changes it only while it holds the lock on the file."""
 
     def __init__(self, file: int) -> None:
         if os.fstat(file).st_size < _NUMBER.size:
@@ -40,23 +38,23 @@ class Generation:
         self._memory: Final = mmap.mmap(file, _NUMBER.size)
 
     def now(self) -> int:
-        """The number as it stands; odd while a commit is under way."""
+        """The current number; odd while a commit is under way."""
         number: int = _NUMBER.unpack_from(self._memory)[0]
         return number
 
     def begin(self) -> int:
-        """A commit is about to happen; the even number before it, at which nothing else can have been remembered."""
+        """A commit begins; returns the even number before it, at which no other state can have been cached."""
         number = self.now()
         before = number + number % 2
         _NUMBER.pack_into(self._memory, 0, before + 1)
         return before
 
     def end(self) -> None:
-        """The commit has happened, or not."""
+        """The commit has ended, successful or not."""
         _NUMBER.pack_into(self._memory, 0, self.now() + 1)
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Unmap the memory."""
         self._memory.close()
 
 
@@ -68,15 +66,15 @@ class ReadCache:
         self._at = -1
         self._entries: Final[dict[str, Entry | None]] = {}
         self._bytes = 0
-        #: Commits of this process: the generations around them, and what they changed.
+        #: Commits of this process: the generations before and after, and the changed entries.
         self._written: Final[deque[tuple[int, Mapping[str, Row | None]]]] = deque()
 
     def wrote(self, before: int, changed: Mapping[str, Row | None]) -> None:
-        """This process commits a change; called by its writer before the commit can be seen."""
+        """This process commits a change; its writer calls this before the commit becomes visible."""
         self._written.append((before, changed))
 
     def get(self, key: str) -> tuple[Entry | None, int]:
-        """One key that is known, and `KNOWN`; otherwise None and the generation, for `learn`."""
+        """A cached key and `KNOWN`; otherwise None and the generation, for `learn`."""
         now = self._generation.now()
         if now != self._at:
             self._catch_up(now)
@@ -87,7 +85,7 @@ class ReadCache:
         return None, now
 
     def find(self, keys: Iterable[str]) -> tuple[dict[str, Entry | None], int]:
-        """Those of the keys that are known, absent ones included, and the generation, for `learn`."""
+        """The cached ones of the keys, absent ones included, and the generation, for `learn`."""
         now = self._generation.now()
         if now != self._at:
             self._catch_up(now)
@@ -97,19 +95,19 @@ class ReadCache:
         return {key: known[key] for key in keys if key in known}, now
 
     def learn(self, read: Iterable[tuple[str, Entry | None]], generation: int) -> None:
-        """Remember what was read from the database after `find` had told the generation."""
-        # while it stands, nothing was committed between the two
+        """Cache what was read from the database after `find` had returned the generation."""
+        # # if it is unchanged, nothing was committed between the two
         if generation % 2 == 0 and generation == self._at == self._generation.now():
             for key, entry in read:
                 self._put(key, entry)
 
     def _catch_up(self, now: int) -> None:
-        """Take over what this process has written, as far as that leads to `now`."""
+        """Apply this process's own commits, as far as they lead to `now`."""
         while self._written:
             before, changed = self._written.popleft()
             if before != self._at:
                 self._forget(before)
-            # what was not known stays unknown unless it was written now: that is the newest state of it
+            # # an unknown key stays unknown unless it was written now: that is its newest state
             for key, row in changed.items():
                 self._put(key, row.entry if row else None)
             self._at = before + 2

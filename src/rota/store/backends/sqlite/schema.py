@@ -1,9 +1,8 @@
-"""The tables in the file, and how we know that a file is ours.
+"""The tables in the file, and the check that a file is Rota's.
 
-`entries` is what stands now, so a list never reads history. `log` is history: its id holds the revision in the
-upper bits and the place within the transaction in the lower twenty, which makes order and range scans those of
-the primary key.
-"""
+`entries` has the current state, so a list never reads history. `log` is history: its id holds the revision in the upper
+bits and the position within the transaction in the lower twenty, so order and range scans are those of the primary
+key."""
 
 import sqlite3
 from pathlib import Path
@@ -12,13 +11,13 @@ from rota.store import errors
 
 #: The version of the tables below; raised whenever an older Rota would misread them.
 FORMAT = 1
-#: "Rota" in the file's header, where SQLite keeps the name of the owning program.
+#: "Rota" in the file's header, where SQLite keeps the id of the owning program.
 APPLICATION_ID = int.from_bytes(b"Rota", "big")
 
-#: A write-ahead log larger than this is begun anew, whoever reads.
+#: A write-ahead log larger than this is restarted even if there are readers.
 WAL_BYTES = 64 * 1024 * 1024
 
-#: How many bits of a log id tell the place within a transaction.
+#: How many bits of a log id hold the position within a transaction.
 PLACE_BITS = 20
 
 TABLES = """
@@ -59,7 +58,7 @@ def first_id(revision: int) -> int:
 
 
 def recognise(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file is a store of ours; False for an empty one, an error for anything else."""
+    """Whether the file is a store; False for an empty one, an error for anything else."""
     application: int = connection.execute("PRAGMA application_id").fetchone()[0]
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -73,8 +72,8 @@ def recognise(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def make(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables unless another process was quicker."""
-    # Must come before the first table. Lets compaction hand pages back a few at a time.
+    """Create the tables unless another process has done so."""
+    # Must come before the first table. Lets compaction free pages a few at a time.
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("BEGIN IMMEDIATE")
@@ -92,11 +91,12 @@ def make(connection: sqlite3.Connection, path: Path) -> None:
 
 def tune(connection: sqlite3.Connection) -> None:
     """Settings of one connection."""
-    # An acknowledged write must survive a power cut, not only a killed process.
+    # An acknowledged write must survive a power failure, not only a killed process.
     connection.execute("PRAGMA synchronous = FULL")
-    # Our own lock orders our writers; this is for programs that we do not know, such as the sqlite3 shell.
+    # Rota's own lock orders its writers; this is for other programs, such as the sqlite3 shell.
     connection.execute("PRAGMA busy_timeout = 5000")
-    # A checkpoint stops the writer for a moment: fewer and larger ones cost less in all, and 16 MB are read back soon.
+    # A checkpoint stops the writer for a moment: fewer and larger ones cost less in all, and 16 MB are read back
+    # quickly.
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
     connection.execute("PRAGMA cache_size = -65536")

@@ -1,9 +1,8 @@
 """Statements over several rows at once.
 
-Python gives up its lock for every step of a statement and has to get it back, for which it waits until whoever works
-on the event loop makes room. A commit that writes a hundred rows in a hundred steps waits a hundred times; so rows are
-read and written by the portion, and the sizes of portions are few, so that SQLite keeps all statements at hand.
-"""
+Python releases its interpreter lock for every step of a statement and has to get it back, for which it waits until the
+event loop yields. A commit that writes a hundred rows in a hundred steps waits a hundred times. So rows are read and
+written in portions, with few sizes of portions, so that SQLite keeps all statements prepared."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import Final, TypeVar
 _T = TypeVar("_T")
 _SIZES: Final = (128, 32, 8, 2, 1)
 
-# ruff: noqa: S608 - what is spliced in are marks for values
+# ruff: noqa: S608 - only placeholders for values are inserted
 
 
 def portions(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
@@ -26,7 +25,7 @@ def portions(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
 
 @functools.cache
 def rows(count: int) -> str:
-    """Entries by their keys, with whether their last write was a heartbeat."""
+    """Entries by their keys, and whether their last write was a heartbeat."""
     return (
         f"SELECT key, value, revision, created, lease, heartbeat FROM entries WHERE key IN ({', '.join('?' * count)})"
     )
