@@ -217,7 +217,7 @@ async def test_a_commit_whose_fate_cannot_be_found_out_is_called_uncertain(
             return await original(*words, **more)
 
         patch.setattr(statements, "commit", pause_first)
-        with pytest.raises(errors.Unavailable, match="what became of it could not be found out") as caught:
+        with pytest.raises(errors.Unavailable, match="its outcome is unknown") as caught:
             await engine.apply(put("/a/2"))
     assert caught.value.uncertain
     server.resume()

@@ -31,7 +31,9 @@ def request(transaction: Transaction, keyspace: Keyspace) -> pb.TxnRequest:
         _compare(found, guard, keyspace)
     if len(found.compare) > MOST_WRITES:
         # etcd limits each part of a transaction; both comparisons of a precondition count.
-        raise ValueError(f"a transaction has at most {MOST_WRITES} comparisons in its preconditions, not {len(found.compare)}")
+        raise ValueError(
+            f"a transaction has at most {MOST_WRITES} comparisons in its preconditions, not {len(found.compare)}"
+        )
     for write in transaction.writes:
         if isinstance(write, Put):
             put = found.success.add().request_put

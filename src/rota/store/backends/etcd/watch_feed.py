@@ -142,7 +142,9 @@ class WatchFeed:
     async def _find_place(self) -> None:
         """Ensure that the watch can resume at the broadcaster's revision."""
         if await self._went_back():
-            log.warning("etcd was rolled back to an older state, watches must list again", before=self._broadcaster.revision)
+            log.warning(
+                "etcd was rolled back to an older state, watches must list again", before=self._broadcaster.revision
+            )
             self._keyspace.forget()
             self.last_change = 0
             self._lost = True

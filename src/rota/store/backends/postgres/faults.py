@@ -92,7 +92,8 @@ def of_connecting(place: str, problem: psycopg.Error) -> errors.StoreError:
     detail = _one_line(problem)
     if any(refusal in detail for refusal in _REFUSALS):
         return errors.AccessDenied(
-            f"{place} refuses the login: {detail}", "check user, password and database name, and that the database exists"
+            f"{place} refuses the login: {detail}",
+            "check user, password and database name, and that the database exists",
         )
     return errors.Unavailable(f"{place} does not answer: {detail}", _RETRY)
 
