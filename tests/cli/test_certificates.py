@@ -77,7 +77,7 @@ async def test_files_that_cannot_be_used_change_nothing_and_that_is_said_once(
         (tmp_path / "tls.crt").write_text("garbage")
     for _ in range(2):
         assert await shown(port, "localhost") == before
-    assert [one.message for one in caplog.records].count("certificate not renewed; the old one stays") == 1
+    assert [one.message for one in caplog.records].count("certificate not reloaded; the old one stays in use") == 1
     write(tmp_path)
     assert await shown(port, "localhost") == (tmp_path / "tls.crt").read_text() != before
 
@@ -85,5 +85,5 @@ async def test_files_that_cannot_be_used_change_nothing_and_that_is_said_once(
 def test_files_that_cannot_be_used_at_the_start_are_told(tmp_path: Path) -> None:
     certificate, key = write(tmp_path)
     certificate.write_text("garbage")
-    with pytest.raises(UserError, match="the certificate, key or authority cannot be used"):
+    with pytest.raises(UserError, match="the certificate, key or CA cannot be used"):
         certificates.context(certificate, key)

@@ -20,7 +20,7 @@ HASH = ("--ca-hash", "sha256:" + "0" * 64)
         (("--join", "https://m1:port", "--token", JOIN[3], *HASH), "has no valid port"),
         ((*JOIN, "--ca-hash", "md5:1"), "it is sha256:"),
         ((*JOIN, "--ca", "/nowhere/ca.crt"), "cannot read /nowhere/ca.crt"),
-        ((*JOIN, "--kubeconfig", "/nowhere/config"), "--kubeconfig stands for --join"),
+        ((*JOIN, "--kubeconfig", "/nowhere/config"), "--kubeconfig replaces --join"),
         (("--kubeconfig", "/nowhere/config"), "there is no kubeconfig at /nowhere/config; name the file that leads"),
         (("--taints", "a=b:Never"), "is not KEY[=VALUE]:EFFECT"),
         (("--taints", "NoSchedule"), "is not KEY[=VALUE]:EFFECT"),

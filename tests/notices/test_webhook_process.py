@@ -101,14 +101,14 @@ def test_notices_are_only_heard_where_another_acts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--webhook", "8443"], "believes everybody; give --webhook-token, or say --webhook-insecure"),
+        (["--webhook", "8443"], "accepts notices from any sender; give --webhook-token or --webhook-insecure"),
         (["--webhook", "0.0.0.0:8443", "--webhook-token", "token"], "can be reached from other machines"),
         (["--webhook-insecure"], "the options of a webhook need --webhook"),
         (["--webhook", "1", "--webhook-tls-cert", "token"], "--webhook-tls-cert and --webhook-tls-key go together"),
         (["--webhook", "1", "--webhook-token", "short"], "holds no token of at least 16 characters"),
         (
             ["--webhook", "1", "--webhook-tls-cert", "token", "--webhook-tls-key", "token"],
-            "the certificate, key or authority cannot be used",
+            "the certificate, key or CA cannot be used",
         ),
         (["--webhook", "here"], "is no address"),
     ],

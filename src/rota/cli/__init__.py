@@ -1,1 +1,4 @@
-"""The command line: one file per verb; parse, call, print."""
+"""The command line: one module per command with its arguments, help and examples.
+
+What a command does is in `rota.cli.commands` and in the components; it is imported when the command runs.
+"""

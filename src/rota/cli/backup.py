@@ -1,4 +1,4 @@
-"""`rota backup`: a store as of one revision, in a file."""
+"""`rota backup`: write a store at one revision to a file."""
 
 from pathlib import Path
 
@@ -13,22 +13,22 @@ from rota.kit import logs
     "backup",
     cls=Command,
     examples=[
-        ("rota backup monday.backup", "this user's own cluster"),
-        ("rota backup monday.backup --store postgresql://rota@db/rota", "a replicated one, while it runs"),
+        ("rota backup monday.backup", "the cluster of `rota up`"),
+        ("rota backup monday.backup --store postgresql://rota@db/rota", "a replicated cluster, while it runs"),
     ],
 )
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @options.store_option("The store to back up:")
 @output.json_option
 def command(*, file: Path, store_url: str, as_json: bool) -> None:
-    """Write a consistent backup to FILE while the store goes on being used.
+    """Write a consistent backup of a store to FILE. The store stays in use.
 
-    FILE appears when it is complete, readable by its owner only, and takes the place of an older one of that name.
-    `rota restore` fills any kind of store from it.
+    FILE appears when it is complete, is readable by its owner only, and replaces an older file of that name. `rota
+    restore` restores it to any kind of store.
     """
     import asyncio  # noqa: PLC0415
 
-    from rota import assembly  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+    from rota import assembly  # noqa: PLC0415 - not needed to refuse an option
 
     options.refuse_memory(store_url)
     logs.configure(level="warning")

@@ -1,4 +1,4 @@
-"""`rota bench`: how fast Rota is here, beside a reference measured in the same run."""
+"""`rota bench`: measure Rota on this machine, beside a reference in the same run."""
 
 import importlib
 import tempfile
@@ -14,7 +14,7 @@ from rota.kit import errors
 if TYPE_CHECKING:
     from rota.bench import report
 
-#: What can be measured, in the order of `all`; each is a module of `rota.bench` with a `measure`.
+#: The benchmarks, in the order of `all`; each is a module of `rota.bench` with a `measure`.
 BENCHES = (
     "store",
     "apiserver",
@@ -33,20 +33,20 @@ BENCHES = (
     "bench",
     cls=Command,
     examples=[
-        ("rota bench store --quick", "the default store, in half a minute"),
+        ("rota bench store --quick", "SQLite, in half a minute"),
         (
             "rota bench store --store postgresql://rota@localhost/rota",
-            "another one; its objects stay, its history grows",
+            "another store; its objects stay, its history grows",
         ),
-        ("rota bench kubernetes", "beside stock Kubernetes programs, where scripts/build-kubernetes has built them"),
-        ("rota bench all --json", "everything, one JSON object a line"),
+        ("rota bench kubernetes", "compare with stock Kubernetes, built by scripts/build-kubernetes"),
+        ("rota bench all --json", "all benchmarks, one JSON object per line"),
     ],
 )
 @click.argument("what", type=click.Choice([*BENCHES, "all"]))
 @click.option(
     "--store", "store_url", metavar="URL", default="", help="Measure on this store instead of a temporary SQLite file."
 )
-@click.option("--quick", is_flag=True, help="An answer in under 30 seconds, less exact.")
+@click.option("--quick", is_flag=True, help="Take under 30 seconds; less exact.")
 @output.json_option
 def command(*, what: str, store_url: str, quick: bool, as_json: bool) -> None:
     """Measure WHAT and print each figure with its ratio to a reference of the same run.
@@ -70,7 +70,7 @@ def command(*, what: str, store_url: str, quick: bool, as_json: bool) -> None:
 def _measure(name: str, store_url: str, quick: bool) -> list["report.Result"]:
     # NumPy and the drivers load with the benchmark, not with `rota --help`.
     module: Any = importlib.import_module(f"rota.bench.{name}")
-    # On the disk that a cluster's data would lie on, since a durable write is what that disk makes of it.
+    # On the disk of the data folder: the disk determines how long a durable write takes.
     with tempfile.TemporaryDirectory(dir=options.made_folder(options.data_folder()), prefix=".bench-") as place:
         url = store_url or options.sqlite_url(Path(place) / "store.db")
         results: list[report.Result] = module.measure(store_url=url, quick=quick)
@@ -96,7 +96,7 @@ def _show(result: "report.Report", as_json: bool) -> None:
 
 
 def _ratio(value: float) -> str:
-    """Two digits that say something, however small it is."""
+    """Two significant digits."""
     return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 

@@ -1,7 +1,7 @@
-"""The options by which a verb that serves HTTPS is told its certificate, as what a server needs.
+"""TLS contexts from the certificate options of a command that serves HTTPS.
 
-Whoever renews certificates exchanges the files: the next one that connects is shown what they hold then. Files that
-cannot be used change nothing, and that is logged once.
+The files are read again when they change: the next handshake uses the new certificate. If the new files cannot be
+used, the old certificate stays, and the error is logged once.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ log = logs.get(__name__)
 def context(
     certificate: Path | None, key: Path | None, *, client_ca: Path | None = None, prefix: str = ""
 ) -> "ssl.SSLContext | None":
-    """What to serve HTTPS with, and only to those with a certificate of `client_ca`; None without a certificate."""
+    """The context to serve HTTPS with, or None without a certificate; with `client_ca`, clients need a certificate."""
     names = f"--{prefix}tls-cert and --{prefix}tls-key"
     if certificate is None and key is None:
         if client_ca is not None:
@@ -31,23 +31,23 @@ def context(
     try:
         return _Files(certificate, key, client_ca).current
     except OSError as problem:
-        raise errors.UserError(f"the certificate, key or authority cannot be used: {problem}") from None
+        raise errors.UserError(f"the certificate, key or CA cannot be used: {problem}") from None
 
 
 class _Files:
-    """A certificate, its key and perhaps an authority, as they are now."""
+    """A certificate, its key and optionally a client CA, reloaded when the files change."""
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
         self._certificate: Final = certificate
         self._key: Final = key
         self._client_ca: Final = client_ca
-        self._seen = self._looks()
+        self._seen = self._fingerprint()
         self._problem = ""
         self.current: ssl.SSLContext = self._loaded()
-        self.current.sni_callback = self._shake_hands
+        self.current.sni_callback = self._on_handshake
 
-    def _looks(self) -> tuple[tuple[int, int], ...]:
-        """What changes with the files, also where they are links that are put in the place of others."""
+    def _fingerprint(self) -> tuple[tuple[int, int], ...]:
+        """Inode and modification time of each file; a replaced symbolic link changes them too."""
         found = (path.stat() for path in (self._certificate, self._key, self._client_ca) if path is not None)
         return tuple((one.st_ino, one.st_mtime_ns) for one in found)
 
@@ -62,17 +62,17 @@ class _Files:
             made.load_verify_locations(self._client_ca)
         return made
 
-    def _shake_hands(self, connection: Any, _name: str | None, _context: "ssl.SSLContext") -> None:
-        """Called in every handshake, before a certificate is shown."""
+    def _on_handshake(self, connection: Any, _name: str | None, _context: "ssl.SSLContext") -> None:
+        """The SNI callback: called in every handshake before the certificate is sent."""
         try:
-            looks = self._looks()
-            if looks != self._seen:
-                self._seen = looks
+            fingerprint = self._fingerprint()
+            if fingerprint != self._seen:
+                self._seen = fingerprint
                 self.current = self._loaded()
                 self._problem = ""
-                log.info("certificate renewed", file=self._certificate)
-        except OSError as problem:  # the ssl module's errors are such, too
+                log.info("certificate reloaded", file=self._certificate)
+        except OSError as problem:  # ssl.SSLError is an OSError
             if str(problem) != self._problem:
-                log.warning("certificate not renewed; the old one stays", file=self._certificate, error=problem)
+                log.warning("certificate not reloaded; the old one stays in use", file=self._certificate, error=problem)
             self._problem = str(problem)
         connection.context = self.current

@@ -1,4 +1,4 @@
-"""The kinds of command: the root, which loads verbs when they are called, and verbs, which show examples."""
+"""Command classes: the root, which loads commands when they are called, and commands with examples in their help."""
 
 import importlib
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from click.shell_completion import CompletionItem
 
 from rota.cli import verbs
 
-#: The environment variable through which a shell, by the script of `rota completion`, asks for completions.
+#: The environment variable by which the shell script of `rota completion` requests completions.
 COMPLETION_VARIABLE: Final = "_ROTA_COMPLETE"
 
 
 class Command(click.Command):
-    """A verb. `examples` are pairs of a command line and what it does; its help ends with them."""
+    """A command. `examples` are pairs of a command line and its purpose; the help ends with them."""
 
     def __init__(self, *arguments: Any, examples: Sequence[tuple[str, str]] = (), **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -26,22 +26,22 @@ class Command(click.Command):
 
 
 class CommandGroup(Command, click.Group):
-    """A verb with commands of its own under it."""
+    """A command with subcommands."""
 
 
 class Root(click.Group):
-    """`rota` itself: knows the table of verbs and imports a verb's module only to run it or to show its help."""
+    """`rota` itself: has the table of commands and imports a command's module only to run it or to show its help."""
 
     def __init__(self, *arguments: Any, examples: Sequence[tuple[str, str]] = (), **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.examples = tuple(examples)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every verb, in the order of the table."""
+        """Every command, in the order of the table."""
         return list(verbs.VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load a verb."""
+        """Import a command."""
         verb = verbs.VERBS.get(cmd_name)
         if verb is None:
             return None
@@ -52,13 +52,13 @@ class Root(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb, or say which one may have been meant."""
+        """Find the command, or suggest similar ones."""
         if args[0] not in verbs.VERBS and not ctx.resilient_parsing:
             raise click.NoSuchCommand(args[0], possibilities=verbs.VERBS, ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs from the table, without importing one."""
+        """List the commands from the table, without importing them."""
         width = max(map(len, verbs.VERBS))
         for title, members in verbs.SECTIONS.items():
             with formatter.section(title):
@@ -70,14 +70,14 @@ class Root(click.Group):
         write_examples(self.examples, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete verbs from the table; options of the root as click does."""
+        """Complete commands from the table, and the root's options as click does."""
         matching = [verb for verb in verbs.VERBS.values() if verb.name.startswith(incomplete)]
         options = click.Command.shell_complete(self, ctx, incomplete)
         return [CompletionItem(verb.name, help=verb.summary) for verb in matching] + options
 
 
 def write_examples(examples: Sequence[tuple[str, str]], formatter: click.HelpFormatter) -> None:
-    """The examples as a section of a help text: what it does as a comment, then the line to type."""
+    """Write the section Examples: each purpose as a comment, then the command line."""
     if examples:
         with formatter.section("Examples"):
             for number, (line, meaning) in enumerate(examples):

@@ -1,4 +1,4 @@
-"""`rota completion`: the script by which a shell completes our commands."""
+"""`rota completion`: print the completion script of a shell."""
 
 from typing import Final
 
@@ -25,5 +25,5 @@ def command(*, shell: str) -> None:
     kind = shell_completion.get_completion_class(shell)
     assert kind is not None
     completer = kind(click.get_current_context().find_root().command, {}, "rota", COMPLETION_VARIABLE)
-    # Not `completer.source()`: for bash that starts a bash, and this one need not be on the machine.
+    # `completer.source()` would start bash to find its version; bash may not be installed here.
     click.echo(completer.source_template % completer.source_vars())

@@ -1,4 +1,4 @@
-"""`rota cordon`: no new tasks on a node."""
+"""`rota cordon`: mark nodes as unschedulable."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from rota.cli.command_types import Command
     "cordon",
     cls=Command,
     examples=[
-        ("rota cordon worker-1", "what runs there goes on, nothing new is placed there"),
-        ("rota cordon worker-1 worker-2", "several; rota uncordon takes it back"),
+        ("rota cordon worker-1", "place no new pods there; running pods stay"),
+        ("rota cordon worker-1 worker-2", "several nodes; rota uncordon reverts it"),
     ],
 )
 @click.argument(
@@ -22,7 +22,7 @@ from rota.cli.command_types import Command
 @options.dry_run_option
 @endpoints.own_options
 def command(**given: Any) -> None:
-    """Let no new tasks be placed on nodes; those that run there go on."""
-    from rota.cli.commands import cordon  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    """Mark nodes as unschedulable. Pods that run there stay."""
+    from rota.cli.commands import cordon  # noqa: PLC0415 - not needed to refuse an option
 
     cordon.cordon(unschedulable=True, **given)

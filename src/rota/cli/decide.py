@@ -1,6 +1,6 @@
-"""`rota decide`: where would this pod go, and why? Offline: scenarios or a dump in, decisions out.
+"""`rota decide`: place pods offline. Reads scenarios or a cluster dump, prints decisions.
 
-Exit code 3 says that some line could not be decided; its answer says why.
+Exit code 3: a scenario could not be decided; its output line has the error.
 """
 
 import sys
@@ -24,20 +24,25 @@ _file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
         ("rota decide < scenarios.jsonl", "one decision per line, as JSON"),
         (
             "kubectl get nodes,pods -A -o json | rota decide --cluster - --pod web.yaml --table",
-            "where would this pod go in that cluster, and why?",
+            "the node that the pod would get in that cluster, with reasons",
         ),
-        ("rota decide --table batches.jsonl", "which groups would start, and which pods would go for them?"),
+        (
+            "rota decide --table batches.jsonl",
+            "batch scheduling: which groups start, and which pods are evicted for them",
+        ),
         (
             "rota decide --cluster now.json --pod web.yaml --scheduler-config mine.yaml",
-            "and with these profiles and plugins?",
+            "the same with other profiles and plugins",
         ),
     ],
 )
 @click.argument("files", metavar="[SCENARIOS]...", nargs=-1, type=_file)
-@click.option("--cluster", "dumps", multiple=True, type=_file, metavar="FILE", help="A dump of a cluster; repeatable.")
-@click.option("--pod", "pod_file", type=_file, metavar="FILE", help="The manifest of the pod to place there.")
+@click.option(
+    "--cluster", "dumps", multiple=True, type=_file, metavar="FILE", help="A cluster dump (JSON or YAML); repeatable."
+)
+@click.option("--pod", "pod_file", type=_file, metavar="FILE", help="The manifest of the pod to place.")
 @scheduler_options()
-@click.option("--table", "as_table", is_flag=True, help="Show tables, for people.")
+@click.option("--table", "as_table", is_flag=True, help="Print tables instead of JSON.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -48,10 +53,10 @@ def command(
     scheduler_files: SchedulerFiles,
     as_table: bool,
 ) -> None:
-    """Say where a pod would go, and why, without touching a cluster.
+    """Place a pod offline and print the decision with its reasons.
 
-    Reads SCENARIOS (files, or standard input): one JSON object per line, with a name (id), nodes, pods that are bound
-    already, the pod to place, and if they matter namespaces, budgets (pdbs) and a scheduler configuration (config):
+    Reads SCENARIOS (files or standard input): one JSON object per line with an id, nodes, bound pods, the pod to place,
+    and optionally namespaces, disruption budgets (pdbs) and a scheduler configuration (config):
 
     {"id": "a", "nodes": [{"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "pods": "110"}}}], "pods":
     [], "pod": {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c"}]}}}
@@ -60,10 +65,10 @@ def command(
     configuration in its field conf (a volcano-scheduler.conf). The answer then has a field decision: which pods would
     be bound, evicted and held, and the state of every group.
 
-    Or takes a dump of a cluster (any mix of JSON and YAML, with volumes, services, budgets and so on as far as they
-    matter) and the manifest of a pod. Prints one JSON object per decision: the verdict of every node, the weighted
-    scores, the best nodes, and the pods that would have to go if no node is free. A scenario that is malformed is
-    answered with an error that names the path; the exit code is then 3.
+    Alternatively reads a cluster dump (JSON and YAML, with the volumes, services and budgets that matter) and a pod
+    manifest. Prints one JSON object per decision: the filter result of every node, the weighted scores, the best nodes,
+    and the preemption victims if no node fits. A malformed scenario yields an error that names the path, and exit code
+    3.
     """
     if bool(dumps) != (pod_file is not None):
         raise click.UsageError("--cluster and --pod belong together")
@@ -71,7 +76,7 @@ def command(
         raise click.UsageError("give either scenarios or --cluster and --pod")
     if not files and not dumps and sys.stdin.isatty():
         raise click.UsageError("give scenarios, or --cluster and --pod")
-    from rota.cli.commands import decision  # noqa: PLC0415 - the scheduler is not needed to refuse an option
+    from rota.cli.commands import decision  # noqa: PLC0415 - not needed to refuse an option
 
     decided = decision.decide(
         files=files, dumps=dumps, pod_file=pod_file, configured=scheduler_files.source().load(), as_table=as_table

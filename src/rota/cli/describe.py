@@ -1,4 +1,4 @@
-"""`rota describe`: an object with what it means, what belongs to it and what happened to it."""
+"""`rota describe`: show an object in detail, with its dependents and events."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from rota.cli.command_types import Command
     "describe",
     cls=Command,
     examples=[
-        ("rota describe node n1", "what the node offers, what its pods take, and what is left"),
-        ("rota describe pod web", "how a task is, what it runs, and what happened to it"),
-        ("rota describe job nightly -n batch", "how far it has come, and its pods"),
-        ("rota describe node n1 --json", "the same for programs"),
+        ("rota describe node n1", "allocatable, requested and free resources of a node"),
+        ("rota describe pod web", "status, containers and events of a task"),
+        ("rota describe job nightly -n batch", "progress and pods of a job"),
+        ("rota describe node n1 --json", "the same as JSON"),
     ],
 )
 @click.argument(
@@ -25,12 +25,12 @@ from rota.cli.command_types import Command
 @output.json_option
 @endpoints.nearest_options
 def command(**given: Any) -> None:
-    """Show an object of any KIND (or KIND/NAME): what it is, how it is, what belongs to it, its events.
+    """Show an object of any KIND (or KIND/NAME) in detail, with its dependents and events.
 
-    A node is shown as the scheduler accounts for it: allocatable is all that it has for pods; requested is the sum over
-    the pods that are bound to it, whether they run already or not. A pod fits if its request is no more than what is
-    left, whatever is used in truth.
+    A node is shown as the scheduler accounts for it: allocatable is what the node has for pods, requested is the sum
+    of the requests of all pods bound to it. A pod fits if its request is at most the difference; actual usage does not
+    count.
     """
-    from rota.cli.commands import description  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import description  # noqa: PLC0415 - not needed to refuse an option
 
     description.describe(**given)

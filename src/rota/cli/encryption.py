@@ -1,4 +1,4 @@
-"""`rota encryption`: which keys a store's Secrets are encrypted with, and how they are changed."""
+"""`rota encryption`: show and rotate the keys that a store's Secrets are encrypted with."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     "encryption",
     cls=Command,
     examples=[
-        ("rota encryption status", "what is encrypted with which key"),
-        ("rota encryption rotate", "make a new key and encrypt everything with it"),
+        ("rota encryption status", "number of objects per key"),
+        ("rota encryption rotate", "create a new key and encrypt everything with it"),
         (
             "rota encryption rotate --keep-key",
-            "encrypt everything with the first key of a file that you have edited",
+            "encrypt everything with the first key of the edited file",
         ),
-        ("rota encryption forget", "take the keys out of the file that nothing is encrypted with any more"),
+        ("rota encryption forget", "remove keys that no object is encrypted with from the file"),
     ],
 )
 @click.argument("action", type=click.Choice(["status", "rotate", "forget"]))
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     metavar="FILE",
     default=lambda: options.data_folder() / "encryption-keys.yaml",
     show_default="encryption-keys.yaml in the data folder",
-    help="The key file, as `rota up` was given it.",
+    help="The key file of `rota up` or `rota master`.",
 )
 @click.option("--keep-key", is_flag=True, help="With rotate: use the first key of the file instead of a new one.")
 @output.json_option
 def command(*, action: str, store_url: str, keys: Path, keep_key: bool, as_json: bool) -> None:
-    """See or change the keys that a store's Secrets are encrypted with, while its servers run.
+    """Show or rotate the keys that a store's Secrets are encrypted with. Servers keep running.
 
-    rotate rewrites every object that has another key than the first one, so clients see it change. forget comes a while
-    later: what an object held before stays in the store's history, under its old key, for some minutes.
+    rotate rewrites every object that is not encrypted with the first key; watches see the change. Run forget some
+    minutes later: the store's history keeps earlier values under the old key until it is compacted.
     """
-    from rota import assembly  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+    from rota import assembly  # noqa: PLC0415 - not needed to refuse an option
 
     options.refuse_memory(store_url)
     logs.configure(level="warning")
@@ -82,6 +82,6 @@ def _show(found: Sequence["Holdings"], *, as_json: bool) -> None:
 
 
 def _resource(prefix: str) -> str:
-    from rota.apiserver.encryption import configuration  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+    from rota.apiserver.encryption import configuration  # noqa: PLC0415 - not needed to refuse an option
 
     return str(configuration.resource(prefix) or "(the servers' own keys)")

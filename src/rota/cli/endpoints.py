@@ -1,6 +1,6 @@
-"""The options by which a verb is told which API server to talk to, as kubectl has them.
+"""The options that select an API server, with kubectl's names, and the endpoint that they select.
 
-What reads a kubeconfig is imported when one is read: a mistyped option is answered without it.
+The kubeconfig code is imported only when it is needed, so a mistyped option is refused quickly.
 """
 
 import os
@@ -20,23 +20,23 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def server_options(command: _F, *, default: str = "$KUBECONFIG, or ~/.kube/config") -> _F:
-    """`--kubeconfig FILE`, `--context NAME` and `--server URL`; give what comes of them to `chosen`.
+    """Add `--kubeconfig FILE`, `--context NAME` and `--server URL`; pass their values to `chosen`.
 
-    `default` says for people where a kubeconfig is looked for.
+    `default` is the text in the help about the default kubeconfig.
     """
     for option in (
         click.option(
             "--server",
             metavar="URL[,URL...]",
-            help="An API server that asks for no credentials, by its address, and others to go on with.",
+            help="URL of an unauthenticated API server; further URLs are failovers.",
         ),
-        click.option("--context", metavar="NAME", default="", help="The context of the kubeconfig to use."),
+        click.option("--context", metavar="NAME", default="", help="The kubeconfig context."),
         click.option(
             "--kubeconfig",
             "kubeconfig_file",
             type=click.Path(dir_okay=False, path_type=Path),
             metavar="FILE",
-            help=f"Where the API server is and who we are there.  [default: {default}]",
+            help=f"The kubeconfig file.  [default: {default}]",
         ),
     ):
         command = option(command)
@@ -44,7 +44,7 @@ def server_options(command: _F, *, default: str = "$KUBECONFIG, or ~/.kube/confi
 
 
 def chosen(*, kubeconfig_file: Path | None, context: str, server: str | None) -> "Endpoint":
-    """The server that the options mean: a named one, a kubeconfig's, or the cluster in which this process is a pod."""
+    """The server that the options select: by URL, by kubeconfig, or the cluster in which this process is a pod."""
     from rota.client import kubeconfig  # noqa: PLC0415
     from rota.client.endpoints import Endpoint  # noqa: PLC0415
     from rota.kit import system  # noqa: PLC0415
@@ -68,14 +68,14 @@ def chosen(*, kubeconfig_file: Path | None, context: str, server: str | None) ->
 
 
 def own_options(command: _F) -> _F:
-    """The same options for what means the cluster of this machine; give what comes of them to `own_cluster`."""
+    """The same options for commands on the cluster of this machine; pass their values to `own_cluster`."""
     return server_options(command, default="$KUBECONFIG, or that of `rota up` on this machine")
 
 
 def own_cluster(*, kubeconfig_file: Path | None, context: str, server: str | None) -> "Endpoint":
     """The server that the options or $KUBECONFIG name, or else that of `rota up` on this machine.
 
-    Never the user's ~/.kube/config: what is meant for this machine must not end up in a cluster that nobody named.
+    Never ~/.kube/config: a command for this machine must not change a cluster that the user did not name.
     """
     if kubeconfig_file is None and not server and "KUBECONFIG" not in os.environ:
         kubeconfig_file = options.data_folder() / "kubeconfig"
@@ -87,7 +87,7 @@ def own_cluster(*, kubeconfig_file: Path | None, context: str, server: str | Non
 
 
 def nearest_options(command: _F) -> _F:
-    """The same options for what only reads and works with any cluster; give what comes of them to `nearest`."""
+    """The same options for commands that only read and work with any cluster; pass their values to `nearest`."""
     return server_options(command, default="$KUBECONFIG, that of `rota up` on this machine, or ~/.kube/config")
 
 

@@ -1,4 +1,4 @@
-"""`rota exec`: a command beside a task, where it runs."""
+"""`rota exec`: run a command in a container of a running pod."""
 
 from typing import Any
 
@@ -13,20 +13,20 @@ from rota.cli.command_types import Command
     cls=Command,
     examples=[
         ("rota exec web -- ps aux", "in the task's container; exits with the command's code"),
-        ("rota exec -it web -- sh", "a shell there, with this terminal"),
-        ("rota exec -i web -- tee data.csv < data.csv", "with this standard input"),
+        ("rota exec -it web -- sh", "a shell in the container, on this terminal"),
+        ("rota exec -i web -- tee data.csv < data.csv", "with standard input"),
     ],
 )
 @click.argument("name", metavar="NAME", shell_complete=name_completion.complete_names("pods"))
 @click.argument("command_line", metavar="COMMAND [ARG]...", nargs=-1, required=True, type=click.UNPROCESSED)
 @options.namespace_option
 @options.container_option
-@click.option("-i", "--stdin", is_flag=True, help="Hand standard input on.")
-@click.option("-t", "--tty", is_flag=True, help="Give it this terminal; hands standard input on too.")
+@click.option("-i", "--stdin", is_flag=True, help="Forward standard input.")
+@click.option("-t", "--tty", is_flag=True, help="Allocate a terminal; implies --stdin.")
 @endpoints.own_options
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> None:
     """Run COMMAND in a container of a running pod and exit with its code."""
-    from rota.cli.commands import remote_exec  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import remote_exec  # noqa: PLC0415 - not needed to refuse an option
 
     ctx.exit(remote_exec.execute(**given))

@@ -1,4 +1,4 @@
-"""`rota extender`: the spot policy as an extender of the stock kube-scheduler."""
+"""`rota extender`: serve the spot policy as an extender of the stock kube-scheduler."""
 
 from pathlib import Path
 
@@ -15,17 +15,17 @@ _PORT = 8888
     "extender",
     cls=Command,
     examples=[
-        ("rota extender --kubeconfig scheduler.conf", "answer a kube-scheduler on this machine, on 127.0.0.1:8888"),
+        ("rota extender --kubeconfig scheduler.conf", "serve a kube-scheduler on this machine, on 127.0.0.1:8888"),
         (
             "rota extender --listen 0.0.0.0:8443 --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt",
-            "answer schedulers of other machines that show a certificate of this authority",
+            "serve schedulers on other machines that have a certificate of this CA",
         ),
-        ("rota extender --marks our-cloud.yaml", "know machines and notices by labels and taints of one's own, too"),
+        ("rota extender --marks our-cloud.yaml", "recognize spot nodes and notices by further labels and taints"),
     ],
 )
 @endpoints.server_options
 @click.option(
-    "--listen", metavar="HOST:PORT", default=f"127.0.0.1:{_PORT}", show_default=True, help="Where schedulers ask."
+    "--listen", metavar="HOST:PORT", default=f"127.0.0.1:{_PORT}", show_default=True, help="Listen on this address."
 )
 @click.option(
     "--tls-cert",
@@ -34,24 +34,27 @@ _PORT = 8888
     help="Serve HTTPS with this certificate (PEM).",
 )
 @click.option(
-    "--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help="And its key."
+    "--tls-key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Key of the certificate (PEM).",
 )
 @click.option(
     "--client-ca",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Answer only those with a certificate of this authority (PEM).",
+    help="Require client certificates of this CA (PEM).",
 )
-@click.option("--insecure", is_flag=True, help="Answer without TLS even beyond this machine.")
+@click.option("--insecure", is_flag=True, help="Allow serving without TLS on a non-loopback address.")
 @click.option(
     "--marks",
     "marks_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="More labels, taints and conditions by which spot machines and their end are known.",
+    help="Additional labels, taints and conditions that identify spot nodes and their notices.",
 )
-@options.http_option("metrics and health for those who have no certificate to show")
-@click.option("--bind", "binds", is_flag=True, help="Also bind pods, for a bindVerb.")
+@options.http_option("metrics and health, without client certificates,")
+@click.option("--bind", "binds", is_flag=True, help="Also serve bind requests (bindVerb).")
 def command(
     *,
     kubeconfig_file: Path | None,
@@ -66,12 +69,12 @@ def command(
     binds: bool,
     http: tuple[str, int] | None,
 ) -> None:
-    """Answer the stock kube-scheduler: which nodes a pod may go to, and how good they are, by its spot policy.
+    """Filter and score nodes for the stock kube-scheduler by the pod's spot policy.
 
-    Machines about to be taken away are out; how much of a workload may run on spot machines, its pods' annotations say.
-    See docs/howto/use-spot-machines.md.
+    Nodes with an interruption notice are filtered out. Annotations of the pods say how much of a workload may run on
+    spot nodes. See docs/howto/use-spot-machines.md.
     """
-    from rota import assembly  # noqa: PLC0415 - servers are not needed to refuse an option
+    from rota import assembly  # noqa: PLC0415 - not needed to refuse an option
     from rota.cli.commands import session  # noqa: PLC0415 - as above
     from rota.kit import diagnostics  # noqa: PLC0415 - as above
     from rota.spot import node_signals  # noqa: PLC0415 - as above
@@ -81,7 +84,7 @@ def command(
     tls = certificates.context(tls_cert, tls_key, client_ca=client_ca)
     if tls is None and not insecure and not diagnostics.is_loopback(host):
         raise errors.UserError(
-            f"{host} can be reached from other machines", "give --tls-cert and --tls-key, or say --insecure"
+            f"{host} can be reached from other machines", "give --tls-cert and --tls-key, or --insecure"
         )
     table = node_signals.read(marks_file) if marks_file is not None else node_signals.NodeSignals()
     endpoint = endpoints.chosen(kubeconfig_file=kubeconfig_file, context=context, server=server)

@@ -1,4 +1,4 @@
-"""`rota get`: objects of any kind, as a table or whole."""
+"""`rota get`: list objects of any kind, as a table or in full."""
 
 from typing import Any, Final
 
@@ -14,11 +14,11 @@ FORMS: Final = ("table", "wide", "name", "json", "yaml")
     "get",
     cls=Command,
     examples=[
-        ("rota get pods", "the tasks of this namespace, and how they are"),
-        ("rota get pods -A -o wide", "all tasks everywhere, and on which nodes they are"),
-        ("rota get pod web -o yaml", "everything about one"),
-        ("rota get jobs,pods -l team=a --watch", "jobs and pods with a label, kept up to date"),
-        ("rota get nodes -o name | xargs -n1 rota describe", "for scripts"),
+        ("rota get pods", "the tasks of the namespace with their status"),
+        ("rota get pods -A -o wide", "the tasks of all namespaces with their nodes"),
+        ("rota get pod web -o yaml", "one object in full"),
+        ("rota get jobs,pods -l team=a --watch", "jobs and pods with a label, updated as they change"),
+        ("rota get nodes -o name | xargs -n1 rota describe", "names for a script"),
     ],
 )
 @click.argument(
@@ -27,19 +27,25 @@ FORMS: Final = ("table", "wide", "name", "json", "yaml")
 @options.namespace_option
 @options.everywhere_option
 @options.selector_option
-@click.option("--field-selector", "fields", default="", metavar="SELECTOR", help="Only those: status.phase=Running.")
 @click.option(
-    "-o", "--output", "form", type=click.Choice(FORMS), default="table", show_default=True, help="In which form."
+    "--field-selector",
+    "fields",
+    default="",
+    metavar="SELECTOR",
+    help="Only objects with these fields: status.phase=Running.",
 )
-@click.option("--show-labels", is_flag=True, help="With a column of labels.")
-@click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
+@click.option(
+    "-o", "--output", "form", type=click.Choice(FORMS), default="table", show_default=True, help="Output format."
+)
+@click.option("--show-labels", is_flag=True, help="Add a column with the labels.")
+@click.option("-w", "--watch", is_flag=True, help="Keep watching, and show changes.")
 @endpoints.nearest_options
 def command(**given: Any) -> None:
-    """Show objects of a KIND, or of several (pods,nodes), or all that belong to a user (all).
+    """List objects of a KIND, of several kinds (pods,nodes), or of the usual workload kinds (all).
 
-    KIND is any kind of the server, by its name, plural or short name: pod, pods, po. NAME may follow, or be written
-    KIND/NAME. Columns are those that the server gives; -o wide has more of them.
+    KIND is any kind of the server by its name, plural or short name: pod, pods, po. KIND/NAME selects one object. The
+    server defines the columns; -o wide shows more.
     """
-    from rota.cli.commands import object_listing  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import object_listing  # noqa: PLC0415 - not needed to refuse an option
 
     object_listing.get(**given)

@@ -1,4 +1,4 @@
-"""`rota help`: the help of a command, or a page on a subject."""
+"""`rota help`: the help of a command, or of a topic."""
 
 from typing import Final
 
@@ -9,16 +9,16 @@ from rota.cli import verbs
 from rota.cli.command_types import Command
 
 EXIT_CODES: Final = (
-    ("0", "done"),
-    ("1", "a bug in Rota, with a traceback: please report it; rota pipeline, with --watch: the run did not succeed"),
-    ("2", "something that you can put right, in one line on standard error"),
+    ("0", "success"),
+    ("1", "a bug in Rota, with a traceback: please report it; rota pipeline with --watch: the run failed"),
+    ("2", "an error that you can correct, in one line on standard error"),
     (
         "3",
-        "rota decide, rota federation decide: a scenario was not decided; rota replay: a decision came out otherwise",
+        "rota decide, rota federation decide: a scenario was not decided; rota replay: a decision differs",
     ),
     ("125", "rota run: Rota could not start the command, or lost it"),
-    ("128 + N", "signal N ended the command, or Rota itself: 130 is Ctrl-C, 137 KILL, 143 TERM"),
-    ("141", "the reader of our output went away"),
+    ("128 + N", "signal N ended the command or Rota itself: 130 is Ctrl-C, 137 SIGKILL, 143 SIGTERM"),
+    ("141", "the reader of the output closed the pipe"),
     ("any", "rota run and rota exec exit with the command's own code"),
 )
 _TOPICS: Final = {"exit-codes": EXIT_CODES}
@@ -34,14 +34,14 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     cls=Command,
     examples=[
         ("rota help run", "the same as rota run --help"),
-        ("rota help token create", "of a command under a command"),
+        ("rota help token create", "the help of a subcommand"),
         ("rota help exit-codes", "what the exit codes mean"),
     ],
 )
-@click.argument("words", metavar="[COMMAND|SUBJECT]...", nargs=-1, shell_complete=_complete)
+@click.argument("words", metavar="[COMMAND|TOPIC]...", nargs=-1, shell_complete=_complete)
 @click.pass_context
 def command(ctx: click.Context, /, *, words: tuple[str, ...]) -> None:
-    """Explain a command, or a subject: exit-codes."""
+    """Show the help of a command, or of a topic: exit-codes."""
     if len(words) == 1 and words[0] in _TOPICS:
         formatter = ctx.make_formatter()
         with formatter.section("Exit codes"):

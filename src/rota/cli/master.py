@@ -1,4 +1,4 @@
-"""`rota master`: one of any number of masters on a shared store."""
+"""`rota master`: run one of several masters on a shared store."""
 
 import os
 import shlex
@@ -18,14 +18,14 @@ from rota.kit import logs
     examples=[
         (
             "rota master --store postgresql://rota@db/rota --host 0.0.0.0",
-            "a master that other machines reach; start others there with the same store",
+            "a master that other machines can reach; start further masters with the same store",
         ),
         (
             "rota master --store etcd://10.0.0.1:2379 --encryption-keys keys.yaml",
-            "a further one, with a copy of the first one's keys",
+            "a further master, with a copy of the first master's keys",
         ),
-        ("rota master --store sqlite:///srv/rota.db --workers 2", "on one machine, which works as well"),
-        ("rota master --store $URL --advertise api.example.com", "behind a name that clients know it by"),
+        ("rota master --store sqlite:///srv/rota.db --workers 2", "a single master with two workers on this machine"),
+        ("rota master --store $URL --advertise api.example.com", "under a name that clients use"),
     ],
 )
 @click.option(
@@ -35,33 +35,33 @@ from rota.kit import logs
     envvar="ROTA_STORE",
     show_envvar=True,
     required=True,
-    help="What the masters share: postgresql://..., etcd://host:port[,host:port], or on one machine sqlite:///path.",
+    help="The shared store: postgresql://..., etcd://host:port[,host:port], or on one machine sqlite:///path.",
 )
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
     default=options.data_folder,
     show_default="$ROTA_HOME, or the platform's data folder",
-    help="Where this master's own files lie; made if missing.",
+    help="Folder for this master's files; created if missing.",
 )
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="Serve the Kubernetes API on this address of the machine; 0.0.0.0 for all, so that others can reach it.",
+    help="Serve the Kubernetes API on this address; 0.0.0.0 for all addresses of the machine.",
 )
 @click.option(
     "--port",
     type=master_options.PORT,
     metavar="PORT",
-    help="Serve it on this port; 0 for a free one.  [default: 6443, or the next free one]",
+    help="Port of the API; 0 for a free one.  [default: 6443, or the next free one]",
 )
 @click.option(
     "--advertise",
     multiple=True,
     metavar="NAME",
-    help="A name or address by which clients reach this master, the first in its kubeconfig; repeatable.",
+    help="Name or address for clients, added to the certificate; the first is in the kubeconfig; repeatable.",
 )
 @click.option(
     "--workers",
@@ -69,7 +69,7 @@ from rota.kit import logs
     default=0,
     show_default=True,
     metavar="N",
-    help="How many workers share this machine with the master.",
+    help="Number of workers to run on this machine.",
 )
 @options.task_user_options
 @master_options.master_options
@@ -83,13 +83,13 @@ def command(
     workers: int,
     **served: Any,
 ) -> None:
-    """Start a master and run until interrupted: API server, scheduler and controllers.
+    """Run a master (API server, scheduler and controllers) until interrupted.
 
-    Any number of masters may share a store. Every one of them serves the API; one of them at a time decides and looks
-    after the cluster, and when it is gone another goes on within seconds. All have the same encryption keys: give each
-    further one a copy of the file that the first has made.
+    Any number of masters may share a store. Each serves the API; one at a time schedules and one runs the controllers.
+    If the leader fails, another master takes over within seconds. All masters need the same encryption keys: copy the
+    file of the first master to the others.
     """
-    from rota import assembly, control_plane  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+    from rota import assembly, control_plane  # noqa: PLC0415 - not needed to refuse an option
 
     logs.configure(level="warning")
     folder = options.made_folder(data.absolute())
@@ -100,7 +100,7 @@ def command(
         host=host,
         port=port,
         advertise=advertise,
-        # workers in this process are handed their pods by a scheduler beside them
+        # a scheduler in this process dispatches pods to the workers in it directly
         scheduler_apart=not workers and len(os.sched_getaffinity(0)) > 1,
     )
     keys = settings.encryption_keys or folder / control_plane.ENCRYPTION_KEYS

@@ -1,4 +1,4 @@
-"""The options that everything with an API server has: `rota up` and `rota master`."""
+"""The options of the commands that run an API server: `rota up` and `rota master`."""
 
 import os
 from collections.abc import Callable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rota.control_plane import Settings
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-#: The low 256 addresses are for those who ask for one by name.
+#: Prefix length of the smallest service network; its low 256 addresses are for Services that name their address.
 _NARROWEST = 22
 PORT = click.IntRange(0, 65535)
 _AS_IT_IS = (
@@ -44,9 +44,9 @@ def _network(_: click.Context, __: click.Parameter, given: str) -> IPv4Network:
 
 
 def master_options(command: _F) -> _F:
-    """The options; give what comes of them to `settings`."""
-    # Options stand in the help in the order in which they are put on, from the last.
-    command = file_options("Schedule by this KubeSchedulerConfiguration; changes take effect.")(command)
+    """Add the options; pass their values to `settings`."""
+    # The help lists options in the reverse order of their decorators.
+    command = file_options("Schedule by this KubeSchedulerConfiguration; reloaded when it changes.")(command)
     command = sign_in_options.sign_in_options(protection_options.protection_options(command))
     for option in (
         click.option(
@@ -54,43 +54,43 @@ def master_options(command: _F) -> _F:
             metavar="LIST",
             default="*",
             show_default="all",
-            help="Which controllers to run: names with commas; * is all of them, -jobs leaves one out, '' is none.",
+            help="Controllers to run, separated by commas: * for all, -jobs to leave one out, '' for none.",
         ),
         click.option(
             "--scheduler",
             type=click.Choice(["on", "off"]),
             default="on",
             show_default=True,
-            help="Whether to decide here where pods go; off leaves that to rota scheduler or others.",
+            help="Whether to run the scheduler; with off, run rota scheduler or another scheduler.",
         ),
         click.option(
             "--ca-dir",
             "authority",
             type=click.Path(path_type=Path, file_okay=False),
             metavar="DIR",
-            help="Use ca.crt and ca.key of this folder (and sa.key for tokens) instead of what the first start makes.",
+            help="Folder with ca.crt, ca.key and optionally sa.key, instead of a generated CA.",
         ),
         click.option(
             "--encryption-keys",
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",
-            help="The keys of Secrets; made if missing.  [default: encryption-keys.yaml in the data folder]",
+            help="Encryption keys of Secrets; created if missing.  [default: encryption-keys.yaml in the data folder]",
         ),
         click.option(
             "--dispatch",
             type=click.Choice(["push", "pull"]),
             default="push",
             show_default=True,
-            help="Whether workers are called with their tasks, or find them by their watches alone; "
-            "a task's annotation rota.dev/dispatch goes before this.",
+            help="push: the scheduler sends bound pods to workers; pull: workers find them by their watches. "
+            "A pod's annotation rota.dev/dispatch takes precedence.",
         ),
         click.option(
             "--unenforced",
             type=click.Choice(["refuse", "warn"]),
             default="refuse",
             show_default=True,
-            help="What becomes of webhook configurations, admission policies and pod security labels that promise "
-            "to refuse requests, which this server does not do.",
+            help="Refuse, or accept with a warning, webhook configurations, admission policies and pod security "
+            "labels, which this server does not enforce.",
         ),
         click.option(
             "--service-network",
@@ -98,14 +98,14 @@ def master_options(command: _F) -> _F:
             default="127.64.0.0/10",
             show_default=True,
             callback=_network,
-            help="Of which services get their addresses; workers serve those on loopback.",
+            help="Network for the addresses of Services; workers serve them on loopback.",
         ),
         click.option(
             "--conflict-check",
             type=click.Choice(["on", "off"]),
             default="on",
             show_default=True,
-            help="Whether a binding must fit what is bound to the node now; off behaves as a stock API server.",
+            help="Whether the API server refuses bindings that do not fit the node; off behaves as stock Kubernetes.",
         ),
     ):
         command = option(command)
@@ -113,8 +113,8 @@ def master_options(command: _F) -> _F:
 
 
 def settings(options: dict[str, Any], **more: Any) -> "Settings":
-    """A master's settings from these options, and whatever else a command decides."""
-    from rota.apiserver.admission.unenforced import Mode  # noqa: PLC0415 - servers are not needed to refuse an option
+    """A master's settings from these options and those that the command adds."""
+    from rota.apiserver.admission.unenforced import Mode  # noqa: PLC0415 - not needed to refuse an option
     from rota.control_plane import Settings  # noqa: PLC0415
 
     if options["audit_policy"] is not None and options["audit_log"] is None:
@@ -127,7 +127,7 @@ def settings(options: dict[str, Any], **more: Any) -> "Settings":
         limits=protection_options.limits(**{name: options[name] for name in _LIMITS}),
         providers=sign_in_options.providers(options),
         **{name: options[name] for name in _AS_IT_IS},
-        # Of two processes on one core each would wait for the other.
+        # On one core, a second process would only wait for the first.
         workers_apart=len(os.sched_getaffinity(0)) > 1,
         **more,
     )

@@ -1,7 +1,7 @@
-"""What a shell is offered where the name of a kind or of an object is expected.
+"""Shell completion of kinds and names of objects.
 
-The server is asked (`commands.completion_source`), once and briefly. Whoever has none, or a slow one, is offered the
-kinds that most people mean, and no names.
+The server is asked once with a short timeout (`commands.completion_source`). Without an answer, completion offers the
+common kinds and no names.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-#: For when nobody can be asked.
+#: Offered if no server answers.
 COMMON: Final = (
     "configmaps", "cronjobs", "daemonsets", "deployments", "events", "jobs", "leases", "namespaces", "nodes",
     "poddisruptionbudgets", "pods", "priorityclasses", "replicasets", "secrets", "services", "statefulsets",
@@ -18,7 +18,7 @@ COMMON: Final = (
 
 
 def complete_kind_and_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """First a kind, then names of its objects; `kind/na` completes a name too."""
+    """Complete a kind, then names of its objects; `kind/na` completes a name too."""
     from rota.cli.commands import completion_source  # noqa: PLC0415 - only when a shell asks
 
     words = tuple(ctx.params.get(param.name or "") or ())
@@ -33,7 +33,7 @@ def complete_kind_and_names(ctx: click.Context, param: click.Parameter, incomple
 
 
 def complete_names(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Names of the objects of one kind; of others too, where `kind/` is written first."""
+    """Complete names of the objects of one kind, or of another kind after `kind/`."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from rota.cli.commands import completion_source as commands_completion_source  # noqa: PLC0415 - only when a shell asks

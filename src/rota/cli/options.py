@@ -1,4 +1,4 @@
-"""Options that several verbs share, and where Rota keeps its data unless told otherwise."""
+"""Options that several commands share, and the default data folder and store."""
 
 import os
 import re
@@ -21,23 +21,28 @@ _DURATION: Final = re.compile(r"(\d+)([smhd])")
 namespace_option = click.option(
     "-n", "--namespace", default="", metavar="NAME", help="The namespace.  [default: the context's]"
 )
-everywhere_option = click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Of all namespaces.")
+everywhere_option = click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces.")
 selector_option = click.option(
-    "-l", "--selector", "labels", default="", metavar="SELECTOR", help="Only those with these labels: app=web,tier!=db."
+    "-l",
+    "--selector",
+    "labels",
+    default="",
+    metavar="SELECTOR",
+    help="Only objects with these labels: app=web,tier!=db.",
 )
 container_option = click.option(
-    "-c", "--container", default="", metavar="NAME", help="Which container.  [default: the first]"
+    "-c", "--container", default="", metavar="NAME", help="The container.  [default: the first]"
 )
-#: How verbs that change something are told to only say what they would do.
-dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+#: `--dry-run`, of commands that change something.
+dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done and change nothing.")
 
 
 def task_user_options(command: _F) -> _F:
-    """`--run-as` and `--allow-root`, of everything that has workers."""
+    """Add `--run-as` and `--allow-root`, for commands that run workers."""
     command = click.option(
         "--allow-root",
         is_flag=True,
-        help="Let pods run as any user of this machine, root included, and let containers reach all of its files.",
+        help="Allow pods to run as any user of this machine, including root, and containers to mount any of its files.",
     )(command)
     return click.option(
         "--run-as",
@@ -45,7 +50,7 @@ def task_user_options(command: _F) -> _F:
         metavar="USER[:GROUP]",
         envvar="ROTA_RUN_AS",
         show_envvar=True,
-        help="Whom tasks run as that are processes.  [default: this user; if that is root, a user that owns nothing]",
+        help="User of tasks that run as processes.  [default: this user; for root, an unprivileged user without files]",
     )(command)
 
 
@@ -55,7 +60,7 @@ class Duration(click.ParamType[float]):
     name = "DURATION"
 
     def __init__(self, *, nothing: str = "") -> None:
-        """`nothing` says what 0 means; without it, 0 is refused."""
+        """`nothing` is the meaning of 0; without it, 0 is refused."""
         self._nothing: Final = nothing
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
@@ -87,17 +92,17 @@ class Address(click.ParamType[tuple[str, int]]):
 
 
 def http_option(what: str) -> Callable[[_F], _F]:
-    """`--http [HOST:]PORT`: where a part tells about itself; `what` says which pages there are."""
+    """`--http [HOST:]PORT`: the diagnostics server of a component; `what` names its pages."""
     return click.option(
         "--http",
         type=Address(),
         metavar="[HOST:]PORT",
-        help=f"Serve {what} here, without TLS; on loopback, if no host is named.",
+        help=f"Serve {what} on this address, without TLS; the default host is loopback.",
     )
 
 
 def data_folder() -> Path:
-    """Where the data of this user's Rota lies."""
+    """The data folder of this user."""
     return default_paths.data_folder()
 
 
@@ -105,11 +110,11 @@ _OUR_FILES: Final = ("rota.db", "kubeconfig")
 
 
 def made_folder(folder: Path) -> Path:
-    """The folder, for this user alone: made if it is missing, closed to others if it is ours or empty."""
+    """Create the folder if it is missing; make it private to this user if it is empty or has Rota's files."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
-        # one with other things in it, such as a home folder, may be open to others for a reason
+        # a folder with other files, such as a home folder, may be open to other users for a reason
         ours = any((folder / name).exists() for name in _OUR_FILES) or not any(folder.iterdir())
         if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o077 and ours:
             folder.chmod(0o700)
@@ -121,23 +126,23 @@ def made_folder(folder: Path) -> Path:
 
 
 def sqlite_url(path: Path) -> str:
-    """The URL of a store in this file; signs that mean something in a URL are written out."""
+    """The URL of a SQLite store in this file; special characters are percent-encoded."""
     return "sqlite:///" + str(path).replace("%", "%25").replace("?", "%3F").replace("#", "%23")
 
 
 def default_store_url() -> str:
-    """The store that `rota up` uses and that other verbs therefore mean."""
+    """The store of `rota up`, the default of other commands."""
     return os.environ.get("ROTA_STORE") or sqlite_url(data_folder() / "rota.db")
 
 
 def refuse_memory(store_url: str) -> None:
-    """A store that lives in this process has nothing to back up, and would keep nothing that is restored."""
+    """Refuse memory:// for commands that read or fill a store that outlives the process."""
     if store_url.startswith("memory:"):
-        raise click.UsageError(f"{store_url} lives and dies with this process, so there is nothing to gain from it")
+        raise click.UsageError(f"{store_url} exists only in this process; name a store on disk or on a server")
 
 
 def store_option(meaning: str) -> Callable[[_F], _F]:
-    """`--store URL`; `meaning` completes its help."""
+    """`--store URL`; its help begins with `meaning`."""
     return click.option(
         "--store",
         "store_url",

@@ -1,8 +1,7 @@
-"""How verbs print: pretty for people at a terminal, plain and stable for programs that read a pipe.
+"""Output of commands: formatted on a terminal, plain and stable in a pipe.
 
-Colour, boxes and moving parts appear on a terminal only, and colour not even there if NO_COLOR is set. Values are shown
-as they are: markup and control characters in a name do nothing. rich is imported on first use, since most calls of
-`rota` end without it.
+Colour, boxes and spinners appear on a terminal only; NO_COLOR turns colour off. Control characters and markup in
+values have no effect. rich is imported on first use, since most commands do not need it.
 """
 
 import contextlib
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-#: The words of a status that call for a look, those that ask for patience, and those that are well.
+#: The colour of a word in a status.
 _WORDS: Final = {
     **dict.fromkeys(
         (
@@ -39,15 +38,15 @@ _WORDS: Final = {
     **dict.fromkeys(("Running", "Ready", "Active", "Bound", "Complete", "Available", "Established", "yes"), "green"),
     **dict.fromkeys(("Completed", "Succeeded", "Normal"), "dim"),
 }  # fmt: skip
-#: The columns in which they stand.
+#: The columns that are coloured.
 _PAINTED: Final = frozenset({"STATUS", "PHASE", "STATE", "READY", "TYPE", "REASON"})
 
-#: `--json`, by the same name everywhere: one JSON document on standard output and nothing else.
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document, for programs.")
+#: `--json`: one JSON document on standard output and nothing else.
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 class Show(Protocol):
-    """What shows a table, or shows it anew."""
+    """A function that prints a table, or replaces the one that it printed before."""
 
     def __call__(self, columns: Sequence[str], rows: Iterable[Sequence[object]], /) -> None:
         """Headings and rows."""
@@ -55,23 +54,23 @@ class Show(Protocol):
 
 
 def document(value: Any) -> None:
-    """Print a value as JSON: indented for people, on one line in a pipe."""
+    """Print a value as JSON: indented on a terminal, on one line in a pipe."""
     click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
 
 
 def painted(text: str, *, stderr: bool = False, **style: Any) -> str:
-    """A text of one line in click's `style` on a terminal; what a name holds does nothing there."""
+    """One line of text in click's `style` on a terminal; control characters are replaced."""
     plain = printable(text)
     return click.style(plain, **style) if logs.wants_colour(sys.stderr if stderr else sys.stdout) else plain
 
 
 def note(text: str) -> None:
-    """Tell people something that is no part of the output: one line on standard error."""
+    """Print a line on standard error that is not part of the output."""
     click.echo(painted(text, stderr=True, dim=True), err=True)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Collection[str] = ()) -> None:
-    """Print rows under headings; the columns named in `right` (numbers) are flush right."""
+    """Print rows under headings; the columns in `right` (numbers) are aligned right."""
     cells = [[printable(value) for value in row] for row in rows]
     if sys.stdout.isatty():
         _rich_table(columns, cells, right)
@@ -81,7 +80,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Co
 
 @contextlib.contextmanager
 def waiting() -> Iterator[Callable[[str], None]]:
-    """Say what is waited for, each time that it changes: beside a spinner that goes away, or as lines in a pipe."""
+    """Show what a command waits for: beside a spinner on a terminal, as lines in a pipe."""
     said = ""
     if not sys.stderr.isatty():
 
@@ -111,7 +110,7 @@ def waiting() -> Iterator[Callable[[str], None]]:
 
 @contextlib.contextmanager
 def live() -> Iterator[Show | None]:
-    """What shows a table and, on the next call, that table's successor in its place; None where nothing can move."""
+    """A function that prints a table and replaces it on the next call; None if this is no terminal."""
     if not sys.stdout.isatty():
         yield None
         return
@@ -128,9 +127,9 @@ def live() -> Iterator[Show | None]:
 
 @contextlib.contextmanager
 def progress(title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show how far long work has come; call what you get with the number of steps done since the last call.
+    """Show a progress bar; call the result with the number of steps done since the last call.
 
-    Shown on standard error, on a terminal only, and gone when the work is done.
+    It is shown on standard error, on a terminal only, and removed at the end.
     """
     if not sys.stderr.isatty():
         yield lambda steps: None
@@ -178,7 +177,7 @@ def _drawn(columns: Sequence[str], cells: list[list[str]], right: Collection[str
 
 
 def _style(column: str, cell: str) -> str:
-    """A colour for a status, of which the last word known decides: `Ready,SchedulingDisabled` is yellow."""
+    """The colour of a status, by its last known word: `Ready,SchedulingDisabled` is yellow."""
     if column not in _PAINTED:
         return ""
     words = cell.replace("Init:", "").replace(",", " ").split()
@@ -193,5 +192,5 @@ def _console(*, stderr: bool = False) -> "Console":
 
 
 def printable(value: object) -> str:
-    """One line of what a terminal can print."""
+    """The value as one line of printable characters."""
     return "".join(letter if letter.isprintable() else " " for letter in str(value))

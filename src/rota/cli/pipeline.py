@@ -1,4 +1,4 @@
-"""`rota pipeline`: run pipelines, follow them, and see what they look like."""
+"""`rota pipeline`: run pipelines, follow runs, and draw their graphs."""
 
 from typing import Any
 
@@ -12,35 +12,37 @@ from rota.cli.command_types import Command, CommandGroup
     "pipeline",
     cls=CommandGroup,
     examples=[
-        ("rota pipeline run train.yaml -p model=small --watch", "run a pipeline of a file and follow it"),
-        ("rota pipeline list", "which runs there are"),
-        ("rota pipeline retry train-x7k2p", "do again what did not succeed"),
+        ("rota pipeline run train.yaml -p model=small --watch", "run the pipeline of a file and follow the run"),
+        ("rota pipeline list", "list runs"),
+        ("rota pipeline retry train-x7k2p", "repeat the steps that did not succeed"),
     ],
 )
 def command() -> None:
-    """Run pipelines, follow them, stop them, try them again."""
+    """Run pipelines; follow, cancel and retry their runs."""
 
 
 @command.command(
     "run",
     cls=Command,
     examples=[
-        ("rota pipeline run train.yaml -p model=small", "submit the pipeline of a file and begin a run"),
-        ("rota pipeline run train --watch", "begin a run of a pipeline that is there already, and follow it"),
+        ("rota pipeline run train.yaml -p model=small", "submit the pipeline of a file and start a run"),
+        ("rota pipeline run train --watch", "start a run of a submitted pipeline and follow it"),
     ],
 )
 @click.argument("what", metavar="FILE|NAME")
 @click.option(
-    "-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="The value of a parameter; repeat it."
+    "-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="Value of a parameter; repeatable."
 )
-@click.option("--name", default="", metavar="NAME", help="The run's name.  [default: the pipeline's, and some letters]")
-@click.option("--watch", is_flag=True, help="Follow the run; the exit code says how it ended.")
+@click.option(
+    "--name", default="", metavar="NAME", help="Name of the run.  [default: the pipeline's name and a random suffix]"
+)
+@click.option("--watch", is_flag=True, help="Follow the run; the exit code is 1 if it fails.")
 @options.namespace_option
 @output.json_option
 @endpoints.own_options
 def run(**given: Any) -> None:
-    """Begin a run, of a pipeline in a file or of one that was submitted before."""
-    from rota.cli.commands import pipeline_runs  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    """Start a run of a pipeline in a file, or of a submitted pipeline."""
+    from rota.cli.commands import pipeline_runs  # noqa: PLC0415 - not needed to refuse an option
 
     pipeline_runs.run(**given)
 
@@ -52,7 +54,7 @@ def run(**given: Any) -> None:
 @output.json_option
 @endpoints.nearest_options
 def list_(**given: Any) -> None:
-    """List runs, of one pipeline or of all."""
+    """List the runs of one pipeline or of all pipelines."""
     from rota.cli.commands import pipeline_runs as commands_pipeline_runs  # noqa: PLC0415 - as above
 
     commands_pipeline_runs.list_(**given)
@@ -63,7 +65,7 @@ def list_(**given: Any) -> None:
     cls=Command,
     examples=[
         ("rota pipeline get", "all runs of the namespace"),
-        ("rota pipeline get train-x7k2p", "its steps, their states and times, and why what waits waits"),
+        ("rota pipeline get train-x7k2p", "the steps with their states, times and reasons for waiting"),
         ("rota pipeline get train-x7k2p --watch", "the same, as it changes"),
     ],
 )
@@ -83,18 +85,18 @@ def get(**given: Any) -> None:
     "logs",
     cls=Command,
     examples=[
-        ("rota pipeline logs train-x7k2p", "what all steps have written, one after the other"),
-        ("rota pipeline logs train-x7k2p --follow", "as it is written, each line with its step"),
-        ("rota pipeline logs train-x7k2p --step fit", "of one step"),
+        ("rota pipeline logs train-x7k2p", "the output of all steps, one after the other"),
+        ("rota pipeline logs train-x7k2p --follow", "follow the output, each line prefixed with its step"),
+        ("rota pipeline logs train-x7k2p --step fit", "the output of one step"),
     ],
 )
 @click.argument("name", metavar="RUN")
-@click.option("--step", default="", metavar="STEP", help="Of one step only.")
-@click.option("-f", "--follow", is_flag=True, help="Print what is written until the run is over.")
+@click.option("--step", default="", metavar="STEP", help="Only this step.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines until the run ends.")
 @options.namespace_option
 @endpoints.nearest_options
 def logs(**given: Any) -> None:
-    """Print what the steps of a run have written."""
+    """Print the output of the steps of a run."""
     from rota.cli.commands import pipeline_runs as pipelines  # noqa: PLC0415 - as above
 
     pipelines.logs(**given)
@@ -111,10 +113,10 @@ def _verb(name: str, help_text: str, example: str) -> None:
         pipelines.change(verb=name, **given)
 
 
-_verb("cancel", "End a run: what runs is stopped, the steps at the end still run.", "stop it")
-_verb("retry", "Do again what did not succeed in a run that is over.", "from the failed step on")
-_verb("suspend", "Begin no more steps of a run for now; what runs goes on.", "hold on")
-_verb("resume", "Go on with a suspended run.", "go on")
+_verb("cancel", "Cancel a run: running steps are stopped; steps at the end still run.", "cancel the run")
+_verb("retry", "Repeat the steps of an ended run that did not succeed.", "repeat from the failed step")
+_verb("suspend", "Suspend a run: no further steps start; running steps continue.", "suspend the run")
+_verb("resume", "Resume a suspended run.", "resume the run")
 
 
 @command.command(
@@ -122,15 +124,15 @@ _verb("resume", "Go on with a suspended run.", "go on")
     cls=Command,
     examples=[
         ("rota pipeline graph train.yaml", "the steps of a file as text, without a server"),
-        ("rota pipeline graph train-x7k2p --svg > run.svg", "a run as a picture, in the colours of its states"),
+        ("rota pipeline graph train-x7k2p --svg > run.svg", "a run as an image, coloured by state"),
     ],
 )
 @click.argument("what", metavar="FILE|PIPELINE|RUN")
-@click.option("--svg", is_flag=True, help="Write a picture instead of text.")
+@click.option("--svg", is_flag=True, help="Write SVG instead of text.")
 @options.namespace_option
 @endpoints.nearest_options
 def graph(**given: Any) -> None:
-    """Show which step waits for which."""
+    """Show the graph of steps and their dependencies."""
     from rota.cli.commands import pipeline_runs as pipelines  # noqa: PLC0415 - as above
 
     pipelines.graph(**given)

@@ -1,4 +1,4 @@
-"""The options by which an operator says how much a server takes on, and what it takes down."""
+"""The options for the audit log and for the limits on requests."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,17 +14,17 @@ _DEFAULTS: Final = Limits()
 
 
 def protection_options(command: _F) -> _F:
-    """`--audit-*` and limits; give what comes of the latter to `limits`."""
+    """Add `--audit-*` and the limits; pass the values of the latter to `limits`."""
     for option in reversed(
         (
             click.option(
-                "--audit-log", type=_FILE, metavar="FILE", help="Take down who asked for what, as lines of JSON."
+                "--audit-log", type=_FILE, metavar="FILE", help="Write an audit log to this file, as lines of JSON."
             ),
             click.option(
                 "--audit-policy",
                 type=_FILE,
                 metavar="FILE",
-                help="What to take down, an audit.k8s.io/v1 Policy.  [default: everything but health, without bodies]",
+                help="The audit policy (audit.k8s.io/v1).  [default: metadata of all requests except health checks]",
             ),
             click.option(
                 "--max-requests",
@@ -32,7 +32,7 @@ def protection_options(command: _F) -> _F:
                 default=_DEFAULTS.seats,
                 show_default=True,
                 metavar="N",
-                help="Requests under way at once; a list counts for several.",
+                help="Maximum of concurrent requests; a list counts as several.",
             ),
             click.option(
                 "--request-timeout",
@@ -40,13 +40,13 @@ def protection_options(command: _F) -> _F:
                 default=_DEFAULTS.request_s,
                 show_default=True,
                 metavar="SECONDS",
-                help="How long a request may take that is no stream.",
+                help="Timeout of requests that are not streams.",
             ),
             click.option(
                 "--requests-per-second",
                 type=click.FloatRange(min=0, min_open=True),
                 metavar="N",
-                help="How many requests one user may send, besides heartbeats.  [default: no limit]",
+                help="Rate limit per user; heartbeats are exempt.  [default: no limit]",
             ),
         )
     ):
@@ -55,7 +55,7 @@ def protection_options(command: _F) -> _F:
 
 
 def limits(*, max_requests: int, request_timeout: float, requests_per_second: float | None) -> Limits:
-    """The limits that the options mean."""
+    """The limits of these options."""
     return Limits(
         seats=max_requests,
         request_s=request_timeout,

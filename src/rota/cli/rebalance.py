@@ -1,4 +1,4 @@
-"""`rota rebalance`: move pods when the cluster has drifted from what the scheduler would decide now."""
+"""`rota rebalance`: move pods to where the scheduler would place them now."""
 
 from typing import Any
 
@@ -14,24 +14,24 @@ from rota.cli.scheduler_options import scheduler_options
     "rebalance",
     cls=Command,
     examples=[
-        ("rota rebalance --dry-run", "show what would move and why, and how full nodes are before and after"),
-        ("rota rebalance --yes", "move what should move, once"),
-        ("rota rebalance --yes --every 300", "look every five minutes, until interrupted"),
-        ("rota rebalance --dry-run --strategy compact --scheduler-config packing.yaml", "empty what is nearly empty"),
-        ("rota rebalance --dry-run --by usage", "go by what is measured instead of what was asked for"),
+        ("rota rebalance --dry-run", "show the moves, their reasons, and the utilization before and after"),
+        ("rota rebalance --yes", "rebalance once"),
+        ("rota rebalance --yes --every 300", "rebalance every five minutes, until interrupted"),
+        ("rota rebalance --dry-run --strategy compact --scheduler-config packing.yaml", "drain underutilized nodes"),
+        ("rota rebalance --dry-run --by usage", "use measured usage instead of requests"),
     ],
 )
-@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask before pods are evicted.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
+@click.option("--yes", is_flag=True, help="Evict pods without confirmation.")
 @click.option(
-    "--every", type=click.FloatRange(min=1), metavar="SECONDS", help="Rebalance again and again, until interrupted."
+    "--every", type=click.FloatRange(min=1), metavar="SECONDS", help="Rebalance at this interval, until interrupted."
 )
 @click.option(
     "--strategy",
     "strategies",
     multiple=True,
     type=click.Choice(drifts.DRIFTS),
-    help="Which drift to look for; may be repeated.  [default: all but crashes, lifetime and compact]",
+    help="Kind of drift to correct; repeatable.  [default: all but crashes, lifetime and compact]",
 )
 @click.option(
     "--by",
@@ -39,7 +39,7 @@ from rota.cli.scheduler_options import scheduler_options
     type=click.Choice(["requests", "usage"]),
     default="requests",
     show_default=True,
-    help="How full a node is: by what its pods ask for, or by what they use.",
+    help="Measure utilization by requests or by usage.",
 )
 @click.option(
     "--empty-below",
@@ -47,7 +47,7 @@ from rota.cli.scheduler_options import scheduler_options
     default=20,
     show_default=True,
     metavar="PERCENT",
-    help="What is less full is nearly empty: balance fills it up, compact empties it.",
+    help="Nodes below this utilization are underutilized: balance moves pods to them, compact drains them.",
 )
 @click.option(
     "--full-above",
@@ -55,7 +55,7 @@ from rota.cli.scheduler_options import scheduler_options
     default=70,
     show_default=True,
     metavar="PERCENT",
-    help="What is fuller is too full: balance moves pods away from it.",
+    help="Nodes above this utilization are overutilized: balance moves pods away from them.",
 )
 @click.option(
     "--max-evictions",
@@ -64,7 +64,7 @@ from rota.cli.scheduler_options import scheduler_options
     default=50,
     show_default=True,
     metavar="N",
-    help="Pods that may move at once.",
+    help="Maximum of evictions in one run.",
 )
 @click.option(
     "--max-evictions-per-node",
@@ -73,7 +73,7 @@ from rota.cli.scheduler_options import scheduler_options
     default=5,
     show_default=True,
     metavar="N",
-    help="Of these, from one node.",
+    help="Maximum of evictions from one node.",
 )
 @click.option(
     "--max-evictions-per-namespace",
@@ -82,7 +82,7 @@ from rota.cli.scheduler_options import scheduler_options
     default=20,
     show_default=True,
     metavar="N",
-    help="Of these, from one namespace.",
+    help="Maximum of evictions from one namespace.",
 )
 @click.option(
     "--max-evictions-per-hour",
@@ -91,20 +91,20 @@ from rota.cli.scheduler_options import scheduler_options
     default=200,
     show_default=True,
     metavar="N",
-    help="Pods that may move in an hour, with --every.",
+    help="Maximum of evictions in an hour, with --every.",
 )
-@click.option("--jobs", is_flag=True, help="Move pods of Jobs and pipelines though they begin their work anew.")
-@click.option("--local-storage", is_flag=True, help="Move pods though they lose what is in their local volumes.")
-@scheduler_options("The KubeSchedulerConfiguration by which evicted pods will be placed.")
+@click.option("--jobs", is_flag=True, help="Also move pods of Jobs and pipelines; they start their work again.")
+@click.option("--local-storage", is_flag=True, help="Also move pods with local volumes; their data is lost.")
+@scheduler_options("KubeSchedulerConfiguration of the scheduler that places evicted pods.")
 @output.json_option
 @endpoints.nearest_options
 def command(**given: Any) -> None:
-    """Move pods to where the scheduler would put them today.
+    """Move pods to where the scheduler would place them now.
 
-    A pod moves only if the scheduler would place it elsewhere, likes that place strictly better, and the cluster gets
-    better by it: nothing moves back and forth. Disruption budgets are kept. Pods that nothing would replace, daemons,
-    those of Jobs and pipelines, and critical ones stay; so do those with the annotation rota.dev/rebalance: never.
+    A pod moves only if the scheduler would place it on another node with a strictly better score, and the move improves
+    the cluster; pods do not move back and forth. Disruption budgets are respected. Pods without a controller, pods of
+    DaemonSets, Jobs and pipelines, critical pods, and pods with the annotation rota.dev/rebalance: never stay.
     """
-    from rota.cli.commands import rebalance_run  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import rebalance_run  # noqa: PLC0415 - not needed to refuse an option
 
     rebalance_run.rebalance(**given)

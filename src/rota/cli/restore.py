@@ -13,8 +13,8 @@ from rota.kit import logs
     "restore",
     cls=Command,
     examples=[
-        ("rota restore monday.backup --store sqlite:///restored.db", "into a new file, to look at"),
-        ("rota restore laptop.backup --store etcd://10.0.0.1:2379,10.0.0.2:2379", "onto another kind of store"),
+        ("rota restore monday.backup --store sqlite:///restored.db", "into a new SQLite file"),
+        ("rota restore laptop.backup --store etcd://10.0.0.1:2379,10.0.0.2:2379", "to another kind of store"),
     ],
 )
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
@@ -23,12 +23,12 @@ from rota.kit import logs
 def command(*, file: Path, store_url: str, as_json: bool) -> None:
     """Fill an empty store from FILE.
 
-    The file is checked whole before anything is written; a damaged one is refused. The store's revisions go on
-    far above those of the old store, so clients that watched that one notice and list again.
+    The file is verified before anything is written; a damaged file is refused. The store's revisions continue far above
+    those of the old store, so clients that watched it list again.
     """
     import asyncio  # noqa: PLC0415
 
-    from rota import assembly  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+    from rota import assembly  # noqa: PLC0415 - not needed to refuse an option
 
     options.refuse_memory(store_url)
     logs.configure(level="warning")

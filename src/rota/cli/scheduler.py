@@ -1,4 +1,4 @@
-"""`rota scheduler`: the scheduler alone, beside any Kubernetes API server."""
+"""`rota scheduler`: run the scheduler alone, for any Kubernetes API server."""
 
 from pathlib import Path
 
@@ -14,26 +14,28 @@ from rota.kit import logs
     "scheduler",
     cls=Command,
     examples=[
-        ("rota scheduler", "schedule the cluster that kubectl talks to; pods of the name default-scheduler"),
+        ("rota scheduler", "schedule pods with schedulerName default-scheduler in kubectl's cluster"),
         (
             "rota scheduler --scheduler-config mine.yaml",
-            "with these profiles and plugins; a change of the file takes effect at once",
+            "with these profiles and plugins; the file is reloaded when it changes",
         ),
-        ("rota scheduler --server http://127.0.0.1:8001 --no-elect", "beside others, without waiting for one's turn"),
-        ("rota scheduler --record decisions.rec", "take decisions down, for rota replay"),
+        ("rota scheduler --server http://127.0.0.1:8001 --no-elect", "without leader election"),
+        ("rota scheduler --record decisions.rec", "record decisions for rota replay"),
     ],
 )
 @endpoints.server_options
 @scheduler_options("Schedule by this KubeSchedulerConfiguration.")
-@click.option("--no-elect", is_flag=True, help="Schedule at once, even if another scheduler of this name does.")
+@click.option("--no-elect", is_flag=True, help="Schedule without leader election.")
 @click.option(
     "--record",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Take every decision down with all it was made from; FILE.1 is the file before, when that was full.",
+    help="Record every decision with its inputs; a full file is renamed to FILE.1.",
 )
-@options.http_option("metrics, health, and to this machine /configz and /debug/{queue,cache,compare},")
-@click.option("--trace", is_flag=True, help="Send spans by OpenTelemetry, as its variables say; needs rota[tracing].")
+@options.http_option("metrics, health, and on loopback /configz and /debug/{queue,cache,compare},")
+@click.option(
+    "--trace", is_flag=True, help="Export OpenTelemetry spans, configured by OTEL_* variables; needs rota[tracing]."
+)
 def command(
     *,
     kubeconfig_file: Path | None,
@@ -45,12 +47,12 @@ def command(
     http: tuple[str, int] | None,
     trace: bool,
 ) -> None:
-    """Schedule the pods of a cluster and run until interrupted.
+    """Schedule the pods of a cluster until interrupted.
 
-    Works beside any Kubernetes API server. Several may run at once: by default one of them schedules and the others
-    stand by, knowing the cluster as well as it does.
+    Works with any Kubernetes API server. Several schedulers may run: by default the elected leader schedules, and the
+    others stand by with a current cache.
     """
-    from rota import assembly  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+    from rota import assembly  # noqa: PLC0415 - not needed to refuse an option
     from rota.cli.commands import session  # noqa: PLC0415 - as above
 
     logs.configure()

@@ -1,4 +1,4 @@
-"""The options of every command that decides: which scheduler configuration, and which plugin files."""
+"""The options for the scheduler configuration and plugin files, of every command that schedules or decides."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _plugin = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @dataclass(frozen=True, slots=True)
 class SchedulerFiles:
-    """The files that were named; false if none was."""
+    """The files that the options name; false if there are none."""
 
     config: Path | None = None
     plugins: tuple[Path, ...] = ()
@@ -28,14 +28,14 @@ class SchedulerFiles:
         return self.config is not None or bool(self.plugins)
 
     def source(self) -> "ConfigurationSource":
-        """The configuration that these files make."""
+        """The configuration from these files."""
         from rota.scheduler.plugin_registry.configuration_source import ConfigurationSource  # noqa: PLC0415 - NumPy loads slowly
 
         return ConfigurationSource(self.config, self.plugins)
 
 
 def file_options(purpose: str) -> Callable[[_F], _F]:
-    """The options alone; the command gets them as `scheduler_config` and `plugins`."""
+    """Add the options; the command gets them as `scheduler_config` and `plugins`."""
 
     def decorate(command: _F) -> _F:
         command = click.option(
@@ -44,7 +44,7 @@ def file_options(purpose: str) -> Callable[[_F], _F]:
             type=_plugin,
             multiple=True,
             metavar="FILE.py",
-            help="A Python file with scheduler plugins that the configuration enables; repeatable.",
+            help="Python file with scheduler plugins; the configuration enables them; repeatable.",
         )(command)
         return click.option(
             "--scheduler-config", type=_config, metavar="FILE", help=purpose, show_default="the stock configuration"
@@ -53,8 +53,8 @@ def file_options(purpose: str) -> Callable[[_F], _F]:
     return decorate
 
 
-def scheduler_options(purpose: str = "Decide by this KubeSchedulerConfiguration.") -> Callable[..., Any]:
-    """The options; the command gets them as `scheduler_files`."""
+def scheduler_options(purpose: str = "Use this KubeSchedulerConfiguration.") -> Callable[..., Any]:
+    """Add the options; the command gets them as `scheduler_files`."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @file_options(purpose)

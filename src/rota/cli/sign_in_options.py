@@ -1,4 +1,4 @@
-"""The options by which an operator says who may sign in, with upstream's names."""
+"""The options for authentication, with kube-apiserver's names."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 def sign_in_options(command: _F) -> _F:
-    """`--token-auth-file` and `--oidc-*`; give what comes of the latter to `provider`."""
+    """Add `--token-auth-file` and `--oidc-*`; pass the values of the latter to `providers`."""
     for option in reversed(
         (
             click.option(
@@ -24,27 +24,35 @@ def sign_in_options(command: _F) -> _F:
                 "token_file",
                 type=_FILE,
                 metavar="FILE",
-                help='Bearer tokens that are let in, a CSV file of: token,user,uid,"group1,group2".',
+                help='CSV file of accepted bearer tokens: token,user,uid,"group1,group2".',
             ),
-            click.option("--oidc-issuer-url", metavar="URL", help="Let in whom this OpenID provider vouches for."),
-            click.option("--oidc-client-id", metavar="ID", help="The client that the provider's tokens are for."),
+            click.option("--oidc-issuer-url", metavar="URL", help="Accept ID tokens of this OpenID Connect provider."),
+            click.option("--oidc-client-id", metavar="ID", help="The client ID (audience) of accepted tokens."),
             click.option(
-                "--oidc-username-claim", default="sub", show_default=True, help="The claim that names the user."
+                "--oidc-username-claim", default="sub", show_default=True, help="The claim with the user name."
             ),
             click.option(
                 "--oidc-username-prefix",
                 default="",
-                help="Put before user names; '-' for nothing.  [default: the issuer and '#', nothing before email]",
+                help="Prefix of user names; '-' for none.  [default: the issuer and '#'; none for the claim email]",
             ),
-            click.option("--oidc-groups-claim", default="", help="The claim that names the user's groups."),
-            click.option("--oidc-groups-prefix", default="", help="Put before group names."),
+            click.option("--oidc-groups-claim", default="", help="The claim with the user's groups."),
+            click.option("--oidc-groups-prefix", default="", help="Prefix of group names."),
             click.option(
-                "--oidc-required-claim", multiple=True, metavar="KEY=VALUE", help="What a token must say; repeatable."
+                "--oidc-required-claim",
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="Claim that a token must have; repeatable.",
             ),
             click.option(
-                "--oidc-signing-algs", default="RS256", show_default=True, help="Algorithms, separated by commas."
+                "--oidc-signing-algs",
+                default="RS256",
+                show_default=True,
+                help="Accepted signing algorithms, separated by commas.",
             ),
-            click.option("--oidc-ca-file", type=_FILE, metavar="FILE", help="Whom the provider's certificate is of."),
+            click.option(
+                "--oidc-ca-file", type=_FILE, metavar="FILE", help="CA bundle that verifies the provider's certificate."
+            ),
         )
     ):
         command = option(command)
@@ -52,8 +60,8 @@ def sign_in_options(command: _F) -> _F:
 
 
 def providers(settings: dict[str, Any]) -> tuple["Provider", ...]:
-    """The provider that the `oidc_*` options mean, if they mean one."""
-    from rota.apiserver.authentication.oidc import Provider  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+    """The provider that the `oidc_*` options describe, if they are given."""
+    from rota.apiserver.authentication.oidc import Provider  # noqa: PLC0415 - not needed to refuse an option
 
     issuer, client = settings["oidc_issuer_url"], settings["oidc_client_id"]
     if not issuer and not client:

@@ -1,4 +1,4 @@
-"""`rota spot`: spot machines and their notices."""
+"""`rota spot`: spot nodes and their interruption notices."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ _marks_option = click.option(
     "marks_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="More labels, taints and conditions by which spot machines and their end are known.",
+    help="Additional labels, taints and conditions that identify spot nodes and their notices.",
 )
 
 
@@ -22,36 +22,36 @@ _marks_option = click.option(
     "spot",
     cls=CommandGroup,
     examples=[
-        ("rota spot list", "which nodes are spot machines, and which of them go"),
-        ("rota spot notice worker-1 --in 120s", "as if its machine were taken away in two minutes"),
-        ("rota spot notice worker-1 --withdraw", "as if it were not after all"),
-        ("rota spot agent --node worker-1", "on a cloud's machine: mark its node when it will be taken away"),
+        ("rota spot list", "list nodes with their spot status and notices"),
+        ("rota spot notice worker-1 --in 120s", "simulate a notice of two minutes"),
+        ("rota spot notice worker-1 --withdraw", "withdraw the simulated notice"),
+        ("rota spot agent --node worker-1", "on a cloud machine: write the provider's notices on its node"),
     ],
 )
 def command() -> None:
-    """See spot machines and their notices, and try out what happens on one.
+    """List spot nodes and their notices, and simulate notices.
 
-    The cluster is the one that `rota up` runs on this machine, or that of $KUBECONFIG, or of the options.
+    The default cluster is that of $KUBECONFIG, or of `rota up` on this machine.
     """
 
 
-@command.command("list", cls=Command, examples=[("rota spot list", "all nodes, as their marks tell")])
+@command.command("list", cls=Command, examples=[("rota spot list", "all nodes")])
 @_marks_option
 @output.json_option
 @endpoints.own_options
 def list_(**given: Any) -> None:
-    """List nodes: how each was bought, whether it goes and when, the places held there, its price, what it saves."""
-    from rota.cli.commands import spot_nodes as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    """List nodes with capacity type, notice, deadline, reserved places, price and saving."""
+    from rota.cli.commands import spot_nodes as commands  # noqa: PLC0415 - not needed to refuse an option
 
-    acts.list_(**given)
+    commands.list_(**given)
 
 
 @command.command(
     "notice",
     cls=Command,
     examples=[
-        ("rota spot notice worker-1 --in 120s", "it goes in two minutes; a spot controller acts as on any notice"),
-        ("rota spot notice worker-1 --withdraw", "it stays after all"),
+        ("rota spot notice worker-1 --in 120s", "a notice of two minutes; the spot controller acts on it"),
+        ("rota spot notice worker-1 --withdraw", "withdraw it"),
     ],
 )
 @click.argument("node", metavar="NODE", shell_complete=name_completion.complete_names("nodes"))
@@ -61,26 +61,26 @@ def list_(**given: Any) -> None:
     type=options.Duration(nothing="at once"),
     default="120s",
     show_default=True,
-    help="When the machine would go; 0: at once.",
+    help="Time until the machine ends; 0: at once.",
 )
-@click.option("--withdraw", is_flag=True, help="Take a simulated notice back.")
+@click.option("--withdraw", is_flag=True, help="Withdraw a simulated notice.")
 @options.dry_run_option
 @endpoints.own_options
 def notice(**given: Any) -> None:
-    """Mark a node as a cloud would that takes its machine away. The machine itself is left alone."""
-    from rota.cli.commands import spot_nodes as acts  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    """Write a simulated interruption notice on a node. The machine itself is not affected."""
+    from rota.cli.commands import spot_nodes as commands  # noqa: PLC0415 - not needed to refuse an option
 
-    acts.notice(**given)
+    commands.notice(**given)
 
 
 @command.command(
     "agent",
     cls=Command,
     examples=[
-        ("rota spot agent --node worker-1", "find out which cloud this is, and ask it every 5 seconds"),
+        ("rota spot agent --node worker-1", "detect the provider, and poll it every 5 seconds"),
         (
             "rota spot agent --provider gcp --node worker-1 --http 9465",
-            "on Google's machines; with metrics and health",
+            "on Google Cloud; with metrics and health",
         ),
     ],
 )
@@ -90,23 +90,23 @@ def notice(**given: Any) -> None:
     envvar="NODE_NAME",
     show_envvar=True,
     metavar="NAME",
-    help="The node that this machine is.",
+    help="The node of this machine.",
 )
 @click.option(
     "--provider",
     type=click.Choice(["auto", "aws", "gcp", "azure"]),
     default="auto",
     show_default=True,
-    help="Whose machine it is; by default as its node says, or else as its metadata endpoint answers.",
+    help="The provider; auto uses the node's providerID, or else probes the metadata endpoints.",
 )
-@click.option("--metadata", "metadata_url", default="", metavar="URL", help="Where the cloud's metadata endpoint is.")
+@click.option("--metadata", "metadata_url", default="", metavar="URL", help="URL of the provider's metadata endpoint.")
 @click.option(
     "--every",
     "every_s",
     type=options.Duration(),
     default="5s",
     show_default=True,
-    help="How often to ask; Google's answers at once when something changes.",
+    help="Polling interval; Google's endpoint answers at once when something changes.",
 )
 @options.http_option("metrics and health")
 @endpoints.server_options
@@ -121,12 +121,12 @@ def agent(
     context: str,
     server: str | None,
 ) -> None:
-    """Ask the cloud whether this machine will be taken away, and mark its node when it will. Runs on the machine.
+    """Poll the provider's metadata for interruption notices, and write them on this machine's node.
 
-    A recommendation to leave makes the node one that pods avoid; a notice makes a spot controller leave it. It reads
-    and changes its own node, and nothing else. See docs/howto/hear-notices.md.
+    A rebalance recommendation adds a taint that pods avoid; a notice makes the spot controller evacuate the node. The
+    agent reads and changes its own node only. See docs/howto/hear-notices.md.
     """
-    from rota import assembly  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota import assembly  # noqa: PLC0415 - not needed to refuse an option
     from rota.cli.commands import session  # noqa: PLC0415 - as above
 
     logs.configure()

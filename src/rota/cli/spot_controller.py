@@ -1,4 +1,4 @@
-"""`rota spot-controller`: leaves machines that are taken away, beside any Kubernetes API server."""
+"""`rota spot-controller`: evacuate nodes with interruption notices, for any Kubernetes API server."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     "spot-controller",
     cls=Command,
     examples=[
-        ("rota spot-controller --kubeconfig admin.conf", "act on the notices of a cluster"),
-        ("rota spot-controller --dry-run", "say what would be done, and change nothing"),
-        ("rota spot-controller --marks our-cloud.yaml --http 9464", "with marks of one's own, and metrics"),
+        ("rota spot-controller --kubeconfig admin.conf", "act on the notices in a cluster"),
+        ("rota spot-controller --dry-run", "log what would be done and change nothing"),
+        ("rota spot-controller --marks our-cloud.yaml --http 9464", "with additional node signals, and metrics"),
         (
             "rota spot-controller --webhook 0.0.0.0:8443 --webhook-token token"
             " --webhook-tls-cert tls.crt --webhook-tls-key tls.key",
-            "take notices from outside as well, from those who have the token",
+            "also accept notices by HTTPS, from senders with the token",
         ),
     ],
 )
@@ -34,54 +34,54 @@ if TYPE_CHECKING:
     "marks_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="More labels, taints and conditions by which spot machines and their end are known.",
+    help="Additional labels, taints and conditions that identify spot nodes and their notices.",
 )
-@scheduler_options("The KubeSchedulerConfiguration by which evicted pods will be placed.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, by dry runs of the API, and change nothing.")
+@scheduler_options("KubeSchedulerConfiguration of the scheduler that places evicted pods.")
+@click.option("--dry-run", is_flag=True, help="Log what would be done, use dry-run requests, and change nothing.")
 @click.option(
     "--lease-namespace",
     default="kube-system",
     show_default=True,
     metavar="NAME",
-    help="Where the Lease is by which controllers take turns.",
+    help="Namespace of the leader election Lease.",
 )
 @click.option(
     "--return-after",
     type=options.Duration(nothing="never"),
     default="10m",
     show_default=True,
-    help="Send pods back once spot machines were quiet, and they themselves in their place, for so long; 0: never.",
+    help="Move pods back to spot nodes after this time without interruptions or moves of the pod; 0: never.",
 )
 @click.option(
     "--webhook",
     type=options.Address(),
     metavar="[HOST:]PORT",
-    help="Take notices from outside here; on loopback, if no host is named.",
+    help="Accept notices by HTTP on this address; the default host is loopback.",
 )
 @click.option(
     "--webhook-token",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The secret that senders show, as 'Authorization: Bearer ...'; the file may be exchanged at any time.",
+    help="File with the bearer token that senders need; reloaded when it changes.",
 )
 @click.option(
     "--webhook-tls-cert",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Take them over HTTPS, with this certificate (PEM).",
+    help="Serve the webhook over HTTPS with this certificate (PEM).",
 )
 @click.option(
     "--webhook-tls-key",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="And its key.",
+    help="Key of the certificate (PEM).",
 )
 @click.option(
     "--record-only",
     is_flag=True,
-    help="Write notices on nodes, and leave acting on them to another: in clusters of Rota, the leading master.",
+    help="Only write notices on nodes; another controller acts on them (in Rota clusters, the leading master).",
 )
-@click.option("--webhook-insecure", is_flag=True, help="Take them without token or TLS, from whoever reaches it.")
+@click.option("--webhook-insecure", is_flag=True, help="Accept notices without token or TLS from any sender.")
 @options.http_option("metrics and health")
 def command(
     *,
@@ -101,14 +101,15 @@ def command(
     record_only: bool,
     http: tuple[str, int] | None,
 ) -> None:
-    """Leave machines that will be taken away: in time, with budgets kept, and with a place for what comes after.
+    """Evacuate nodes with interruption notices in time, within disruption budgets, with places for the successors.
 
-    On a notice the node gets no new pods and no traffic from outside. A pod goes when there is a place for its
-    successor, or at the last moment at which it can still end in peace. Workloads that want spot machines go back to
-    them when things are quiet. Several controllers may run at once: one acts. See docs/howto/use-spot-machines.md.
+    On a notice, the node is tainted NoSchedule and leaves external load balancers. A pod is evicted when a place is
+    reserved for its successor, or at the latest moment that leaves it its grace period. Workloads that prefer spot
+    nodes move back when there are no interruptions. Several controllers may run: the elected leader acts. See
+    docs/howto/use-spot-machines.md.
     """
     hook = _hook(webhook, webhook_token, webhook_tls_cert, webhook_tls_key, insecure=webhook_insecure)
-    from rota import assembly  # noqa: PLC0415 - servers are not needed to refuse an option
+    from rota import assembly  # noqa: PLC0415 - not needed to refuse an option
     from rota.cli.commands import session  # noqa: PLC0415 - as above
     from rota.spot import node_signals, return_policy  # noqa: PLC0415 - as above
 
@@ -136,22 +137,22 @@ def command(
 def _hook(
     address: tuple[str, int] | None, token: Path | None, certificate: Path | None, key: Path | None, *, insecure: bool
 ) -> "Hook | None":
-    """Where notices are taken and from whom: by default from those who have a token, and over TLS beyond loopback."""
+    """The webhook's address, token and TLS; a token is required, and TLS on addresses other than loopback."""
     if address is None:
         if token is not None or certificate is not None or key is not None or insecure:
             raise click.UsageError("the options of a webhook need --webhook")
         return None
-    from rota.kit import diagnostics  # noqa: PLC0415 - servers are not needed to refuse an option
+    from rota.kit import diagnostics  # noqa: PLC0415 - not needed to refuse an option
     from rota.notices.webhook import Hook, Token  # noqa: PLC0415 - as above
 
     tls = certificates.context(certificate, key, prefix="webhook-")
     if token is None and not insecure:
         raise errors.UserError(
-            "a webhook without a token believes everybody", "give --webhook-token, or say --webhook-insecure"
+            "a webhook without a token accepts notices from any sender", "give --webhook-token or --webhook-insecure"
         )
     if tls is None and not insecure and not diagnostics.is_loopback(address[0]):
         raise errors.UserError(
             f"{address[0]} can be reached from other machines",
-            "give --webhook-tls-cert and --webhook-tls-key, or say --webhook-insecure",
+            "give --webhook-tls-cert and --webhook-tls-key, or --webhook-insecure",
         )
     return Hook(address=address, token=Token(token) if token is not None else None, tls=tls)

@@ -1,4 +1,4 @@
-"""`rota status`: a cluster on one screen."""
+"""`rota status`: show a cluster on one screen."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from rota.cli.command_types import Command
     "status",
     cls=Command,
     examples=[
-        ("rota status", "is everything well?"),
+        ("rota status", "overview of the cluster"),
         ("rota status --json | jq .pods", "for a script"),
     ],
 )
 @output.json_option
 @endpoints.nearest_options
 def command(**given: Any) -> None:
-    """Show a cluster on one screen: masters, who leads, workers, tasks by phase, what waits, recent warnings."""
-    from rota.cli.commands import cluster_status  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    """Show a cluster on one screen: masters, leaders, workers, tasks by phase, pending tasks, recent warnings."""
+    from rota.cli.commands import cluster_status  # noqa: PLC0415 - not needed to refuse an option
 
     cluster_status.status(**given)

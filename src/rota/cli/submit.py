@@ -1,4 +1,4 @@
-"""`rota submit`: what files say should be there."""
+"""`rota submit`: apply the objects of files."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ from rota.cli.command_types import Command
     "submit",
     cls=Command,
     examples=[
-        ("rota submit job.yaml", "make what it describes, or bring what is there up to date"),
-        ("rota submit deploy/", "every .yaml, .yml and .json file of a folder, by name"),
+        ("rota submit job.yaml", "create its objects, or update those that exist"),
+        ("rota submit deploy/", "every .yaml, .yml and .json file of a folder, in order of name"),
         ("generate | rota submit -", "from standard input"),
-        ("rota submit --dry-run job.yaml", "let the server check it, and change nothing"),
+        ("rota submit --dry-run job.yaml", "let the server validate it, and change nothing"),
     ],
 )
 @click.argument("sources", metavar="FILE...", nargs=-1, required=True)
 @options.namespace_option
-@click.option("--force", is_flag=True, help="Take over fields that others have set.")
+@click.option("--force", is_flag=True, help="Take over fields that other managers own.")
 @options.dry_run_option
 @click.option(
     "-o",
@@ -29,16 +29,16 @@ from rota.cli.command_types import Command
     type=click.Choice(["text", "name", "json", "yaml"]),
     default="text",
     show_default=True,
-    help="In which form to say what came of it.",
+    help="Output format of the results.",
 )
 @endpoints.own_options
 def command(**given: Any) -> None:
-    """Submit the objects of YAML or JSON files: any kinds, any number per file, Lists too.
+    """Submit the objects of YAML or JSON files: any kinds, any number per file, also Lists.
 
-    An object with a name is made, or changed where it differs (server-side apply); one with a generateName is made anew
-    each time. The server checks everything, unknown fields included. What fails is named by file and document, the rest
-    is done all the same, and the exit code is 2.
+    An object with a name is created or updated by server-side apply; an object with generateName is created each time.
+    The server validates everything, including unknown fields. If an object fails, the error names its file and
+    document, the others are still submitted, and the exit code is 2.
     """
-    from rota.cli.commands import submission  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import submission  # noqa: PLC0415 - not needed to refuse an option
 
     submission.submit(**given)

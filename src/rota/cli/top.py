@@ -1,4 +1,4 @@
-"""`rota top`: what nodes and pods use of their resources."""
+"""`rota top`: show resource usage of nodes and pods."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from rota.cli.command_types import Command
     "top",
     cls=Command,
     examples=[
-        ("rota top nodes", "how busy the nodes are"),
-        ("rota top pods -A --sort-by memory", "which tasks take most, of all namespaces"),
+        ("rota top nodes", "CPU and memory usage of nodes"),
+        ("rota top pods -A --sort-by memory", "tasks of all namespaces, largest memory usage first"),
         ("rota top pods -l team=a --containers", "per container"),
     ],
 )
@@ -22,21 +22,21 @@ from rota.cli.command_types import Command
 @options.namespace_option
 @options.everywhere_option
 @options.selector_option
-@click.option("--containers", is_flag=True, help="With pods: each container by itself.")
+@click.option("--containers", is_flag=True, help="With pods: show each container.")
 @click.option(
     "--sort-by",
     type=click.Choice(["name", "cpu", "memory"]),
     default="name",
     show_default=True,
-    help="By what to sort; amounts with the largest first.",
+    help="Sort order; cpu and memory sort the largest first.",
 )
 @output.json_option
 @endpoints.nearest_options
 def command(*, what: str, **given: Any) -> None:
-    """Show what nodes or pods use, as their workers last measured it.
+    """Show the resource usage of nodes or pods, as workers last measured it.
 
-    What a pod uses may be less or more than what it asked for; rota describe node tells what pods request.
+    Usage may be below or above a pod's request; rota describe node shows requests.
     """
-    from rota.cli.commands import resource_usage  # noqa: PLC0415 - what asks a server is not needed to refuse an option
+    from rota.cli.commands import resource_usage  # noqa: PLC0415 - not needed to refuse an option
 
     resource_usage.top(nodes=what.startswith("no"), **given)

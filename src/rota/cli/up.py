@@ -1,4 +1,4 @@
-"""`rota up`: everything that there is, on this machine."""
+"""`rota up`: run a cluster on this machine: one master and its workers."""
 
 import os
 import shlex
@@ -15,7 +15,7 @@ from rota.kit import logs
 
 
 def _default_workers() -> int:
-    """As many as leave each of them two cores, so that tasks of some size find room."""
+    """One worker for every two cores, 1 to 3."""
     return max(1, min(3, len(os.sched_getaffinity(0)) // 2))
 
 
@@ -23,10 +23,10 @@ def _default_workers() -> int:
     "up",
     cls=Command,
     examples=[
-        ("rota up", "start; Ctrl-C stops it, the data stays"),
-        ("rota up --data ./cluster", "keep the data in a folder of your choice"),
-        ("rota up --port 6443", "fail if that port is taken, instead of using the next"),
-        ("rota up --http 8001", "also serve the API without TLS, to kubectl -s http://127.0.0.1:8001"),
+        ("rota up", "start a cluster; Ctrl-C stops it, the data stays"),
+        ("rota up --data ./cluster", "keep the data in this folder"),
+        ("rota up --port 6443", "fail if the port is in use, instead of using the next one"),
+        ("rota up --http 8001", "also serve the API without TLS, for kubectl -s http://127.0.0.1:8001"),
     ],
 )
 @click.option(
@@ -35,14 +35,14 @@ def _default_workers() -> int:
     default=_default_workers,
     show_default="1 to 3, one for every two cores",
     metavar="N",
-    help="How many workers share this machine.",
+    help="Number of workers to run on this machine.",
 )
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
     default=options.data_folder,
     show_default="$ROTA_HOME, or the platform's data folder",
-    help="Where the cluster's data lies; made if missing.",
+    help="Folder for the cluster's data; created if missing.",
 )
 @click.option(
     "--store",
@@ -50,7 +50,7 @@ def _default_workers() -> int:
     metavar="URL",
     envvar="ROTA_STORE",
     show_envvar=True,
-    help="Use this store instead of a file in the data folder.",
+    help="Store of the cluster, instead of a SQLite file in the data folder.",
 )
 @click.option(
     "--port",
@@ -63,7 +63,7 @@ def _default_workers() -> int:
     "http_port",
     type=master_options.PORT,
     metavar="PORT",
-    help="Serve it on this loopback port too, without TLS: any user of this machine may do everything.",
+    help="Also serve the API on this loopback port without TLS: every user of this machine is administrator.",
 )
 @options.task_user_options
 @master_options.master_options
@@ -76,17 +76,17 @@ def command(
     http_port: int | None,
     **served: Any,
 ) -> None:
-    """Start Rota on this machine and run until interrupted.
+    """Run a cluster on this machine until interrupted: API server, scheduler, controllers and workers.
 
-    The API is served over TLS, to those who can prove who they are. The kubeconfig of its administrator is written into
-    the data folder, readable by its owner only.
+    The API is served over TLS to authenticated clients. The administrator's kubeconfig is written to the data folder,
+    readable by its owner only.
     """
-    from rota import assembly  # noqa: PLC0415 - servers and databases are not needed to refuse an option
+    from rota import assembly  # noqa: PLC0415 - not needed to refuse an option
     from rota.cli.commands import surviving_tasks  # noqa: PLC0415
 
     logs.configure(level="warning")
     folder = data.absolute()
-    # A store that others may use as well: their workers must not have the same names.
+    # Other masters may use a shared store: their workers must not have the same names.
     prefix, alone = (None, False) if store_url else ("worker-", True)
     if not store_url:
         store_url = options.sqlite_url(options.made_folder(folder) / "rota.db")
@@ -99,14 +99,14 @@ def command(
         http_port=http_port,
         alone=alone,
     )
-    lasting = surviving_tasks.SurvivingTasks()
+    surviving = surviving_tasks.SurvivingTasks()
 
     def ready(facts: dict[str, str]) -> None:
         _say_ready(facts)
-        lasting.note(facts)
+        surviving.note(facts)
 
-    assembly.run(assembly.run_local(store_url, settings, ready=ready, leaving=lasting.look))
-    click.echo(f"Rota has stopped.{lasting.told()}")
+    assembly.run(assembly.run_local(store_url, settings, ready=ready, leaving=surviving.look))
+    click.echo(f"Rota has stopped.{surviving.told()}")
 
 
 def _say_ready(facts: dict[str, str]) -> None:
@@ -123,7 +123,7 @@ def _say_ready(facts: dict[str, str]) -> None:
 
 
 def typed() -> str:
-    """How this program is called from a shell: by its path if the shell would not find it by its name."""
+    """How a user calls this program: by its path if `rota` is not on the PATH."""
     program = Path(sys.argv[0])
     if shutil.which("rota") is not None or program.name != "rota" or not os.access(program, os.X_OK):
         return "rota"

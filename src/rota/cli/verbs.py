@@ -1,8 +1,7 @@
-"""The table of verbs: the one place to look when adding one.
+"""The table of commands.
 
-A line here and a module `rota.cli.<name>` (dashes become underscores) with a `command` make a verb. The module is
-imported only when its verb is called, so that help and completion stay quick however many verbs there are; that is also
-why the summaries stand here.
+A line here and a module `rota.cli.<name>` (dashes become underscores) with a `command` make a command. The module is
+imported only when the command is called, so help and completion stay quick. That is why the summaries are here.
 """
 
 from dataclasses import dataclass
@@ -11,64 +10,64 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A word that may follow `rota`."""
+    """A command of `rota`."""
 
     name: str
-    #: What the list of commands says of it: one line, no full stop.
+    #: Its line in `rota --help`, without a full stop.
     summary: str
 
     @property
     def module(self) -> str:
-        """Where its `command` is defined."""
+        """The module that defines its `command`."""
         return f"rota.cli.{self.name.replace('-', '_')}"
 
 
-#: By the heading under which `rota --help` lists them.
+#: Commands by their heading in `rota --help`.
 SECTIONS: Final[dict[str, tuple[Verb, ...]]] = {
     "Clusters": (
-        Verb("up", "Start Rota on this machine"),
-        Verb("master", "Start one of several masters on a shared store"),
-        Verb("worker", "Let this machine work for a cluster"),
+        Verb("up", "Run a cluster on this machine"),
+        Verb("master", "Run one of several masters on a shared store"),
+        Verb("worker", "Run this machine as a worker of a cluster"),
         Verb("status", "Show a cluster on one screen"),
-        Verb("token", "Make, list and take back the tokens that workers join with"),
+        Verb("token", "Create, list and delete the tokens that workers join with"),
     ),
     "Tasks": (
-        Verb("run", "Run a command where there is room, and show what it says"),
+        Verb("run", "Run a command on a worker and print its output"),
         Verb("submit", "Submit the objects of YAML or JSON files"),
-        Verb("get", "Show objects of any kind"),
-        Verb("describe", "Show an object with what belongs to it and what happened"),
-        Verb("logs", "Print what tasks have written"),
-        Verb("exec", "Run a command beside a task, where it runs"),
-        Verb("top", "Show what nodes or tasks use"),
-        Verb("delete", "Delete objects, and end what runs"),
-        Verb("pipeline", "Run work in steps that depend on each other, and follow it"),
+        Verb("get", "List objects of any kind"),
+        Verb("describe", "Show an object in detail, with its dependents and events"),
+        Verb("logs", "Print the output of tasks"),
+        Verb("exec", "Run a command in the container of a task"),
+        Verb("top", "Show the resource usage of nodes or tasks"),
+        Verb("delete", "Delete objects and terminate their tasks"),
+        Verb("pipeline", "Run pipelines of steps that depend on each other"),
     ),
     "Nodes": (
-        Verb("cordon", "Place no new tasks on nodes"),
-        Verb("uncordon", "Place new tasks on nodes again"),
-        Verb("drain", "Move the tasks of a node elsewhere"),
-        Verb("rebalance", "Move tasks to where the scheduler would put them today"),
-        Verb("spot", "See spot machines and their notices, and try one out"),
+        Verb("cordon", "Mark nodes as unschedulable"),
+        Verb("uncordon", "Mark nodes as schedulable"),
+        Verb("drain", "Evict the tasks of a node"),
+        Verb("rebalance", "Move tasks to where the scheduler would place them now"),
+        Verb("spot", "List spot nodes and notices, and simulate notices"),
     ),
     "Scheduling": (
-        Verb("decide", "Say where a pod would go, and why, without a cluster"),
-        Verb("explain", "Say why a pod is where it is, or what keeps it waiting"),
-        Verb("replay", "Make recorded decisions again, or by another configuration"),
+        Verb("decide", "Place a pod offline and print the reasons"),
+        Verb("explain", "Explain why a pod is on its node or pending"),
+        Verb("replay", "Repeat recorded decisions, also with another configuration"),
         Verb("scheduler", "Schedule the pods of any Kubernetes cluster"),
-        Verb("extender", "Give the stock kube-scheduler a policy for spot machines"),
-        Verb("spot-controller", "Leave spot machines in time when they are taken away"),
+        Verb("extender", "Serve the spot policy to the stock kube-scheduler"),
+        Verb("spot-controller", "Evacuate spot nodes before they are interrupted"),
     ),
-    "Federation": (Verb("federation", "Decide about many clusters as one, by Karmada's policies"),),
+    "Federation": (Verb("federation", "Run many clusters as one, by Karmada's policies"),),
     "Data": (
         Verb("backup", "Write a consistent backup of a store to a file"),
         Verb("restore", "Fill an empty store from a backup"),
-        Verb("encryption", "See and change the keys that Secrets are encrypted with"),
+        Verb("encryption", "Show and rotate the keys that Secrets are encrypted with"),
     ),
     "Measuring": (Verb("bench", "Measure speed, as ratios to a reference of the same run"),),
     "This program": (
-        Verb("help", "Explain a command, or a subject such as exit-codes"),
+        Verb("help", "Show the help of a command, or of a topic such as exit-codes"),
         Verb("completion", "Print a script that completes commands in your shell"),
-        Verb("version", "Say which version this is and what it runs on"),
+        Verb("version", "Print the version of Rota and of what it runs on"),
     ),
 }
 

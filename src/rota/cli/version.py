@@ -1,4 +1,4 @@
-"""`rota version`: what to put into a bug report."""
+"""`rota version`: print versions, for a bug report."""
 
 import platform
 import sqlite3
@@ -10,7 +10,7 @@ import rota
 from rota.cli import output
 from rota.cli.command_types import Command
 
-#: Libraries that decide how Rota behaves; those of optional backends are listed if installed.
+#: Libraries that matter for bug reports; those of optional backends are listed if installed.
 _LIBRARIES = ("lightkube-models", "msgspec", "numpy", "psycopg", "grpcio")
 
 
@@ -21,7 +21,7 @@ _LIBRARIES = ("lightkube-models", "msgspec", "numpy", "psycopg", "grpcio")
 )
 @output.json_option
 def command(*, as_json: bool) -> None:
-    """Say which version of Rota this is and what it runs on."""
+    """Print the version of Rota, Python, the system and the main libraries."""
     facts = {
         "rota": rota.__version__,
         "python": platform.python_version(),

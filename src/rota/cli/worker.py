@@ -1,4 +1,4 @@
-"""`rota worker`: this machine works for a cluster whose masters are elsewhere."""
+"""`rota worker`: run this machine as a worker of a cluster."""
 
 import os
 import re
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
-#: The kubelet's.
+#: The kubelet's port.
 _PORT: Final = 10_250
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
 def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    """`a=1,b=2`, once or several times."""
+    """Parse `a=1,b=2`, given once or several times."""
     found: dict[str, str] = {}
     for one in _listed(given):
         key, equals, value = one.partition("=")
@@ -83,41 +83,50 @@ def _host_name() -> str:
     examples=[
         (
             "rota worker --join https://10.0.0.1:6443 --token abcdef.0123456789abcdef --ca-hash sha256:...",
-            "join, as 'rota token create' at a master prints it",
+            "join; 'rota token create' on a master prints this command",
         ),
-        ("rota worker", "go on after a restart: what was needed is in the data folder"),
-        ("rota worker --join m1,m2,m3 --token ... --ca-hash ...", "know several masters, and use whichever answers"),
-        ("rota worker ... --labels disk=ssd --taints gpu=yes:NoSchedule", "say what kind of machine this is"),
-        ("rota worker ... --resources cpu=4,memory=8Gi,example.com/gpu=2", "offer so much instead of what is found"),
-        ("rota worker ... --runtime container", "run containers in their images, not as processes of this machine"),
-        ("rota worker --kubeconfig FILE", "join any Kubernetes cluster, with credentials for it"),
+        ("rota worker", "start again: the credentials are in the data folder"),
+        ("rota worker --join m1,m2,m3 --token ... --ca-hash ...", "join one of several masters"),
+        ("rota worker ... --labels disk=ssd --taints gpu=yes:NoSchedule", "with labels and taints"),
+        (
+            "rota worker ... --resources cpu=4,memory=8Gi,example.com/gpu=2",
+            "with these resources instead of the detected ones",
+        ),
+        ("rota worker ... --runtime container", "run pods as containers from images, not as processes"),
+        ("rota worker --kubeconfig FILE", "join any Kubernetes cluster with these credentials"),
     ],
 )
-@click.option("--join", "masters", multiple=True, metavar="URL[,URL...]", help="The masters; any that answers will do.")
-@click.option("--token", default="", envvar="ROTA_TOKEN", show_envvar=True, help="What 'rota token create' has made.")
+@click.option(
+    "--join", "masters", multiple=True, metavar="URL[,URL...]", help="URLs of masters; one reachable master is enough."
+)
+@click.option(
+    "--token", default="", envvar="ROTA_TOKEN", show_envvar=True, help="The join token from 'rota token create'."
+)
 @click.option(
     "--ca-hash",
     default="",
     callback=_hash,
     metavar="sha256:...",
-    help="How to know the masters: their authority's hash.",
+    help="Hash of the cluster CA's public key, to verify the masters.",
 )
-@click.option("--ca", "authority", type=_FILE, metavar="FILE", help="The same, by the authority's certificate.")
+@click.option(
+    "--ca", "authority", type=_FILE, metavar="FILE", help="Certificate of the cluster CA, to verify the masters."
+)
 @click.option(
     "--kubeconfig",
     "kubeconfig_file",
     type=_FILE,
     metavar="FILE",
-    help="Join with the credentials of this file, instead of a token.",
+    help="Join with the credentials of this file instead of a token.",
 )
-@click.option("--name", default=_host_name, callback=_name, show_default="the machine's", help="The name of the node.")
+@click.option("--name", default=_host_name, callback=_name, show_default="the host name", help="Name of the node.")
 @click.option("--labels", multiple=True, callback=_pairs, metavar="KEY=VALUE,...", help="Labels of the node.")
 @click.option(
     "--taints",
     multiple=True,
     callback=_taints,
     metavar="KEY[=VALUE]:EFFECT,...",
-    help="Taints that the node is registered with.",
+    help="Taints to register the node with.",
 )
 @click.option(
     "--resources",
@@ -125,7 +134,7 @@ def _host_name() -> str:
     multiple=True,
     callback=_amounts,
     metavar="NAME=AMOUNT,...",
-    help="What to offer.  [default: what the machine has, less a reserve]",
+    help="Capacity of the node.  [default: the machine's capacity minus the reserve]",
 )
 @click.option(
     "--lease",
@@ -134,52 +143,52 @@ def _host_name() -> str:
     default=40,
     show_default=True,
     metavar="SECONDS",
-    help="How long masters believe in this worker after they last heard of it.",
+    help="Duration of the node's lease: without renewal the node is NotReady after this time.",
 )
 @click.option(
     "--reserve",
     multiple=True,
     callback=_amounts,
     metavar="NAME=AMOUNT,...",
-    help="What to keep back for the machine itself.  [default: a twentieth of memory and storage]",
+    help="Resources reserved for the system.  [default: a twentieth of memory and storage]",
 )
 @click.option(
     "--pids",
     type=click.IntRange(min=1, max=4_194_304),
     metavar="COUNT",
-    help="How many processes a container may have.  [default: any number]",
+    help="Maximum number of processes of a container.  [default: no limit]",
 )
 @click.option(
     "--runtime",
     type=click.Choice(["process", "container"]),
     default="process",
     show_default=True,
-    help="How containers run whose pods have no runtimeClassName.",
+    help="Runtime of pods without a runtimeClassName.",
 )
 @click.option(
     "--services",
     type=click.Choice(["on", "off"]),
     default="on",
     show_default=True,
-    help="Whether tasks here reach services by name and address; listens on loopback.",
+    help="Whether to serve Services to tasks here, by name and address, on loopback.",
 )
 @click.option(
     "--images",
     type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
     metavar="DIR",
-    help="Where images for containers lie.  [default: images in the data folder]",
+    help="Folder of container images.  [default: images in the data folder]",
 )
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Where the worker's files lie; made if missing.  [default: nodes/NAME in $ROTA_HOME or the platform's folder]",
+    help="Folder for the worker's files; created if missing.  [default: nodes/NAME in the data folder]",
 )
 @click.option(
     "--address",
     default="",
     metavar="ADDRESS",
-    help="By which masters reach this machine.  [default: the one that it reaches them by]",
+    help="Address for connections from masters.  [default: the local address of its connection to them]",
 )
 @click.option(
     "--port",
@@ -187,7 +196,7 @@ def _host_name() -> str:
     default=_PORT,
     show_default=True,
     metavar="PORT",
-    help="Where masters reach the worker for logs and commands; 0 for a free one.",
+    help="Port for logs and exec requests from masters; 0 for a free one.",
 )
 @options.task_user_options
 def command(
@@ -206,13 +215,13 @@ def command(
     services: str,
     **node: Any,
 ) -> None:
-    """Let this machine work for a cluster until interrupted.
+    """Run this machine as a worker of a cluster until interrupted.
 
-    The first start needs a token and a way to know the masters, or a kubeconfig. The worker then has a certificate of
-    its own, which it keeps in its folder and renews, and needs neither again. Tasks go on while the worker is stopped;
-    the next start finds them.
+    The first start needs a token and a CA hash or certificate, or a kubeconfig. The worker gets a certificate of its
+    own, keeps it in its data folder and renews it. Tasks keep running while the worker is stopped; the next start finds
+    them again.
     """
-    # What it takes to work is not needed to refuse an option.
+    # Imported late: not needed to refuse an option.
     from rota import assembly  # noqa: PLC0415
     from rota.worker import identities  # noqa: PLC0415
     from rota.worker.cluster_join.join import Invitation  # noqa: PLC0415
@@ -220,7 +229,7 @@ def command(
 
     logs.configure(level="warning")
     if kubeconfig_file is not None and (masters or token or ca_hash or authority):
-        raise click.UsageError("--kubeconfig stands for --join, --token, --ca-hash and --ca")
+        raise click.UsageError("--kubeconfig replaces --join, --token, --ca-hash and --ca; give one or the other")
     folder = (data or options.data_folder() / "nodes" / name).absolute()
     invitation = Invitation(
         servers=tuple(_listed(masters)),
@@ -243,7 +252,7 @@ def command(
         click.echo(f"     node  {name}")
         click.echo(f"   master  {server}")
         click.echo(f"     data  {folder}")
-        click.echo(f"This worker is ready (process {os.getpid()}). Ctrl-C stops it; its tasks go on.")
+        click.echo(f"This worker is ready (process {os.getpid()}). Ctrl-C stops it; its tasks keep running.")
 
     assembly.run(assembly.run_worker(settings, invitation, port=port, ready=say_ready))
     click.echo("The worker has stopped.")

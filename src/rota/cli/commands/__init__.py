@@ -1,1 +1,4 @@
-"""What verbs do once their options are understood; imported only then, since asking a server takes libraries."""
+"""What the commands do after their arguments are parsed: requests to a server, output, exit codes.
+
+Modules here are imported when a command runs, so help and refused options stay quick. Decisions are in the components.
+"""
