@@ -186,7 +186,7 @@ def test_a_wrong_option_costs_less_than_a_quarter_of_a_second() -> None:
 def test_a_group_without_a_verb_shows_its_help_as_it_is() -> None:
     done = run(ROTA, "token")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "\n  create  Make a token" in done.stderr
+    assert "\n  create  Create a token" in done.stderr
 
 
 @pytest.mark.parametrize("words", [["run"], ["token", "create"], []])

@@ -93,11 +93,11 @@ def up(*, data: Path, store_url: str | None, port: int | None, every_s: float, t
     click.echo("The federation has stopped.")
 
 
-def _ready(fcommands: dict[str, str]) -> None:
-    for name, fact in fcommands.items():
+def _ready(facts: dict[str, str]) -> None:
+    for name, fact in facts.items():
         click.echo(f"{name:>9}  {fact}")
     click.echo("The federation is up. Ctrl-C stops it; the data stays.")
-    click.echo(f"Try: export KUBECONFIG={shlex.quote(fcommands['config'])}")
+    click.echo(f"Try: export KUBECONFIG={shlex.quote(facts['config'])}")
     click.echo("     rota federation join NAME --member KUBECONFIG")
 
 
