@@ -1,7 +1,7 @@
-"""What goes on inside of a scheduler, for people who look for a fault: a few pages (see `rota.kit.diagnostics`).
+"""Debug pages of a scheduler over HTTP (see `rota.kit.diagnostics`).
 
-`/metrics`, `/configz`, `/healthz`, `/livez` and `/readyz` are kube-scheduler's; `/debug/queue` and `/debug/cache` show
-who waits and what is counted where; `/debug/compare` reads the cluster anew and says where the cache differs from it.
+`/metrics`, `/configz`, `/healthz`, `/livez` and `/readyz` are kube-scheduler's. `/debug/queue` and `/debug/cache` dump
+the queue and the cache. `/debug/compare` lists the cluster and shows where the cache differs from it.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -27,7 +27,7 @@ from rota.scheduler.service import NODES, Scheduler
 #: The name under which kube-scheduler shows its configuration.
 _CONFIG: Final = "componentconfig"
 _LIVING: Final = Selection(fields="status.phase!=Succeeded,status.phase!=Failed")
-#: What is different now and not any more after so long was on its way.
+#: A difference that is gone after this time was an event on its way.
 _PAUSE_S: Final = 1.0
 
 
@@ -51,7 +51,7 @@ class DebugPages:
         }
 
     async def differences(self) -> list[Difference]:
-        """Compare the cache with the cluster twice; what is different both times is a fault."""
+        """Compare the cache with the cluster twice; a difference in both comparisons is a fault."""
         first = await self._differences()
         if not first:
             return []
@@ -85,7 +85,7 @@ class DebugPages:
 def serving(
     scheduler: Scheduler, client: Client, *, clock: Clock, address: Address
 ) -> AbstractAsyncContextManager[str]:
-    """Serve the pages of a scheduler; the URL."""
+    """Serve the debug pages of a scheduler; yields the URL."""
     return diagnostics.serving(DebugPages(scheduler, client, clock=clock).table, address)
 
 

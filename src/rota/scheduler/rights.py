@@ -1,4 +1,4 @@
-"""What the scheduler does at an API server, as rights."""
+"""The permissions that the scheduler needs at the API server."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,9 @@ from rota.scheduler.ingest.watched_kinds import WatchedKind
 
 
 def needed(lease: tuple[str, str] | None, kinds: Iterable[WatchedKind] = ()) -> tuple[Right, ...]:
-    """All rights that a scheduler uses.
+    """All permissions of a scheduler.
 
-    `lease` is the namespace and the name of the Lease by which schedulers take turns, `kinds` are those that plugins
-    declare.
+    `lease` is the namespace and the name of its leader election Lease, `kinds` are those that plugins declare.
     """
     watched = (each.target for each in (*watched_kinds.BUILTIN.values(), *kinds))
     read = tuple(

@@ -1,9 +1,9 @@
-"""The scheduler at work: takes pods from the queue, one after the other, and sees each of them through.
+"""The scheduling loop: pops pods from the queue and runs their scheduling cycles.
 
 Decisions are made on the event loop in slices of a few milliseconds, so that informers, bindings and an API server in
-the same process go on meanwhile; what takes time (extenders, bindings, evictions, notes on pods) runs beside them.
-Every pod that was taken out ends in one of three ways: it is bound, it is back in the queue, or it is gone. A binding
-that another scheduler was faster with is tried on the next-best node before the pod goes back.
+the same process can run in between. Extender calls, bindings, evictions and status patches run concurrently. Every
+popped pod ends in one of three ways: it is bound, it is back in the queue, or it is deleted. If a binding loses a race
+with another scheduler, the next-best node is tried before the pod returns to the queue.
 """
 
 import asyncio
@@ -43,19 +43,19 @@ from rota.scheduler.status.pod_status import PodStatusWriter
 
 log = logs.get(__name__)
 
-#: How long decisions are made before others get their turn.
+#: Length of a slice of decisions before other tasks run.
 SLICE_S: Final = 0.004
-#: Placements that are not bound yet; beyond them no more are made.
+#: Limit of placements that are not bound yet.
 MOST_UNBOUND: Final = 1024
-#: On how many nodes a pod is tried that others were faster with, before it goes back to the queue.
+#: Number of nodes on which a pod is tried after lost races, before it returns to the queue.
 MOST_NODES: Final = 8
-#: How often rests are ended while there is always something else to do.
+#: How often backoffs are checked while the queue is never empty.
 _FLUSH_EVERY_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of one attempt, for those who record or watch; the evaluation holds until the cluster changes."""
+    """The result of one attempt, for observers; the evaluation is valid until the cluster changes."""
 
     pod: PodInfo
     evaluation: Evaluation
@@ -64,22 +64,22 @@ class Attempt:
     start: int
     avoiding: frozenset[str]
     advice: ExtenderResult | None
-    #: Whether PostFilter was asked where no node was feasible.
+    #: Whether PostFilter ran if no node was feasible.
     make_room: bool
 
 
 class _StartedAttempt(NamedTuple):
-    """The beginning of an attempt."""
+    """The start of an attempt."""
 
     at: float
-    #: How many attempts this makes, and when the pod first came.
+    #: The number of this attempt, and when the pod was first queued.
     attempts: int
     first_queued_at: float
 
 
 @dataclass(slots=True)
 class Collaborators:
-    """What attempts are made with; the queue and the cycles change when a configuration is loaded anew."""
+    """The parts that attempts need; the queue and the cycles change when a configuration is loaded."""
 
     cache: SchedulerCache
     queue: SchedulingQueue
@@ -91,7 +91,7 @@ class Collaborators:
     recorder: EventRecorder
     figures: SchedulerMetrics
     clock: Clock
-    #: None where nobody has to hear of bound pods.
+    #: None if bound pods are not pushed to workers.
     dispatcher: Dispatcher | None
 
 
@@ -99,11 +99,11 @@ class SchedulingLoop:
     """Makes attempts while `run` runs."""
 
     def __init__(self, using: Collaborators, *, start: int) -> None:
-        """`start` is the row at which a search among equally good nodes begins: another one for every scheduler."""
+        """`start` is the row at which a search among equally good nodes begins: different for every scheduler."""
         self.using: Final = using
         self._start: Final = start
         self._awake: Final = asyncio.Event()
-        #: Pods whose node was taken by others, with the nodes they were tried on.
+        #: Pods that lost a race for their node, with the nodes on which they were tried.
         self._bind_conflicts: Final[deque[tuple[PodInfo, frozenset[str]]]] = deque()
         self._tried: Final[dict[str, frozenset[str]]] = {}
         #: The attempts that have not ended, by pod.
@@ -116,11 +116,11 @@ class SchedulingLoop:
         self.evictions: Evictions
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Check for work."""
         self._awake.set()
 
     async def run(self) -> None:
-        """Make attempts until cancelled; what was begun is brought to an end before this returns."""
+        """Make attempts until cancelled; attempts in progress are finished before this returns."""
         try:
             while True:
                 if not await self._work():
@@ -140,7 +140,7 @@ class SchedulingLoop:
         await self.using.notes.close()
 
     async def _work(self) -> bool:
-        """Make attempts for a slice of time; whether there may be more to do."""
+        """Make attempts for one slice; returns whether there may be more to do."""
         clock = self.using.clock
         now = clock.monotonic()
         until = now + SLICE_S
@@ -154,7 +154,7 @@ class SchedulingLoop:
             if self._bind_conflicts:
                 pod, avoiding = self._bind_conflicts.popleft()
             else:
-                # Each time anew: another configuration may have been loaded while an attempt waited for extenders.
+                # Read each time: another configuration may have been loaded while an attempt waited for extenders.
                 queued = self.using.queue.pop(now)
                 if queued is None:
                     return False
@@ -164,7 +164,7 @@ class SchedulingLoop:
         return True
 
     async def _rest(self) -> None:
-        """Wait for something to do."""
+        """Wait for work."""
         clock = self.using.clock
         due = self.using.queue.next_wakeup()
         if due is None or len(self._began) >= MOST_UNBOUND:
@@ -180,7 +180,8 @@ class SchedulingLoop:
     async def _attempt(self, pod: PodInfo, avoiding: frozenset[str], now: float) -> None:
         using = self.using
         if using.cache.is_assumed(pod.uid):
-            # It is being bound, by a profile that was away for a while: that attempt goes on, and ends by its answer.
+            # It is being bound by a profile that was removed and added again: that attempt goes on and ends by its
+            # result.
             using.queue.done(pod.uid)
             return
         self._began.pop(pod.uid, None)
@@ -192,7 +193,7 @@ class SchedulingLoop:
             self._say_failed(pod, f"skip schedule deleting pod: {pod.key}")
             return
         if pod.uid in using.cache.cluster.pods:
-            # It has a node, which the watch will tell; until then it stays known.
+            # It has a node, which the watch will show; until then it stays known.
             using.queue.done(pod.uid)
             return
         self._began[pod.uid] = _StartedAttempt(now, queued.attempts, queued.first_queued_at)
@@ -215,7 +216,7 @@ class SchedulingLoop:
                 self._fail(pod, advice)
                 return
             if advice is not None:
-                # The cluster, and where pods are nominated to, may have changed meanwhile.
+                # The cluster and the nominations may have changed meanwhile.
                 evaluation = cycle.evaluate(pod, nominations=using.queue.nominations())
             await self._decide(cycle, evaluation, pod, avoiding, advice)
         except Exception as error:
@@ -265,7 +266,7 @@ class SchedulingLoop:
             raise
 
     def _again(self, pod: PodInfo) -> None:
-        """Another configuration was loaded while extenders were asked: its profile begins with the pod anew."""
+        """Another configuration was loaded during the extender calls: start the attempt again with its profile."""
         now = self.using.clock.monotonic()
         self._began.pop(pod.uid, None)
         self.using.queue.requeue(pod.uid, now=now)
@@ -275,7 +276,7 @@ class SchedulingLoop:
     async def _advice(
         self, cycle: SchedulingCycle, evaluation: Evaluation, pod: PodInfo
     ) -> ExtenderResult | FitError | None:
-        """Ask the extenders about the feasible nodes."""
+        """Call the extenders for the feasible nodes."""
         extender_chain, document = self.using.extender_chain, self.using.cluster_reader.pod(pod.uid)
         if document is None or not (extender_chain.filters(document) or extender_chain.prioritizes(document)):
             return None
@@ -291,7 +292,7 @@ class SchedulingLoop:
     async def _reconsidered(
         self, pod: PodInfo, evaluation: Evaluation, refusal: FitError, advice: ExtenderResult | None
     ) -> FitError:
-        """Let extenders have their say about who is evicted; where no plugin looks for victims, they choose alone."""
+        """Let extenders change the victims; without a PostFilter plugin they choose them alone."""
         extender_chain, document = self.using.extender_chain, self.using.cluster_reader.pod(pod.uid)
         if document is None or not extender_chain.preempts(document):
             return refusal
@@ -313,14 +314,14 @@ class SchedulingLoop:
         chosen = victims.best(left)
         return fit_errors.with_room(refusal, PostFilterResult(SUCCESS, chosen.node_name, chosen.victims))
 
-    # --- what becomes of it -----------------------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------------------------------
 
     def permitted(self, taken: AssumedPod) -> None:
-        """Nothing holds the pod any more: from here on no event can help it."""
+        """Permit let the pod through: from here on events do not matter to it."""
         self.using.queue.done(taken.pod.uid)
 
     def ended(self, taken: AssumedPod, status: Status) -> None:
-        """A binding succeeded or failed; whatever comes up while that is dealt with, the pod is not left behind."""
+        """A binding succeeded or failed; an error in handling that must not lose the pod."""
         using, pod = self.using, taken.pod
         now = using.clock.monotonic()
         try:
@@ -340,7 +341,7 @@ class SchedulingLoop:
     def _not_bound(self, taken: AssumedPod, status: Status, now: float) -> None:
         using, pod = self.using, taken.pod
         using.cache.forget(pod.uid)
-        # Its place is free again, as if it had been there.
+        # Its place is free again, as if the pod had been deleted there.
         using.queue.move(ASSIGNED_DELETE, pod, None, now=now)
         tried = self._tried.get(pod.uid, frozenset()) | {taken.node_name}
         if bind_requests.lost_race(status) and len(tried) < MOST_NODES and pod.uid in using.queue:
@@ -351,7 +352,7 @@ class SchedulingLoop:
             self._fail(pod, fit_errors.of_status(status))
 
     def _activate(self, taken: AssumedPod) -> None:
-        """Have the pods tried that plugins have asked for."""
+        """Activate the pods that plugins asked for."""
         uids = taken.state.find(PODS_TO_ACTIVATE, set)
         if uids:
             self.using.queue.activate(uids, now=self.using.clock.monotonic())
@@ -361,7 +362,7 @@ class SchedulingLoop:
         using, pod = self.using, taken.pod
         using.cache.finish_binding(pod.uid)
         self._tried.pop(pod.uid, None)
-        # The watch may have been faster, so that the queue does not know the pod any more.
+        # The watch may have been faster, so that the queue no longer has the pod.
         began = self._began.pop(pod.uid, _StartedAttempt(now, 1, now))
         using.figures.bound(began.attempts, now - began.first_queued_at)
         using.figures.attempted(scheduler_metrics.SCHEDULED, pod.shape.scheduler_name, now - began.at)
@@ -371,7 +372,7 @@ class SchedulingLoop:
             using.dispatcher.bound(manifest, taken.node_name, using.cluster_reader.node(taken.node_name))
 
     def gone(self, uid: str) -> None:
-        """A pod needs no node any more."""
+        """A pod no longer needs a node."""
         self.using.notes.forget(uid)
         self._tried.pop(uid, None)
         self.evictions.forget(uid)
@@ -400,7 +401,7 @@ class SchedulingLoop:
         self._say_failed(queued.pod, f"{refusal.message} {refusal.hint}" if refusal.hint else refusal.message)
 
     def _make_room(self, pod: PodInfo, room: PostFilterResult) -> str | None:
-        """Take note of where the pod is to come, and have the victims sent away; the pod's new nomination."""
+        """Record the nomination and start the evictions; returns the pod's new nomination."""
         using, node_name = self.using, room.nominated_node
         if node_name is None:
             return None
@@ -416,7 +417,7 @@ class SchedulingLoop:
         return node_name
 
     def _displace(self, pod: PodInfo, node_name: str) -> None:
-        """Pods of lower priority that were to come there have to look again."""
+        """Remove the nominations of lower priority on that node; those pods are tried again."""
         for other in tuple(self.using.queue.nominations().get(node_name, ())):
             if other.priority < pod.priority:
                 self.using.queue.withdraw(other.uid)
@@ -424,7 +425,7 @@ class SchedulingLoop:
                 self.using.queue.activate([other.uid], now=self.using.clock.monotonic())
 
     def room_failed(self, pod: PodInfo) -> None:
-        """Victims could not be sent away: the pod looks again."""
+        """Evictions failed: the pod is tried again."""
         self.using.queue.activate([pod.uid], now=self.using.clock.monotonic())
         self.wake()
 

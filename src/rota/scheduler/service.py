@@ -1,10 +1,10 @@
-"""The scheduler as a part: informers keep its picture of the cluster, and while it leads, it schedules.
+"""The scheduler as a service: informers keep its cache up to date, and it schedules while it is the leader.
 
-    scheduler = Scheduler(client, loading.load(text, builtin.registry()), clock=clock, chance=chance, identity=host)
+    scheduler = Scheduler(client, third_party.load(text, builtin.registry()), clock=clock, rng=rng, identity=host)
     await scheduler.run()
 
-Informers run all the time, so a standby knows the cluster as well as the leader and takes over at once, without a
-list. `load` exchanges the configuration of a running scheduler; one that cannot be used leaves the old one in place.
+Informers run all the time, so a standby has the same cache as the leader and takes over at once, without a list. `load`
+replaces the configuration of a running scheduler; an invalid one leaves the old one in place.
 """
 
 import asyncio
@@ -65,15 +65,15 @@ from rota.scheduler.status.pod_status import PodStatusWriter
 log = logs.get(__name__)
 
 NODES: Final = ("", "v1", "nodes")
-#: Pods that have ended hold nothing of a node.
+#: Pods that have ended use no resources of a node.
 _LIVING: Final = Selection(fields="status.phase!=Succeeded,status.phase!=Failed")
-#: Objects per page: larger ones than usual, since a start waits for them.
+#: Objects per page: larger than usual, since the start waits for them.
 _PAGE: Final = 5000
 _DISCOVERY: Final = Policy(initial_s=0.2, cap_s=5.0)
 
 
 class Scheduler:
-    """Everything that one scheduler process does."""
+    """One scheduler, with all its parts."""
 
     def __init__(
         self,
@@ -90,20 +90,20 @@ class Scheduler:
         tracer: Tracer | None = None,
         dispatcher: Dispatcher | None = None,
     ) -> None:
-        """`identity` tells this process from all others; plugins that take longer than `limit_s` are cut off.
+        """`identity` is unique for this process; plugins that take longer than `limit_s` are interrupted.
 
-        The default of that is half of the time in which the Lease must be renewed, five seconds at most.
+        The default of that is half of the Lease's renew deadline, five seconds at most.
 
-        Without `elect` it schedules at once, whatever the configuration says about leader election; a `pace` goes
-        before the configuration's. A `tracer` gets a span for every attempt and for every call of a plugin. A
-        `dispatcher` hears of every pod that was bound.
+        Without `elect` it schedules at once, whatever the configuration says about leader election; a `pace` overrides
+        the configuration's. A `tracer` gets a span for every attempt and for every call of a plugin. A `dispatcher` is
+        called for every pod that was bound.
         """
         self._tracer: Final = tracer
         self._elect: Final = elect
         self._pace: Final = pace
         self._campaigning: Final = client
         self._incumbent: Final = LeaderWrites()
-        # What is written while leading says so, and is refused when another leads.
+        # Writes of the leader name its term, and are refused once another master leads.
         client = client.with_settings(term=self._incumbent.header)
         self._client: Final = client
         self._clock: Final = clock
@@ -167,26 +167,26 @@ class Scheduler:
             unreadable=self._report_unreadable,
             storage_changed=self._volumes.changed,
         )
-        #: By what they follow; made when it is known what kind of server it is.
+        #: By kind; created when the features of the server are known.
         self._informers: Final[dict[str, Informer[Any]]] = {}
         #: Kinds that plugins declare and that are watched.
         self._declared: Final[dict[str, WatchedKind]] = {}
-        #: While the scheduler runs.
+        #: Set while the scheduler runs.
         self._supervisor: Supervisor | None = None
         self._synced: Final = asyncio.Event()
         self._retiring: Final[set[asyncio.Task[None]]] = set()
         self.leading = False
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- lifecycle ----------------------------------------------------------------------------------------------------
 
     @property
     def synced(self) -> bool:
-        """Whether the picture of the cluster is complete."""
+        """Whether the cache is complete."""
         return self._synced.is_set()
 
     @property
     def extender_chain(self) -> ExtenderChain:
-        """The extenders of the configuration that is in force."""
+        """The extenders of the configuration in force."""
         return self._using.extender_chain
 
     @property
@@ -204,7 +204,7 @@ class Scheduler:
         await self._synced.wait()
 
     async def run(self) -> None:
-        """Keep the picture of the cluster, and schedule while it is our turn, until cancelled."""
+        """Keep the cache up to date, and schedule while leading, until cancelled."""
         async with Supervisor("scheduler", clock=self._clock, rng=self._rng) as supervisor:
             try:
                 await self._discover()
@@ -282,10 +282,10 @@ class Scheduler:
     # --- configuration ----------------------------------------------------------------------------------------------
 
     def load(self, loaded: Loaded) -> None:
-        """Go over to another configuration; if its plugins cannot be built, nothing changes and the fault is raised.
+        """Switch to another configuration; if its plugins cannot be built, nothing changes and the error is raised.
 
-        Pods that wait are sorted anew; pods that are being bound are not disturbed. Leader election and client
-        connection stay as they were at the start.
+        Waiting pods are sorted again; pods in binding stay as they are. Leader election and client connection stay as
+        they were at start.
         """
         cycles = self._make_cycles(loaded)
         queue = self._make_queue(loaded, cycles)
@@ -295,8 +295,8 @@ class Scheduler:
         queue.take_over(self.queue, self._clock.monotonic())
         known = self._informers["pods"].cache.values() if self._informers else ()
         for pod in known:
-            # A profile that is new may have pods that wait for it. One that is on its way to a node, by a profile that
-            # is no more, is recognised by that as soon as it is its turn.
+            # A new profile may have pods that wait for it. A pod in binding, by a profile that no longer exists, is
+            # recognised when it is popped.
             if isinstance(pod, PodInfo) and not pod.node_name:
                 queue.add(pod, self._clock.monotonic())
         self.configuration = loaded.configuration
@@ -309,7 +309,7 @@ class Scheduler:
         log.info("configuration loaded", profiles=list(cycles))
 
     def follow(self, configuration: LiveConfiguration) -> None:
-        """Take changes of the configuration files into use, and write an event about files that cannot be used."""
+        """Apply changes of the configuration files, and write an event about invalid files."""
         configuration.apply, configuration.refused = self.load, self._report_configuration
 
     def _report_configuration(self, problem: str) -> None:
@@ -323,7 +323,7 @@ class Scheduler:
         self._recorder.event(lease, "Warning", "InvalidSchedulerConfiguration", message, action="Reloading")
 
     def _retire(self, extender_chain: ExtenderChain) -> None:
-        """Let go of extenders that nobody will ask any more."""
+        """Close extenders that are no longer used."""
         if extender_chain:
             closing = asyncio.get_running_loop().create_task(extender_chain.close())
             self._retiring.add(closing)
@@ -364,12 +364,13 @@ class Scheduler:
         reporter = Reporter(component=loaded.configuration.first.scheduler_name, host=self._identity)
         return EventRecorder(self._client, reporter, clock=self._clock, rng=self._rng, bucket=bucket)
 
-    # --- what informers bring ---------------------------------------------------------------------------------------
+    # --- informers ----------------------------------------------------------------------------------------------------
 
     def _make_informers(self) -> None:
         if self._informers:
             return
-        # Pods that have ended are left out by us or by the server: ours would decode every pod once more for that.
+        # A stock server leaves out pods that have ended. Rota's own would decode every pod once more for that, so there
+        # the decoder leaves them out.
         pods = self._informer(
             PODS, decoder.pods(self.cache.interner), selection=None if self.bindings.batches else _LIVING
         )
@@ -389,7 +390,7 @@ class Scheduler:
         return informer
 
     def _watch_declared(self) -> None:
-        """Watch the kinds that plugins of the configuration in force declare, and that are not watched yet."""
+        """Watch the kinds that plugins of the configuration in force declare, unless they are watched already."""
         if self._supervisor is None:
             return
         frameworks = (cycle.framework for cycle in self._using.cycles.values())
@@ -400,7 +401,7 @@ class Scheduler:
                 self._supervisor.start(kind, self._informers[kind].run)
 
     async def _served(self, watched: WatchedKind) -> bool:
-        """Whether a kind that a plugin declares can be listed; if not, decisions do not wait for it."""
+        """Whether a declared kind can be listed; if not, decisions do not wait for it."""
         try:
             await self._client.list(watched.target)
         except (errors.NotFound, errors.Forbidden) as error:
@@ -409,7 +410,7 @@ class Scheduler:
         return True
 
     def _report_unreadable(self, pod: Unreadable) -> None:
-        """A pod that cannot be understood is told so, and otherwise left alone."""
+        """Report a pod that cannot be decoded; it is not scheduled."""
         named = object_references.Named.of(pod.reference)
         log.warning("pod cannot be scheduled", problem=pod.problem, pod=named.key)
         if pod.node_name or (pod.scheduler_name or DEFAULT_SCHEDULER_NAME) not in self._using.cycles:
@@ -420,15 +421,15 @@ class Scheduler:
         note = PodStatusPatch(condition=(fit_errors.SCHEDULER_ERROR, pod.problem))
         self._notes.write(named, note)
 
-    # --- what extenders ask for -------------------------------------------------------------------------------------
+    # --- `ClusterReader` for extenders --------------------------------------------------------------------------------
 
     def node(self, name: str) -> msgspec.Raw | None:
-        """See `Surroundings.node`."""
+        """See `ClusterReader.node`."""
         record = self._informers["nodes"].cache.get(name) if self._informers else None
         return msgspec.Raw(record.raw) if isinstance(record, NodeRecord) else None
 
     def pod(self, uid: str) -> Document | None:
-        """See `Surroundings.pod`; of pods that have a node, what is kept of them."""
+        """See `ClusterReader.pod`; for pods that have a node, the fields that are kept of them."""
         queued = self.queue.get(uid)
         if queued is not None:
             return queued.pod.manifest
@@ -436,7 +437,7 @@ class Scheduler:
         return None if known is None else _outline(known)
 
     def pods_on(self, node: str) -> Mapping[str, PodInfo] | None:
-        """See `Surroundings.pods_on`."""
+        """See `ClusterReader.pods_on`."""
         found = self.cache.cluster.by_name.get(node)
         return None if found is None else found.pods
 

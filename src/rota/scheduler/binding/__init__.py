@@ -1,1 +1,2 @@
-"""From a placement to a bound pod: Permit, PreBind, bind requests to the API server, volume binding, dispatch mode."""
+"""The binding cycle: Permit, PreBind, bind requests to the API server, volume binding, and the dispatch mode of bound
+pods."""

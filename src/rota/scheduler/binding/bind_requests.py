@@ -1,12 +1,13 @@
-"""Bindings on their way to the API server: many in one request where the server can do that, single ones elsewhere.
+"""Bind requests: bindings on their way to the API server, batched where the server supports it.
 
-`submit` never waits: bindings gather while earlier requests are under way, so batches grow with the load, and both the
-size of a batch and the number of requests at a time are bounded. Each binding gets its own answer; where none came, or
-one that leaves open what happened, the pod is read until it says what became of it, or the watch does: till then nobody
-is told anything, so that the pod's place stays taken. Those reads keep no other binding from being sent.
+`submit` does not wait. Bindings queue up while earlier requests are in flight, so batches grow with the load. The size
+of a batch and the number of concurrent requests are limited. Each binding gets its own result. If a request fails in a
+way that leaves its outcome unknown, the pod is read until its state, or the watch, shows the outcome. Until then no
+result is reported, so the resources of the pod stay reserved. These reads do not delay other bindings.
 
-A server that takes batches refuses what does not fit any more. A stock one takes everything, and the kubelet lets the
-pod fail: there a node is looked at once more before a binding is sent, since another scheduler may have been faster.
+A server that supports batches rejects a binding that no longer fits. A stock API server accepts every binding, and the
+kubelet then fails the pod. There the node is checked once more before a binding is sent, because another scheduler may
+have bound a pod to it.
 """
 
 import asyncio
@@ -31,21 +32,21 @@ from rota.scheduler.framework.status import SUCCESS, Code, Status
 
 log = logs.get(__name__)
 
-#: What a binding is answered with; a refusal carries the server's error.
+#: Receives the result of a binding; a rejection carries the server's error.
 Done: TypeAlias = Callable[[Status], None]
 
-#: A transaction of our server holds 128 keys, three for each node: batches of this size are one transaction.
+#: A transaction of Rota's API server holds 128 keys, three for each node, so a batch of this size is one transaction.
 BATCH: Final = 42
-#: Requests at a time, of batches and of single bindings.
+#: Concurrent requests, for batches and for single bindings.
 BATCHES_AT_ONCE: Final = 6
 SINGLES_AT_ONCE: Final = 64
-#: How long the server may take for one request.
+#: Timeout of one request.
 TIMEOUT_S: Final = 30.0
 
 _GROUP_VERSION: Final = "/apis/rota.dev/v1alpha1"
-#: Codes that do not say whether the server acted.
+#: HTTP codes that do not say whether the server applied the request.
 _UNCERTAIN: Final = frozenset({500, 502, 504})
-#: After so many reads in vain it is worth a line in the log.
+#: Number of failed reads after which a line is logged.
 _READS: Final = 5
 _READ_BACKOFF: Final = backoff.Policy(initial_s=0.2, cap_s=5.0)
 _STOPPED: Final = Status(Code.ERROR, ("the scheduler stopped before it knew whether the pod was bound",))
@@ -62,7 +63,7 @@ class _BindRequest:
     done: Done
 
     def answer(self, status: Status) -> None:
-        """Tell who wished; whatever that raises, others in the same request hear of theirs."""
+        """Report the result to the submitter; an exception there does not affect the other bindings of the request."""
         try:
             self.done(status)
         except Exception as error:
@@ -70,34 +71,35 @@ class _BindRequest:
 
 
 class BindRequestQueue:
-    """Sends bindings. Also the `Binder` of every framework."""
+    """Sends bind requests. Also the `Binder` of every framework."""
 
     def __init__(
         self, client: Client, *, clock: Clock, rng: Rng, insufficient: Callable[[PodInfo, str], str] = _nothing
     ) -> None:
-        """`lacking` names what a node has too little of for all that is to run there; see `SchedulerCache.lacking`."""
+        """`lacking` names the resource that a node has too little of for all its pods; see
+        `SchedulerCache.insufficient`."""
         self._insufficient: Final = insufficient
-        # No retries: what happened to a request that broke is found out by reading the pod, not by asking again.
+        # No retries: after a broken request the outcome is found by reading the pod, not by sending the binding again.
         self._client: Final = client.with_settings(timeout_s=TIMEOUT_S, retry=False)
         self._clock: Final = clock
         self._rng: Final = rng
         self._waiting: Final[deque[_BindRequest]] = deque()
         self._under_way: Final[set[asyncio.Task[None]]] = set()
-        #: Wishes that may or may not have come true, by the pod's uid, and who reads these pods.
+        #: Bindings with an unknown outcome by pod uid, and the tasks that read these pods.
         self._unsure: Final[dict[str, _BindRequest]] = {}
         self._reading: Final[set[asyncio.Task[None]]] = set()
         self._reads: Final = asyncio.Semaphore(SINGLES_AT_ONCE)
         self._closing: Final = asyncio.Event()
         self._flushing = False
-        #: Whether the server takes batches; what a server can do is asked once, by `discover`.
+        #: Whether the server supports batches; `discover` finds out once.
         self.batches = False
 
     def __len__(self) -> int:
-        """Bindings that wait for their request."""
+        """Bindings that are not sent yet."""
         return len(self._waiting)
 
     async def discover(self) -> None:
-        """Find out whether the server takes batches."""
+        """Find out whether the server supports batches."""
         try:
             found = await self._client.request("GET", _GROUP_VERSION)
         except errors.NotFound:
@@ -107,11 +109,11 @@ class BindRequestQueue:
         log.info("bindings", batches=self.batches)
 
     def submit(self, pod: PodInfo, node_name: str, done: Done) -> None:
-        """Bind the pod to the node; `done` is called once, from the event loop."""
+        """Bind the pod to the node; `done` is called once, on the event loop."""
         binding = Binding(namespace=pod.namespace, pod=pod.name, node=node_name, uid=pod.uid)
         self._waiting.append(_BindRequest(pod, binding, done))
         if not self._flushing:
-            # Not at once: those that are submitted in the same breath share a request.
+            # In the next turn of the event loop, so that bindings submitted in this turn share a request.
             self._flushing = True
             asyncio.get_running_loop().call_soon(self._flush)
 
@@ -122,16 +124,16 @@ class BindRequestQueue:
         return await answer
 
     def seen(self, uid: str, node_name: str) -> None:
-        """The watch shows a pod on a node, which answers the question if there is one."""
+        """Resolve an unknown outcome: the watch shows the pod on a node."""
         wish = self._unsure.get(uid)
         if wish is not None:
             elsewhere = Status(Code.ERROR, (f"the pod was bound to {node_name}",))
             self._settle(wish, SUCCESS if node_name == wish.binding.node else elsewhere)
 
     async def close(self) -> None:
-        """Send nothing more; what is under way is waited for, so that nobody has to guess what became of it.
+        """Send no more bindings and wait for the requests in flight, so that their outcomes are known.
 
-        Pods that cannot be read are given up: by the time anybody places pods again, the watch has told of them.
+        Pods that cannot be read are given up. Their state is known from the watch before the next leader schedules.
         """
         for wish in self._waiting:
             wish.answer(Status(Code.ERROR, ("the scheduler stopped before the pod was bound",)))
@@ -204,7 +206,7 @@ class BindRequestQueue:
             wish.answer(status)
 
     async def _find_out(self, wish: _BindRequest, error: Exception) -> None:
-        """Read the pod until it is known what became of its binding."""
+        """Read the pod until the outcome of its binding is known."""
         pauses = Backoff(_READ_BACKOFF, self._rng)
         while self._unsure.get(wish.binding.uid) is wish:
             last = self._closing.is_set()
@@ -219,7 +221,7 @@ class BindRequestQueue:
                 await self._clock.wait_for(self._closing.wait(), pause)
 
     async def _read_back(self, binding: Binding, error: Exception) -> Status | None:
-        """Look at the pod to see what became of its binding; None if it cannot be seen."""
+        """Read the pod for the outcome of its binding; None if it cannot be read."""
         try:
             async with self._reads:
                 pod = await self._client.get(PODS, binding.pod, namespace=binding.namespace)
@@ -234,7 +236,7 @@ class BindRequestQueue:
 
 
 def _open(error: Exception) -> bool:
-    """Whether the pod may be bound all the same."""
+    """Whether the pod may have been bound despite the error."""
     if isinstance(error, TransportError):
         return error.uncertain
     return error.code in _UNCERTAIN if isinstance(error, ApiError) else True
@@ -247,7 +249,7 @@ def _refused(error: Exception) -> Status:
 
 
 def _too_late(node: str, resource: str) -> Status:
-    """What a server that looks would have answered."""
+    """The result that a server with an overcommit check would give."""
     told = f"another scheduler was faster: {node} has not enough {resource} any more"
     cause = errors.Cause(type="InsufficientResource", message=told, field=resource)
     return _refused(errors.Conflict(told, details=errors.Details(causes=(cause,))))
@@ -260,11 +262,11 @@ def _log_bind_error(error: Exception, bindings: int) -> None:
         log.warning("answer to bindings is missing", error=error, bindings=bindings)
 
 
-#: Causes of a 409 that speak of the node: another one may do.
+#: Causes of a 409 that concern the node; another node may work.
 _ABOUT_NODES: Final = ("InsufficientResource", "PortConflict", "NodeNotFound")
 
 
 def lost_race(status: Status) -> bool:
-    """Whether the server found no room on the node any more, so that the next-best one is worth a try."""
+    """Whether the node had no free resources any more, so that the next-best node is worth a try."""
     error = status.error
     return isinstance(error, errors.Conflict) and any(error.has_cause(cause) for cause in _ABOUT_NODES)

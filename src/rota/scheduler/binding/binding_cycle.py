@@ -1,8 +1,8 @@
-"""From a placement to a bound pod, many at a time: wait for Permit, PreBind, Bind, PostBind.
+"""Binding cycles, many at a time: wait for Permit, then PreBind, Bind, PostBind.
 
-A pod for which nobody waits and nothing is to be prepared, and that only the default binder binds, goes straight into
-the next request to the API server; all others get a task of their own. Either way `ended` is called once, after
-Unreserve ran in reverse if it failed.
+A pod goes straight into the next bind request if no Permit plugin holds it, no PreBind plugin has work, and only the
+default binder binds it. All other pods get a task of their own. `ended` is called once per pod. If the cycle failed,
+Unreserve has run in reverse order before that.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from rota.scheduler.status.pod_status import PodStatusWriter
 
 log = logs.get(__name__)
 
-#: No PreBind, Bind or PostBind plugin may take longer than this for one pod; VolumeBinding has a limit of its own.
+#: Time limit of a PreBind, Bind or PostBind plugin for one pod; VolumeBinding has a limit of its own.
 LONGEST_S: Final = 15 * 60.0
 
 
 class BindingCycles:
-    """Binding cycles under way."""
+    """Binding cycles that are running."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class BindingCycles:
         permitted: Callable[[AssumedPod], None],
         ended: Callable[[AssumedPod, Status], None],
     ) -> None:
-        """`permitted` hears of pods that nothing holds any more, `ended` of what became of them."""
+        """`permitted` is called for pods that Permit let through, `ended` with the result of each cycle."""
         self._bindings: Final = bindings
         self._notes: Final = notes
         self._waiting: Final = waiting
@@ -55,7 +55,7 @@ class BindingCycles:
         self._permitted: Final = permitted
         self._ended: Final = ended
         self._tasks: Final[dict[str, asyncio.Task[None]]] = {}
-        #: Why a pod that is not being bound yet has to give way.
+        #: Why a placement was revoked before its binding began, by pod uid.
         self._revoked: Final[dict[str, str]] = {}
         self._revocable: Final[set[str]] = set()
         self.extender_chain = ExtenderChain()
@@ -65,7 +65,7 @@ class BindingCycles:
         return len(self._tasks) + len(self._bindings)
 
     def start(self, taken: AssumedPod) -> None:
-        """Begin; returns at once."""
+        """Start the binding cycle of a pod; does not wait."""
         pod = taken.pod
         if not taken.permission.waits_s and not self._notes.busy(pod.uid) and self._plain(taken):
             self._permitted(taken)
@@ -80,12 +80,12 @@ class BindingCycles:
         task.add_done_callback(partial(self._done, pod.uid))
 
     def _done(self, uid: str, task: asyncio.Task[None]) -> None:
-        # After a lost race the next task of the pod may have begun already.
+        # After a lost race the pod's next task may have begun already.
         if self._tasks.get(uid) is task:
             del self._tasks[uid]
 
     def revoke(self, uid: str, why: str) -> bool:
-        """Take a placement back if its binding has not begun; whether there was one."""
+        """Revoke a placement if its binding has not begun; returns whether it was revoked."""
         waiting = self._waiting.get(uid)
         if waiting is not None:
             waiting.reject("", why)
@@ -97,17 +97,17 @@ class BindingCycles:
         return False
 
     def revoke_waiting(self, uid: str) -> None:
-        """Let a pod go that is gone while it waits for Permit."""
+        """Release a pod that was deleted while it waited for Permit."""
         waiting = self._waiting.get(uid)
         if waiting is not None:
             waiting.reject("", "the pod is gone")
 
     def seen(self, uid: str, node_name: str) -> None:
-        """The watch shows a pod on a node."""
+        """The watch shows the pod on a node."""
         self._bindings.seen(uid, node_name)
 
     async def close(self) -> None:
-        """Give up what is not being bound yet, and wait for the rest."""
+        """Cancel cycles whose binding has not begun, and wait for the others."""
         for uid in tuple(self._tasks):
             self.revoke(uid, "the scheduler stopped")
         await self._bindings.close()
@@ -115,7 +115,7 @@ class BindingCycles:
             await asyncio.wait(set(self._tasks.values()))
 
     def _plain(self, taken: AssumedPod) -> bool:
-        """Whether there is nothing to do but to send the binding."""
+        """Whether sending the binding is all that is left to do."""
         framework = taken.framework
         (*others, binder) = framework.at(ExtensionPoint.BIND) or (None,)
         if (
@@ -128,9 +128,9 @@ class BindingCycles:
         return binding_points.nothing_to_prepare(framework, taken.state, taken.pod, taken.node_name)
 
     def _announce(self, taken: AssumedPod) -> bool:
-        """Where it takes time until the pod is bound, say on the pod where it is to come; whether that is so.
+        """Write the nominated node to the pod's status if its binding takes time; returns whether it does.
 
-        Those who add nodes then know that this pod needs none, and whoever schedules after us tries that node first.
+        Cluster autoscalers then know that this pod needs no new node, and the next leader tries that node first.
         """
         pod = taken.pod
         slow = taken.permission.waits_s or not binding_points.nothing_to_prepare(

@@ -1,7 +1,7 @@
-"""How bound pods reach their workers: by the workers' own watches (pull), or also by a call at once (push).
+"""How bound pods reach their workers: by the workers' own watches (pull), or by an additional call at once (push).
 
-A binding that the API server has confirmed is a fact that every watch will tell; a push only tells it sooner. So
-whoever pushes owes nothing: what is not delivered is pulled, and a worker takes a pod once, whichever way it comes.
+Every watch delivers a confirmed binding; a push only delivers it sooner. A push may therefore fail without a retry: the
+worker finds the pod by its watch. A worker accepts a pod once, whichever way it arrives first.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ import msgspec
 
 from rota.api import meta
 
-#: In a pod's annotations: how this one is to reach its worker, whatever the cluster's custom is.
+#: Annotation of a pod that overrides the cluster's dispatch mode.
 ANNOTATION: Final = "rota.dev/dispatch"
 PULL: Final = "pull"
 PUSH: Final = "push"
@@ -21,10 +21,10 @@ Document: TypeAlias = Mapping[str, Any]
 
 
 class Dispatcher(Protocol):
-    """Is told of every pod that was bound."""
+    """Is called for every pod that was bound."""
 
     def bound(self, pod: Document, node_name: str, node: Document | msgspec.Raw | None) -> None:
-        """A pod, as it was before it had a node, is bound to one; neither waits nor raises."""
+        """Handle a pod that was just bound, given as it was before it had a node; neither waits nor raises."""
         ...
 
 

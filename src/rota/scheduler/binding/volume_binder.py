@@ -1,7 +1,7 @@
-"""The way from a choice of volumes to bound claims: write what was chosen, then wait until others have done their part.
+"""Binding of volumes: write the chosen volumes to the claims, then wait until the controllers have bound them.
 
-The volume controller binds claims to the volumes that are reserved for them, provisioners make volumes for claims that
-name a node. Progress is judged from the catalog, which informers keep; `changed` is called when they brought something.
+The volume controller binds claims to the volumes reserved for them; provisioners create volumes for claims that name a
+node. Progress is read from the catalog, which informers update. `changed` is called after such an update.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class ApiVolumeBinder:
         self._waiters: Final[set[asyncio.Future[None]]] = set()
 
     def changed(self) -> None:
-        """Storage objects have changed: whoever waits looks again."""
+        """Storage objects have changed: wake the waiting binding cycles."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)

@@ -1,7 +1,7 @@
-"""Pods that have a node and wait for Permit plugins to let them go on.
+"""Pods that have a node and wait for Permit plugins.
 
-A plugin that asked a pod to wait allows or rejects it later, through `Handle.waiting_pods`; whoever asked for the
-shortest time rejects it when that is over. Everything happens on the event loop's thread, so nothing is locked.
+A plugin that asked a pod to wait allows or rejects it later through `Handle.waiting_pods`. When the shortest timeout is
+over, the pod is rejected. All calls are made on the event loop's thread, so there are no locks.
 """
 
 import asyncio
@@ -14,28 +14,28 @@ from rota.scheduler.framework.status import SUCCESS, Code, Status
 
 
 class WaitingPod:
-    """One pod, on hold."""
+    """One waiting pod."""
 
     def __init__(self, pod: PodInfo, node_name: str, waits_s: Mapping[str, float], now: float) -> None:
         self.pod: Final = pod
         self.node_name: Final = node_name
-        #: When each plugin's patience ends.
+        #: The deadline of each plugin.
         self._pending: Final = {plugin: now + wait for plugin, wait in waits_s.items()}
         self._verdict: Final[asyncio.Future[Status]] = asyncio.get_running_loop().create_future()
 
     @property
     def pending(self) -> tuple[str, ...]:
-        """The plugins that have not said yes."""
+        """The plugins that have not allowed the pod yet."""
         return tuple(self._pending)
 
     def allow(self, plugin: str) -> None:
-        """Say yes in the name of a plugin; the pod goes on when all have."""
+        """Allow the pod on behalf of a plugin; it goes on when all plugins have allowed it."""
         self._pending.pop(plugin, None)
         if not self._pending:
             self._settle(SUCCESS)
 
     def reject(self, plugin: str, reason: str) -> None:
-        """Send the pod back to the queue in the name of a plugin."""
+        """Reject the pod on behalf of a plugin; it returns to the queue."""
         self._settle(Status(Code.UNSCHEDULABLE, (reason,), plugin))
 
     def _settle(self, status: Status) -> None:
@@ -43,7 +43,7 @@ class WaitingPod:
             self._verdict.set_result(status)
 
     async def verdict(self, clock: Clock) -> Status:
-        """Wait for the last yes, the first no, or the end of the shortest patience."""
+        """Wait until all plugins have allowed the pod, one has rejected it, or the shortest timeout is over."""
         while not self._verdict.done():
             plugin, until = min(self._pending.items(), key=lambda each: each[1])
             try:
@@ -55,13 +55,13 @@ class WaitingPod:
 
 
 class WaitingPods:
-    """All pods on hold, by uid."""
+    """All waiting pods, by uid."""
 
     def __init__(self) -> None:
         self._pods: Final[dict[str, WaitingPod]] = {}
 
     def get(self, uid: str) -> WaitingPod | None:
-        """One of them."""
+        """A waiting pod, if it is one."""
         return self._pods.get(uid)
 
     def __iter__(self) -> Iterator[WaitingPod]:
@@ -71,9 +71,9 @@ class WaitingPods:
         return len(self._pods)
 
     def add(self, pod: WaitingPod) -> None:
-        """Put a pod on hold."""
+        """Add a waiting pod."""
         self._pods[pod.pod.uid] = pod
 
     def remove(self, uid: str) -> None:
-        """Take note that a pod does not wait any more."""
+        """Remove a pod that no longer waits."""
         self._pods.pop(uid, None)

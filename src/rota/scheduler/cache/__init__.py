@@ -1,1 +1,1 @@
-"""The cluster as this scheduler believes it to be: what the API server says, plus what it has decided itself."""
+"""The scheduler's cache: the cluster as the API server shows it, plus the pods that this scheduler has assumed."""

@@ -1,8 +1,8 @@
-"""Does the scheduler's picture of the cluster equal what the API server says? A list of every way in which it does not.
+"""Compares the scheduler's cache with the API server and lists every difference.
 
-The picture is always a moment behind, so one comparison proves little about a busy cluster: what two of them, some
-seconds apart, have in common is a fault (`set(first) & set(second)`). Expected and no difference: an assumed pod that
-the API server shows without a node.
+The cache always lags a little, so a single comparison of a busy cluster proves little. A difference that two
+comparisons some seconds apart have in common is a fault (`set(first) & set(second)`). An assumed pod that the API
+server shows without a node is not a difference.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ _DESCRIPTION = ("labels", "taints", "unschedulable", "allocatable", "allowed_pod
 
 @dataclass(frozen=True, slots=True, order=True)
 class Difference:
-    """One thing on which cache and API server do not agree."""
+    """One difference between the cache and the API server."""
 
     kind: str
     #: namespace/name, or the name alone.
@@ -34,7 +34,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """What the API server says: plain JSON objects, pods that have ended left out."""
+    """The objects of the API server as plain JSON, without pods that have ended."""
 
     nodes: Iterable[Document]
     pods: Iterable[Document]
@@ -45,9 +45,9 @@ class Truth:
 def compare(
     cache: SchedulerCache, truth: Truth, *, waiting: Collection[str], profiles: Collection[str]
 ) -> list[Difference]:
-    """Compare everything; `waiting` holds the uids of the pods in the queue, `profiles` the names we schedule under.
+    """Compare everything; `waiting` holds the uids of queued pods, `profiles` the names that this scheduler serves.
 
-    Objects that cannot be read are in no cache, and so are not compared.
+    Objects that cannot be decoded are in no cache and are not compared.
     """
     nodes = list(_read_nodes(truth.nodes))
     found = list(_read_pods(cache, truth.pods))
@@ -95,7 +95,7 @@ def _nodes(cache: SchedulerCache, nodes: Iterable[objects.Node]) -> Iterator[Dif
 
 
 def _placed(cache: SchedulerCache, found: Iterable[PodInfo]) -> Iterator[Difference]:
-    """Compare pods that have a node, here or there."""
+    """Compare pods that have a node in the cache or on the API server."""
     exist = {pod.uid: pod for pod in found}
     for pod in cache.pods():
         if pod.uid not in exist:
@@ -119,7 +119,7 @@ def _placed(cache: SchedulerCache, found: Iterable[PodInfo]) -> Iterator[Differe
 def _unplaced(
     cache: SchedulerCache, found: Iterable[PodInfo], *, waiting: Collection[str], profiles: Collection[str]
 ) -> Iterator[Difference]:
-    """Compare pods that want a node of us with the queue."""
+    """Compare pods that wait for this scheduler with the queue."""
     unplaced = {pod.uid: pod for pod in found if not pod.node_name and pod.shape.scheduler_name in profiles}
     for uid, pod in unplaced.items():
         if uid not in waiting and not cache.is_assumed(uid):
@@ -129,7 +129,7 @@ def _unplaced(
 
 
 def _figures(cache: SchedulerCache, nodes: Iterable[objects.Node], found: Iterable[PodInfo]) -> Iterator[Difference]:
-    """Add everything up anew, and compare the sums of nodes that both sides know."""
+    """Compute all sums anew and compare them for the nodes that both sides know."""
     fresh = clusters.of(nodes, (pod for pod in found if pod.node_name))
     for uid in cache.assumed:
         if uid not in fresh.pods:
@@ -146,7 +146,7 @@ def _figures(cache: SchedulerCache, nodes: Iterable[objects.Node], found: Iterab
 
 
 def _sums(cluster: Cluster, node: NodeInfo) -> dict[str, int]:
-    """Give the figures of a node from both of its forms; where these differ, that shows."""
+    """The sums of a node from both of its representations, scalar and columns; a difference between these shows too."""
     row = node.row
     sums = {f"requested {name}": int(cluster.requested[index, row]) for name, index in cluster.resources.items()}
     sums |= {f"requested {name} (node)": amount for name, amount in node.requested.items() if amount}

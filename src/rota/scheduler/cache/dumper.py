@@ -1,4 +1,4 @@
-"""The cache as plain JSON data, for people who look for a fault."""
+"""The cache as plain JSON data, for debugging."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from rota.scheduler.cache.scheduler_cache import SchedulerCache
 
 
 def dump(cache: SchedulerCache) -> dict[str, Any]:
-    """Give every node with its account and its pods, and the pods whose node is not known."""
+    """Dump every node with its account and its pods, and the pods whose node is unknown."""
     known = cache.cluster.by_name
     return {
         "nodes": [_node(node_account.account(node, cache.assumed)) for _, node in sorted(known.items())],

@@ -1,8 +1,8 @@
-"""What of a node is sold: the figures that decisions rest on, in a form that people can check.
+"""The resource account of a node: allocatable, requested and free.
 
-As in Kubernetes, allocatable is all that a node has for pods, taken or not; requested is the sum over the pods that
-were placed there, whether the API server has said so (bound) or this scheduler expects it to (assumed). What is free is
-the difference, and may be less than zero where somebody else oversold the node or it shrank.
+As in Kubernetes, allocatable is all that a node offers to pods. Requested is the sum over the pods placed there: bound
+(confirmed by the API server) or assumed (expected by this scheduler). Free is the difference. It is negative if another
+component overcommitted the node or the node shrank.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,7 +17,7 @@ Amounts = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceAccount:
-    """What one pod takes."""
+    """The requests of one pod."""
 
     pod: str
     uid: str
@@ -27,7 +27,7 @@ class ResourceAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAccount:
-    """A node's figures by resource: cpu in thousandths, pods as a number, all else in units."""
+    """A node's amounts by resource: cpu in millicores, pods as a count, everything else in units."""
 
     node: str
     unschedulable: bool
@@ -38,18 +38,18 @@ class NodeAccount:
 
     @property
     def requested(self) -> Amounts:
-        """All that was promised: bound and assumed."""
+        """The sum of all requests, bound and assumed."""
         return _sum((self.bound, self.assumed))
 
     @property
     def free(self) -> Amounts:
-        """What is left of everything that the node has or owes."""
+        """Allocatable minus requested, for every resource that occurs in either."""
         offered, requested = self.allocatable, self.requested
         return {name: offered.get(name, 0) - requested.get(name, 0) for name in {**offered, **requested}}
 
 
 def account(node: NodeInfo, assumed: Collection[str] = ()) -> NodeAccount:
-    """Draw up the account of a node; `assumed` holds the uids of pods that have not been seen bound."""
+    """Compute the account of a node; `assumed` holds the uids of pods that are not seen as bound yet."""
     shares = tuple(_share(pod, assumed=pod.uid in assumed) for pod in node.pods.values())
     return NodeAccount(
         node=node.name,

@@ -1,15 +1,15 @@
-"""What the scheduler knows of the cluster: nodes, pods that have one, and the objects around them.
+"""The scheduler's state of the cluster: nodes, pods that have a node, and related objects.
 
-A pod is counted on a node from the moment the scheduler decides (`assume`), long before the API server has heard of it;
-so the next decision sees it. Then either the watch shows it bound, and what the API server says holds, or binding fails
-and `forget` takes it back. There is no time limit: an assumption ends by an answer or by news of the pod, never by
-doubt.
+A pod counts on a node from the scheduling decision on (`assume`), before the API server knows of it, so the next
+decision sees it. Then either the watch shows the pod bound, and the API server's state replaces the assumption, or the
+binding fails and `forget` removes it. An assumption has no timeout: it ends by the result of the binding or by an event
+of the pod.
 
-    nothing -> assume -> ASSUMED -> finish_binding -> BOUND, NOT SEEN -> see -> SEEN -> lose -> nothing
-                            forget -> nothing
+    none -> assume -> ASSUMED -> finish_binding -> BOUND, NOT SEEN -> add_or_update_pod -> SEEN -> remove_pod -> none
+                      ASSUMED -> forget -> none
 
-News may come in any order: bound before the answer to the binding, on another node than assumed, gone before it came.
-Pods whose node is not known (it is gone, or not heard of yet) wait for it inside the `Cluster` and count nowhere.
+Events may arrive in any order: bound before the result of the binding, on another node than assumed, deleted before it
+was seen. Pods whose node is unknown (deleted, or not seen yet) wait for it inside the `Cluster` and count nowhere.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,27 +25,27 @@ from rota.columns.pods import PodInfo
 
 
 class NodeChange(NamedTuple):
-    """A node before and after, as portraits: they stay as they are, and do not show the pods."""
+    """A node before and after a change, as snapshots without pods."""
 
     old: NodeInfo | None
     new: NodeInfo | None
 
 
 class SchedulerCache:
-    """The one writer of a `Cluster`."""
+    """The only writer of a `Cluster`."""
 
     def __init__(self, cluster: Cluster | None = None, interner: PodInterner | None = None) -> None:
-        #: Nodes, pods and catalog. Read it, and ask it what-if questions; only the cache changes it.
+        #: Nodes, pods and catalog. Others read it and run what-if transactions; only the cache changes it.
         self.cluster: Final = cluster or Cluster()
-        #: Reads pods; all pods of a cluster must be read by the same one.
+        #: Decodes pods; all pods of a cluster must be decoded by the same interner.
         self.interner: Final = interner or PodInterner()
-        #: Pods that were given a node here and have not been seen there, with whether the API server has agreed.
+        #: Assumed pods that are not seen on their node yet, with whether the API server has confirmed the binding.
         self._assumed: Final[dict[str, bool]] = {}
 
     # --- decisions --------------------------------------------------------------------------------------------------
 
     def assume(self, pod: PodInfo, node: str) -> bool:
-        """Count a pod on a node from now on; no if it is on a node already, assumed or seen."""
+        """Count a pod on a node from now on; False if it is on a node already, assumed or seen."""
         if pod.uid in self.cluster.pods:
             return False
         self.cluster.add_pod(pod, node)
@@ -53,29 +53,29 @@ class SchedulerCache:
         return True
 
     def finish_binding(self, uid: str) -> None:
-        """The API server has agreed; the pod will be seen soon."""
+        """The API server has confirmed the binding; the watch will show the pod soon."""
         if uid in self._assumed:
             self._assumed[uid] = True
 
     def forget(self, uid: str) -> PodInfo | None:
-        """Take an assumption back; nothing happens if the pod was seen bound meanwhile, or is gone (None)."""
+        """Remove an assumption; returns None and changes nothing if the pod was seen bound meanwhile or is gone."""
         if self._assumed.pop(uid, None) is None:
             return None
         return self.cluster.remove_pod(uid)
 
     def is_assumed(self, uid: str) -> bool:
-        """Whether a pod was given a node here and has not been seen there."""
+        """Whether a pod is assumed on a node and not seen there yet."""
         return uid in self._assumed
 
     @property
     def assumed(self) -> Mapping[str, bool]:
-        """Assumed pods by uid, with whether the API server has agreed to bind them."""
+        """Assumed pods by uid, with whether the API server has confirmed their binding."""
         return MappingProxyType(self._assumed)
 
     def insufficient(self, pod: PodInfo, node_name: str) -> str:
-        """What a pod asks for and its node has too little of, with all that is known to be there; empty if nothing.
+        """The resource that the node has too little of for the pod and all pods known to be there; empty if none.
 
-        As a kubelet counts when a pod arrives: of what it has never heard of, there is enough.
+        The rules are the kubelet's admission: a resource that the node does not report counts as sufficient.
         """
         node = self.cluster.by_name.get(node_name)
         if node is None:
@@ -85,13 +85,13 @@ class SchedulerCache:
         offered, taken = node.allocatable, node.requested
         return next((one for one in pod.shape.requests if one in offered and taken.get(one, 0) > offered[one]), "")
 
-    # --- news of pods -----------------------------------------------------------------------------------------------
+    # --- events of pods -----------------------------------------------------------------------------------------------
 
     def add_or_update_pod(self, pod: PodInfo) -> PodInfo | None:
-        """Take over what the API server says of a pod, with a node or without; gives it as it was known before.
+        """Apply the API server's state of a pod; returns the pod as it was known before.
 
-        A pod with a node is confirmed, or moved, there. One without a node stays where it is assumed to be, as it is
-        now; if it is not assumed, it does not count.
+        A pod with a node is confirmed there or moved there. An assumed pod without a node stays where it is, with its
+        new content; any other pod without a node does not count.
         """
         old = self.cluster.pods.get(pod.uid)
         if pod.node_name:
@@ -107,7 +107,7 @@ class SchedulerCache:
         return old
 
     def add_pods(self, node: str, pods: Sequence[PodInfo]) -> None:
-        """Take over what the API server says of the pods on a node, many at once; those known already one by one."""
+        """Apply the API server's state of the pods on a node, in bulk; pods that are known already go one by one."""
         known = self.cluster.pods
         if known.keys().isdisjoint([pod.uid for pod in pods]):
             self.cluster.add_pods(node, pods)
@@ -116,14 +116,14 @@ class SchedulerCache:
             self.add_or_update_pod(pod)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
-        """A pod is gone, or has ended: it counts no longer, assumed or not. Gives it as it was known."""
+        """Remove a pod that was deleted or has ended, assumed or not; returns it as it was known."""
         self._assumed.pop(uid, None)
         return self.cluster.remove_pod(uid)
 
-    # --- news of nodes ----------------------------------------------------------------------------------------------
+    # --- events of nodes ----------------------------------------------------------------------------------------------
 
     def set_node(self, node: objects.Node) -> NodeChange | None:
-        """Add a node or bring it up to date; None if it says nothing new to placement, as heartbeats do."""
+        """Add or update a node; None if nothing changed that placement depends on, as with heartbeats."""
         known = self.cluster.by_name.get(node.metadata.name)
         before = None if known is None else node_snapshot(known)
         version = self.cluster.node_version
@@ -131,12 +131,12 @@ class SchedulerCache:
         return None if self.cluster.node_version == version else NodeChange(before, node_snapshot(info))
 
     def node(self, name: str) -> NodeInfo | None:
-        """A node as it is now, apart from what changes it later."""
+        """A snapshot of a node; later changes do not affect it."""
         known = self.cluster.by_name.get(name)
         return None if known is None else node_snapshot(known)
 
     def remove_node(self, name: str) -> NodeChange | None:
-        """A node is gone; its pods stay known and count nowhere until it comes back or they go, too."""
+        """Remove a node; its pods stay known and count nowhere until the node returns or they are removed."""
         known = self.cluster.by_name.get(name)
         if known is None:
             return None
@@ -144,25 +144,24 @@ class SchedulerCache:
         self.cluster.remove_node(name)
         return NodeChange(before, None)
 
-    # --- news of all else -------------------------------------------------------------------------------------------
+    # --- events of other kinds ----------------------------------------------------------------------------------------
 
     def put(self, kind: str, document: Mapping[str, Any]) -> None:
-        """Add or replace an object of another kind; whoever calls has checked it
-        (`rota.scheduler.ingest.related_objects`).
-        """
+        """Add or replace an object of another kind; the caller has validated it
+        (`rota.scheduler.ingest.related_objects`)."""
         self.cluster.catalog.put(kind, document)
 
     def remove(self, kind: str, *, namespace: str = "", name: str) -> None:
-        """Take an object of another kind out."""
+        """Remove an object of another kind."""
         self.cluster.catalog.remove(kind, namespace, name)
 
     def pods(self) -> Iterator[PodInfo]:
-        """All pods that have a node, assumed ones and those whose node is not known included."""
+        """All pods that have a node, including assumed pods and pods whose node is unknown."""
         return iter(self.cluster.pods.values())
 
 
 def _says_nothing_new(old: PodInfo, new: PodInfo) -> bool:
-    """Whether what was assumed is what came: then nobody who keeps answers about the node need look at it again."""
+    """Whether the event equals the assumption; then cached evaluations of the node stay valid."""
     return (
         old.node_name == new.node_name
         and old.start_time == new.start_time
@@ -173,7 +172,7 @@ def _says_nothing_new(old: PodInfo, new: PodInfo) -> bool:
 
 
 def node_snapshot(info: NodeInfo) -> NodeInfo:
-    """Give a node as it is now, without its pods, for those who look at it later."""
+    """A snapshot of a node without its pods, for use after later changes."""
     twin = NodeInfo(info.name, info.row)
     twin.labels, twin.taints, twin.unschedulable = info.labels, info.taints, info.unschedulable
     twin.allocatable, twin.allowed_pods, twin.images = info.allocatable, info.allowed_pods, info.images

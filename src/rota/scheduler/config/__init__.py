@@ -1,7 +1,7 @@
-"""KubeSchedulerConfiguration, from a user's file to profiles that a scheduler can run.
+"""KubeSchedulerConfiguration: from a user's file to the profiles of a scheduler.
 
-`resolution.load` is the way in: text and what is known of the plugins go in, a `Configuration` comes out, or a
-`ConfigurationError` that names every field to mend. Pure: reading files is the caller's, finding plugins is
-`rota.scheduler.plugin_registry.third_party`'s. The room stands between the framework, whose points and profiles it
-speaks of, and the plugins, which take their argument structs from `args`.
+`resolution.load` is the entry point. It takes the text and the known plugins and returns a `Configuration`, or raises a
+`ConfigurationError` that names every field to fix. This package is pure: the caller reads files, and
+`rota.scheduler.plugin_registry.third_party` finds plugins. It depends on the framework, whose extension points and
+profiles it uses; the plugins depend on it for their argument structs (`args`).
 """

@@ -1,9 +1,8 @@
-"""The arguments of kube-scheduler's plugins, one struct each, with its defaults and its rules.
+"""The arguments of kube-scheduler's plugins: one struct per plugin, with defaults and validation.
 
-A plugin's struct is named `<Plugin>Args`, as its `kind` in a configuration file. `faults()` lists what the
-values break; the paths are relative to the arguments. Structs of third-party plugins follow the same pattern,
-and may leave `faults` out. Shapes of scoring functions run over utilisation 0..100 and give 0..10, which
-plugins stretch to 0..100.
+The struct of a plugin is named `<Plugin>Args`, as its `kind` in a configuration file. `faults()` lists invalid values,
+with paths relative to the arguments. Structs of third-party plugins follow the same pattern; `faults` is optional.
+Scoring shapes map utilisation 0..100 to 0..10, which plugins scale to 0..100.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ SCORING_STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRat
 
 @runtime_checkable
 class Checked(Protocol):
-    """Arguments that know their own rules."""
+    """Arguments that validate themselves."""
 
     def faults(self) -> Iterator[Fault]:
         """List what is wrong, with paths relative to the arguments."""
@@ -282,9 +281,8 @@ def _not_one_of(value: str, allowed: Sequence[str]) -> str:
     return f'"{value}" is not one of {", ".join(allowed)}'
 
 
-#: What kube-scheduler knows arguments for, by plugin. DynamicResources is listed though Rota has no such
-#: plugin: the arguments are checked and then have no effect, as those of any plugin that a profile does not
-#: enable.
+#: Plugins that kube-scheduler has arguments for. Rota has no DynamicResources plugin, but its arguments are validated
+#: and then ignored, as those of any plugin that no profile enables.
 UPSTREAM: dict[str, type[WireStruct]] = {
     "DefaultPreemption": DefaultPreemptionArgs,
     "DynamicResources": DynamicResourcesArgs,

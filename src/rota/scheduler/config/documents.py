@@ -1,8 +1,8 @@
-"""From text to typed values: YAML or JSON in, structs out, and every refusal with its path.
+"""From text to typed values: YAML or JSON in, structs out, every error with its path.
 
-Kubernetes reads component configuration strictly, and so does this module: a field that the struct does not
-have, a key written twice and a value of the wrong type are faults. A key whose value is null counts as
-absent, as in Go. Which structs there are is the business of `wire` and `args`.
+Kubernetes reads component configuration strictly, and so does this module. A field that the struct does not have, a
+duplicate key and a value of the wrong type are faults. A null value counts as absent, as in Go. The structs are in
+`wire` and `args`.
 """
 
 import re
@@ -26,7 +26,7 @@ _MISSING = re.compile(r"^Object missing required field `(?P<field>.*)`$")
 
 
 class _StrictLoader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: no key twice, and a date is just a string."""
+    """YAML as Kubernetes reads it: duplicate keys are refused, and dates stay strings."""
 
 
 def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Hashable, Any]:
@@ -84,7 +84,7 @@ def convert(value: object, into: type[T], *, path: str = "") -> T:
 
 
 def fault_of(error: msgspec.ValidationError) -> Fault:
-    """Read msgspec's message: what it complains about, and where."""
+    """Convert msgspec's message to a fault with its path."""
     found = _AT.match(str(error))
     assert found is not None, "the pattern matches any text"
     what, path = found["what"], found["path"] or ""

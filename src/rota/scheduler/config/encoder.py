@@ -1,6 +1,7 @@
-"""Settings as a document again: what `resolution.read` would read them from, defaults filled in.
+"""The configuration as a document: the input that `resolution.read` would need, with defaults filled in.
 
-For `/configz`, and for recordings, which must say by what they were decided. Private keys stay out.
+Used for `/configz` and for recordings, which must contain the configuration of their decisions. Private keys are left
+out.
 """
 
 from typing import Any, Final

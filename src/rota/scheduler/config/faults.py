@@ -1,9 +1,8 @@
-"""What is wrong with a configuration, and where.
+"""Validation errors of a configuration and their paths.
 
-A fault is one sentence about one place, and the place is written as in Kubernetes' own messages:
-`profiles[0].plugins.score.enabled[2].name`. A check yields as many faults as it finds, so that a user who
-mends a file sees all of them at once. `ConfigurationError` carries them out of the room; nothing below raises
-it.
+A fault is one sentence about one field. Its path is written as in Kubernetes' messages:
+`profiles[0].plugins.score.enabled[2].name`. A check yields all faults that it finds, so that a user can fix all of them
+at once. `ConfigurationError` carries them out of this package; the checks themselves do not raise it.
 """
 
 from collections.abc import Iterable
@@ -14,7 +13,7 @@ from rota.kit.errors import UserError
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong: a path into the document ("" is all of it) and what to do about it."""
+    """One error: a path into the document ("" is the whole document) and how to fix it."""
 
     path: str
     message: str
@@ -23,12 +22,12 @@ class Fault:
         return f"{self.path}: {self.message}" if self.path else self.message
 
     def below(self, parent: str) -> "Fault":
-        """Give the same fault, seen from the value that holds the one at `parent`."""
+        """The same fault with its path relative to the parent document, in which it lies below `parent`."""
         return Fault(join(parent, self.path), self.message)
 
 
 class ConfigurationError(UserError):
-    """A scheduler configuration was refused; each line names the field to mend."""
+    """A scheduler configuration was refused; each line names a field to fix."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = tuple(faults)

@@ -1,13 +1,14 @@
-"""From what a profile says to which plugins run where: merging with the defaults, expanding multiPoint.
+"""Resolves a profile to the plugins of each extension point: merges the defaults and expands multiPoint.
 
-The rules are kube-scheduler's. The default plugins form a multiPoint list. A profile's multiPoint section edits that
-list: `disabled` takes out, `enabled` replaces a default in place or appends. At each extension point then run
+The rules are kube-scheduler's. The default plugins form a multiPoint list. The multiPoint section of a profile edits
+that list: `disabled` removes a plugin, `enabled` replaces a default in place or appends. At each extension point the
+following plugins run:
 
 1. plugins enabled at that point which are also in the multiPoint list, in the order of the point's section;
 2. the rest of the multiPoint list that implements the point and is not disabled there;
 3. the other plugins enabled at that point, in order.
 
-A point whose `disabled` holds "*" runs just what it enables. The weight given at the point beats that of multiPoint.
+A point whose `disabled` holds "*" runs only what it enables. A weight given at the point overrides that of multiPoint.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ def resolve(
     path: str,
     defaults: Sequence[PluginRef] = stock_defaults.DEFAULT_PLUGINS,
 ) -> ProfileSpec:
-    """Work out one profile; raises `ConfigurationError` with everything that is wrong with it."""
+    """Resolve one profile; raises `ConfigurationError` with all its faults."""
     faults = list(_section_faults(profile, specs, path=f"{path}.plugins"))
     args: dict[str, msgspec.Struct] = {}
     try:

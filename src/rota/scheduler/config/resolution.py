@@ -1,8 +1,7 @@
-"""The whole way of a configuration: text, wire structs, rules, profiles.
+"""Loads a configuration: text, wire structs, validation, profiles.
 
-What comes out is what a scheduler needs and nothing of what the file looked like. Extenders change two things
-on the way, as in kube-scheduler: those that may fail move behind the others, and resources that one of them
-asks the scheduler to ignore become the ignored resources of NodeResourcesFit in every profile.
+Extenders change two things, as in kube-scheduler. Ignorable extenders move behind the others. Resources that an
+extender asks the scheduler to ignore become ignored resources of NodeResourcesFit in every profile.
 """
 
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from rota.scheduler.framework.registry import ProfileSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """A scheduler's settings, checked; `settings` holds the plain ones (backoff, leader election...)."""
+    """A validated scheduler configuration; `settings` holds the plain values (backoff, leader election and so on)."""
 
     settings: KubeSchedulerConfiguration
     #: By schedulerName, in the order of the file.
@@ -32,7 +31,7 @@ class Configuration:
 
     @property
     def first(self) -> ProfileSpec:
-        """Give the profile that stands first in the file."""
+        """The first profile of the file."""
         return next(iter(self.profiles.values()))
 
 
@@ -42,14 +41,14 @@ def read(document: object) -> KubeSchedulerConfiguration:
         raise ConfigurationError([Fault("", f"expected a {KIND}, got {type(document).__name__}")])
     version, kind = document.get("apiVersion"), document.get("kind")
     if (version, kind) != (API_VERSION, KIND):
-        # The fields of another kind or version would all look unknown, which would hide the one true fault.
+        # The fields of another kind or version would all be unknown, and those faults would hide the real one.
         expected = f"must be a {KIND} of {API_VERSION}"
         raise ConfigurationError([Fault("apiVersion" if version != API_VERSION else "kind", expected)])
     return documents.convert(document, KubeSchedulerConfiguration)
 
 
 def resolve(settings: KubeSchedulerConfiguration, specs: PluginSpecs) -> Configuration:
-    """Check the settings and work out every profile; all faults come in one `ConfigurationError`."""
+    """Validate the settings and resolve every profile; all faults are in one `ConfigurationError`."""
     faults = list(validation.faults(settings))
     resolved: list[ProfileSpec] = []
     for path, profile in documents.indexed("profiles", settings.profiles):
@@ -79,7 +78,7 @@ def load(text: str | bytes, specs: PluginSpecs) -> Configuration:
 
 
 def default(specs: PluginSpecs) -> Configuration:
-    """Give the configuration of a scheduler that was given no file."""
+    """The configuration of a scheduler without a configuration file."""
     return resolve(KubeSchedulerConfiguration(api_version=API_VERSION, kind=KIND), specs)
 
 
@@ -92,7 +91,7 @@ def _ignoring(profile: ProfileSpec, resources: list[str]) -> ProfileSpec:
 
 
 def _queue_sort_faults(resolved: list[ProfileSpec]) -> list[Fault]:
-    """All profiles feed one queue, so all must sort it alike."""
+    """All profiles share one queue, so all must use the same QueueSort plugin."""
 
     def sorting(profile: ProfileSpec) -> tuple[str, object]:
         (plugin,) = profile.points[ExtensionPoint.QUEUE_SORT]

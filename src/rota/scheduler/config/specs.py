@@ -1,8 +1,7 @@
-"""Which plugins there are, as far as configuration must know: name, extension points, shape of the arguments.
+"""Plugin specifications for configuration: name, extension points and argument struct.
 
-`PluginSpecs` is a plain mapping that the caller supplies (built-in plugins plus what was loaded), so resolution needs
-no plugin classes. Two questions are answered here: is this name one we may use in this place, and what do these
-arguments say.
+`PluginSpecs` is a plain mapping that the caller supplies (built-in plugins plus loaded ones), so resolution needs no
+plugin classes. This module checks whether a plugin name may be used in a place, and reads plugin arguments.
 """
 
 import difflib
@@ -23,7 +22,7 @@ REMEDY = 'install it (entry point group "rota.plugins") or write it as module:Cl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSpec:
-    """What configuration must know of a plugin; `args` is the struct that its arguments are read into."""
+    """What configuration needs of a plugin; its arguments are read into the struct `args`."""
 
     name: str
     points: frozenset[ExtensionPoint]
@@ -43,7 +42,7 @@ def specs_of(registry: Registry) -> dict[str, PluginSpec]:
 
 
 def enabling_faults(name: str, specs: PluginSpecs, *, path: str) -> Iterator[Fault]:
-    """Say why a plugin of this name cannot be switched on, if so."""
+    """Why a plugin of this name cannot be enabled, if so."""
     if name in specs:
         return
     if name in stock_defaults.REMOVED_PLUGINS:
@@ -57,7 +56,7 @@ def enabling_faults(name: str, specs: PluginSpecs, *, path: str) -> Iterator[Fau
 
 
 def naming_faults(name: str, specs: PluginSpecs, *, path: str) -> Iterator[Fault]:
-    """Say why nothing of this name can be switched off or configured, if so: it is known to nobody."""
+    """Why no plugin of this name can be disabled or configured, if so: the name is unknown."""
     if name not in specs and name not in stock_defaults.ABSENT_PLUGINS and name not in stock_defaults.REMOVED_PLUGINS:
         yield Fault(path, _unknown(name, specs))
 

@@ -1,9 +1,8 @@
-"""What kube-scheduler ships: the plugins that are on by default, in order, and the names it knows besides.
+"""kube-scheduler's default plugins, in order, and the other plugin names that it knows.
 
-The order and the weights are those of `pkg/scheduler/apis/config/v1/default_plugins.go` (1.36 to 1.38).
-Plugins that hang on features outside Rota (device claims, declared node features, upstream's own pod groups)
-are left out of the default set; their names stay known, so that a file which switches them off, or configures
-them, is accepted.
+The order and the weights are those of `pkg/scheduler/apis/config/v1/default_plugins.go` (1.36 to 1.38). Plugins for
+features that Rota does not have (device claims, declared node features, upstream's pod groups) are not in the default
+set. Their names stay known, so that a file that disables or configures them is accepted.
 """
 
 from rota.scheduler.config.wire import PluginRef
@@ -41,7 +40,7 @@ ABSENT_PLUGINS = frozenset(
     }
 )
 
-#: Plugins that kube-scheduler once had, with what does their work now.
+#: Plugins that kube-scheduler had in the past, with their replacement.
 REMOVED_PLUGINS = {
     "AzureDiskLimits": "NodeVolumeLimits",
     "CinderLimits": "NodeVolumeLimits",

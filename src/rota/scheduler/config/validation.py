@@ -1,7 +1,6 @@
-"""The rules of a whole configuration, outside its profiles' plugins.
+"""Validation of a configuration, except for the plugins of its profiles.
 
-Ranges and conditions are kube-scheduler's (`pkg/scheduler/apis/config/validation`, 1.36); the wording is
-ours.
+Ranges and conditions are kube-scheduler's (`pkg/scheduler/apis/config/validation`, 1.36); the messages are our own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from rota.scheduler.config.durations import Duration
 from rota.scheduler.config.faults import Fault
 from rota.scheduler.config.wire import Extender, KubeSchedulerConfiguration, LeaderElectionConfiguration
 
-#: The stock scheduler samples nodes to save time; here all nodes are scored at once, which costs less than sampling.
+#: The stock scheduler samples nodes to save time. Rota scores all nodes at once, which costs less than sampling.
 _SCORE_ALL: Final = (0, 100)
 
 
@@ -87,7 +86,7 @@ def _extender_faults(extenders: Sequence[Extender]) -> Iterator[Fault]:
 
 
 def _address_faults(extender: Extender, *, path: str) -> Iterator[Fault]:
-    """Check that it is clear how the extender is reached, and that it is asked anything at all."""
+    """Check that the extender has exactly one address and at least one verb."""
     if not extender.command:
         if not extender.url_prefix:
             yield Fault(f"{path}.urlPrefix", "is required")

@@ -1,7 +1,7 @@
-"""KubeSchedulerConfiguration of `kubescheduler.config.k8s.io/v1`, field by field, as users write it.
+"""KubeSchedulerConfiguration of `kubescheduler.config.k8s.io/v1`, field by field.
 
-Only shapes and kube-scheduler's defaults live here. What the values must satisfy is in `validation`, what the
-profiles amount to is in `profiles`. Where Go cannot tell zero from absent, a zero gets the default here too.
+This module has the structs and kube-scheduler's defaults only. `validation` checks the values, `profiles` resolves the
+profiles. Where Go cannot distinguish zero from absent, a zero gets the default here too.
 """
 
 from typing import Annotated, Any
@@ -22,7 +22,7 @@ class WireStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A piece of configuration: immutable, camelCase in files, strict about unknown fields."""
 
     def _default_zeros(self, *names: str) -> None:
-        """Put the default where one of these fields (or any) holds its type's zero; false stays false."""
+        """Set the default where one of these fields (or any) holds its type's zero value; false stays false."""
         for field in msgspec.structs.fields(self):
             value = getattr(self, field.name)
             if (not names or field.name in names) and not isinstance(value, bool) and not value:
@@ -85,7 +85,7 @@ class KubeSchedulerProfile(WireStruct, frozen=True):
 
 
 class LeaderElectionConfiguration(WireStruct, frozen=True):
-    """Which of several scheduler processes works."""
+    """Leader election among several scheduler processes."""
 
     leader_elect: bool = True
     lease_duration: Duration = Duration(seconds=15)
@@ -100,7 +100,7 @@ class LeaderElectionConfiguration(WireStruct, frozen=True):
 
 
 class ClientConnectionConfiguration(WireStruct, frozen=True):
-    """How the API server is reached."""
+    """The connection to the API server."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
@@ -133,10 +133,10 @@ class ExtenderManagedResource(WireStruct, frozen=True):
 
 
 class Extender(WireStruct, frozen=True):
-    """A program that is asked about nodes, over HTTP or (`command`) as a child; a verb left empty is not called."""
+    """An extender, called over HTTP or (`command`) as a child process; an empty verb is not called."""
 
     url_prefix: str = ""
-    #: Not in kube-scheduler: a program and its arguments, which is asked through its standard input and output.
+    #: Not in kube-scheduler: a program and its arguments, called through its standard input and output.
     command: tuple[str, ...] = ()
     filter_verb: str = ""
     preempt_verb: str = ""

@@ -1,7 +1,7 @@
-"""One decision: where would this pod go, and why, on a cluster as it is now. Pure.
+"""One scheduling decision: the node for a pod and the reasons, on the cluster as it is now. Pure.
 
-`Decider` keeps the evaluations of equal pods between decisions, so that only nodes that changed are looked at again.
-A `Decision` answers questions about itself when they are asked; read it before the cluster changes.
+`Decider` keeps the evaluations of equal pods between decisions, so that only changed nodes are evaluated again. A
+`Decision` computes details on demand; read it before the cluster changes.
 """
 
 from collections import OrderedDict
@@ -18,12 +18,12 @@ from rota.scheduler.framework.plugin_interfaces import ExtensionPoint, NodeStatu
 from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.framework.status import SUCCESS, Code, Status, unschedulable
 
-#: How many numbers all kept evaluations may hold together: about 128 MiB.
+#: Limit of array cells in all kept evaluations: about 128 MiB.
 KEPT_CELLS = 1 << 24
-#: About so many columns make up an evaluation.
+#: Approximate number of columns in an evaluation.
 _COLUMNS = 12
 FEWEST_KEPT = 8
-#: How many shapes are remembered.
+#: Number of shapes that are remembered.
 _SHAPES = 4096
 
 NO_NODES = statuses.unresolvable("no nodes available to schedule pods")
@@ -35,13 +35,13 @@ class Decision:
     __slots__ = ("evaluation", "post_filter", "row", "status")
 
     def __init__(self, evaluation: Evaluation, row: int, status: Status, post_filter: PostFilterResult | None) -> None:
-        #: What every plugin thought of every node.
+        #: The results of all plugins for all nodes.
         self.evaluation = evaluation
         #: The chosen row, or -1.
         self.row = row
-        #: Success, or why the pod has no node.
+        #: Success, or the reason why the pod has no node.
         self.status = status
-        #: What PostFilter came up with where no node was feasible.
+        #: The result of PostFilter if no node was feasible.
         self.post_filter = post_filter
 
     @property
@@ -59,13 +59,13 @@ class Decider:
         self.cluster = cluster
         self._kept = KeptEvaluations()
         self._by_shape: dict[tuple[PodShape, str], Evaluation] = {}
-        #: Shapes that were asked about at least once, the latest last.
+        #: Shapes that were evaluated at least once, most recent last.
         self._met: OrderedDict[tuple[PodShape, str], None] = OrderedDict()
 
     def evaluate(
         self, pod: PodInfo, *, nominations: Nominations | None = None, within: BoolArray | None = None
     ) -> Evaluation:
-        """Filter and score all nodes, or those within some rows; equal pods share the work where all are asked."""
+        """Filter and score all nodes, or only some rows; equal pods share the evaluation of all rows."""
         if nominations or within is not None:
             return Evaluation(self.framework, pod, self.cluster, nominations=nominations, within=within)
         known = self._by_shape.get((pod.shape, pod.node_name))
@@ -75,9 +75,9 @@ class Decider:
         return known
 
     def decide(self, pod: PodInfo, *, nominations: Nominations | None = None, start: int = 0) -> Decision:
-        """Choose a node, or find out how to make room for the pod.
+        """Choose a node, or find a way to make room for the pod.
 
-        Of several best nodes the first at or after row `start` is taken; give different numbers to deciders that work
+        Of several best nodes the first at or after row `start` is chosen. Give different values to deciders that work
         on the same cluster, so that they do not all choose the same node.
         """
         evaluation = self.evaluate(pod, nominations=nominations)
@@ -91,9 +91,9 @@ class Decider:
         return self.make_room(evaluation, start=start)
 
     def make_room(self, evaluation: Evaluation, *, start: int = 0, verdicts: NodeStatuses | None = None) -> Decision:
-        """Ask PostFilter for a way where no node was feasible; the attempt ends without a node whatever the answer.
+        """Run PostFilter after no node was feasible; the attempt ends without a node whatever the result.
 
-        `verdicts` tells why, where others than plugins have refused nodes, too.
+        `verdicts` has the reasons if extenders have refused nodes as well as plugins.
         """
         watch = self.framework.stopwatch
         began = watch.start()
@@ -128,7 +128,7 @@ class Decider:
     def _find(self, pod: PodInfo) -> Evaluation:
         key = pod.shape, pod.node_name
         if key not in self._met:
-            # Most pods that come once never come again; what it takes to keep their evaluations is saved for now.
+            # Most shapes that occur once do not occur again, so the first evaluation is not kept.
             self._met[key] = None
             if len(self._met) > _SHAPES:
                 self._met.popitem(last=False)
@@ -146,13 +146,13 @@ class Decider:
             crowded = len(self._by_shape) > _SHAPES
             found.refresh(pod)
         if crowded:
-            self._by_shape.clear()  # or it would hold on to what was dropped
+            self._by_shape.clear()  # otherwise it would keep dropped evaluations alive
         self._by_shape[key] = found
         return found
 
 
 class Signature:
-    """A signature whose hash, a long computation, is worked out once."""
+    """A signature that computes its expensive hash once."""
 
     __slots__ = ("_hash", "parts")
 
@@ -168,7 +168,7 @@ class Signature:
 
 
 class KeptEvaluations:
-    """Evaluations by signature; what was used least lately makes room."""
+    """Evaluations by signature, evicted in least-recently-used order."""
 
     __slots__ = ("_kept",)
 
@@ -176,14 +176,14 @@ class KeptEvaluations:
         self._kept: OrderedDict[Signature, Evaluation] = OrderedDict()
 
     def get(self, signature: Signature) -> Evaluation | None:
-        """Give the evaluation for a signature, and take note that it is in use."""
+        """The evaluation for a signature; marks it as used."""
         found = self._kept.get(signature)
         if found is not None:
             self._kept.move_to_end(signature)
         return found
 
     def put(self, signature: Signature, evaluation: Evaluation, *, limit: int) -> bool:
-        """Keep an evaluation; whether another had to go."""
+        """Keep an evaluation; returns whether another one was evicted."""
         self._kept[signature] = evaluation
         crowded = len(self._kept) > max(limit, FEWEST_KEPT)
         if crowded:

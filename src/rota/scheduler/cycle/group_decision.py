@@ -1,8 +1,8 @@
-"""Decisions for groups of pods that belong together: all placed at once, or none. Pure.
+"""Decisions for groups of pods that are placed together or not at all. Pure.
 
 A placement is a set of nodes on which a group is tried. Members are placed one after the other by the ordinary rules,
-in a what-if trial that is taken back; the best of the placements where enough members found a node is the answer.
-Without plugins at the placement points there is one placement, the whole cluster, and `min_count` members are enough.
+in a what-if transaction that is rolled back. The result is the best placement in which enough members found a node.
+Without placement plugins there is one placement, the whole cluster, and `min_count` members are enough.
 """
 
 from collections.abc import Mapping
@@ -34,13 +34,13 @@ WAITING = Status(Code.WAIT)
 
 @dataclass(frozen=True, slots=True)
 class GroupDecision:
-    """The outcome for a group."""
+    """The result for a group."""
 
     status: Status
     placement: str = ""
     #: Node names by pod uid, for the members that found one.
     placed: Mapping[str, str] = field(default_factory=dict)
-    #: What PodGroupPostFilter came up with where the group found no place.
+    #: The result of PodGroupPostFilter if the group found no place.
     post_filter: GroupPostFilterResult | None = None
 
 
@@ -56,7 +56,7 @@ class GroupDecider:
         return self._decider.cluster
 
     def decide(self, group: PodGroup) -> GroupDecision:
-        """Find the best placement, or a way to make room. The cluster is left as it was."""
+        """Find the best placement, or a way to make room. The cluster stays unchanged."""
         state = CycleState(self._cluster)
         try:
             found = self._best(state, group)
@@ -83,7 +83,7 @@ class GroupDecider:
         return feasible[scores.index(max(scores))][1]
 
     def try_placement(self, state: CycleState, group: PodGroup, placement: Placement | None = None) -> GroupDecision:
-        """Try all members on one placement (None: on the whole cluster), and take everything back."""
+        """Try all members on one placement (None: the whole cluster), then roll back."""
         within = None if placement is None or placement.rows.all() else placement.rows
         placed: dict[str, str] = {}
         name = "" if placement is None else placement.name
@@ -113,7 +113,7 @@ class GroupDecider:
         return [everything]
 
     def _feasible(self, state: CycleState, group: PodGroup, placed: Mapping[str, str], remaining: int) -> Status:
-        """Say whether enough members are placed (success), may still be (wait), or cannot be any more."""
+        """Success if enough members are placed, wait if they may still be, unschedulable if they cannot be any more."""
         plugins = self._framework.at(ExtensionPoint.PLACEMENT_FEASIBLE)
         if not plugins:
             if len(placed) >= group.min_count:

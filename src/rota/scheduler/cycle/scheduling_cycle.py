@@ -1,8 +1,7 @@
-"""One attempt to place a pod: from the cluster as it is to a node with everything reserved, or to why there is none.
+"""One attempt to place a pod: ends with a node and everything reserved, or with a `FitError`.
 
-Pure and serial. The shell around it pops pods, carries what extenders say back and forth (`ExtenderResult`), and takes
-what comes out of here to the API server. Whatever was assumed or reserved before something failed has been given back
-when an attempt ends with a `Refusal`.
+Pure and serial. The scheduling loop around it pops pods, calls extenders (`ExtenderResult`), and sends the results to
+the API server. When an attempt ends with a `FitError`, everything that was assumed or reserved has been released.
 """
 
 from collections.abc import Collection, Mapping
@@ -31,22 +30,22 @@ ALREADY_PLACED: Final = Status(Code.ERROR, ("the pod is on a node already",))
 
 
 class AssumingCache(Protocol):
-    """The part of the cache that an attempt changes: pods are on their nodes before the API server knows."""
+    """The part of the cache that an attempt changes: assumed pods."""
 
     def assume(self, pod: PodInfo, node: str, /) -> bool:
-        """Count the pod on the node from now on; no if it is on one already."""
+        """Count the pod on the node from now on; False if it is on a node already."""
 
     def forget(self, uid: str, /) -> PodInfo | None:
-        """Take an assumption back."""
+        """Remove an assumption."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderResult:
-    """What extenders made of the nodes that plugins found feasible."""
+    """The result of extenders for the nodes that plugins found feasible."""
 
-    #: The nodes that all of them agree to.
+    #: The nodes that all extenders accepted.
     allowed: frozenset[str]
-    #: By node, why not.
+    #: By node, why it was refused.
     refusals: Mapping[str, Status] = field(default_factory=dict)
     #: By node, to be added to the plugins' totals.
     scores: Mapping[str, int] = field(default_factory=dict)
@@ -54,7 +53,7 @@ class ExtenderResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssumedPod:
-    """A pod with a node where it is assumed and everything is reserved for it."""
+    """A pod that is assumed on a node, with everything reserved."""
 
     pod: PodInfo
     node_name: str
@@ -64,7 +63,7 @@ class AssumedPod:
 
 
 class SchedulingCycle:
-    """Attempts by one profile on one cluster."""
+    """Scheduling attempts by one profile on one cluster."""
 
     def __init__(
         self, framework: Framework, cluster: Cluster, *, guard: AbstractContextManager[None] | None = None
@@ -76,7 +75,7 @@ class SchedulingCycle:
         self._cluster: Final = cluster
 
     def evaluate(self, pod: PodInfo, *, nominations: Nominations | None = None) -> Evaluation:
-        """Filter and score; a pod that room was made for on some node looks there first."""
+        """Filter and score; the nominated node of the pod is evaluated first."""
         with self._guard:
             return self._evaluate(pod, _ahead_of(pod, nominations) if nominations else None)
 
@@ -91,7 +90,7 @@ class SchedulingCycle:
         return self.decider.evaluate(pod, nominations=ahead)
 
     def feasible_names(self, evaluation: Evaluation) -> list[str]:
-        """Give the nodes that extenders are to be asked about."""
+        """The names of feasible nodes, for extenders."""
         nodes = self._cluster.nodes
         found = (nodes[row] for row in np.flatnonzero(evaluation.feasible).tolist())
         return [node.name for node in found if node is not None]
@@ -104,7 +103,7 @@ class SchedulingCycle:
         avoiding: Collection[str] = (),
         advice: ExtenderResult | None = None,
     ) -> str | None:
-        """Give the best node, or None; of equals, the first at or after row `start`, going round."""
+        """The best node, or None; of equals, the first at or after row `start`, wrapping around."""
         if evaluation.failure is not None:
             return None
         first = start % self._cluster.size if self._cluster.size else 0
@@ -118,7 +117,7 @@ class SchedulingCycle:
     def reserve(
         self, cache: AssumingCache, evaluation: Evaluation, pod: PodInfo, node_name: str
     ) -> AssumedPod | FitError:
-        """Assume the pod on the node, reserve, and ask Permit; a refusal undoes all of it."""
+        """Assume the pod on the node, run Reserve and Permit; a failure undoes all of it."""
         framework, state = self.framework, evaluation.state.fork()
         if not cache.assume(pod, node_name):
             return fit_errors.of_status(ALREADY_PLACED)
@@ -139,14 +138,14 @@ class SchedulingCycle:
         return fit_errors.of_status(status)
 
     def give_back(self, cache: AssumingCache, taken: AssumedPod) -> None:
-        """Undo `take`."""
+        """Undo `reserve`."""
         binding_points.unreserve(taken.framework, taken.state, taken.pod, taken.node_name)
         cache.forget(taken.pod.uid)
 
     def refuse(
         self, evaluation: Evaluation, *, start: int = 0, advice: ExtenderResult | None = None, make_room: bool = True
     ) -> FitError:
-        """Say why there is no node, after PostFilter was asked for a way to make room if that is wanted."""
+        """The reason why there is no node, after PostFilter has run if it is wanted."""
         if evaluation.failure is not None:
             return fit_errors.of_status(evaluation.failure)
         if not self._cluster.by_name:
@@ -180,7 +179,7 @@ class SchedulingCycle:
 class _ExtendedStatuses:
     """Why nodes were refused, by plugins or by extenders; see `NodeStatuses`.
 
-    Plugins would take a node that only extenders refused, so they cannot tell whose eviction would help there.
+    Plugins would accept a node that only extenders refused, so preemption cannot find victims there.
     """
 
     def __init__(self, evaluation: Evaluation, refusals: Mapping[str, Status]) -> None:
@@ -198,7 +197,7 @@ class _ExtendedStatuses:
 
 
 def _ahead_of(pod: PodInfo, nominations: Nominations) -> Nominations | None:
-    """Give the nominations that bind this pod, so that where there are none, work for equal pods is shared."""
+    """The nominations that affect this pod; None if there are none, so that equal pods share an evaluation."""
     ahead = {
         name: bound
         for name, pods in nominations.items()

@@ -1,13 +1,13 @@
-"""Cuts off plugins that hang.
+"""Interrupts plugins that hang.
 
-Plugins are pure and run on the event loop's thread, so one that never returns would stop everything. While plugins run,
-a second thread looks at the clock; where they take longer than the limit it interrupts the first thread with a signal,
-whose handler raises `Overrun` inside the plugin, be it busy or asleep in a system call. The framework makes an Error
-status of it, with the plugin's name, as of anything that a plugin raises. Code that must not be interrupted is left
-alone: what runs outside of the guard, the guard itself, and the cluster's columns, which an exception in the middle of
-a change would leave half changed. There the signal does nothing, and the next one comes soon.
+Plugins run on the event loop's thread, so a plugin that does not return would block everything. While plugins run, a
+second thread checks the clock. After the limit it sends a signal to the first thread, whose handler raises `Overrun`
+inside the plugin, even in a blocking system call. The framework turns that into an Error status with the plugin's name,
+as with any exception of a plugin. Code that must not be interrupted is left alone: everything outside of the guard, the
+guard itself, and the cluster's columns, which an exception could leave half changed. There the signal does nothing and
+is sent again soon.
 
-Python runs signal handlers on the main thread only; on another one (a test's) overruns are logged, not ended.
+Python runs signal handlers on the main thread only. On another thread (in tests) overruns are logged, not interrupted.
 """
 
 import signal
@@ -21,21 +21,21 @@ from rota.kit.clock import Clock
 
 log = logs.get(__name__)
 
-#: Far above what any attempt takes.
+#: Far above the duration of any normal attempt.
 LIMIT_S: Final = 5.0
 
 
 def limit_s(renew_deadline_s: float | None) -> float:
-    """How long plugins may hold up a scheduler that has to renew its Lease within this time; None without a Lease.
+    """Time limit for plugins of a scheduler that must renew its Lease within this time; None without a Lease.
 
-    Half of it is left for the renewal, which waits while plugins run.
+    Half of the deadline is left for the renewal, which waits while plugins run.
     """
     return LIMIT_S if renew_deadline_s is None else min(LIMIT_S, renew_deadline_s / 2)
 
 
-#: Nobody else in this program uses it. By default it would end the process, so it is never given back to that.
+#: Not used elsewhere in this program. Its default action ends the process, so the default is never restored.
 _SIGNAL: Final = signal.SIGVTALRM
-#: Modules that are never interrupted. The last one enters and leaves what others guard.
+#: Modules that are never interrupted. The last one enters and leaves guarded sections of others.
 _SHIELDED: Final = ("rota.columns", "rota.scheduler.cycle.watchdog", "contextlib")
 
 
@@ -44,7 +44,7 @@ class Overrun(Exception):
 
 
 class Watchdog:
-    """A guard for the thread that it is started on: `with watchdog: call plugins`."""
+    """A guard for the thread on which it is started: `with watchdog: call plugins`."""
 
     def __init__(self, *, clock: Clock, limit_s: float = LIMIT_S) -> None:
         self._clock: Final = clock
@@ -54,7 +54,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
         self._watched = 0
         self._interrupts = False
-        #: How many runs had to be interrupted.
+        #: How many plugin runs were interrupted.
         self.overruns = 0
 
     def start(self) -> None:
@@ -68,13 +68,13 @@ class Watchdog:
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._thread is not None:
             self._stopping.set()
             self._thread.join()
             self._thread = None
             if self._interrupts and signal.getsignal(_SIGNAL) == self._interrupt:
-                # A second one in this process may have taken over; then it is not ours any more.
+                # Another watchdog of this process may have taken over the signal; then it is left alone.
                 signal.signal(_SIGNAL, signal.SIG_IGN)
 
     def __enter__(self) -> None:
@@ -95,7 +95,7 @@ class Watchdog:
                 told = began
                 log.error("plugins take too long", limit_s=self._limit_s, interrupted=self._interrupts)
             if self._interrupts:
-                # Again and again, should a plugin swallow it.
+                # Sent repeatedly, in case a plugin catches the exception.
                 signal.pthread_kill(self._watched, _SIGNAL)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
@@ -106,7 +106,7 @@ class Watchdog:
 
 
 def _is_shielded(frame: FrameType | None) -> bool:
-    """Whether code that must not be interrupted is at work, be it by way of the standard library."""
+    """Whether protected code is running, directly or through the standard library."""
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         if module.startswith(_SHIELDED):

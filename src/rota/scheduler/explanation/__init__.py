@@ -1,1 +1,1 @@
-"""Why a pod is where it is, or why it is nowhere, worked out when somebody asks."""
+"""Explanations: why a pod is on its node, or why it has none, computed on demand."""

@@ -1,7 +1,7 @@
-"""One pod, explained on a cluster as it is now: the decision made again, with everything asked that can be asked. Pure.
+"""Explains one pod on the cluster as it is now: repeats the decision and collects every detail. Pure.
 
-A pod that has a node is taken off it first, so that it is told where it would go today. Costs nothing until called, and
-leaves the cluster as it was.
+A pod that has a node is removed from it first, so that the explanation says where it would go today. The cluster stays
+unchanged.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from rota.scheduler.framework.status import SUCCESS, Status
 from rota.scheduler.hints import required_changes
 from rota.scheduler.hints.explanation_report import Change, Explanation, Meta, Node, Outcome, Refusal, Score
 
-#: So many nodes are looked at in detail unless more are asked for; evictions are tried there one by one.
+#: Nodes that are examined in detail by default; evictions are tried there one by one.
 MOST_NODES: Final = 100
 _NAMED: Final = 3
 _OWN_CHOICE: Final = "node(s) left out by the pod's own choice"
@@ -35,10 +35,10 @@ _OWN_CHOICE: Final = "node(s) left out by the pod's own choice"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinions:
-    """What extenders think of the nodes that plugins would take; by node."""
+    """The results of extenders for the feasible nodes, by node."""
 
     refusals: Mapping[str, Status] = field(default_factory=dict)
-    #: Weighted and on the scale of plugins' scores.
+    #: Weighted and scaled to plugins' scores.
     ratings: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -62,14 +62,14 @@ def explain(
     nominations: Nominations | None = None,
     opinions: Opinions = NO_OPINIONS,
 ) -> Explanation:
-    """Explain a pod: what would have to change on all nodes together, and up to so many nodes, or one, in detail."""
+    """Explain a pod: the required changes over all nodes, and up to `nodes` nodes, or one, in detail."""
     with without(cluster, pod):
         decision = evaluate(framework, cluster, pod, nominations=nominations)
         return _Told(decision, pod, opinions).explanation(node_name, most)
 
 
 def unserved(pod: PodInfo, served: Sequence[str]) -> Explanation:
-    """Explain a pod whose schedulerName no scheduler here serves: it waits for another one, whatever room there is."""
+    """Explain a pod whose schedulerName no scheduler here serves: it waits for that scheduler."""
     wanted = pod.shape.scheduler_name
     if pod.node_name:
         summary = f'was placed by another scheduler, "{wanted}"; this one serves {_listed(served)} and cannot say why'
@@ -90,7 +90,7 @@ def unserved(pod: PodInfo, served: Sequence[str]) -> Explanation:
 
 @contextlib.contextmanager
 def without(cluster: Cluster, pod: PodInfo) -> Iterator[None]:
-    """Have a pod off its node for a while."""
+    """Remove a pod from its node inside a `with` block."""
     if pod.uid not in cluster.pods:
         yield
         return
@@ -100,7 +100,7 @@ def without(cluster: Cluster, pod: PodInfo) -> Iterator[None]:
 
 
 def held_back(framework: Framework, pod: PodInfo) -> Status:
-    """Say whether PreEnqueue keeps the pod from being tried at all."""
+    """The PreEnqueue status of the pod: whether it may be tried at all."""
     for plugin in framework.at(ExtensionPoint.PRE_ENQUEUE):
         try:
             answer: Status | None = plugin.pre_enqueue(pod)
@@ -116,7 +116,7 @@ def _unassigned(pod: PodInfo) -> PodInfo:
 
 
 class _Told:
-    """A decision on its way to being told."""
+    """A decision while its explanation is built."""
 
     def __init__(self, decision: Decision, pod: PodInfo, opinions: Opinions) -> None:
         self._decision = decision
@@ -167,7 +167,7 @@ class _Told:
         return "Schedulable" if totals else "Unschedulable"
 
     def _totals(self, infos: list[NodeInfo]) -> dict[str, int]:
-        """The nodes that the pod may go to, extenders included, with their totals."""
+        """The total scores of the feasible nodes, extenders included."""
         evaluation, opinions = self._evaluation, self._opinions
         return {
             info.name: int(evaluation.totals[info.row]) + opinions.ratings.get(info.name, 0)
@@ -186,7 +186,7 @@ class _Told:
         return required_changes.needed(self._pod, found, self._evaluation.cluster)
 
     def _evictions(self) -> Evictions | None:
-        """What could be done by evictions, if the profile knows of any."""
+        """The possible evictions, if the profile has preemption."""
         if self._evaluation.failure is not None or not self._framework.at(ExtensionPoint.POST_FILTER):
             return None
         return Evictions(self._evaluation)
@@ -241,7 +241,7 @@ class _Told:
         )
 
     def _counted(self) -> list[str]:
-        """The reasons that a scheduler stops at, as kube-scheduler counts them."""
+        """The counted reasons of a FitError, as kube-scheduler writes them."""
         counts: Counter[str] = Counter()
         for info in self._evaluation.cluster.node_infos():
             decided = self._opinions.refusals.get(info.name) or self._evaluation.status_of(info.row)

@@ -1,7 +1,7 @@
-"""A decision, told completely: every node's verdict, every score, and who would have to go.
+"""The complete report of a decision: the verdict on every node, every score, and the victims.
 
-An `Explanation` is a value that outlives the cluster it speaks of. `to_document` writes it with the keys of a
-conformance scenario's `expect`; tables for people are made from the same value.
+An `Explanation` is a value that does not refer to the cluster. `to_document` writes it with the keys of a conformance
+scenario's `expect`; tables for users are made from the same value.
 """
 
 from collections import Counter
@@ -15,26 +15,26 @@ from rota.scheduler.framework.status import Code, Status
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The outcome of one attempt, on every node."""
+    """The result of one attempt, on every node."""
 
     #: Set if a plugin failed; then nothing else is known.
     failure: Status | None = None
-    #: Set if PreFilter ended the attempt before any node was looked at.
+    #: Set if PreFilter ended the attempt before any node was filtered.
     pre_filter: Status | None = None
     #: By node name, in the cluster's order.
     verdicts: dict[str, Status] = field(default_factory=dict)
-    #: Weighted scores by feasible node and plugin; plugins that had nothing to say are absent.
+    #: Weighted scores by feasible node and plugin; plugins that skipped are absent.
     scores: dict[str, dict[str, int]] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=dict)
     #: All nodes with the highest total.
     best: tuple[str, ...] = ()
-    #: Where room would be made, and whom that would cost the place, if no node is feasible.
+    #: The node where preemption would make room, if no node is feasible.
     nominated: str = ""
     victims: tuple[PodInfo, ...] = ()
 
 
 def explain(decision: Decision) -> Explanation:
-    """Ask a decision everything; to be done before the cluster changes."""
+    """Collect everything from a decision, before the cluster changes."""
     evaluation = decision.evaluation
     if decision.status.code is Code.ERROR:
         return Explanation(failure=decision.status)
@@ -77,7 +77,7 @@ def to_document(explanation: Explanation) -> dict[str, Any]:
 
 
 def summary(explanation: Explanation) -> str:
-    """Say in one sentence what would happen to the pod; the counts of reasons read as kube-scheduler's do."""
+    """One sentence about the result; counts of reasons are written as kube-scheduler does."""
     if explanation.failure is not None:
         return (
             f"cannot be decided: plugin {explanation.failure.plugin} failed: {', '.join(explanation.failure.reasons)}"

@@ -1,6 +1,6 @@
-"""Who would have to leave each node for a pod's sake, and where nobody's leaving would help. Pure.
+"""The pods that would have to be evicted from each node, and the nodes where no eviction helps. Pure.
 
-DefaultPreemption looks at as many nodes as it needs and tells the best; here every node is tried, one by one.
+DefaultPreemption examines as many nodes as it needs and reports the best. Here every node is tried, one by one.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from rota.scheduler.preemption.victims import Budget
 
 
 class Evictions:
-    """What evictions would come to on the nodes that refused a pod."""
+    """The possible evictions on the nodes that refused a pod."""
 
     def __init__(self, evaluation: Evaluation) -> None:
         self._evaluation = evaluation
@@ -40,5 +40,5 @@ class Evictions:
 
 
 def victim(pod: PodInfo) -> Victim:
-    """Name a pod that would have to go."""
+    """Describe a pod that would be evicted."""
     return Victim(namespace=pod.namespace, name=pod.name, priority=pod.priority)

@@ -1,8 +1,8 @@
-"""Asking for an explanation from outside of the scheduler: the server's own if it has one, else worked out here.
+"""Explanations requested from outside of the scheduler: by the server if it can explain, else computed here.
 
-A server whose scheduler explains (`pods/explain`) knows its profiles and extenders best. A stock cluster does not have
-that; there, and where another configuration is asked about, the whole cluster is read once and the decision is made
-here, with the same plugins.
+A server whose scheduler explains (`pods/explain`) uses its own profiles and extenders. A stock cluster has no such
+subresource. There, and for another configuration, the whole cluster is listed once and the decision is made here with
+the same plugins.
 """
 
 from collections.abc import Mapping
@@ -35,14 +35,14 @@ SUBRESOURCE: Final = "explain"
 
 
 class NotExplained(UserError):
-    """A pod cannot be explained, and why not."""
+    """A pod cannot be explained; the message says why."""
 
 
 async def of_server(client: Client, name: str, *, namespace: str, node: str = "", most: int) -> Explanation | None:
-    """Ask the server; None if it has nobody who explains."""
+    """Ask the server; None if it cannot explain."""
     query = [("limit", str(most)), *([("node", node)] if node else [])]
     path = paths.item(PODS, name, namespace=namespace, subresource=SUBRESOURCE)
-    once = client.with_settings(retry=False)  # "not here" is an answer, and there is another way
+    once = client.with_settings(retry=False)  # "not found" is an answer here, and there is a fallback
     try:
         answer = wire.decode_object(await once.request("GET", path, query=query))
         return explanation_report.from_wire(answer)
@@ -53,7 +53,7 @@ async def of_server(client: Client, name: str, *, namespace: str, node: str = ""
 
 
 class ExplainClient:
-    """Works explanations out by one configuration, on pictures of clusters."""
+    """Computes explanations by one configuration, on snapshots of clusters."""
 
     def __init__(self, loaded: Loaded, *, clock: Clock, rng: Rng, any_name: bool = False) -> None:
         """With `any_name`, the only profile of a configuration decides for pods of any schedulerName."""
@@ -127,7 +127,7 @@ class ExplainClient:
 
 
 async def opinions(extender_chain: ExtenderChain, document: Mapping[str, Any], feasible: list[str]) -> Opinions:
-    """Ask extenders what they think of the nodes that plugins would take."""
+    """Call the extenders for the feasible nodes."""
     if not feasible:
         return NO_OPINIONS
     narrowed = await extender_chain.filter(document, feasible)

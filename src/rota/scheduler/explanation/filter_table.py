@@ -1,6 +1,6 @@
-"""Everything that stands in a pod's way on every node: all filters are asked about all nodes, not up to the first no.
+"""The result of every filter on every node, not only the first refusal.
 
-A scheduler has no use for that, since one refusal is enough; who wants to know what to change does. Costs about as much
+The scheduler stops at the first refusal; a user who wants to know what to change needs all of them. Costs about as much
 as an evaluation.
 """
 
@@ -11,7 +11,7 @@ from rota.scheduler.framework.status import Status
 
 
 class Obstacles:
-    """What every filter says about every row. Read it before the cluster changes."""
+    """The results of every filter for every row. Read it before the cluster changes."""
 
     __slots__ = ("_evaluation", "_parts")
 
@@ -28,13 +28,13 @@ class Obstacles:
             try:
                 part.filter_all(state, evaluation.pod, cluster, cluster.alive[: cluster.size].copy())
             except PluginFailure:
-                continue  # the evaluation itself did not get as far as the rows where it breaks
+                continue  # the evaluation did not reach the rows where it fails
             except Exception:  # noqa: BLE001, S112 - plugins are other people's code, and this question was not planned
                 continue
             self._parts.append(part)
 
     def of(self, row: int) -> list[Status]:
-        """Give all refusals of a row, in the order of the profile; at least the one that the evaluation knows."""
+        """All refusals of a row, in the order of the profile; at least the one of the evaluation."""
         decided = self._evaluation.status_of(row)
         if decided.ok:
             return []

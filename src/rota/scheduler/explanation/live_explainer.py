@@ -1,7 +1,7 @@
-"""The scheduler explains: on its own picture of the cluster, with its profiles and extenders, when somebody asks.
+"""Explains pods inside a running scheduler, with its cache, profiles and extenders.
 
-A standby knows the cluster as well as the leader and explains as well. Up to a hundred nodes are looked at in detail,
-so that a question holds the scheduler up for a fraction of a second at the most.
+A standby has the same cache as the leader and explains as well. At most a hundred nodes are examined in detail, so that
+a request delays the scheduler for a fraction of a second at most.
 """
 
 from collections.abc import Mapping
@@ -20,19 +20,19 @@ from rota.scheduler.queue.scheduling_queue import SchedulingQueue
 
 
 class ExplainableScheduler(Protocol):
-    """What is asked of a scheduler; `service.Scheduler` has it."""
+    """The parts of a scheduler that explanations need; `service.Scheduler` has them."""
 
     @property
     def synced(self) -> bool:
-        """Whether its picture of the cluster is complete."""
+        """Whether its cache is complete."""
 
     @property
     def cache(self) -> SchedulerCache:
-        """The picture."""
+        """Its cache."""
 
     @property
     def queue(self) -> SchedulingQueue:
-        """Who waits."""
+        """Its queue."""
 
     @property
     def extender_chain(self) -> ExtenderChain:
@@ -47,13 +47,13 @@ class ExplainableScheduler(Protocol):
 
 
 class LiveExplainer:
-    """Explains pods for whoever can reach the scheduler."""
+    """Explains pods for clients of the scheduler."""
 
     def __init__(self, scheduler: ExplainableScheduler) -> None:
         self._scheduler: Final = scheduler
 
     async def explain(self, document: Mapping[str, Any], /, *, node: str, limit: int | None) -> dict[str, Any]:
-        """Explain a pod, given as a document; an ApiError if that cannot be done."""
+        """Explain a pod, given as a document; raises an ApiError if that is impossible."""
         scheduler = self._scheduler
         if not scheduler.synced:
             raise errors.ServiceUnavailable("the scheduler does not know the cluster yet; ask again in a moment")

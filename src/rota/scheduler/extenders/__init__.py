@@ -1,1 +1,1 @@
-"""Extenders: programs outside of the scheduler that filter, rate, choose victims and bind. Asked between decisions."""
+"""Extenders: external programs that filter and score nodes, choose victims and bind. Called between decisions."""

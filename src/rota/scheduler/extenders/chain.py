@@ -1,8 +1,8 @@
-"""All extenders of a scheduler, asked together by kube-scheduler's rules.
+"""All extenders of a scheduler, called together by kube-scheduler's rules.
 
-Filters and preemption go from one extender to the next with what the one before left over; ratings are gathered at the
-same time. A failing extender fails the attempt, unless it is ignorable; a rating that fails counts as no rating either
-way. Answers are values: nothing here raises for an extender's sake.
+Filter and preempt go from one extender to the next, each with the nodes that the previous one left. Prioritize calls
+run concurrently. A failing extender fails the attempt unless it is ignorable; a failed prioritize counts as no score in
+either case. Results are values: an extender's failure raises nothing here.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainResult:
-    """The nodes that all extenders agree to, and why not the others."""
+    """The nodes that all extenders accepted, and why the others were refused."""
 
     feasible: tuple[str, ...]
-    #: By node, in the name of `PLUGIN`.
+    #: By node, with `PLUGIN` as the plugin.
     refusals: Mapping[str, Status] = field(default_factory=dict)
     #: By node, which extender refused it.
     refused_by: Mapping[str, str] = field(default_factory=dict)
-    #: Set if an extender failed that must not; then no node is feasible.
+    #: Set if an extender that is not ignorable failed; then no node is feasible.
     failure: Status | None = None
 
 
 class ExtenderChain:
-    """The extenders in the order in which they are called. Empty panels cost nothing and are false."""
+    """The extenders in the order of their calls. An empty chain costs nothing and is false."""
 
     def __init__(self, extenders: Sequence[Extender] = ()) -> None:
         self.extenders: Final = tuple(extenders)
@@ -41,19 +41,19 @@ class ExtenderChain:
         return bool(self.extenders)
 
     def filters(self, pod: Document) -> bool:
-        """Whether any extender wants to filter nodes for this pod."""
+        """Whether any extender filters nodes for this pod."""
         return any(each.is_filter and each.interested(pod) for each in self.extenders)
 
     def prioritizes(self, pod: Document) -> bool:
-        """Whether any extender wants to rate nodes for this pod."""
+        """Whether any extender scores nodes for this pod."""
         return any(each.is_prioritizer and each.interested(pod) for each in self.extenders)
 
     def preempts(self, pod: Document) -> bool:
-        """Whether any extender has a say in who is evicted for this pod."""
+        """Whether any extender takes part in preemption for this pod."""
         return any(each.supports_preemption and each.interested(pod) for each in self.extenders)
 
     async def filter(self, pod: Document, nodes: Sequence[str]) -> ChainResult:
-        """Let every interested extender take nodes out; ends early when none is left."""
+        """Let every interested extender remove nodes; ends early when none is left."""
         left = tuple(nodes)
         refusals: dict[str, Status] = {}
         refused_by: dict[str, str] = {}
@@ -80,7 +80,7 @@ class ExtenderChain:
         return ChainResult(feasible=left, refusals=refusals, refused_by=refused_by)
 
     async def prioritize(self, pod: Document, nodes: Sequence[str]) -> dict[str, int]:
-        """Add up all ratings, weighted and brought to the scale of plugins' scores; nodes without one are absent."""
+        """Add up all scores, weighted and scaled to plugins' scores; nodes without a score are absent."""
         raters = [each for each in self.extenders if each.is_prioritizer and each.interested(pod)]
         answers = await asyncio.gather(*(each.prioritize(pod, nodes) for each in raters), return_exceptions=True)
         known = set(nodes)
@@ -97,7 +97,7 @@ class ExtenderChain:
         return totals
 
     async def preempt(self, pod: Document, candidates: Sequence[Candidate]) -> Sequence[Candidate] | Status:
-        """Let every interested extender choose among the candidates that the one before left over."""
+        """Let every interested extender choose among the candidates that the previous one left."""
         left: Sequence[Candidate] = candidates
         for extender in self.extenders:
             if not left:
@@ -117,11 +117,11 @@ class ExtenderChain:
         return left
 
     def binder(self, pod: Document) -> Extender | None:
-        """Give the extender that binds this pod, if one does."""
+        """The extender that binds this pod, if any."""
         return next((each for each in self.extenders if each.is_binder and each.interested(pod)), None)
 
     async def bind(self, pod: Document, node: str) -> Status:
-        """Bind through an extender; `SKIP` if none does, or one that may fail did: then Bind plugins are asked."""
+        """Bind through an extender; `SKIP` if none binds the pod or an ignorable one failed: then Bind plugins run."""
         extender = self.binder(pod)
         if extender is None:
             return SKIP
@@ -145,7 +145,7 @@ def _refusal(extender: str, *, failed: str | None, unresolvable: str | None) -> 
         return Status(Code.UNRESOLVABLE, (unresolvable,), PLUGIN)
     if failed is not None:
         return Status(Code.UNSCHEDULABLE, (failed,), PLUGIN)
-    # Nobody said that evictions would help, so none is tried.
+    # The extender did not say that evictions would help, so none is tried.
     return Status(Code.UNRESOLVABLE, (f"node(s) left out by extender {extender}",), PLUGIN)
 
 

@@ -1,7 +1,7 @@
-"""An extender that speaks the protocol of kube-scheduler's, over whatever carries its messages.
+"""An extender that speaks kube-scheduler's extender protocol, over any transport.
 
-`WireExtender` says what to send for each step and what to make of the answer; an `Exchange` carries bodies to and fro:
-over HTTP, or through a child process. Every failure leaves here as an `ExtenderError` with the extender's name.
+`WireExtender` builds the request of each step and reads the response. An `Exchange` carries the bodies: over HTTP, or
+through a child process. Every failure is raised as an `ExtenderError` with the extender's name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,21 +17,21 @@ _T = TypeVar("_T")
 
 
 class ExchangeError(Exception):
-    """A request was not answered; says why."""
+    """A request got no response; the message says why."""
 
 
 class Exchange(Protocol):
-    """Carries a request to an extender and brings its answer back."""
+    """Carries a request to an extender and returns the response."""
 
     async def ask(self, verb: str, body: bytes) -> bytes:
-        """Send a body for a verb and give the answer's; `ExchangeError` if none came in time."""
+        """Send a body for a verb and return the response; `ExchangeError` if none came in time."""
 
     async def close(self) -> None:
-        """Let go of what it holds."""
+        """Release its resources."""
 
 
 class WireExtender:
-    """An extender as its settings describe it; implements `contract.Extender`."""
+    """An extender as configured; implements `extender_interface.Extender`."""
 
     def __init__(self, settings: Settings, name: str, *, exchange: Exchange, cluster_reader: ClusterReader) -> None:
         self._settings: Final = settings
@@ -47,11 +47,11 @@ class WireExtender:
         self.is_binder: Final = bool(settings.bind_verb)
 
     def interested(self, pod: Document) -> bool:
-        """See `contract.Extender`."""
+        """See `extender_interface.Extender`."""
         return not self._managed or any(name in self._managed for name in _resource_names(pod))
 
     async def filter(self, pod: Document, nodes: Sequence[str]) -> FilterVerdict:
-        """See `contract.Extender`."""
+        """See `extender_interface.Extender`."""
         body = await self._ask(self._settings.filter_verb, self._about_nodes(pod, nodes))
         result = self._read(body, messages.filter_result)
         if result.error:
@@ -66,12 +66,12 @@ class WireExtender:
         )
 
     async def prioritize(self, pod: Document, nodes: Sequence[str]) -> Mapping[str, int]:
-        """See `contract.Extender`."""
+        """See `extender_interface.Extender`."""
         body = await self._ask(self._settings.prioritize_verb, self._about_nodes(pod, nodes))
         return self._read(body, messages.host_priorities)
 
     async def preempt(self, pod: Document, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """See `contract.Extender`."""
+        """See `extender_interface.Extender`."""
         body = await self._ask(self._settings.preempt_verb, self._about_victims(pod, candidates))
         chosen = self._read(body, messages.preemption_result)
         order = {candidate.node_name: place for place, candidate in enumerate(candidates)}
@@ -81,13 +81,13 @@ class WireExtender:
         ]
 
     async def bind(self, pod: Document, node: str) -> None:
-        """See `contract.Extender`."""
+        """See `extender_interface.Extender`."""
         body = await self._ask(self._settings.bind_verb, messages.binding_args(pod, node))
         if problem := self._read(body, messages.binding_result):
             raise ExtenderError(self.name, problem)
 
     async def close(self) -> None:
-        """See `contract.Extender`."""
+        """See `extender_interface.Extender`."""
         await self._exchange.close()
 
     def _about_nodes(self, pod: Document, names: Sequence[str]) -> bytes:

@@ -1,4 +1,4 @@
-"""From the extenders of a configuration to a panel that can be asked."""
+"""Builds the extender chain of a configuration."""
 
 import shlex
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from rota.scheduler.extenders.process import ProcessExchange
 def extender_chain(
     extenders: Sequence[Settings], *, cluster_reader: ClusterReader, clock: Clock, rng: Rng
 ) -> ExtenderChain:
-    """Build the panel, in the given order (`Configuration.extenders` has it right); nothing is connected or started."""
+    """Build the chain in the given order (that of `Configuration.extenders`); nothing is connected or started."""
     return ExtenderChain([_extender(each, cluster_reader=cluster_reader, clock=clock, rng=rng) for each in extenders])
 
 

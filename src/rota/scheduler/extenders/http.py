@@ -1,7 +1,7 @@
-"""Extenders over HTTP: one POST per question, to the address with the verb behind it.
+"""Extenders over HTTP: one POST per call, to the address followed by the verb.
 
-Anything but a 200 within the deadline is a failure. As with kube-scheduler, an extender over TLS whose certificate
-authority is not given is not checked at all; give one.
+Any response but a 200 within the deadline is a failure. As with kube-scheduler, an extender over TLS without a
+configured certificate authority is not verified at all; configure one.
 """
 
 import ssl
@@ -19,12 +19,12 @@ from rota.scheduler.extenders.extender import ExchangeError
 
 _OK: Final = 200
 _JSON: Final = {"Content-Type": "application/json"}
-#: What fits 5,000 whole nodes several times over; more than that is a mistake.
+#: Several times the size of 5,000 whole nodes; a longer response is an error.
 _LONGEST_ANSWER: Final = 256 << 20
 
 
 class TlsError(UserError):
-    """The TLS material for an extender cannot be used."""
+    """The TLS files of an extender cannot be used."""
 
 
 class HttpExchange:
@@ -95,12 +95,12 @@ def _context(settings: Settings) -> ssl.SSLContext | None:
 
 
 def _text(data: bytes, file: str) -> bytes:
-    """Data wins over a file, as in kube-scheduler."""
+    """Data overrides a file, as in kube-scheduler."""
     return data or (Path(file).read_bytes() if file else b"")
 
 
 def _identify(context: ssl.SSLContext, pem: bytes) -> None:
-    # The ssl module takes files only; this one is ours alone and gone at once.
+    # The ssl module takes files only; this private file is deleted at once.
     with tempfile.TemporaryDirectory(prefix="rota-") as folder:
         path = Path(folder, "extender.pem")
         path.touch(mode=0o600)

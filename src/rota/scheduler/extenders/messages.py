@@ -1,8 +1,8 @@
-"""The extender protocol's messages, version 1, as kube-scheduler writes and reads them.
+"""The messages of the extender protocol, version 1, as kube-scheduler writes and reads them.
 
 Keys of the protocol's own messages are Go's field names (`NodeNames`), absent values are written as null, and keys are
-read in any case, as Go does; pods and nodes inside are ordinary API objects. Readers take nothing on trust: what does
-not have the agreed form is a `MalformedAnswer` that says where.
+read case-insensitively, as Go does. Pods and nodes inside are ordinary API objects. Readers validate everything: a
+response that violates the protocol is a `MalformedAnswer` with its path.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ import msgspec
 from rota.scheduler.extenders.extender_interface import Document
 from rota.scheduler.preemption.victims import Candidate
 
-#: Ratings further out than this are no ratings; kube-scheduler has no bound, and sums that may overflow.
+#: Scores beyond this are refused; kube-scheduler has no limit, and its sums may overflow.
 LARGEST_SCORE: Final = 10**9
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -22,12 +22,12 @@ _KINDS: Final = {dict: "an object", list: "a list", str: "a string", int: "an in
 
 
 class MalformedAnswer(Exception):
-    """What an extender sent is not what was agreed."""
+    """A response of an extender violates the protocol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterResult:
-    """The answer to a filter request; None where a field was null or absent."""
+    """The response to a filter request; None where a field was null or absent."""
 
     nodes: tuple[str, ...] | None
     node_names: tuple[str, ...] | None
@@ -38,7 +38,7 @@ class FilterResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaVictims:
-    """Whom to evict on a node, by uid."""
+    """The pods to evict on a node, by uid."""
 
     uids: tuple[str, ...]
     violations: int
@@ -48,7 +48,7 @@ class MetaVictims:
 
 
 def args_with_names(pod: Document, names: Sequence[str]) -> bytes:
-    """Write ExtenderArgs for an extender that knows the nodes itself."""
+    """Write ExtenderArgs for an extender that has a node cache."""
     return _encode({"Pod": pod, "Nodes": None, "NodeNames": list(names)})
 
 
@@ -58,7 +58,7 @@ def args_with_nodes(pod: Document, nodes: Iterable[Document | msgspec.Raw]) -> b
 
 
 def preemption_args_with_uids(pod: Document, candidates: Iterable[Candidate]) -> bytes:
-    """Write ExtenderPreemptionArgs for an extender that knows the pods itself."""
+    """Write ExtenderPreemptionArgs for an extender that has a pod cache."""
     victims = {
         each.node_name: {
             "Pods": [{"UID": victim.uid} for victim in each.victims],
@@ -88,7 +88,7 @@ def binding_args(pod: Document, node: str) -> bytes:
     )
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
+# --- responses --------------------------------------------------------------------------------------------------------
 
 
 def filter_result(body: bytes) -> FilterResult:
@@ -106,7 +106,7 @@ def filter_result(body: bytes) -> FilterResult:
 
 
 def host_priorities(body: bytes) -> dict[str, int]:
-    """Read a HostPriorityList; a host that is named twice has the sum."""
+    """Read a HostPriorityList; a host that occurs twice has the sum."""
     ratings: dict[str, int] = {}
     for position, item in enumerate(_checked(_decoded(body, list), list, path="")):
         entry = _Fields(_checked(item, dict, path=f"[{position}]"), f"[{position}]")
@@ -134,12 +134,12 @@ def preemption_result(body: bytes) -> dict[str, MetaVictims]:
 
 
 def binding_result(body: bytes) -> str:
-    """Read an ExtenderBindingResult: what went wrong, or ""."""
+    """Read an ExtenderBindingResult: the error, or ""."""
     return _Fields(_decoded(body), "").get("Error", str) or ""
 
 
 class _Fields:
-    """An object of the protocol; its keys count in any case, the exact one first."""
+    """An object of the protocol; keys are case-insensitive, an exact match wins."""
 
     __slots__ = ("_path", "_values")
 

@@ -1,7 +1,7 @@
-"""What an extender that takes preemption over is offered: everything that may be evicted, to choose from. Pure.
+"""The candidates for an extender that does all of preemption: every pod that may be evicted. Pure.
 
-In a profile without a PostFilter plugin nobody works out victims. An extender with a preempt verb then gets every node
-where evictions can help, with all pods of lower priority as victims, and answers with those that are to go.
+In a profile without a PostFilter plugin no victims are computed. An extender with a preempt verb then gets every node
+where evictions can help, with all pods of lower priority as victims, and responds with those to evict.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ from rota.scheduler.preemption.victims import Candidate
 
 
 def all_candidates(evaluation: Evaluation, refusals: Mapping[str, Status] | None = None) -> list[Candidate]:
-    """Offer all pods of lower priority on all nodes where evictions can help, the most important pods first.
+    """All pods of lower priority on all nodes where evictions can help, the most important pods first.
 
-    `refusals` are those of extenders, by node, some of which may be beyond remedy.
+    `refusals` are those of extenders by node; some of them may be unresolvable.
     """
     beyond = {name for name, status in (refusals or {}).items() if status.code is Code.UNRESOLVABLE}
     pod, cluster = evaluation.pod, evaluation.cluster

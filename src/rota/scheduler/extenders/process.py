@@ -1,9 +1,9 @@
 """Extenders as child processes: the protocol's bodies, one per line, through standard input and output.
 
-A request is a line `{"id": 7, "verb": "filter", "body": {...}}`; its answer is a line `{"id": 7, "body": {...}}`, or
-`{"id": 7, "error": "why not"}`. Answers may come in any order. What the child writes to standard error goes to our log.
-It is started when first needed and again, after a pause that grows, when it has died. A child that misses a deadline
-without having said a word since it was asked is taken for stuck, and ended. A closed standard input tells it to leave.
+A request is a line `{"id": 7, "verb": "filter", "body": {...}}`. Its response is a line `{"id": 7, "body": {...}}` or
+`{"id": 7, "error": "the reason"}`. Responses may come in any order. The child's standard error goes to our log. The
+child is started at the first request, and again with backoff after it has died. A child that misses a deadline and has
+written nothing since the request is considered stuck and is killed. A closed standard input tells it to exit.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from rota.scheduler.extenders.extender import ExchangeError
 
 log = logs.get(__name__)
 
-#: As over HTTP: what fits 5,000 whole nodes several times over.
+#: As over HTTP: several times the size of 5,000 whole nodes.
 _LONGEST_LINE: Final = 256 << 20
-#: How long a child may take to leave of its own accord, and then after a signal.
+#: Time for a child to exit by itself, and then after a signal.
 _PATIENCE_S: Final = 2.0
 _SHOWN: Final = 120
 
@@ -124,16 +124,16 @@ class ProcessExchange:
 
 
 class _Child:
-    """One life of the process, with the questions that it has not answered."""
+    """One run of the child process, with its pending requests."""
 
     def __init__(self, process: asyncio.subprocess.Process, name: str) -> None:
         assert process.stdin is not None
         self.process: Final = process
         #: How many lines it has written.
         self.lines = 0
-        #: Why it is no longer there.
+        #: Why it ended.
         self.ending = ""
-        #: Whether its end has been reckoned with.
+        #: Whether its exit has been handled.
         self.exit_handled = False
         self._name: Final = name
         self._input: Final = process.stdin
@@ -143,17 +143,17 @@ class _Child:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked."""
+        """Whether it accepts requests."""
         return not self.ending and self.process.returncode is None
 
     async def ask(self, verb: str, body: bytes) -> bytes:
-        """Send a request and wait for its answer, however long that takes."""
+        """Send a request and wait for its response without a limit."""
         self._last_id += 1
         number = self._last_id
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         try:
-            with contextlib.suppress(ConnectionError):  # then it has died, which `_read` hears of, too
+            with contextlib.suppress(ConnectionError):  # it has died; `_read` handles that
                 self._input.write(_encoder.encode(_Request(number, verb, msgspec.Raw(body))) + b"\n")
                 await self._input.drain()
             return await answer
@@ -161,7 +161,7 @@ class _Child:
             del self._waiting[number]
 
     def end(self, why: str) -> None:
-        """Kill it; those who wait for answers hear why."""
+        """Kill it; pending requests fail with this reason."""
         if not self.ending:
             self.ending = why
             log.warning("extender ended", command=self._name, why=why)
@@ -169,7 +169,7 @@ class _Child:
         self._refuse(why)
 
     async def leave(self, clock: Clock) -> None:
-        """Ask it to leave, then make it."""
+        """Ask it to exit, then kill it."""
         self.ending = self.ending or "the extender was closed"
         self._input.close()
         for insistence in (signal.SIGTERM, signal.SIGKILL):
@@ -185,7 +185,7 @@ class _Child:
         self._refuse(self.ending)
 
     def _signal(self, number: signal.Signals) -> None:
-        """Send a signal to the child and to what it has started; it leads a group of its own."""
+        """Send a signal to the child's process group."""
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, number)
@@ -213,13 +213,13 @@ class _Child:
         try:
             answer = _decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            # Whose answer it was to be nobody can tell.
+            # The request of this line is unknown.
             shown = line[:_SHOWN].decode(errors="replace").rstrip()
             self._refuse(f"malformed answer: {error}: {shown}")
             return
         waiting = self._waiting.get(answer.id)
         if waiting is None or waiting.done():
-            return  # too late; that it was late has been said
+            return  # too late; the timeout has been reported
         if answer.error:
             waiting.set_exception(ExchangeError(answer.error))
         else:
@@ -236,7 +236,7 @@ class _Child:
             try:
                 line = await errors.readline()
             except ValueError:
-                continue  # a line too long to keep; the stream goes on behind it
+                continue  # a line too long to keep; the stream continues behind it
             if not line:
                 return
             log.info("extender says", command=self._name, line=line.decode(errors="replace").rstrip())

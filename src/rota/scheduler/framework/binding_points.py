@@ -1,7 +1,7 @@
-"""From a decision to a bound pod: Reserve, Permit, PreBind, Bind and PostBind, by kube-scheduler's rules.
+"""Reserve, Permit, PreBind, Bind and PostBind, by kube-scheduler's rules.
 
-Every function answers with a status and never raises for a plugin's sake. Waiting and doing things at once are the
-shell's business: Permit says who wants to wait and for how long, and PreBind gets a way to run coroutines together.
+Every function returns a status; an exception of a plugin becomes a status. Waiting and concurrency are the caller's:
+Permit returns which plugins wait and for how long, and PreBind takes a function that runs coroutines concurrently.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -17,17 +17,17 @@ from rota.scheduler.framework.runtime import Framework, guarded
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SUCCESS, Code, Status
 
-#: No plugin may hold a pod longer.
+#: The longest time that a plugin may hold a pod.
 LONGEST_WAIT_S = 15 * 60.0
 
-#: Runs coroutines at the same time and gives their answers in order; `asyncio.gather` in a shell.
+#: Runs coroutines concurrently and returns their results in order; `asyncio.gather` in production.
 RunTogether = Callable[[Sequence[Coroutine[Any, Any, Status]]], Awaitable[Sequence[Status]]]
 
 ALL_SKIPPED = Status(Code.ERROR, ("all bind plugins skipped the pod; enable DefaultBinder",))
 
 
 def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-    """Run Reserve in order; the first refusal ends it. The caller then calls `unreserve`."""
+    """Run Reserve in order; the first refusal ends it, and the caller then calls `unreserve`."""
     began, answer = framework.stopwatch.start(), SUCCESS
     for plugin in framework.at(ExtensionPoint.RESERVE):
         answer = guarded(plugin.name, plugin.reserve, state, pod, node_name)
@@ -38,7 +38,7 @@ def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: st
 
 
 def unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> list[Status]:
-    """Run Unreserve of all Reserve plugins, in reverse; gives the faults, which do not keep the others from running."""
+    """Run Unreserve of all Reserve plugins in reverse order; returns the failures, which do not stop the others."""
     began = framework.stopwatch.start()
     answers = [
         guarded(plugin.name, plugin.unreserve, state, pod, node_name)
@@ -51,7 +51,7 @@ def unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: 
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What all Permit plugins together say: go on, no, or wait for some of them."""
+    """The result of all Permit plugins: allow, reject, or wait for some of them."""
 
     status: Status = SUCCESS
     #: How long each plugin that asked to wait may hold the pod; after the shortest, the pod is rejected.
@@ -59,7 +59,7 @@ class Permission:
 
 
 def permit(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Permission:
-    """Run Permit; a rejection or a fault ends it, a wait does not."""
+    """Run Permit; a rejection or a failure ends it, a wait does not."""
     began = framework.stopwatch.start()
     permission = _permission(framework, state, pod, node_name)
     framework.stopwatch.observe_duration(stopwatch.PERMIT, permission.status.code, began)
@@ -82,7 +82,7 @@ def _permission(framework: Framework, state: CycleState, pod: PodInfo, node_name
 
 
 def nothing_to_prepare(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> bool:
-    """Whether every PreBind plugin has said that it has nothing to do; one that raises has not."""
+    """Whether every PreBind plugin has nothing to do; a plugin that raises has work to do."""
     for plugin in framework.at(ExtensionPoint.PRE_BIND):
         try:
             if not _plan(plugin, state, pod, node_name).status.skipped:
@@ -95,7 +95,7 @@ def nothing_to_prepare(framework: Framework, state: CycleState, pod: PodInfo, no
 async def pre_bind(
     framework: Framework, state: CycleState, pod: PodInfo, node_name: str, *, run_together: RunTogether
 ) -> Status:
-    """Run PreBind: neighbours that allow it at the same time, all others one after the other; a failure ends it."""
+    """Run PreBind: adjacent plugins that allow it concurrently, all others in order; a failure ends it."""
     planned: list[tuple[Any, bool]] = []
     for plugin in framework.at(ExtensionPoint.PRE_BIND):
         try:
@@ -124,7 +124,7 @@ async def pre_bind(
 
 
 async def bind(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-    """Ask Bind plugins in order; the first that does not skip decides."""
+    """Run Bind plugins in order; the first that does not skip decides."""
     for plugin in framework.at(ExtensionPoint.BIND):
         answer = await _awaited(plugin.name, plugin.bind, state, pod, node_name)
         if not answer.skipped:
@@ -133,7 +133,7 @@ async def bind(framework: Framework, state: CycleState, pod: PodInfo, node_name:
 
 
 async def post_bind(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> list[Status]:
-    """Tell PostBind plugins; gives the faults, which change nothing."""
+    """Run PostBind plugins; returns the failures, which change nothing."""
     began = framework.stopwatch.start()
     answers = [
         await _awaited(plugin.name, plugin.post_bind, state, pod, node_name)

@@ -1,8 +1,8 @@
-"""All nodes, filtered and scored for one pod, and kept right for equal pods at the cost of what changed.
+"""The evaluation of all nodes for one pod: filter and score results, updated incrementally for equal pods.
 
-When the cluster has changed, each plugin is asked how much of its part still holds; usually only the changed rows are
-looked at again. An evaluation that a plugin failed in has a `failure` and knows no feasible node: nothing is placed on
-a guess. Answers about single nodes (why not here, what made up the score) are worked out when somebody asks.
+When the cluster has changed, each plugin says how much of its result is still valid; usually only the changed rows are
+evaluated again. An evaluation in which a plugin failed has a `failure` and no feasible node. Details about single nodes
+(why it was refused, its scores) are computed on demand.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from rota.scheduler.framework.runtime import Framework, PreFiltered, as_error
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import SUCCESS, Code, Status
 
-#: What nodes outside of a PreFilter result are told.
+#: The status of nodes outside of a PreFilter result.
 NOT_ELIGIBLE = Status(Code.UNRESOLVABLE, (), "PreFilter")
 INFEASIBLE = -1
 
@@ -32,7 +32,7 @@ Flipped = Sequence[int] | IndexArray
 
 
 class Evaluation:
-    """What a profile thinks of every node for one pod. Arrays have shape (N,) and belong to the evaluation."""
+    """The results of a profile for one pod on all nodes. Arrays have shape (N,) and belong to the evaluation."""
 
     __slots__ = (
         "_asking",
@@ -72,18 +72,18 @@ class Evaluation:
         self.framework = framework
         self.pod = pod
         self.cluster = cluster
-        #: The only rows that come into question, if they were chosen beforehand.
+        #: The only rows to evaluate, if the caller limited them.
         self._within = within
         self._nominated = NominatedPodFilter(framework, pod, nominations) if nominations else None
         self.feasible: BoolArray
-        #: Where few rows are feasible, only those are scored: then these are they, and `_sums` is about them alone.
+        #: If few rows are feasible, only those are scored; then these are the rows that `_sums` holds.
         self._rows: IndexArray | None = None
         #: Sums of weighted scores, whether feasible or not.
         self._sums: IntArray
         self._totals: IntArray | None
-        #: The plugin that is being asked, should it raise.
+        #: The plugin that is being called, in case it raises.
         self._asking = ""
-        #: The extension point that is being passed, and since when.
+        #: The current extension point, and when it began.
         self._stage = ""
         self._since = 0.0
         self._start()
@@ -104,9 +104,9 @@ class Evaluation:
         return self._totals
 
     def best_row(self, start: int = 0) -> int:
-        """Give the row with the highest total, or -1 if no node is feasible.
+        """The row with the highest total, or -1 if no node is feasible.
 
-        Of several, the first at or after `start` is taken, going round.
+        Of several, the first at or after `start` is chosen, wrapping around.
         """
         rows = self._rows
         totals = self.totals if rows is None else self._sums
@@ -124,13 +124,13 @@ class Evaluation:
         return place if rows is None else int(rows[place])
 
     def best_rows(self) -> list[int]:
-        """Give all rows with the highest total."""
+        """All rows with the highest total."""
         if not self.feasible.any():
             return []
         return np.flatnonzero(self.totals == self.totals.max()).tolist()
 
     def status_of(self, row: int) -> Status:
-        """Say whether and why not a node will do; the first refusal in the order of the profile."""
+        """The status of a node; the first refusal in the order of the profile."""
         if self.failure is not None:
             return self.failure
         if not self._pre.status.ok:
@@ -143,7 +143,7 @@ class Evaluation:
         return SUCCESS if self._nominated is None else self._nominated.refusals.get(row, SUCCESS)
 
     def unresolvable(self) -> BoolArray:
-        """Give the rows where evictions cannot help, rows without a node included."""
+        """The rows where evictions cannot help, including rows without a node."""
         if self.failure is not None or not self._pre.status.ok:
             cannot = self.failure is not None or self._pre.status.code is Code.UNRESOLVABLE
             return ~self.cluster.alive[: len(self.feasible)] | cannot
@@ -161,11 +161,11 @@ class Evaluation:
 
     @property
     def narrowing(self) -> tuple[str, ...]:
-        """The plugins whose PreFilter left only some nodes."""
+        """The plugins whose PreFilter reduced the nodes."""
         return self._pre.narrowing
 
     def refusals(self) -> dict[Status, int]:
-        """Count nodes by why they will not do; the cost is that of the different reasons, not of the nodes."""
+        """Count nodes by the reason of their refusal; the cost grows with the distinct reasons, not with the nodes."""
         alive = self.cluster.alive[: len(self.feasible)]
         if self.failure is not None or not self._pre.status.ok:
             return {self.failure or self._pre.status: int(np.count_nonzero(alive))}
@@ -186,11 +186,11 @@ class Evaluation:
         return found
 
     def verdicts(self) -> dict[str, CodeArray]:
-        """Give every filter's codes for all rows: 0 where the pod may go, `UNKNOWN` where it was not asked."""
+        """The codes of every filter for all rows: 0 where the pod may go, `UNKNOWN` where the filter was not called."""
         return {part.forms.name: part.codes for part in self._filters}
 
     def scores_of(self, row: int) -> dict[str, int]:
-        """Give the weighted scores of a feasible node by plugin; plugins that were skipped are absent."""
+        """The weighted scores of a feasible node by plugin; plugins that skipped are absent."""
         return {part.forms.name: part.weighted_at(row) for part in self._scorers}
 
     def _told(self, part: FilterResults, code: int) -> Status:
@@ -224,7 +224,7 @@ class Evaluation:
             named = (cluster.by_name.get(name) for name in self._pre.node_names)
             self._eligible[[node.row for node in named if node is not None]] = True
         if self._within is not None:
-            # Rows of nodes that came since it was made are outside of it.
+            # Nodes that were added since the limit was made are outside of it.
             known = min(len(self._within), cluster.size)
             self._eligible[:known] &= self._within[:known]
             self._eligible[known:] = False
@@ -268,7 +268,7 @@ class Evaluation:
         chosen = [ScoreResults(forms) for forms in self.framework.scorers if forms.name not in self.state.skip_score]
         self._scorers = chosen
         self._pod_scorers = [part for part in chosen if part.forms.watches_pods]
-        # Picking rows out of columns costs about as much as one operation on them; with few of them it pays.
+        # Selecting rows from columns costs about as much as one operation on them; it pays off with few rows.
         if not (number * 5 < len(self.feasible) * 3 and self._score_selection()):
             for part in chosen:
                 self._asking = part.forms.name
@@ -277,7 +277,7 @@ class Evaluation:
         self._leave()
 
     def _score_selection(self) -> bool:
-        """Score just the feasible rows; False if some plugin has no form for that."""
+        """Score only the feasible rows; False if a plugin cannot do that."""
         rows = np.flatnonzero(self.feasible)
         sums: IntArray | None = None
         for part in self._scorers:
@@ -290,7 +290,7 @@ class Evaluation:
         return True
 
     def _expand(self) -> None:
-        """Go over from the feasible rows to all of them."""
+        """Switch from the feasible rows to all rows."""
         rows = self._rows
         if rows is None:
             return
@@ -340,10 +340,10 @@ class Evaluation:
         self._sums = self._totals
         self._rows = None
 
-    # --- keeping up -------------------------------------------------------------------------------------------------
+    # --- updates ------------------------------------------------------------------------------------------------------
 
     def refresh(self, pod: PodInfo) -> None:
-        """Bring everything up to date for an equal pod."""
+        """Update all results for an equal pod."""
         self.pod = pod
         cluster = self.cluster
         generation = cluster.change_log.generation
@@ -355,7 +355,7 @@ class Evaluation:
             or self.failure is not None
             or not self._pre.status.ok
             or len(self.feasible) != cluster.size
-            # What nominated pods refuse holds for the whole of a node, so every changed row would be asked about them.
+            # Refusals by nominated pods concern a whole node, so every changed row would be filtered with them again.
             or self._nominated is not None
             or (changes.node and (self._pre.node_names is not None or self._pre.sieves))
         ):
@@ -377,7 +377,7 @@ class Evaluation:
             self._fail(statuses.fault(error, plugin=self._asking))
 
     def _refilter(self, changes: Changes) -> Flipped | None:
-        """Filter again what must be; gives the rows whose feasibility changed, or None if all must start over."""
+        """Filter the rows that need it; returns the rows whose feasibility changed, or None to start over."""
         state, pod, cluster = self.state, self.pod, self.cluster
         everything = False
         for plugin in self.framework.reusing_filter:
@@ -401,7 +401,7 @@ class Evaluation:
         return self._combine() if everything else self._combine_rows(changes.all)
 
     def _pre_filter_again(self, plugin: Any) -> bool:
-        """Run one PreFilter again; False if its answer is of a kind that changes more than its own part."""
+        """Run one PreFilter again; False if its result affects more than its own plugin."""
         result: PreFilterResult = plugin.pre_filter(self.state, self.pod, self.cluster)
         skips = plugin.name in self.state.skip_filter
         return (
@@ -477,7 +477,7 @@ class Evaluation:
         self._leave()
 
     def _rescore_rows(self, changes: Changes, flipped: Flipped) -> bool:
-        """Rate changed rows and bring their sums up to date; whether some part had to renormalise all rows."""
+        """Score changed rows and update their sums; returns whether a plugin had to renormalise all rows."""
         state, pod, cluster, feasible = self.state, self.pod, self.cluster, self.feasible
         renormalised, any_flipped = False, len(flipped) > 0
         for part in self._scorers if changes.node or any_flipped else self._pod_scorers:
@@ -490,7 +490,7 @@ class Evaluation:
             rows += fresh
             moved = part.score_some(state, pod, cluster, rows) if rows else rows
             if fresh:
-                # What was never weighed must be, even if the raw score happens to be what stood there.
+                # A row that was never weighted must be, even if its raw score equals the stale value.
                 moved = list({*moved, *fresh})
             suspect = part.normalizes and (moved or any_flipped)
             if len(moved) > FEW_ROWS or (suspect and part.bounds_moved(state, pod, feasible)):

@@ -1,8 +1,8 @@
-"""What happens in a cluster that may make a refused pod placeable, and how plugins say which of it concerns them.
+"""Cluster events that may make a refused pod schedulable, and the subscriptions of plugins.
 
-An event is a resource and a set of actions. A plugin subscribes with an optional hint: a function of the refused pod
-and the object before and after, which answers whether it is worth trying again. Hints are pure and quick; they are
-asked for every pod that the plugin refused.
+An event is a resource and a set of actions. A plugin subscribes with an optional queueing hint: a function of the
+refused pod and the object before and after, which returns whether another attempt is worthwhile. Hints are pure and
+fast; they are called for every pod that the plugin refused.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class Resource(StrEnum):
 
     #: A pod that has a node (running or about to).
     ASSIGNED_POD = "AssignedPod"
-    #: Another pod that waits.
+    #: Another pod that has no node.
     UNSCHEDULED_POD = "UnscheduledPod"
     #: The refused pod itself.
     TARGET_POD = "TargetPod"
@@ -63,14 +63,14 @@ class Action(IntFlag):
 
 
 class Hint(Enum):
-    """A plugin's opinion on whether an event helps a pod that it refused."""
+    """A plugin's answer whether an event helps a pod that it refused."""
 
     QUEUE = "Queue"
     SKIP = "QueueSkip"
 
 
-#: (refused pod, object before or None, object after or None) -> opinion. Pods and nodes come as PodInfo and NodeInfo,
-#: all other kinds as the catalog holds them. A hint that raises counts as QUEUE: better one attempt too many.
+#: (refused pod, object before or None, object after or None) -> hint. Pods and nodes are PodInfo and NodeInfo, all
+#: other kinds are as in the catalog. A hint that raises counts as QUEUE: an extra attempt is harmless.
 HintFn = Callable[[PodInfo, Any, Any], Hint]
 
 
@@ -82,20 +82,20 @@ class ClusterEvent:
     actions: Action
 
     def covers(self, event: "ClusterEvent") -> bool:
-        """Whether a subscription to this hears of `event`."""
+        """Whether a subscription to this event includes `event`."""
         same = self.resource in {Resource.ANY, event.resource} or event.resource == Resource.ANY
         return same and bool(self.actions & event.actions)
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Interest of a plugin in an event; without a hint every such event is worth an attempt."""
+    """A plugin's subscription to an event; without a hint every such event causes an attempt."""
 
     event: ClusterEvent
     hint: HintFn | None = None
-    #: Whether the hint reads nothing of the refused pod but its shape: then pods that look alike are asked as one.
+    #: Whether the hint reads only the shape of the refused pod; then equal pods are asked once.
     by_shape: bool = False
 
 
-#: What a plugin without subscriptions of its own is taken to mean: anything might help.
+#: The subscription of a plugin that has none of its own: any event might help.
 EVERYTHING = (Subscription(ClusterEvent(Resource.ANY, Action.ALL)),)

@@ -1,7 +1,7 @@
-"""Pods that are to come to a node, because others were evicted there for their sake, hold their place.
+"""Nominated pods keep their place on the node where pods were evicted for them.
 
-A node is feasible only if the pod fits both as the node is now and as it will be when those pods have come. Only pods
-of the same or a higher priority count; the others will have to give way.
+A node is feasible only if the pod fits both now and after the nominated pods have arrived. Only nominated pods of the
+same or a higher priority count; the others would be preempted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ from rota.scheduler.framework.runtime import Framework
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import Code, Status
 
-#: Pods that are to come to a node, by the node's name.
+#: Nominated pods by node name.
 Nominations = Mapping[str, Sequence[PodInfo]]
 
 
 class NominatedPodFilter:
-    """The nominations that matter to one pod, and what they refuse it."""
+    """The nominations that affect one pod, and their refusals."""
 
     __slots__ = ("_by_node", "_framework", "_pod", "refusals")
 
@@ -34,7 +34,7 @@ class NominatedPodFilter:
         self.refusals: dict[int, Status] = {}
 
     def refuse(self, state: CycleState, cluster: Cluster, feasible: BoolArray) -> None:
-        """Take back the feasibility of nodes that will not do once their nominated pods have come."""
+        """Clear the feasibility of nodes that do not fit once their nominated pods have arrived."""
         state.nominations = self._by_node
         for name, pods in self._by_node.items():
             node = cluster.by_name.get(name)

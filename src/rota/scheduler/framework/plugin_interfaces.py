@@ -1,18 +1,17 @@
-"""The extension points of the scheduler, and what a plugin implements to take part in them.
+"""The extension points of the scheduler, and the methods by which a plugin implements them.
 
-A plugin is one class in one file. It takes part in a point by having the point's method; it need not inherit anything.
-Filter and Score come in two forms, and a plugin may have either or both:
+A plugin is one class in one file. It takes part in an extension point by having the point's method; it need not inherit
+anything. Filter and Score come in two forms, and a plugin may have either or both:
 
-- *scalar*: one node at a time, the contract that authors of kube-scheduler plugins know;
-- *vector*: all nodes at once, arrays in and out. A filter answers with a reason code per node, 0 where the pod may go.
+- *scalar*: one node at a time, the interface that authors of kube-scheduler plugins know;
+- *vector*: all nodes at once, arrays in and out. A filter returns a reason code per node, 0 where the pod may go.
 
-The runtime mixes both. With both forms present it asks the scalar one about a handful of changed nodes and the vector
-one about many, so the two must agree exactly. `rows` is always something that indexes the node axis of a column (a
-slice or an index array); answers have one entry per selected row. Where a status is due, None means success, as nil
-does in Go. Every method is pure: no I/O, no clock, no chance.
-The exceptions are PreBind, Bind and PostBind, which are coroutines.
+The runtime mixes both. If both forms are present it calls the scalar one for a few changed nodes and the vector one for
+many, so the two must agree exactly. `rows` always indexes the node axis of a column (a slice or an index array);
+results have one entry per selected row. Where a status is expected, None means success, as nil does in Go. Every method
+is pure: no I/O, no clock, no randomness. The exceptions are PreBind, Bind and PostBind, which are coroutines.
 
-Signatures speak of `PodInfo` (the pod to place), `NodeInfo` (one node) and `Cluster` (all of them, as columns).
+In the signatures `PodInfo` is the pod to place, `NodeInfo` one node, and `Cluster` all nodes as columns.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -34,7 +33,7 @@ MAX_SCORE = 100
 
 
 class ExtensionPoint(StrEnum):
-    """A place in the scheduling of a pod, or of a group of pods, where plugins are called; in order of passing."""
+    """An extension point of the scheduling of a pod or a group of pods, in order."""
 
     PRE_ENQUEUE = "preEnqueue"
     QUEUE_SORT = "queueSort"
@@ -66,24 +65,24 @@ class Plugin(Protocol):
 
 
 class SortsQueue(Protocol):
-    """QueueSort: which waiting pod comes next. Exactly one per scheduler."""
+    """QueueSort: the order of waiting pods. Exactly one per scheduler."""
 
     def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
         """Give a value that orders waiting pods, smallest first."""
 
 
 class GatesQueue(Protocol):
-    """PreEnqueue: whether a pod may wait for an attempt at all; anything but success holds it back."""
+    """PreEnqueue: whether a pod may enter the active queue; anything but success holds it back."""
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         """Say whether the pod may enter the queue."""
 
 
 class WakesPods(Protocol):
-    """EnqueueExtensions: which events may help a pod that this plugin refused. Without it, every event does."""
+    """EnqueueExtensions: the events that may help a pod that this plugin refused. Without it, every event does."""
 
     def events_to_register(self) -> Sequence[Subscription]:
-        """Give the subscriptions; asked once, at start."""
+        """The subscriptions; called once, at start."""
 
 
 # --- filtering ------------------------------------------------------------------------------------------------------
@@ -91,38 +90,38 @@ class WakesPods(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """What PreFilter found out. The status decides; the rest narrows the nodes.
+    """The result of PreFilter. The status decides; the other fields reduce the nodes.
 
-    - success: go on; `skip`: leave out my Filter; unresolvable: the attempt ends here;
+    - success: go on; `skip`: do not call this plugin's Filter; unresolvable: the attempt ends here;
       unschedulable: the attempt fails after the other PreFilters ran.
     """
 
     status: Status = SUCCESS
-    #: Only these nodes come into question (None: no opinion). All others count as unresolvable.
+    #: The only eligible nodes (None: no restriction). All others count as unresolvable.
     node_names: frozenset[str] | None = None
-    #: A coarse sieve: rows that Filter need not look at, because `refusal` is known to hold there (None: no opinion).
+    #: A prefilter mask: rows outside of it need no Filter, because `refusal` holds there (None: no mask).
     candidates: BoolArray | None = None
     refusal: Status = SUCCESS
 
 
 class PreFilters(Protocol):
-    """PreFilter: work out once what Filter needs for every node, or end the attempt early."""
+    """PreFilter: compute once what Filter needs for every node, or end the attempt early."""
 
     def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
-        """Look at the pod and the cluster; write what Filter needs into `state`."""
+        """Inspect the pod and the cluster; write what Filter needs into `state`."""
 
 
 class AdjustsPreFilter(Protocol):
-    """PreFilterExtensions: keep the state right when a pod is added to or taken from a node in a what-if question.
+    """PreFilterExtensions: update the state when a pod is added to or removed from a node in a what-if transaction.
 
-    `node` shows the node with the change already made. The state is a copy; change it freely.
+    `node` has the change already. The state is a copy and may be changed.
     """
 
     def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status | None:
-        """Count `other` in on `node`."""
+        """Add `other` on `node`."""
 
     def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status | None:
-        """Count `other` out on `node`."""
+        """Remove `other` from `node`."""
 
 
 class Filters(Protocol):
@@ -133,18 +132,18 @@ class Filters(Protocol):
 
 
 class Reprieves(Protocol):
-    """For filters that care about the other pods of a node only by what they add up to. Optional.
+    """Optional: for filters that depend on the other pods of a node only by their sums.
 
-    Where such a filter is the only one that depends on pods, preemption need not ask it pod by pod.
+    If such a filter is the only one that depends on pods, preemption need not call it pod by pod.
     """
 
     def reprieve(
         self, state: CycleState, pod: PodInfo, node: NodeInfo, others: Sequence[PodInfo]
     ) -> Sequence[bool] | Status:
-        """Say which of the others, all on the node, can stay beside the pod.
+        """Return which of the other pods on the node can stay beside the pod.
 
-        They are taken off, and put back one by one in the given order while the pod still fits. If it would not fit
-        even without any of them, the answer is the refusal.
+        They are removed, and put back one by one in the given order while the pod still fits. If it does not fit even
+        without any of them, the result is the refusal.
         """
 
 
@@ -152,9 +151,9 @@ class FiltersAll(Protocol):
     """Filter, vector form."""
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray | None:
-        """Give one code per selected row: 0 where the pod may go, else a positive number that `explain` understands.
+        """One code per selected row: 0 where the pod may go, else a positive number that `explain` translates.
 
-        None says that the pod may go to all of them.
+        None means that the pod may go to all of them.
         """
 
     def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
@@ -162,25 +161,25 @@ class FiltersAll(Protocol):
 
 
 class NodeStatuses(Protocol):
-    """Why each node was refused, as PostFilter plugins see it."""
+    """The reason why each node was refused, for PostFilter plugins."""
 
     def status_of(self, row: int) -> Status:
-        """Give the verdict on the node in this row."""
+        """The status of the node in this row."""
 
     def unresolvable(self) -> BoolArray:
-        """Give the rows where evictions cannot help; shape (N,)."""
+        """The rows where evictions cannot help; shape (N,)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """What PostFilter achieved: success with a nominated node, or unschedulable with reasons."""
+    """The result of PostFilter: success with a nominated node, or unschedulable with reasons."""
 
     status: Status
     #: None: leave the pod's nomination as it is; "": clear it.
     nominated_node: str | None = None
-    #: Pods to evict first.
+    #: Pods to evict before the pod is bound.
     victims: tuple[PodInfo, ...] = ()
-    #: Every way that was found, for extenders with a say in it; values of
+    #: All candidates that were found, for extenders that take part in preemption; values of
     #: `rota.scheduler.preemption.victims.Candidate`.
     candidates: tuple[Any, ...] = ()
 
@@ -191,82 +190,82 @@ class PostFilters(Protocol):
     def post_filter(
         self, state: CycleState, pod: PodInfo, cluster: Cluster, statuses: NodeStatuses
     ) -> PostFilterResult:
-        """Look for a way; the attempt ends unschedulable whatever the answer is."""
+        """Try to make room; the attempt ends unschedulable whatever the result."""
 
 
 # --- scoring --------------------------------------------------------------------------------------------------------
 
 
 class PreScores(Protocol):
-    """PreScore: work out once what Score needs; skip leaves out my Score."""
+    """PreScore: compute once what Score needs; `skip` leaves out this plugin's Score."""
 
     def pre_score(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> Status | None:
-        """Look at the feasible rows, a mask of shape (N,)."""
+        """Inspect the feasible rows, a mask of shape (N,)."""
 
 
 class Scores(Protocol):
     """Score, scalar form."""
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Rate a feasible node, 0 to 100 after normalisation, higher is better."""
+        """Score a feasible node, 0 to 100 after normalisation, higher is better."""
 
 
 class ScoresAll(Protocol):
     """Score, vector form."""
 
     def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
-        """Rate the selected rows; what is said about infeasible ones is ignored."""
+        """Score the selected rows; scores of infeasible rows are ignored."""
 
 
 class Normalizes(Protocol):
     """NormalizeScore, scalar form: bring the scores of all feasible nodes into 0..100."""
 
     def normalize_scores(self, state: CycleState, pod: PodInfo, scores: Mapping[str, int]) -> Mapping[str, int]:
-        """Give the final scores by node name."""
+        """The final scores by node name."""
 
 
 class NormalizesAll(Protocol):
-    """NormalizeScore, vector form, in two steps, so that one changed node need not touch all others."""
+    """NormalizeScore, vector form, in two steps, so that one changed node need not change all others."""
 
     def bounds(self, state: CycleState, pod: PodInfo, scores: IntArray) -> Hashable:
-        """Summarise the raw scores of all feasible nodes (say, their maximum)."""
+        """Summarise the raw scores of all feasible nodes (for example their maximum)."""
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray, bounds: Any) -> IntArray:
-        """Bring raw scores into 0..100; each entry may depend on itself and on `bounds` only."""
+        """Scale raw scores to 0..100; each entry may depend on itself and on `bounds` only."""
 
 
 # --- sharing work between equal pods --------------------------------------------------------------------------------
 
 
 class Reuse(Enum):
-    """How much of an earlier answer for an equal pod still holds after the cluster changed."""
+    """How much of an earlier result for an equal pod is valid after the cluster changed."""
 
-    #: Only the changed rows (those whose watched facets changed) must be looked at again.
+    #: Only the changed rows (those with a change in a watched scope) must be evaluated again.
     ROWS = "rows"
-    #: What was prepared holds, or was brought up to date; all rows must be looked at again.
+    #: The prepared state is valid or was updated; all rows must be evaluated again.
     ALL_ROWS = "all rows"
     #: PreFilter (or PreScore) must run again.
     AGAIN = "again"
 
 
 class Signed(Protocol):
-    """A plugin that can tell which pods are all the same to it. Optional; without it, no work is shared.
+    """Optional: a plugin that can tell which pods are equal to it. Without it, evaluations are not shared.
 
-    Pods with equal signatures must get equal answers from every point of the plugin, on any cluster.
+    Pods with equal signatures must get equal results from every point of the plugin, on any cluster.
     """
 
-    #: What on a node the plugin's per-node answers depend on; changes to other facets do not concern it.
+    #: The change scopes of a node that the plugin's per-node results depend on; it ignores other changes.
     watches: ClassVar[ChangeScope]
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        """Give what the plugin reads of the pod; None: this pod's answers cannot be shared."""
+        """What the plugin reads of the pod; None: results for this pod cannot be shared."""
 
 
 class ReusesFilter(Protocol):
     """For plugins whose Filter on one node depends on other nodes. Without it: `Reuse.ROWS`."""
 
     def reuse_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster, changes: Changes) -> Reuse:
-        """Say what still holds; may bring the state up to date in place."""
+        """Say how much is still valid; may update the state in place."""
 
 
 class ReusesScore(Protocol):
@@ -275,20 +274,20 @@ class ReusesScore(Protocol):
     def reuse_score(
         self, state: CycleState, pod: PodInfo, cluster: Cluster, changes: Changes, *, feasible_changed: bool
     ) -> Reuse:
-        """Say what still holds; may bring the state up to date in place."""
+        """Say how much is still valid; may update the state in place."""
 
 
 # --- from decision to binding ---------------------------------------------------------------------------------------
 
 
 class Reserves(Protocol):
-    """Reserve and Unreserve: claim and give back what only this plugin accounts for."""
+    """Reserve and Unreserve: resources that only this plugin accounts for."""
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Claim; a refusal ends the attempt and gives back everything."""
+        """Reserve; a refusal ends the attempt and releases everything."""
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Give back; also called for plugins whose `reserve` never ran, so it must be harmless then."""
+        """Release; also called for plugins whose `reserve` never ran, so it must be harmless then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +299,7 @@ class PermitResult:
 
 
 class Permits(Protocol):
-    """Permit: the last word before binding; may ask to wait for something."""
+    """Permit: the last check before binding; may ask to wait."""
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> PermitResult:
         """Allow, reject, or wait."""
@@ -308,34 +307,34 @@ class Permits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PreBindPlan:
-    """Whether PreBind has something to do, and whether it may run beside other plugins' PreBind."""
+    """Whether PreBind has work, and whether it may run concurrently with other plugins' PreBind."""
 
     status: Status = SUCCESS
     parallel: bool = False
 
 
 class PreBinds(Protocol):
-    """PreBind: work in the world that must be done before the pod is bound."""
+    """PreBind: work that must be done before the pod is bound."""
 
     def pre_bind_plan(self, state: CycleState, pod: PodInfo, node_name: str) -> PreBindPlan:
-        """Say what is to be done; skip leaves out `pre_bind`."""
+        """What is to be done; `skip` leaves out `pre_bind`."""
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Do it."""
+        """Do the work."""
 
 
 class Binds(Protocol):
-    """Bind: make the placement known. The first plugin that does not skip decides."""
+    """Bind: write the placement to the API server. The first plugin that does not skip decides."""
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Bind the pod, or skip."""
 
 
 class PostBinds(Protocol):
-    """PostBind: for the record, after a pod was bound."""
+    """PostBind: called after a pod was bound, for information."""
 
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Take note."""
+        """Handle the bound pod."""
 
 
 # --- groups of pods -------------------------------------------------------------------------------------------------
@@ -343,7 +342,7 @@ class PostBinds(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodGroup:
-    """Pods that are placed together; `min_count` of them at once or none."""
+    """Pods that are placed together: `min_count` of them at once or none."""
 
     namespace: str
     name: str
@@ -365,40 +364,40 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupProgress:
-    """How far a placement has come: which members have a node, which have yet to be tried."""
+    """The state of a placement: which members have a node, which are still to be tried."""
 
     placed: Mapping[str, str] = field(default_factory=dict)  # pod uid -> node name
     remaining: int = 0
 
 
 class GeneratesPlacements(Protocol):
-    """PlacementGenerate: the node sets to try a group on. At most one per profile."""
+    """PlacementGenerate: the node sets on which a group is tried. At most one per profile."""
 
     def placement_generate(
         self, state: CycleState, group: PodGroup, cluster: Cluster, parent: Placement
     ) -> Sequence[Placement]:
-        """Give placements inside `parent`; none means unschedulable."""
+        """Placements inside `parent`; none means unschedulable."""
 
 
 class ChecksPlacements(Protocol):
-    """PlacementFeasible: asked before the first and after every member."""
+    """PlacementFeasible: called before the first and after every member."""
 
     def placement_feasible(self, state: CycleState, group: PodGroup, progress: GroupProgress) -> Status:
-        """Success sticks; wait means it may still work; unschedulable gives this placement up."""
+        """Success is final; wait means it may still succeed; unschedulable gives this placement up."""
 
 
 class ScoresPlacements(Protocol):
-    """PlacementScore: rate feasible placements where there are several."""
+    """PlacementScore: score feasible placements if there are several."""
 
     def placement_score(self, state: CycleState, group: PodGroup, cluster: Cluster, placement: Placement) -> int:
-        """Rate, 0 to 100."""
+        """Score, 0 to 100."""
 
 
 class TriesGroup(Protocol):
-    """A callable that tries to place the whole group on the cluster as it is now (what-if changes included)."""
+    """Tries to place the whole group on the cluster as it is now (what-if changes included)."""
 
     def __call__(self, group: PodGroup) -> Mapping[str, str] | None:
-        """Give node names by pod uid, or None."""
+        """Node names by pod uid, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,15 +410,15 @@ class GroupPostFilterResult:
 
 
 class PostFiltersGroup(Protocol):
-    """PodGroupPostFilter: try to make room for a whole group. May change the cluster inside a `trial`."""
+    """PodGroupPostFilter: try to make room for a whole group. May change the cluster inside a what-if transaction."""
 
     def pod_group_post_filter(
         self, state: CycleState, group: PodGroup, cluster: Cluster, try_group: TriesGroup
     ) -> GroupPostFilterResult:
-        """Look for a way."""
+        """Try to make room."""
 
 
-#: By which methods a class is known to take part in a point; any one of them suffices.
+#: The methods that mark a class as taking part in a point; any one of them suffices.
 METHODS: Mapping[ExtensionPoint, tuple[str, ...]] = {
     ExtensionPoint.PRE_ENQUEUE: ("pre_enqueue",),
     ExtensionPoint.QUEUE_SORT: ("sort_key",),
@@ -441,7 +440,7 @@ METHODS: Mapping[ExtensionPoint, tuple[str, ...]] = {
 
 
 def points_of(plugin: type) -> frozenset[ExtensionPoint]:
-    """Give the points that a plugin class takes part in."""
+    """The points that a plugin class takes part in."""
     return frozenset(
         point for point, methods in METHODS.items() if any(callable(getattr(plugin, name, None)) for name in methods)
     )

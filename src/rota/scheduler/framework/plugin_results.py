@@ -1,8 +1,8 @@
-"""One plugin's share in the evaluation of all nodes: the verdicts of a filter, the ratings of a scorer.
+"""The results of one plugin for all nodes: the codes of a filter, the scores of a scorer.
 
-A part keeps what its plugin said about every row and can ask again about some rows or about all. It uses the scalar
-form for a few rows and the vector form for many, and makes do with whichever the plugin has. What a plugin raises
-passes through; `evaluation` knows whom it was asking and turns it into the outcome.
+A result object keeps what its plugin returned for every row and can call it again for some rows or for all. It uses the
+scalar form for a few rows and the vector form for many, or whichever the plugin has. Exceptions of a plugin pass
+through; `evaluation` knows which plugin it called and turns them into a failure.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,13 +18,13 @@ from rota.scheduler.framework.plugin_interfaces import MAX_SCORE, MIN_SCORE
 from rota.scheduler.framework.state import CycleState
 from rota.scheduler.framework.status import Code, Status
 
-#: Up to so many rows are asked about one by one.
+#: Up to this many rows the scalar form is used.
 FEW_ROWS = 12
 
 _NOTHING: IntArray = np.zeros(0, dtype=np.int64)
 _NO_ROWS: BoolArray = np.zeros(0, dtype=np.bool_)
 
-#: Codes below zero: not asked yet, or (from -2 down) the number of a status given by a scalar filter.
+#: Codes below zero: not called yet, or (from -2 down) the number of a status returned by a scalar filter.
 UNKNOWN = -1
 
 
@@ -72,7 +72,7 @@ class PluginMethods:
 
 
 class FilterResults:
-    """One filter's verdicts on all rows."""
+    """The codes of one filter for all rows."""
 
     __slots__ = ("_given", "_prefilter_mask", "codes", "forms")
 
@@ -84,9 +84,9 @@ class FilterResults:
         self._given: list[Status] = []
 
     def filter_all(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> None:
-        """Judge every row and take refused ones out of `feasible`.
+        """Filter every row and clear refused rows in `feasible`.
 
-        A plugin without a vector form is asked only about rows that are still feasible.
+        A plugin without a vector form is called only for rows that are still feasible.
         """
         judge = self.forms.filter_nodes
         if judge is not None:
@@ -107,7 +107,7 @@ class FilterResults:
                 feasible[row] = False
 
     def filter_some(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Sequence[int]) -> None:
-        """Judge some rows again."""
+        """Filter some rows again."""
         judge = self.forms.filter_nodes
         if judge is not None and (self.forms.filter is None or len(rows) > FEW_ROWS):
             index: IndexArray = np.asarray(rows, dtype=np.intp)
@@ -118,7 +118,7 @@ class FilterResults:
                 self.judge(state, pod, cluster, row)
 
     def judge(self, state: CycleState, pod: PodInfo, cluster: Cluster, row: int) -> int:
-        """Judge one row, and give its code."""
+        """Filter one row and return its code."""
         node = cluster.nodes[row]
         if node is None:
             code = 0
@@ -137,7 +137,7 @@ class FilterResults:
         return code
 
     def status(self, state: CycleState, pod: PodInfo, code: int) -> Status:
-        """Say what a code other than 0 stands for."""
+        """The status of a code other than 0."""
         if code < UNKNOWN:
             return self._given[-code - 2].by(self.forms.name)
         assert self.forms.explain is not None
@@ -152,7 +152,7 @@ class FilterResults:
 
 
 class ScoreResults:
-    """One scorer's ratings: of all rows, or (`rows` is set) of a selection of them, as long as nobody needs more."""
+    """The scores of one scorer: of all rows, or (`rows` is set) of a selection, until more are needed."""
 
     __slots__ = ("bounds", "forms", "normalizes", "rated", "raw", "rows", "weighted")
 
@@ -170,7 +170,7 @@ class ScoreResults:
         self.rated: BoolArray = _NO_ROWS
 
     def score_all(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> None:
-        """Rate every row, or the feasible ones if the plugin has no vector form; then normalise."""
+        """Score every row, or the feasible ones if the plugin has no vector form; then normalise."""
         self.rows = None
         rate, rate_one = self.forms.score_nodes, self.forms.score
         if rate is not None:
@@ -185,7 +185,7 @@ class ScoreResults:
         self.normalize_all(state, pod, cluster, feasible)
 
     def score_selection(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: IndexArray) -> bool:
-        """Rate just the feasible rows, if the plugin's forms allow it; whether they do."""
+        """Score only the feasible rows, if the plugin's forms allow it; returns whether they do."""
         if self.forms.score_nodes is None or self.forms.named is not None:
             return False
         self.rows = rows
@@ -199,7 +199,7 @@ class ScoreResults:
         return True
 
     def expand(self, size: int) -> None:
-        """Make room for all rows."""
+        """Extend the arrays to all rows."""
         rows = self.rows
         if rows is None:
             return
@@ -211,11 +211,11 @@ class ScoreResults:
         self.rated[rows] = True
 
     def weighted_at(self, row: int) -> int:
-        """Give the weighted score of a feasible row."""
+        """The weighted score of a feasible row."""
         return int(self.weighted[row if self.rows is None else self.rows.searchsorted(row)])
 
     def score_some(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Sequence[int]) -> list[int]:
-        """Rate some feasible rows again; gives those whose raw score changed."""
+        """Score some feasible rows again; returns those whose raw score changed."""
         rate, rate_one = self.forms.score_nodes, self.forms.score
         raw = self.raw
         if rate is not None and (rate_one is None or len(rows) > FEW_ROWS):
@@ -234,7 +234,7 @@ class ScoreResults:
         return changed
 
     def unrated(self, rows: Sequence[int] | IndexArray, feasible: BoolArray) -> list[int]:
-        """Give those of the rows that have become feasible and must be rated; takes them for rated from now on."""
+        """The rows that have become feasible and must be scored; marks them as scored."""
         if len(rows) > FEW_ROWS:
             index: IndexArray = np.asarray(rows, dtype=np.intp)
             found: list[int] = index[feasible[index] & ~self.rated[index]].tolist()
@@ -245,7 +245,7 @@ class ScoreResults:
         return found
 
     def normalize_all(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> None:
-        """Bring all scores into range and weigh them."""
+        """Normalise and weight all scores."""
         final = self.raw
         if self.forms.bounds is not None and self.forms.normalize is not None:
             self.bounds = self.forms.bounds(state, pod, self.raw[feasible])
@@ -256,13 +256,13 @@ class ScoreResults:
         self.weighted = final * self.forms.weight if self.forms.weight != 1 else final.copy()
 
     def bounds_moved(self, state: CycleState, pod: PodInfo, feasible: BoolArray) -> bool:
-        """Whether all scores must be normalised again, because what they are measured by has changed."""
+        """Whether all scores must be normalised again because the bounds have changed."""
         if self.forms.bounds is not None:
             return bool(self.forms.bounds(state, pod, self.raw[feasible]) != self.bounds)
         return self.forms.named is not None
 
     def normalize_some(self, state: CycleState, pod: PodInfo, rows: Sequence[int]) -> None:
-        """Bring feasible rows into range, by the bounds as they are, and weigh them."""
+        """Normalise feasible rows by the current bounds, and weight them."""
         if self.forms.normalize is not None and self.forms.bounds is not None:
             index: IndexArray = np.asarray(rows, dtype=np.intp)
             scores = self.forms.normalize(state, pod, self.raw[index], self.bounds).tolist()
@@ -284,7 +284,7 @@ class ScoreResults:
         return scores
 
     def _check_all(self, scores: IntArray, feasible: BoolArray | None = None) -> None:
-        # Seen as unsigned, negative numbers are too large as well. What infeasible rows hold does not matter.
+        # As unsigned integers, negative numbers are too large as well. Infeasible rows may hold any value.
         if len(scores) and np.maximum.reduce(scores.view(np.uint64)) > MAX_SCORE:
             relevant = scores if feasible is None else scores[feasible]
             self._check(int(relevant.min(initial=MIN_SCORE)))

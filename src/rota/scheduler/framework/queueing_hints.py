@@ -1,6 +1,6 @@
-"""What plugins say about waiting pods: who may wait, who comes next, and what is worth another attempt.
+"""Rules for calling the plugins of the queue: PreEnqueue, QueueSort and queueing hints.
 
-The queue itself, its clocks and its pauses are elsewhere; here are only the rules for asking plugins.
+The queue itself, with its times and backoff, is in `rota.scheduler.queue`.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,7 +12,7 @@ from rota.scheduler.framework.plugin_interfaces import ExtensionPoint
 from rota.scheduler.framework.runtime import Framework, guarded
 from rota.scheduler.framework.status import SUCCESS, Status
 
-#: Plugins at these points can turn a pod away, so what wakes it matters.
+#: Plugins at these points can refuse a pod, so their subscriptions matter.
 REJECTING = (
     ExtensionPoint.PRE_ENQUEUE,
     ExtensionPoint.PRE_FILTER,
@@ -23,7 +23,7 @@ REJECTING = (
 
 
 def admit(framework: Framework, pod: PodInfo, *, first: str = "") -> Status:
-    """Ask PreEnqueue whether a pod may wait for an attempt; the plugin that last held it back is asked first."""
+    """Run PreEnqueue for a pod; the plugin that last held it back runs first."""
     gates = framework.at(ExtensionPoint.PRE_ENQUEUE)
     with framework.guard:
         for plugin in sorted(gates, key=lambda plugin: plugin.name != first) if first else gates:
@@ -34,14 +34,14 @@ def admit(framework: Framework, pod: PodInfo, *, first: str = "") -> Status:
 
 
 def sort_key(framework: Framework, pod: PodInfo, queued_at: float) -> Any:
-    """Give the value that orders waiting pods, by the profile's one QueueSort plugin."""
+    """The sort key of a pod, by the profile's only QueueSort plugin."""
     (plugin,) = framework.at(ExtensionPoint.QUEUE_SORT)
     with framework.guard:
         return plugin.sort_key(pod, queued_at)
 
 
 class QueueingHintMap:
-    """Which events may help pods that a plugin turned away."""
+    """The events that may help pods that a plugin refused."""
 
     def __init__(self, framework: Framework) -> None:
         plugins = dict.fromkeys(plugin for point in REJECTING for plugin in framework.at(point))
@@ -50,15 +50,15 @@ class QueueingHintMap:
             for plugin in plugins
         }
         self._guard = framework.guard
-        #: What each plugin says to an event, worked out when the event first happens.
+        #: The subscriptions of each plugin for an event, computed at the event's first occurrence.
         self._heard: dict[ClusterEvent, dict[str, tuple[Subscription, ...]]] = {}
 
     def interested(self, event: ClusterEvent) -> bool:
-        """Whether any plugin wants to hear of an event."""
+        """Whether any plugin subscribes to an event."""
         return any(self._hearing(event).values())
 
     def listening(self, plugin: str, event: ClusterEvent) -> Sequence[Subscription]:
-        """Give the subscriptions of a plugin that an event falls under; an unknown plugin hears everything."""
+        """The subscriptions of a plugin that include an event; an unknown plugin subscribes to everything."""
         return self._hearing(event).get(plugin, EVERYTHING)
 
     def _hearing(self, event: ClusterEvent) -> dict[str, tuple[Subscription, ...]]:
@@ -73,9 +73,9 @@ class QueueingHintMap:
     def worth_trying(
         self, pod: PodInfo, unschedulable_plugins: Collection[str], event: ClusterEvent, old: Any, new: Any
     ) -> list[str]:
-        """Give those of the plugins that turned a pod away which think that an event may help it.
+        """The plugins, of those that refused a pod, whose hints say that an event may help it.
 
-        A plugin that is not known any more, and a hint that raises, count as hope: better one attempt too many.
+        A plugin that is no longer known, and a hint that raises, count as QUEUE: an extra attempt is harmless.
         """
         with self._guard:
             return [

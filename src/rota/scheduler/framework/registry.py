@@ -1,7 +1,7 @@
-"""Which plugins exist, what a plugin class must look like, and what it may ask of the framework.
+"""Plugin classes, profiles, and the handle that plugins get.
 
 A `Registry` maps names to plugin classes. A `ProfileSpec` is a profile after merging with the defaults: which plugins
-run at which point, in which order, with which weight and arguments. Where profiles come from is not known here.
+run at which point, in which order, with which weight and arguments. `rota.scheduler.config` makes profiles.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,14 +22,14 @@ class NoArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Binder(Protocol):
-    """The port through which a Bind plugin reaches the world."""
+    """Binds pods for a Bind plugin."""
 
     async def bind(self, pod: PodInfo, node_name: str) -> Status:
         """Bind the pod to the node; a refusal by the API server is a status."""
 
 
 class VolumeBinder(Protocol):
-    """The port through which VolumeBinding reaches the world."""
+    """Binds volumes for the VolumeBinding plugin."""
 
     async def bind_volumes(
         self,
@@ -40,7 +40,7 @@ class VolumeBinder(Protocol):
         claims: Sequence[Mapping[str, Any]],
         timeout_s: float,
     ) -> Status:
-        """Write these volumes and claims as they are, then wait until the pod's claims are bound, or not."""
+        """Write these volumes and claims, then wait until the pod's claims are bound or the binding fails."""
 
 
 class WaitingPod(Protocol):
@@ -48,35 +48,35 @@ class WaitingPod(Protocol):
 
     @property
     def pod(self) -> PodInfo:
-        """Which pod."""
+        """The pod."""
 
     @property
     def node_name(self) -> str:
-        """Where it is to go."""
+        """Its node."""
 
     @property
     def pending(self) -> tuple[str, ...]:
-        """The plugins that have not said yes."""
+        """The plugins that have not allowed the pod yet."""
 
     def allow(self, plugin: str) -> None:
-        """Say yes in the name of a plugin; the pod goes on when all have."""
+        """Allow the pod on behalf of a plugin; it goes on when all plugins have allowed it."""
 
     def reject(self, plugin: str, reason: str) -> None:
-        """Send the pod back to the queue in the name of a plugin."""
+        """Reject the pod on behalf of a plugin; it returns to the queue."""
 
 
 class WaitingPods(Protocol):
     """The pods that are held by Permit plugins."""
 
     def get(self, uid: str) -> WaitingPod | None:
-        """Give one of them."""
+        """A waiting pod, if it is one."""
 
     def __iter__(self) -> Iterator[WaitingPod]:
         """All of them."""
 
 
 class Handle(Protocol):
-    """What a plugin may ask of the framework that it was built into."""
+    """The services of the framework for its plugins."""
 
     @property
     def profile_name(self) -> str:
@@ -84,11 +84,11 @@ class Handle(Protocol):
 
     @property
     def binder(self) -> Binder:
-        """The way to bind pods."""
+        """Binds pods."""
 
     @property
     def volume_binder(self) -> VolumeBinder:
-        """The way to bind persistent volumes."""
+        """Binds persistent volumes."""
 
     @property
     def waiting_pods(self) -> WaitingPods:
@@ -98,16 +98,16 @@ class Handle(Protocol):
         """Run the profile's filters on one node, as it is and with the pods nominated to it."""
 
     def machine_filter(self, state: CycleState) -> Callable[[CycleState, PodInfo, NodeInfo], Status]:
-        """Give a filter of one node made of those that do not care which pods are on it."""
+        """A filter of one node by the plugins that do not depend on the pods of the node."""
 
     def pod_filters(self, state: CycleState) -> Sequence[Any]:
-        """Give the plugins of this attempt whose Filter depends on the pods that are on nodes."""
+        """The plugins of this attempt whose Filter depends on the pods of nodes."""
 
     def add_existing_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
-        """Tell all plugins' states that `other` was added to `node`."""
+        """Update all plugins' states: `other` was added to `node`."""
 
     def remove_existing_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
-        """Tell all plugins' states that `other` was taken from `node`."""
+        """Update all plugins' states: `other` was removed from `node`."""
 
 
 class PluginClass(Protocol):
@@ -134,7 +134,7 @@ class Registry:
             self.register(each)
 
     def register(self, plugin: Any) -> None:
-        """Add a class; a name can be taken once."""
+        """Add a class; names are unique."""
         name = plugin.name
         if name in self._classes:
             raise ValueError(f"plugin {name!r} is registered twice; rename one of the two classes")
@@ -157,7 +157,7 @@ class Registry:
         return iter(self._classes)
 
     def points(self, name: str) -> frozenset[ExtensionPoint]:
-        """Give the points that the plugin takes part in."""
+        """The points that the plugin takes part in."""
         return points_of(self[name])
 
 
@@ -171,10 +171,10 @@ class Enabled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileSpec:
-    """A profile, merged and complete: ready to be built."""
+    """A profile after merging with the defaults, ready to be built."""
 
     scheduler_name: str = "default-scheduler"
-    #: Every point at which plugins run; a point that is absent runs none.
+    #: The plugins of every point; a point that is absent runs none.
     points: Mapping[ExtensionPoint, tuple[Enabled, ...]]
     #: Typed arguments by plugin name; a plugin that is absent here gets its `Args()` defaults.
     args: Mapping[str, msgspec.Struct] = field(default_factory=dict)

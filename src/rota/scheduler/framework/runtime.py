@@ -1,8 +1,8 @@
-"""A profile brought to life: its plugins, built and sorted by extension point, and the rules for calling them.
+"""The framework of a profile: its plugins, built and sorted by extension point, and the rules for calling them.
 
 The rules are kube-scheduler's: which status ends what, in which order plugins run, what a skip leaves out. A plugin
-that raises gives an Error status under its own name; nothing that was not decided is ever assumed. How filters and
-scores are run over all nodes, and kept between equal pods, is in `evaluation`.
+that raises gives an Error status under its own name. Filters and scores over all nodes, and their reuse for equal pods,
+are in `evaluation`.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -27,25 +27,25 @@ from rota.scheduler.framework.stopwatch import NO_STOPWATCH, Stopwatch
 
 
 class UnboundError(RuntimeError):
-    """This framework was built to decide, not to bind; build it with a binder."""
+    """This framework was built without a binder and cannot bind; build it with a binder."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreFiltered:
-    """What all PreFilter plugins together found out."""
+    """The combined result of all PreFilter plugins."""
 
-    #: Success, or why the attempt ends here.
+    #: Success, or the reason why the attempt ends here.
     status: Status = SUCCESS
-    #: The nodes that come into question (None: all).
+    #: The eligible nodes (None: all).
     node_names: frozenset[str] | None = None
-    #: Coarse sieves by plugin, for those that gave one: which rows are worth a look, and what the others are told.
+    #: Prefilter masks by plugin: the rows to filter, and the status of the other rows.
     sieves: dict[str, tuple[BoolArray, Status]] = field(default_factory=dict)
-    #: The plugins that narrowed the nodes down.
+    #: The plugins that reduced the nodes.
     narrowing: tuple[str, ...] = ()
 
 
 class Framework:
-    """The plugins of one profile. Also the handle through which they ask for each other's help."""
+    """The plugins of one profile. Also the handle that they get."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class Framework:
         guard: AbstractContextManager[None] | None = None,
         stopwatch: Stopwatch | None = None,
     ) -> None:
-        """`guard` is entered around questions that the queue asks; around attempts, their maker does that.
+        """`guard` is entered around plugin calls of the queue; the scheduling cycle enters it around attempts.
 
-        The `stopwatch` measures extension points; without one, nobody does.
+        The `stopwatch` measures extension points; without one, nothing is measured.
         """
         self.guard = guard or nullcontext()
         self.stopwatch: Stopwatch = stopwatch or NO_STOPWATCH
@@ -84,7 +84,7 @@ class Framework:
             ExtensionPoint.PRE_SCORE,
             ExtensionPoint.SCORE,
         )
-        #: Plugins whose answers make up a decision, each once; and those of them with a say on what can be kept.
+        #: Plugins whose results make up a decision, each once; and those of them that decide about reuse.
         self.deciding = tuple(dict.fromkeys(plugin for point in decisive for plugin in self.at(point)))
         self.filters = tuple(PluginMethods(plugin) for plugin in self.at(ExtensionPoint.FILTER))
         self.scorers = tuple(
@@ -103,14 +103,14 @@ class Framework:
 
     @property
     def binder(self) -> Binder:
-        """The way to bind pods."""
+        """Binds pods."""
         if self._binder is None:
             raise UnboundError(UnboundError.__doc__)
         return self._binder
 
     @property
     def volume_binder(self) -> VolumeBinder:
-        """The way to bind persistent volumes."""
+        """Binds persistent volumes."""
         if self._volume_binder is None:
             raise UnboundError(UnboundError.__doc__)
         return self._volume_binder
@@ -123,11 +123,11 @@ class Framework:
         return self._waiting_pods
 
     def at(self, point: ExtensionPoint) -> tuple[Any, ...]:
-        """Give the plugins of a point, in order."""
+        """The plugins of a point, in order."""
         return self._points.get(point, ())
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        """Give what all deciding plugins together read of a pod; None if some plugin cannot tell."""
+        """The combined signature of all deciding plugins for a pod; None if a plugin has none."""
         parts = []
         for plugin in self.deciding:
             sign = getattr(plugin, "signature", None)
@@ -178,13 +178,13 @@ class Framework:
         return self._filter_as_is(state, pod, node, self.filters)
 
     def machine_filter(self, state: CycleState) -> Callable[[CycleState, PodInfo, NodeInfo], Status]:
-        """Give a filter of one node made of those that do not care which pods are on it."""
+        """A filter of one node by the plugins that do not depend on the pods of the node."""
         dependent = self.pod_filters(state)
         chosen = [each for each in self.filters if each.name not in state.skip_filter and each.plugin not in dependent]
         return lambda state, pod, node: self._filter_as_is(state, pod, node, chosen)
 
     def pod_filters(self, state: CycleState) -> Sequence[Any]:
-        """Give the plugins of this attempt whose Filter depends on the pods that are on nodes."""
+        """The plugins of this attempt whose Filter depends on the pods of nodes."""
         return [
             forms.plugin
             for forms in self.filters
@@ -194,7 +194,7 @@ class Framework:
     def filter_with_nominated_pods(
         self, state: CycleState, pod: PodInfo, node: NodeInfo, coming: Iterable[PodInfo]
     ) -> Status:
-        """Run the filters on a node as if pods that are to come were there already."""
+        """Run the filters on a node as if its nominated pods were there already."""
         crowded, counted = node.copy(), state.clone()
         for other in coming:
             crowded.add_pod(other)
@@ -216,11 +216,11 @@ class Framework:
         return SUCCESS
 
     def add_existing_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
-        """Tell the plugins' states that `other` was added to `node`."""
+        """Update the plugins' states: `other` was added to `node`."""
         return self._adjust("add_pod", state, pod, other, node)
 
     def remove_existing_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
-        """Tell the plugins' states that `other` was taken from `node`."""
+        """Update the plugins' states: `other` was removed from `node`."""
         return self._adjust("remove_pod", state, pod, other, node)
 
     def _adjust(self, method: str, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
@@ -233,7 +233,7 @@ class Framework:
 
 
 def guarded(name: str, call: Callable[..., Status | None], *args: Any) -> Status:
-    """Call a plugin; None means success, and what it raises becomes an Error status under its name."""
+    """Call a plugin; None means success, and an exception becomes an Error status under its name."""
     try:
         answer = call(*args)
     except Exception as error:  # noqa: BLE001 - plugins are other people's code
@@ -242,7 +242,7 @@ def guarded(name: str, call: Callable[..., Status | None], *args: Any) -> Status
 
 
 def _by_vector(forms: PluginMethods, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-    """Ask a filter that has only the vector form about one node, as it would be with the pods that `node` shows."""
+    """Call a filter that has only the vector form for one node, with the pods that `node` shows."""
     cluster = state.cluster
     assert cluster is not None
     assert forms.filter_nodes is not None
@@ -259,7 +259,7 @@ def _by_vector(forms: PluginMethods, state: CycleState, pod: PodInfo, node: Node
 
 
 def as_error(answer: Status) -> Status:
-    """Turn an answer that has no business at a point into an Error."""
+    """Turn a status that is not allowed at a point into an Error."""
     return answer if answer.code is Code.ERROR else Status(Code.ERROR, answer.reasons, answer.plugin)
 
 

@@ -1,8 +1,9 @@
-"""The memory of one scheduling attempt: what a plugin works out early and needs again later.
+"""The state of one scheduling attempt: values that a plugin computes at one point and reads at a later one.
 
-A plugin writes under its own keys (its name, or name plus a suffix). Values that change during an attempt (counts
-that AddPod and RemovePod adjust) offer `clone`; all others are shared between the copies that what-if questions use.
-The state of pods that no plugin can tell apart is kept from one attempt to the next, see `points.Signed`.
+A plugin writes under its own keys (its name, or its name plus a suffix). Values that change during an attempt (counts
+that AddPod and RemovePod adjust) have a `clone` method; all others are shared between the copies of what-if
+transactions. The state of pods with equal signatures is kept from one attempt to the next, see
+`plugin_interfaces.Signed`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from rota.columns.pods import PodInfo
 
 T = TypeVar("T")
 
-#: Where a Reserve, Permit or later plugin leaves the uids of pods (a set) that are to be tried at once when it is done.
+#: Key under which a Reserve, Permit or later plugin leaves a set of pod uids that are to be tried at once.
 PODS_TO_ACTIVATE: Final = "kubernetes.io/pods-to-activate"
 
 
@@ -21,33 +22,33 @@ class Cloneable(Protocol):
     """A value that must not be shared between an attempt and its what-if copies."""
 
     def clone(self) -> "Cloneable":
-        """Give an independent copy."""
+        """An independent copy."""
 
 
 class CycleState:
-    """Values of one attempt by key, plus which plugins asked to be left out of it."""
+    """Values of one attempt by key, and the plugins that are skipped in it."""
 
     __slots__ = ("_values", "cluster", "nominations", "skip_filter", "skip_score", "start")
 
     def __init__(self, cluster: Cluster | None = None) -> None:
         self._values: dict[str, object] = {}
-        #: The cluster that the attempt is about.
+        #: The cluster of the attempt.
         self.cluster = cluster
-        #: Pods that are to come to a node and go before ours, by the node's name.
+        #: Nominated pods with precedence over this pod, by node name.
         self.nominations: Mapping[str, Sequence[PodInfo]] = {}
-        #: Plugins whose Filter, AddPod and RemovePod are left out of this attempt.
+        #: Plugins whose Filter, AddPod and RemovePod are skipped in this attempt.
         self.skip_filter: set[str] = set()
-        #: Plugins whose Score is left out of this attempt.
+        #: Plugins whose Score is skipped in this attempt.
         self.skip_score: set[str] = set()
-        #: Where searches that need not look at all nodes begin; an argument of the attempt, so that it can be repeated.
+        #: The first row of searches that do not examine all nodes; an argument, so that an attempt can be repeated.
         self.start = 0
 
     def write(self, key: str, value: object) -> None:
-        """Remember a value for the rest of the attempt."""
+        """Keep a value for the rest of the attempt."""
         self._values[key] = value
 
     def read(self, key: str, kind: type[T]) -> T:
-        """Give back what was written; a missing key means that the plugin's earlier point did not run."""
+        """The value of a key; a missing key means that the plugin's earlier point did not run."""
         try:
             return cast("T", self._values[key])
         except KeyError:
@@ -56,17 +57,17 @@ class CycleState:
             ) from None
 
     def find(self, key: str, kind: type[T]) -> T | None:
-        """Give back what was written, or None."""
+        """The value of a key, or None."""
         return cast("T | None", self._values.get(key))
 
     def delete(self, key: str) -> None:
-        """Forget a value; forgetting twice is fine."""
+        """Delete a value, if it exists."""
         self._values.pop(key, None)
 
     def fork(self) -> "CycleState":
-        """Give a state that begins with the same values; what is written or deleted later stays apart.
+        """A state with the same values; later writes and deletions do not affect the other one.
 
-        Values themselves are shared. For the way from decision to binding, while the original serves the next pod.
+        The values themselves are shared. Used for the binding cycle, while the original serves the next pod.
         """
         twin = CycleState(self.cluster)
         twin.nominations = self.nominations
@@ -76,7 +77,7 @@ class CycleState:
         return twin
 
     def clone(self) -> "CycleState":
-        """Copy for a what-if question: changes to the copy do not reach the original."""
+        """Copy for a what-if transaction: changes of the copy do not affect the original."""
         copy = CycleState(self.cluster)
         copy.nominations = self.nominations
         copy._values = {key: _copied(value) for key, value in self._values.items()}
@@ -87,6 +88,6 @@ class CycleState:
 
 
 def _copied(value: object) -> object:
-    # Not by `isinstance`, which looks at a protocol's members anew for every value of every node.
+    # Not `isinstance`, which inspects the protocol's members again for every value of every node.
     clone = getattr(value, "clone", None)
     return value if clone is None else clone()

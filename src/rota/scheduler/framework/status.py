@@ -1,7 +1,7 @@
-"""What a plugin answers: a code, the reasons for people, and (stamped by the framework) the plugin's name.
+"""The status that a plugin returns: a code, the reasons, and the plugin's name (set by the framework).
 
 A refusal is a value, never an exception. Reasons are constants, so that thousands of nodes share one status and
-messages can be counted. What each code does to a scheduling attempt is written beside it.
+messages can be counted. The effect of each code on an attempt is written beside it.
 """
 
 from dataclasses import dataclass, field
@@ -13,52 +13,52 @@ class Code(StrEnum):
 
     #: Go on.
     SUCCESS = "Success"
-    #: Something is broken; the attempt ends and is repeated after a pause.
+    #: A failure; the attempt ends and is repeated after a backoff.
     ERROR = "Error"
-    #: Refused here and now; evicting pods from this node might help.
+    #: Refused; evicting pods from this node might help.
     UNSCHEDULABLE = "Unschedulable"
     #: Refused, and no eviction on this node can help.
     UNRESOLVABLE = "UnschedulableAndUnresolvable"
-    #: Permit and PlacementFeasible only: hold on, the answer comes later.
+    #: Permit and PlacementFeasible only: the decision comes later.
     WAIT = "Wait"
-    #: PreFilter: leave out my Filter. PreScore: leave out my Score. Bind: not mine.
+    #: PreFilter: skip this plugin's Filter. PreScore: skip its Score. Bind: another plugin binds.
     SKIP = "Skip"
-    #: Decided, but something outside must happen first; the pod goes back without a pause when it has.
+    #: Something outside must happen first; the pod is then retried without a backoff.
     PENDING = "Pending"
 
 
-#: Codes that turn a pod or a node away without being a fault.
+#: Codes that refuse a pod or a node without being a failure.
 REJECTED = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """An answer of a plugin; compare `code`, show `reasons`."""
+    """A plugin's answer; compare `code`, show `reasons`."""
 
     code: Code = Code.SUCCESS
     reasons: tuple[str, ...] = ()
-    #: The plugin that answered; the framework fills it in.
+    #: The plugin; the framework fills it in.
     plugin: str = ""
-    #: What a raising plugin raised; not part of the value.
+    #: The exception of a plugin that raised; not part of the value.
     error: Exception | None = field(default=None, compare=False)
 
     @property
     def ok(self) -> bool:
-        """Whether the attempt may go on."""
+        """Whether the attempt may continue."""
         return self.code is Code.SUCCESS
 
     @property
     def skipped(self) -> bool:
-        """Whether the plugin has nothing to do with this pod."""
+        """Whether the plugin skips this pod."""
         return self.code is Code.SKIP
 
     @property
     def rejected(self) -> bool:
-        """Whether this turns a pod or a node away (as opposed to a fault)."""
+        """Whether this refuses a pod or a node (as opposed to a failure)."""
         return self.code in REJECTED
 
     def by(self, plugin: str) -> "Status":
-        """Give the same answer, stamped with the plugin's name."""
+        """The same status with the plugin's name."""
         return Status(self.code, self.reasons, plugin, self.error)
 
 
@@ -77,5 +77,5 @@ def unresolvable(*reasons: str) -> Status:
 
 
 def fault(error: Exception, *, plugin: str = "") -> Status:
-    """Turn what a plugin raised into an Error status that says so."""
+    """Turn the exception of a plugin into an Error status."""
     return Status(Code.ERROR, (f"{type(error).__name__}: {error}",), plugin, error)

@@ -1,6 +1,6 @@
-"""How long extension points take: the framework says when each begins and ends, somebody outside has the clock.
+"""Durations of extension points: the framework reports when each begins and ends, a `Stopwatch` has the clock.
 
-Decisions know no clock, so that they can be repeated; without a stopwatch nobody counts.
+Decisions do not read a clock, so that they can be repeated; without a stopwatch nothing is measured.
 """
 
 from typing import Final, Protocol
@@ -24,10 +24,10 @@ class Stopwatch(Protocol):
     """Measures the extension points of one profile, under kube-scheduler's names."""
 
     def start(self) -> float:
-        """Give the time."""
+        """The current time."""
 
     def observe_duration(self, point: str, code: Code, since: float) -> None:
-        """A point that began at a time has ended now, and what it came to."""
+        """An extension point that began at `since` has ended with this code."""
 
 
 class NoStopwatch:
@@ -38,7 +38,7 @@ class NoStopwatch:
         return 0.0
 
     def observe_duration(self, point: str, code: Code, since: float) -> None:
-        """See `Stopwatch.lap`."""
+        """See `Stopwatch.observe_duration`."""
 
 
 NO_STOPWATCH: Final = NoStopwatch()

@@ -1,6 +1,6 @@
-"""An explanation as a value that travels: the API's `pods/explain` answers with it, `rota explain` prints it.
+"""The explanation of a pod as a document: returned by the API's `pods/explain`, printed by `rota explain`.
 
-Fields are the wire's, in camel case (`Explanation` of rota.dev/v1alpha1); nothing of the cluster is held on to.
+Fields are those of the wire, in camel case (`Explanation` of rota.dev/v1alpha1). It does not refer to the cluster.
 """
 
 from typing import Any, Final, Literal
@@ -18,7 +18,7 @@ class _Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
 
 class Refusal(_Wire, frozen=True):
-    """Why a plugin, or an extender, will not have the pod on a node."""
+    """Why a plugin or an extender refuses the pod on a node."""
 
     plugin: str
     #: A code of `framework.status`: whether evicting pods could help.
@@ -27,7 +27,7 @@ class Refusal(_Wire, frozen=True):
 
 
 class Score(_Wire, frozen=True):
-    """What a plugin's opinion of a node came to."""
+    """The score of a plugin for a node."""
 
     plugin: str
     #: 0 to 100.
@@ -37,7 +37,7 @@ class Score(_Wire, frozen=True):
 
 
 class Victim(_Wire, frozen=True):
-    """A pod that would have to go."""
+    """A pod that would be evicted."""
 
     namespace: str
     name: str
@@ -45,24 +45,24 @@ class Victim(_Wire, frozen=True):
 
 
 class Eviction(_Wire, frozen=True):
-    """What evicting pods of lower priority from a node would come to."""
+    """The result of evicting pods of lower priority from a node."""
 
-    #: Whom it would take; nobody if it cannot help.
+    #: The pods to evict; empty if evictions cannot help.
     victims: tuple[Victim, ...] = ()
-    #: How many of them their disruption budgets protect.
+    #: How many of them are protected by disruption budgets.
     budgets_broken: int = 0
-    #: Why it cannot help.
+    #: Why evictions cannot help.
     reason: str = ""
 
 
 class Node(_Wire, frozen=True):
-    """One node, seen by one pod."""
+    """One node, as evaluated for the pod."""
 
     name: str
     feasible: bool = False
-    #: One of those with the highest total.
+    #: Whether it has the highest total, possibly with others.
     best: bool = False
-    #: All filters that refuse it, in the order of the profile; a scheduler stops at the first.
+    #: All filters that refuse it, in the order of the profile; the scheduler stops at the first.
     refusals: tuple[Refusal, ...] = ()
     #: By plugin, the highest first.
     scores: tuple[Score, ...] = ()
@@ -71,19 +71,19 @@ class Node(_Wire, frozen=True):
 
 
 class Change(_Wire, frozen=True):
-    """Something that stands in the pod's way on some nodes, and so could be changed."""
+    """An obstacle on some nodes, which could be changed."""
 
     plugin: str
     text: str
-    #: How many nodes it concerns, and on how many of them nothing else is in the way.
+    #: How many nodes have it, and on how many of them it is the only obstacle.
     nodes: int
     opens: int = 0
-    #: Some of the nodes, those that it opens first.
+    #: Some of the nodes; those where it is the only obstacle first.
     examples: tuple[str, ...] = ()
 
 
 class Meta(_Wire, frozen=True):
-    """Which pod."""
+    """The pod's identity."""
 
     namespace: str
     name: str
@@ -98,29 +98,29 @@ class Explanation(_Wire, frozen=True):
     outcome: Outcome
     #: One sentence.
     summary: str
-    #: Where the pod is already.
+    #: The pod's present node.
     current_node: str = ""
-    #: Where it would go: one of the best.
+    #: The node that the scheduler would choose: one of the best.
     node: str = ""
-    #: The node on which room would be made, if none is free.
+    #: The node on which preemption would make room, if none is feasible.
     nominated: str = ""
     victims: tuple[Victim, ...] = ()
-    #: Why no room can be made, in the words of the plugin that looked for it.
+    #: Why no room can be made, as the PostFilter plugin says.
     no_room: str = ""
     #: What would have to change, the most promising first.
     changes: tuple[Change, ...] = ()
     #: The best first; then those with the fewest obstacles.
     nodes: tuple[Node, ...] = ()
-    #: How many more there are that were not looked at in detail.
+    #: Number of nodes that were not examined in detail.
     omitted: int = 0
 
 
 def to_wire(explanation: Explanation) -> dict[str, Any]:
-    """Give plain JSON data, with kind and version."""
+    """As plain JSON data, with kind and version."""
     document: dict[str, Any] = msgspec.to_builtins(explanation)
     return {"apiVersion": API_VERSION, "kind": KIND, **document}
 
 
 def from_wire(document: object) -> Explanation:
-    """Read what `to_wire` wrote; `msgspec.ValidationError` if it is something else."""
+    """Read the output of `to_wire`; `msgspec.ValidationError` if it is something else."""
     return msgspec.convert(document, Explanation)

@@ -1,7 +1,8 @@
-"""What would have to change, in one sentence, from what an evaluation knows already. Pure, and quick with many nodes.
+"""The hint of a pod without a node: what would have to change, in one sentence. Pure, and fast with many nodes.
 
-For the events of pods that have no node, where kube-scheduler's counts ("3 Insufficient cpu") leave the question open
-how much, and which taint. `scheduler.hints.required_changes` tells the whole story to those who ask.
+It is part of the pod's events, where kube-scheduler's counts ("3 Insufficient cpu") do not say how much is missing or
+which taint refuses the pod. It uses an existing evaluation only. `scheduler.hints.required_changes` computes all
+changes on demand.
 """
 
 from collections import Counter
@@ -19,7 +20,7 @@ from rota.scheduler.hints.required_changes import Shortage
 
 
 class Hints:
-    """Gives hints, and remembers the last one for equal pods on a cluster that has not changed."""
+    """Computes hints, and keeps the last one for equal pods on an unchanged cluster."""
 
     __slots__ = ("_evaluation", "_generation", "_hint")
 
@@ -29,7 +30,7 @@ class Hints:
         self._hint = ""
 
     def of(self, evaluation: Evaluation) -> str:
-        """Give the hint for the pod of an evaluation."""
+        """The hint for the pod of an evaluation."""
         generation = evaluation.cluster.change_log.generation
         if evaluation is not self._evaluation or generation != self._generation:
             self._evaluation, self._generation, self._hint = evaluation, generation, brief(evaluation)
@@ -37,7 +38,7 @@ class Hints:
 
 
 def brief(evaluation: Evaluation) -> str:
-    """Say how much is lacking where nothing else is in the way, and which taints keep the pod out; "" if neither."""
+    """How much is missing where that is the only obstacle, and which taints refuse the pod; "" if neither applies."""
     if evaluation.failure is not None or not evaluation.pre_filter_status.ok:
         return ""
     alive = evaluation.cluster.alive[: len(evaluation.feasible)]
@@ -62,7 +63,7 @@ def _short(evaluation: Evaluation, refused: dict[str, BoolArray]) -> Iterator[st
 
 
 def _shortage(evaluation: Evaluation, rows: IntArray) -> Shortage | None:
-    """Give what is lacking on most of the rows, those left out that would be too small even if they were empty."""
+    """The shortage on most of the rows, without nodes that would be too small even if they were empty."""
     cluster, wanted = evaluation.cluster, evaluation.pod.shape.requests
     lacks: dict[str, IntArray] = {
         resources.PODS: np.maximum(cluster.pod_count[rows] + 1 - cluster.allowed_pods[rows], 0).clip(max=1)
@@ -73,7 +74,7 @@ def _shortage(evaluation: Evaluation, rows: IntArray) -> Shortage | None:
         whole = cluster.allocatable[index, rows]
         small |= whole < amount
         lacks[name] = np.maximum(amount - whole + cluster.requested[index, rows], 0)
-    # Which resources a row lacks, as the bits of a number.
+    # The missing resources of a row as the bits of a number.
     patterns = sum(((amounts > 0).astype(np.int64) << bit for bit, amounts in enumerate(lacks.values())), start=0)
     found, numbers = np.unique(np.where(small, 0, patterns), return_counts=True)
     numbers[found == 0] = 0

@@ -1,7 +1,7 @@
-"""What would have to change so that a pod fits: shortages counted, taints and labels named, nodes added up. Pure.
+"""The changes by which a pod would fit: shortages, taints and labels, summed over nodes. Pure.
 
-Every refusal of every node goes to the describer of its plugin, which turns it into a `_Matter`: what is in the way, so
-told that equal matters on several nodes can be added up. Plugins without a describer are quoted.
+Every refusal of every node goes to the describer of its plugin, which returns a `_Matter`: the obstacle, in a form in
+which equal obstacles of several nodes can be summed. Refusals of plugins without a describer are quoted.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,25 +26,25 @@ _TOO_MANY_PODS: Final = "Too many pods"
 
 @dataclass(frozen=True, slots=True)
 class _Matter:
-    """Something in the way; equal ones are added up. `{nodes}` in the text becomes "3 nodes"."""
+    """An obstacle; equal ones are summed. `{nodes}` in the text becomes "3 nodes"."""
 
     text: str
-    #: Of what too little is left, if that is the matter.
+    #: The resources that are short, if that is the obstacle.
     short_of: tuple[str, ...] = ()
-    #: Of what even the empty node has too little.
+    #: The resource of which even the empty node has too little.
     beyond: str = ""
 
 
 @dataclass(slots=True)
 class _Tally:
-    """The nodes that share a matter."""
+    """The nodes with the same obstacle."""
 
     names: list[str] = field(default_factory=list)
-    #: Those of them where nothing else is in the way.
+    #: Those of them where it is the only obstacle.
     opened: list[str] = field(default_factory=list)
-    #: By node, how much is lacking of each resource, or (beyond) how much there is in all.
+    #: By node, how much of each resource is missing, or (`beyond`) its whole capacity.
     amounts: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    #: The pods that are in the way there, in the order in which they were found.
+    #: The pods that are the obstacle there, in the order in which they were found.
     pods: dict[str, None] = field(default_factory=dict)
 
 
@@ -52,24 +52,24 @@ class _Tally:
 class _Found:
     matter: _Matter
     amounts: tuple[int, ...] = ()
-    #: The pods that are in the way, if it is pods.
+    #: The pods that are the obstacle, if pods are.
     pods: tuple[str, ...] = ()
 
 
 class Shortage(NamedTuple):
-    """What is lacking on nodes that lack the same resources and nothing else."""
+    """The shortage of nodes that lack the same resources and have no other obstacle."""
 
     names: tuple[str, ...]
-    #: The node where the least is lacking, and how much.
+    #: The node where the least is missing, and how much.
     nearest: str
     least: tuple[int, ...]
-    #: The most that is lacking of each on any node.
+    #: The largest amount of each that is missing on any node.
     most: tuple[int, ...]
     nodes: int
 
 
 class Conflicts:
-    """The placed pods that required anti-affinity keeps a pod apart from, by topology domain; looked up when asked."""
+    """The placed pods that conflict by required anti-affinity, by topology domain; computed on demand."""
 
     def __init__(self, pod: PodInfo, cluster: Cluster) -> None:
         self._pod = pod
@@ -108,7 +108,7 @@ Describer = Callable[[PodInfo, NodeInfo, Status, Conflicts], Iterable[_Found]]
 
 
 def needed(pod: PodInfo, refused: Iterable[tuple[NodeInfo, Sequence[Status]]], cluster: Cluster) -> tuple[Change, ...]:
-    """Add up what is in the way on all nodes that refuse the pod, the most promising first."""
+    """Sum the obstacles of all nodes that refuse the pod, the most promising first."""
     tallies: dict[tuple[str, _Matter], _Tally] = {}
     conflicts = Conflicts(pod, cluster)
     for node, refusals in refused:
@@ -121,13 +121,13 @@ def needed(pod: PodInfo, refused: Iterable[tuple[NodeInfo, Sequence[Status]]], c
             if len(found) == 1:
                 tally.opened.append(node.name)
     told = [(matter.beyond, _change(plugin, matter, tally)) for (plugin, matter), tally in tallies.items()]
-    # Nodes that are too small even when empty are the last hope.
+    # Nodes that are too small even when empty come last.
     told.sort(key=lambda each: (bool(each[0]), -each[1].opens, -each[1].nodes, each[1].plugin, each[1].text))
     return tuple(change for _, change in told)
 
 
 def sentence(changes: Sequence[Change], *, most: int = 3) -> str:
-    """Say what would have to change, in one line."""
+    """The required changes in one line."""
     told = [change.text for change in changes[:most]]
     if left := len(changes) - len(told):
         told.append(f"and {left} more")
@@ -158,7 +158,7 @@ def _change(plugin: str, matter: _Matter, tally: _Tally) -> Change:
 
 
 def _beyond(name: str, most: int, nodes: int) -> str:
-    """How much there is where it is not enough, even on an empty node; and what to do where there is none at all."""
+    """The capacity where it is too small even on an empty node, and the remedy where there is none at all."""
     have = f"{counted(nodes)} {'has' if nodes == 1 else 'have'}"
     if most:
         return f"; {have} {amounts.human(name, most)} at most, even when empty: request less, or add a larger node"
@@ -178,7 +178,7 @@ def _shortage(names: tuple[str, ...], lacks: dict[str, tuple[int, ...]]) -> str:
 
 
 def shortage(found: Shortage) -> str:
-    """Say how much more is needed where; the nearest node first if they differ."""
+    """How much more is needed and where; the nearest node first if they differ."""
     anywhere = f"any of {found.nodes} nodes"
     least = _more(found.names, found.least)
     if found.nodes == 1 or found.least == found.most:
@@ -195,7 +195,7 @@ def _more(names: tuple[str, ...], insufficient: tuple[int, ...]) -> str:
 
 
 def counted(number: int) -> str:
-    """Say how many nodes."""
+    """The number of nodes in words."""
     return "1 node" if number == 1 else f"{number} nodes"
 
 
@@ -203,7 +203,7 @@ def _reasons(refusal: Status) -> str:
     return ", ".join(refusal.reasons) or "left out by the pod's own choice"
 
 
-# --- what each plugin's refusal is about ------------------------------------------------------------------------------
+# --- the obstacle behind each plugin's refusal ------------------------------------------------------------------------
 
 
 def _fit(pod: PodInfo, node: NodeInfo, refusal: Status, conflicts: Conflicts) -> Iterable[_Found]:
@@ -261,7 +261,7 @@ def _ports(pod: PodInfo, node: NodeInfo, refusal: Status, conflicts: Conflicts) 
 
 
 def _other_pods(pod: PodInfo, node: NodeInfo, refusal: Status, conflicts: Conflicts) -> Iterable[_Found]:
-    """Which pods required affinity and anti-affinity are about."""
+    """The pods that required affinity and anti-affinity refer to."""
     for code, reason in inter_pod_affinity.REASONS.items():
         if not set(reason.reasons) & set(refusal.reasons):
             continue

@@ -1,1 +1,1 @@
-"""From informer events to the cache and the queue: decoding, event handlers, the shape cache."""
+"""From informer events to the cache and the queue: decoding, event handlers, the shape cache, the watched kinds."""

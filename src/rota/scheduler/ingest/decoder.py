@@ -1,8 +1,8 @@
-"""From the bytes of API objects to what the scheduler keeps of them. Never raises: what cannot be read is a value.
+"""Decodes API objects into what the scheduler keeps of them. Never raises: an object that cannot be decoded is a value.
 
-Of a pod only what placement reads is kept; pods that have no node yet, and nodes, keep their whole documents besides,
-for extenders and for plugins that look further. An object that cannot be understood is `Unreadable` with the path of
-the fault, so that it is reported where it belongs and keeps nobody else waiting.
+Of a pod only the fields that placement reads are kept. Pods without a node, and nodes, keep their whole documents as
+well, for extenders and plugins. An object that cannot be decoded is `Unreadable` with the path of the error, so that it
+is reported for this object and does not delay others.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,27 +24,27 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """An object that the scheduler can do nothing with."""
+    """An object that cannot be decoded."""
 
-    #: Enough of it to report about.
+    #: The fields that an event about it needs.
     reference: Document
     problem: str
-    #: Of a pod: whose it is, and where it runs already.
+    #: Of a pod: its scheduler and its node.
     scheduler_name: str = ""
     node_name: str = ""
 
 
 class Ended:
-    """A pod that has run to its end: it holds nothing of a node, and nobody schedules it again."""
+    """A pod that has ended: it uses no resources of a node and is not scheduled again."""
 
 
 ENDED: Final = Ended()
-#: How a phase stands in a pod; inside of a text its quotes would be escaped.
+#: The phase as it is written in a pod; inside a string its quotes would be escaped.
 _PHASES: Final = (b'"phase":"Succeeded"', b'"phase":"Failed"')
 
 
 class NodeRecord(NamedTuple):
-    """A node as placement sees it, and the whole of it."""
+    """A node as placement sees it, and its whole document."""
 
     view: objects.Node
     raw: bytes
@@ -64,7 +64,7 @@ class _Metadata(msgspec.Struct, frozen=True):
 
 
 class NodeReport(msgspec.Struct, frozen=True):
-    """What a node says that placement does not read, and plugins may wait for: equal if no status has changed."""
+    """Fields of a node that placement does not read but plugins may subscribe to."""
 
     metadata: _Metadata = _Metadata()
     status: _Status = _Status()
@@ -74,12 +74,12 @@ _report_decoder: Final = msgspec.json.Decoder(NodeReport)
 
 
 def report(node: NodeRecord) -> NodeReport:
-    """Read the annotations and the conditions of a node, without the times of the latter."""
+    """The annotations and the conditions of a node, without the times of the conditions."""
     return _report_decoder.decode(node.raw)
 
 
 def pods(interner: PodInterner) -> Callable[[bytes], PodInfo | Ended | Unreadable]:
-    """Give a reader of pods; those that have no node keep their documents."""
+    """A decoder of pods; those without a node keep their documents."""
 
     templates = ShapeCache()
 
@@ -103,13 +103,13 @@ def pods(interner: PodInterner) -> Callable[[bytes], PodInfo | Ended | Unreadabl
 
 
 def nodes(raw: bytes) -> NodeRecord | Unreadable:
-    """Read a node."""
+    """Decode a node."""
     document = msgspec.json.decode(raw)
     return _read(document, "Node", lambda: NodeRecord(read_node(document), raw))
 
 
 def others(kind: str) -> Callable[[bytes], Document | Unreadable]:
-    """Give a reader of another kind: the document itself, checked for what plugins rely on."""
+    """A decoder of another kind: the document itself, validated for what plugins read."""
 
     def checked(document: Document) -> Document:
         related_objects.check(document, kind, path=kind)

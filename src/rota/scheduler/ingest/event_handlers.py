@@ -1,7 +1,7 @@
-"""From what informers bring to the cache and the queue: who is placed where, who waits, and whom a change may help.
+"""Informer event handlers: they update the cache and the queue, and wake the pods that a change may help.
 
-Handlers run on the event loop, right after an informer's own cache has changed, and are quick. Nothing here decides; an
-object that could not be read is treated as absent, and reported by whoever is asked to.
+Handlers run on the event loop, right after an informer's own cache has changed, and are fast. They decide nothing. An
+object that cannot be decoded is treated as absent and reported by a callback.
 """
 
 from collections.abc import Callable, Collection
@@ -21,10 +21,10 @@ from rota.scheduler.queue.scheduling_queue import SchedulingQueue
 
 log = logs.get(__name__)
 
-#: Kinds whose changes those wait for who bind volumes.
+#: Kinds whose changes wake pending volume bindings.
 STORAGE: Final = frozenset({"PersistentVolume", "PersistentVolumeClaim"})
 
-#: What is taken in at the start before others have their turn.
+#: Nodes that are handled at start before the event loop gets its turn.
 _NODES_AT_ONCE: Final = 100
 _PODS_AT_ONCE: Final = 500
 
@@ -38,7 +38,7 @@ Node = NodeRecord | Unreadable
 
 
 class EventHandlers:
-    """Handlers of one scheduler; which queue they feed may change while they run."""
+    """Event handlers of one scheduler; the queue that they feed may be replaced while they run."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class EventHandlers:
         unreadable: Callable[[Unreadable], None],
         storage_changed: Callable[[], None],
     ) -> None:
-        """`wake` is called when a pod may be ready, `gone` with the uid of every pod that needs no node any more."""
+        """`wake` is called when a pod may be ready, `gone` with the uid of every pod that no longer needs a node."""
         self._cache: Final = cache
         self.queue = queue
         self._clock: Final = clock
@@ -61,7 +61,7 @@ class EventHandlers:
         self._storage_changed: Final = storage_changed
 
     def pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
-        """A pod came, changed or went."""
+        """A pod was added, updated or deleted."""
         before = old if isinstance(old, PodInfo) else None
         if isinstance(new, Unreadable):
             self._unreadable(new)
@@ -74,9 +74,9 @@ class EventHandlers:
             self._want(before, new)
 
     async def first_pods(self, pods: Collection[tuple[Key, Pod]]) -> None:
-        """All pods that there are when the scheduler starts: those with a node are counted there node by node.
+        """Handle all pods of the initial list: pods with a node are added to the cache node by node.
 
-        Only then those that wait are let in. Nobody has been tried yet, so none of it is news that anybody waits for.
+        Pods without a node are queued after that. No pod has been tried yet, so no event needs to wake one.
         """
         placed: dict[str, list[PodInfo]] = {}
         others = []
@@ -95,7 +95,7 @@ class EventHandlers:
                 await self._clock.sleep(0)
 
     def _place(self, old: PodInfo | None, new: PodInfo) -> None:
-        """A pod has a node."""
+        """A pod with a node was added or updated."""
         known = self._cache.add_or_update_pod(new)
         if new.uid in self.queue:
             self.queue.delete(new.uid)
@@ -106,7 +106,7 @@ class EventHandlers:
             self._move(ClusterEvent(Resource.ASSIGNED_POD, actions), known or old, new)
 
     def _want(self, old: PodInfo | None, new: PodInfo) -> None:
-        """A pod has no node."""
+        """A pod without a node was added or updated."""
         if new.uid in self._cache.cluster.pods:
             self._cache.add_or_update_pod(new)
         if old is None:
@@ -115,13 +115,13 @@ class EventHandlers:
         else:
             self.queue.update(new, self._clock.monotonic())
             if self._cache.is_assumed(new.uid):
-                # Where it is to come it counts already.
+                # It counts on its node already.
                 self.queue.withdraw(new.uid)
         if self.queue.ready:
             self._wake()
 
     def _lose(self, pod: PodInfo) -> None:
-        """A pod is gone, or has ended."""
+        """A pod was deleted or has ended."""
         nominated = self.queue.nominated_node(pod.uid)
         self.queue.delete(pod.uid)
         self._gone(pod.uid)
@@ -131,11 +131,11 @@ class EventHandlers:
             return
         self._move(_WAITING_DELETE, pod, None)
         if nominated:
-            # Its place is free for those who had to leave it to this pod.
+            # Its nominated place is free for the pods that had to respect it.
             self._move(ASSIGNED_DELETE, pod, None, up_to_priority=pod.priority)
 
     def node(self, key: Key, old: Node | None, new: Node | None) -> None:
-        """A node came, changed or went."""
+        """A node was added, updated or deleted."""
         if isinstance(new, Unreadable):
             log.warning("node cannot be used", node=key.name, problem=new.problem)
         if new is None or isinstance(new, Unreadable):
@@ -152,7 +152,7 @@ class EventHandlers:
     def other(
         self, watched: WatchedKind
     ) -> Callable[[Key, Document | Unreadable | None, Document | Unreadable | None], None]:
-        """Give the handler of a kind."""
+        """The handler of a kind."""
         kind, resource = watched.kind, watched.event_resource
 
         def handle(key: Key, old: Document | Unreadable | None, new: Document | Unreadable | None) -> None:
@@ -173,7 +173,7 @@ class EventHandlers:
         return handle
 
     def _move(self, event: ClusterEvent, old: Any, new: Any, *, up_to_priority: int | None = None) -> None:
-        # Without pods that wait or are being tried nobody can be helped; so it is at the start, with very many events.
+        # Without pods in the queue no event can help; that is so at start, when very many events arrive.
         if self.queue and self.queue.move(event, old, new, now=self._clock.monotonic(), up_to_priority=up_to_priority):
             self._wake()
 
@@ -185,7 +185,7 @@ def _actions(change: NodeChange) -> Action:
 
 
 def _report_actions(old: NodeReport, new: NodeReport) -> Action:
-    """Give what changed about a node that placement does not read; heartbeats change nothing."""
+    """What changed of a node apart from what placement reads; heartbeats change nothing."""
     actions = update_events.NOTHING
     if old.status != new.status:
         actions |= Action.UPDATE_NODE_CONDITION

@@ -1,7 +1,8 @@
-"""The objects around nodes and pods, as far as plugins read them: the shapes that their documents must have.
+"""Related objects of nodes and pods: the fields that plugins read, and their validation.
 
-The catalog holds such objects as plain JSON, and plugins trust it. So whoever fills a catalog from outside checks each
-document here first; a mismatch is a `MalformedObjectError` with the path. Kinds that no plugin reads need only a name.
+The catalog holds such objects as plain JSON, and plugins trust it. Every document is therefore validated here before it
+enters a catalog; a mismatch is a `MalformedObjectError` with the path. Kinds that no built-in plugin reads need only a
+name.
 """
 
 from collections.abc import Mapping
@@ -240,7 +241,7 @@ def check(document: Mapping[str, Any], kind: str, *, path: str) -> None:
 
 
 def check_selector(selector: LabelSelector | None, *, path: str) -> None:
-    """Check that a label selector can be understood."""
+    """Check that a label selector is valid."""
     try:
         selectors.from_object(selector)
     except SelectorError as error:
@@ -261,7 +262,7 @@ def check_amounts(amounts: Amounts | None, *, path: str) -> None:
             raise MalformedObjectError(f"{path}.{name}", message)
 
 
-@lru_cache(maxsize=4096)  # the amounts of a cluster are few, and written many times
+@lru_cache(maxsize=4096)  # a cluster has few distinct amounts, repeated many times
 def _wrong_amount(amount: Amount) -> str | None:
     try:
         return "must not be negative" if quantities.from_wire(amount) < NOTHING else None

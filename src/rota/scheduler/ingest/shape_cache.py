@@ -1,8 +1,8 @@
-"""Pods that equal others but for who they are, where they run and when: what placement sees in them is known.
+"""Shapes of pods by their bytes, so that pods that differ only in identity, node and times are not decoded again.
 
-A pod's bytes are its metadata and then the rest, its spec and its status. Pods of one template share the rest to the
-letter, but for the name of their node; so it is not taken apart again for each of them. Only metadata is read, which is
-short. What a pod reports of itself while it runs makes it unlike others, and it is then read as a whole.
+The bytes of a pod are its metadata, then its spec and its status. Pods of one template share spec and status to the
+byte, except for the name of their node, so these are decoded once. Only the metadata, which is short, is decoded for
+each pod. The status of a running pod is unlike others; such a pod is decoded as a whole.
 """
 
 from typing import Final, NamedTuple
@@ -12,11 +12,11 @@ import msgspec
 from rota.columns import objects
 from rota.columns.pods import PodInfo, PodShape
 
-#: Where the rest of a pod begins, and where in it the name of the node.
+#: Where the spec of a pod begins, and where in it the name of the node.
 _REST: Final = b',"spec":{'
 _NODE: Final = b'"nodeName":"'
 _PROBE: Final = "probe-of-a-node"
-#: How many are remembered, and how large one may be: some megabytes at most.
+#: Number and maximum size of entries: some megabytes in total.
 _MOST: Final = 2048
 _LARGEST: Final = 4096
 _MOST_ONCE: Final = 8192
@@ -40,7 +40,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class Parts(NamedTuple):
-    """A pod's bytes taken apart."""
+    """The bytes of a pod, split."""
 
     key: tuple[bytes, bytes, bytes]
     metadata: objects.ObjectMeta
@@ -48,15 +48,15 @@ class Parts(NamedTuple):
 
 
 class ShapeCache:
-    """Shapes of pods by the bytes that tell them."""
+    """Shapes of pods by their bytes."""
 
     def __init__(self) -> None:
         self._known: Final[dict[tuple[bytes, bytes, bytes], PodShape]] = {}
-        #: What was seen once, by its hash: most of it never comes again.
+        #: Hashes of what was seen once: most of it does not occur again.
         self._once: Final[set[int]] = set()
 
     def split(self, raw: bytes) -> Parts | None:
-        """What a pod shares with others; None if it is nothing that could be remembered."""
+        """Split a pod's bytes into identity and shared part; None if it cannot be cached."""
         at = raw.find(_REST)
         if at < 0 or len(raw) - at > _LARGEST:
             return None
@@ -67,7 +67,7 @@ class ShapeCache:
             if b"\\" in node:
                 return None
         try:
-            # what is before the rest is complete by itself, or else this is not where the rest begins
+            # The bytes before the spec are complete JSON with this brace, or this is not where the spec begins.
             metadata = _head(raw[:at] + b"}").metadata
         except msgspec.MsgspecError:
             return None
@@ -76,7 +76,7 @@ class ShapeCache:
         return Parts((before, after, _encode(about)), metadata, node)
 
     def find(self, parts: Parts, raw: bytes) -> PodInfo | None:
-        """The pod, if others like it were seen."""
+        """The pod, if an equal one was cached."""
         shape = self._known.get(parts.key)
         metadata = parts.metadata
         if shape is None or not metadata.uid:
@@ -85,7 +85,7 @@ class ShapeCache:
         return PodInfo(uid=metadata.uid, name=metadata.name, shape=shape, node_name=node, kept=None if node else raw)
 
     def learn(self, parts: Parts, info: PodInfo) -> None:
-        """A pod was read as a whole; nothing is remembered of one that says more of itself than its shape does."""
+        """Cache a pod that was decoded as a whole; skipped if it has more than its shape."""
         number = hash(parts.key)
         if number not in self._once:
             if len(self._once) >= _MOST_ONCE:

@@ -22,7 +22,7 @@ from rota.scheduler.framework.runtime import Framework
 
 @dataclass(frozen=True, slots=True)
 class WatchedKind:
-    """A kind, and where its objects are found: group, version and plural name."""
+    """A kind and its resource: group, version and plural name."""
 
     kind: str
     target: tuple[str, str, str]
@@ -32,7 +32,7 @@ class WatchedKind:
 
     @property
     def event_resource(self) -> Resource | str | None:
-        """What subscriptions call it; None for a kind that wakes no pods."""
+        """The resource in subscriptions; None for a kind that wakes no pods."""
         if self.silent:
             return None
         group, version, plural = self.target
@@ -44,7 +44,7 @@ def _table(*kinds: WatchedKind) -> Mapping[str, WatchedKind]:
 
 
 _STORAGE: Final = "storage.k8s.io"
-#: What the built-in plugins read.
+#: The kinds that built-in plugins read.
 BUILTIN: Final = _table(
     WatchedKind("Namespace", ("", "v1", "namespaces"), silent=True),
     WatchedKind("Service", ("", "v1", "services"), silent=True),
@@ -63,6 +63,6 @@ BUILTIN: Final = _table(
 
 
 def declared(frameworks: Iterable[Framework]) -> dict[str, WatchedKind]:
-    """The kinds that plugins of these profiles declare and the built-in ones do not read anyway."""
+    """The kinds that plugins of these profiles declare, without those of the built-in plugins."""
     plugins = (plugin for framework in frameworks for point in ExtensionPoint for plugin in framework.at(point))
     return {each.kind: each for plugin in plugins for each in getattr(plugin, "kinds", ()) if each.kind not in BUILTIN}

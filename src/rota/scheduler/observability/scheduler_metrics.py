@@ -31,7 +31,7 @@ _MOST_ATTEMPTS: Final = 15
 
 
 class SchedulerMetrics:
-    """What is counted and measured."""
+    """The metrics of one scheduler."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics: Final = metrics
@@ -91,7 +91,7 @@ class SchedulerMetrics:
         known.observe(took_s)
 
     def stopwatch(self, profile: str, clock: Clock) -> "ProfileStopwatch":
-        """What measures the extension points of a profile's decisions."""
+        """The stopwatch for the extension points of a profile."""
         return ProfileStopwatch(self._point_s, profile, clock)
 
     def bound(self, attempts: int, waited_s: float) -> None:
@@ -101,7 +101,7 @@ class SchedulerMetrics:
         self._until_bound_s.labels(label).observe(waited_s)
 
     def follow(self, queue: Callable[[], SchedulingQueue], cache_size: Callable[[str], int]) -> None:
-        """Read gauges off the queue and the cache whenever somebody asks."""
+        """Read gauges from the queue and the cache at every scrape."""
         pending = self.metrics.gauge("pending_pods", "Pods that wait, by queue.", ("queue",))
         for name, places in _QUEUES.items():
             pending.labels(name).set_function(partial(_counted, queue, places))
@@ -136,7 +136,7 @@ class ProfileStopwatch:
         self.start: Final = clock.monotonic
 
     def observe_duration(self, point: str, code: Code, since: float) -> None:
-        """See `Stopwatch.lap`."""
+        """See `Stopwatch.observe_duration`."""
         known = self._known.get((point, code))
         if known is None:
             known = self._known[point, code] = self._taken_s.labels(point, code.value, self._profile)

@@ -1,8 +1,8 @@
-"""Spans for OpenTelemetry: one per attempt, and in it one per plugin and extension point. Off unless asked for.
+"""OpenTelemetry spans: one per attempt, and inside it one per plugin and extension point. Off by default.
 
-`rota scheduler --trace` needs the extra `rota[tracing]`; nothing is imported otherwise, and a scheduler that is not
-traced calls its plugins directly. Where spans go is said by OpenTelemetry's own variables (OTEL_EXPORTER_OTLP_ENDPOINT,
-OTEL_SERVICE_NAME and so on), or by `opentelemetry-instrument` around the whole.
+`rota scheduler --trace` needs the extra `rota[tracing]`; nothing is imported otherwise, and an untraced scheduler calls
+its plugins directly. OpenTelemetry's environment variables (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME and so on),
+or `opentelemetry-instrument`, say where spans go.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ from rota.scheduler.framework.runtime import Framework
 
 _NAME: Final = "rota.scheduler"
 _MARK: Final = "rota_traced"
-#: Methods that `PluginMethods` looked up before anybody could wrap them.
+#: Methods that `PluginMethods` has already looked up.
 _KEPT: Final = ("filter", "filter_nodes", "score", "score_nodes")
-#: Asked about every pod many times over, outside of attempts.
+#: Called for every pod many times, outside of attempts.
 _UNTRACED: Final = frozenset({ExtensionPoint.QUEUE_SORT, ExtensionPoint.PRE_ENQUEUE})
 
 
@@ -32,11 +32,11 @@ class Tracer(Protocol):
     def start_as_current_span(
         self, name: str, *, attributes: Mapping[str, str] | None = None
     ) -> AbstractContextManager[Any]:
-        """A span around what is done inside; what is raised there is noted on it."""
+        """A span around a `with` block; an exception inside is recorded on it."""
 
 
 def installed() -> Tracer:
-    """OpenTelemetry's tracer; if nobody has set OpenTelemetry up, spans go where its variables say."""
+    """OpenTelemetry's tracer; if OpenTelemetry is not set up yet, it is, by its environment variables."""
     try:
         trace: Any = importlib.import_module("opentelemetry.trace")
         sdk: Any = importlib.import_module("opentelemetry.sdk.trace")
@@ -58,7 +58,7 @@ def attempt(tracer: Tracer, pod: PodInfo) -> AbstractContextManager[Any]:
 
 
 def trace(framework: Framework, tracer: Tracer) -> None:
-    """Have every call of the framework's plugins traced, from now on."""
+    """Trace every call of the framework's plugins from now on."""
     for point, names in METHODS.items():
         if point in _UNTRACED:
             continue
@@ -69,7 +69,7 @@ def trace(framework: Framework, tracer: Tracer) -> None:
                 if call is not None and not hasattr(call, _MARK):
                     traced = _traced(call, tracer, point.value, attributes)
                     setattr(traced, _MARK, True)
-                    # A plugin with slots takes no method of ours; its calls are part of the attempt's span.
+                    # A class with slots accepts no new attributes; its calls are part of the attempt's span.
                     with contextlib.suppress(AttributeError):
                         setattr(plugin, name, traced)
     for forms in (*framework.filters, *framework.scorers):

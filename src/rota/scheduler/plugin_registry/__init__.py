@@ -1,1 +1,2 @@
-"""Which plugins there are: those of Rota, and third-party plugins that are loaded by entry point or path."""
+"""The plugins that exist: built-in ones, and third-party plugins loaded by entry point or path; and where the
+configuration comes from."""

@@ -1,4 +1,4 @@
-"""The plugins that Rota brings along, by name."""
+"""The built-in plugins by name."""
 
 from rota.scheduler.framework.registry import Registry
 from rota.scheduler.plugins.default_binder import DefaultBinder
@@ -43,5 +43,5 @@ CLASSES = (
 
 
 def registry() -> Registry:
-    """Give a registry of all of them, to which others may be added."""
+    """A registry of all built-in plugins, to which others may be added."""
     return Registry(CLASSES)

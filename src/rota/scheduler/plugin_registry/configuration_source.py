@@ -1,9 +1,9 @@
-"""Where a scheduler configuration comes from, and the configuration that is in force.
+"""The source of a scheduler configuration, and the configuration in force.
 
 A `ConfigurationSource` names a KubeSchedulerConfiguration file and Python files with plugins. Every command that
-decides reads its configuration here, so the same file means the same decisions everywhere. A `LiveConfiguration`
-follows the files while a process runs: a change takes effect without a restart, and a file that cannot be used leaves
-the configuration in force as it is.
+decides reads its configuration here, so the same file means the same decisions everywhere. A `LiveConfiguration` polls
+the files while a process runs: a change takes effect without a restart, and an invalid file leaves the configuration in
+force as it is.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from rota.scheduler.plugin_registry.third_party import Loaded
 log = logs.get(__name__)
 
 STANDARD_INPUT: Final = Path("-")
-#: How often the files are looked at. A look is one `stat` per file.
+#: Polling interval. A poll is one `stat` per file.
 POLL_S: Final = 1.0
 
 _Fingerprint = tuple[tuple[int, int, int] | None, ...]
@@ -39,11 +39,11 @@ class ConfigurationSource:
     plugins: tuple[Path, ...] = ()
 
     def registry(self) -> Registry:
-        """The built-in plugins and those of the plugin files, which are run anew on every call."""
+        """The built-in plugins and those of the plugin files, which are executed again on every call."""
         return self._registry()[0]
 
     def load(self) -> Loaded:
-        """Read the files and build every profile once; a UserError names what is wrong and where."""
+        """Read the files and build every profile once; raises a UserError that names the fault and its place."""
         registry, own = self._registry()
         loaded = third_party.default(registry) if self.file is None else self._load_file(self.file, registry)
         _require_enabled(loaded, own)
@@ -51,7 +51,7 @@ class ConfigurationSource:
         return loaded
 
     def fingerprint(self) -> _Fingerprint:
-        """Differs once a file has changed; empty where there is no file to follow."""
+        """Changes when a file has changed; empty without files."""
         return tuple(map(_identity, filter(None, (self.file, *self.plugins))))
 
     def _load_file(self, file: Path, registry: Registry) -> Loaded:
@@ -71,7 +71,7 @@ class ConfigurationSource:
             raise UserError(f"{file}: {'; '.join(map(str, error.faults))}") from error
 
     def _registry(self) -> tuple[Registry, dict[Path, list[str]]]:
-        """The plugins, and the names of those that each plugin file has."""
+        """The plugins, and the names of those in each plugin file."""
         known = builtin.registry()
         registry = Registry(known[name] for name in known)
         own: dict[Path, list[str]] = {}
@@ -94,7 +94,7 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
 
 
 def _require_enabled(loaded: Loaded, own: Mapping[Path, list[str]]) -> None:
-    """Refuse a plugin file that no profile uses: its author believes that it decides."""
+    """Refuse a plugin file that no profile uses: it would have no effect."""
     used = {
         enabled.name
         for profile in loaded.configuration.profiles.values()
@@ -110,33 +110,33 @@ def _require_enabled(loaded: Loaded, own: Mapping[Path, list[str]]) -> None:
 
 
 def frameworks(loaded: Loaded) -> dict[str, Framework]:
-    """Build the plugins of every profile; a UserError names the profile whose plugin cannot be built."""
+    """Build the plugins of every profile; raises a UserError that names the profile whose plugin cannot be built."""
     built = {}
     for name, profile in loaded.configuration.profiles.items():
         try:
             built[name] = Framework(profile, loaded.registry)
-        except Exception as error:  # code of a third party ran
+        except Exception as error:  # third-party code
             message = f"a plugin of profile {name} cannot be built: {type(error).__name__}: {error}"
             raise UserError(message, "check its constructor and its pluginConfig") from error
     return built
 
 
 class LiveConfiguration:
-    """The configuration in force. `run` follows the files; `apply` takes a new configuration into use."""
+    """The configuration in force. `run` polls the files; `apply` applies a new configuration."""
 
     def __init__(self, source: ConfigurationSource, *, clock: Clock) -> None:
-        """Read the configuration; a UserError if it cannot be used."""
+        """Read the configuration; raises a UserError if it is invalid."""
         self._source: Final = source
         self._clock: Final = clock
         self._seen = source.fingerprint()
         self.loaded: Loaded = source.load()
-        #: Takes a new configuration into use, before it counts as in force; raises if it cannot be.
+        #: Applies a new configuration before it is in force; raises if that is impossible.
         self.apply: Callable[[Loaded], None] = lambda _: None
-        #: Hears the problem of a file that cannot be used.
+        #: Called with the error of an invalid file.
         self.refused: Callable[[str], None] = lambda _: None
 
     async def run(self) -> None:
-        """Follow the files until cancelled."""
+        """Poll the files until cancelled."""
         while self._seen:
             await self._clock.sleep(POLL_S)
             if self._source.fingerprint() != self._seen:
@@ -145,7 +145,7 @@ class LiveConfiguration:
         await asyncio.Event().wait()
 
     def reload(self) -> None:
-        """Read the files again. One that cannot be used changes nothing and is reported."""
+        """Read the files again. An invalid file changes nothing and is reported."""
         self._seen = self._source.fingerprint()
         try:
             loaded = self._source.load()

@@ -1,8 +1,7 @@
 """Third-party plugins: by an entry point of the group `rota.plugins`, by `module:Class` in a profile, or in a file.
 
-Only modules that a configuration or an option names are imported. Third-party code runs here for the first time, so
-whatever it raises becomes a fault with the profile, the place in the file and the remedy. Modules are found on
-Python's path.
+Only modules that a configuration or an option names are imported, from Python's path. An exception of third-party code
+becomes a fault with the profile, the place in the file and the remedy.
 """
 
 import importlib
@@ -30,14 +29,14 @@ GROUP = "rota.plugins"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration together with all the plugin classes that its profiles may use."""
+    """A configuration with the plugin classes that its profiles may use."""
 
     configuration: Configuration
     registry: Registry
 
 
 class NotLoadableError(Exception):
-    """Why a plugin cannot be used, with what to do about it."""
+    """Why a plugin cannot be used, and the remedy."""
 
 
 def load(text: str | bytes, builtin: Registry, *, entry_points: Iterable[metadata.EntryPoint] | None = None) -> Loaded:
@@ -46,7 +45,7 @@ def load(text: str | bytes, builtin: Registry, *, entry_points: Iterable[metadat
 
 
 def default(builtin: Registry) -> Loaded:
-    """Give what a scheduler without a configuration file runs with."""
+    """The configuration of a scheduler without a configuration file."""
     return load_settings(KubeSchedulerConfiguration(api_version=API_VERSION, kind=KIND), builtin)
 
 
@@ -76,8 +75,8 @@ def load_settings(
 
 
 def plugins_in_file(path: Path) -> list[PluginClass]:
-    """Run a Python file and give the plugin classes that it defines; NotLoadableError says why that is impossible."""
-    # A module name of its own, so that a plugin file never shadows an installed module.
+    """Execute a Python file and return its plugin classes; raises NotLoadableError if that is impossible."""
+    # A unique module name, so that a plugin file never shadows an installed module.
     spec = importlib.util.spec_from_file_location(f"plugin file {path}", path)
     if spec is None or spec.loader is None:
         raise NotLoadableError("is not a Python file; name it *.py")
@@ -97,7 +96,7 @@ def plugins_in_file(path: Path) -> list[PluginClass]:
 
 
 def _names(settings: KubeSchedulerConfiguration) -> Iterator[tuple[str, str, str]]:
-    """List where plugins are named: (path, schedulerName, name)."""
+    """The places that name plugins: (path, schedulerName, name)."""
     for path, profile in documents.indexed("profiles", settings.profiles):
         owner = profile.scheduler_name or ""
         for section_name, section in profile.plugins.sections().items():
@@ -110,7 +109,7 @@ def _names(settings: KubeSchedulerConfiguration) -> Iterator[tuple[str, str, str
 
 
 def _find(name: str, installed: list[metadata.EntryPoint]) -> PluginClass | None:
-    """Give the class of this name, or None where no package and no path offers one."""
+    """The class of this name, or None if no package and no path has it."""
     if ":" in name:
         module, _, attribute = name.partition(":")
         return _checked(_import(module, attribute))
@@ -145,7 +144,7 @@ def _import(module_name: str, attribute: str) -> object:
 
 
 def _checked(found: object) -> PluginClass:
-    """Check what every plugin class must have, so that the framework need not."""
+    """Check that the class has everything that a plugin class must have."""
     if not isinstance(found, type):
         raise NotLoadableError(f"it is not a class but an object of {type(found).__name__}; name the class")
     if not isinstance(getattr(found, "name", None), str):
@@ -164,7 +163,7 @@ def _checked(found: object) -> PluginClass:
 
 
 def register(plugin: PluginClass, registry: Registry) -> None:
-    """Add a plugin; NotLoadableError if another one has its name."""
+    """Add a plugin; raises NotLoadableError if its name is taken."""
     if plugin.name not in registry:
         registry.register(plugin)
     elif registry[plugin.name] is not plugin:

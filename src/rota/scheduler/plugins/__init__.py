@@ -1,1 +1,1 @@
-"""The plugins, one file each, readable alone."""
+"""The built-in plugins, one per file. Each file can be read alone; the interfaces are in `rota.scheduler.framework`."""

@@ -9,7 +9,7 @@ from rota.scheduler.framework.status import Status
 
 
 class DefaultBinder:
-    """Bind by way of the framework's port; how that reaches the API server is not known here."""
+    """Binds through the framework's binder."""
 
     name: ClassVar[str] = "DefaultBinder"
     Args = NoArgs
@@ -18,5 +18,5 @@ class DefaultBinder:
         self._handle = handle
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Bind; a refusal by the API server is the answer."""
+        """Bind; a rejection by the API server is returned as a status."""
         return await self._handle.binder.bind(pod, node_name)

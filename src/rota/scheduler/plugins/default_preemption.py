@@ -1,7 +1,7 @@
-"""DefaultPreemption: if no node will take a pod, look for one where evicting less important pods makes room.
+"""DefaultPreemption: if no node is feasible, find one where evicting pods of lower priority makes room.
 
-Only nodes that refused the pod for a reason that evictions can cure are looked at, and of those not all in a large
-cluster: the search begins at `state.start` and ends when enough candidates were found (`minCandidateNodes...`).
+Only nodes whose refusal evictions can resolve are examined, and in a large cluster not all of those: the search begins
+at `state.start` and ends when enough candidates were found (`minCandidateNodes...`).
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
 class DefaultPreemption:
-    """PostFilter: nominate a node and name the pods that must leave it."""
+    """PostFilter: nominate a node and name the victims."""
 
     name: ClassVar[str] = "DefaultPreemption"
     Args = DefaultPreemptionArgs
@@ -40,7 +40,7 @@ class DefaultPreemption:
     def post_filter(
         self, state: CycleState, pod: PodInfo, cluster: Cluster, statuses: NodeStatuses
     ) -> PostFilterResult:
-        """Look for the node where the least is lost."""
+        """Find the node where the least is lost."""
         refusal = self._not_eligible(pod, cluster, statuses)
         if refusal is not None:
             return PostFilterResult(refusal)
@@ -65,7 +65,7 @@ class DefaultPreemption:
     def _candidates(
         self, state: CycleState, pod: PodInfo, cluster: Cluster, nodes: Sequence[NodeInfo]
     ) -> tuple[list[Candidate], list[Status]]:
-        """Try nodes in turn until there are enough candidates, one of them without a broken budget."""
+        """Try nodes in turn until there are enough candidates, one of them without a PDB violation."""
         trials = self._trials(state, pod, cluster)
         enough = self._enough(len(nodes))
         unharmed: list[Candidate] = []
@@ -85,7 +85,7 @@ class DefaultPreemption:
         return unharmed + harmful, refusals
 
     def _trials(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> "_Trials":
-        """Give the trials of an equal pod before this one, if they still hold, or new ones."""
+        """The trials of an earlier equal pod, if they are still valid, or new ones."""
         kept = state.find(self.name, _Trials)
         if kept is not None and kept.refresh(pod, state):
             return kept
@@ -111,12 +111,12 @@ class DefaultPreemption:
         return PostFilterResult(unschedulable(message), nominated_node="")
 
     def events_to_register(self) -> Sequence[Subscription]:
-        """Pods that leave are registered, but the plugins that refused the pod decide whether that helps."""
+        """Pod deletions are registered, but the plugins that refused the pod decide whether they help."""
         return (Subscription(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), _skip),)
 
 
 class _Trials:
-    """What evictions on each node would come to. Kept between equal pods where nodes do not depend on each other."""
+    """The results of evictions on each node. Kept between equal pods if nodes do not depend on each other."""
 
     __slots__ = (
         "_budgets",
@@ -143,11 +143,11 @@ class _Trials:
         dependent = handle.pod_filters(state)
         reprieves = len(dependent) == 1 and callable(getattr(dependent[0], "reprieve", None))
         self._machine_filter = handle.machine_filter(state)
-        #: The filter that alone depends on pods, if there is one that reckons in sums.
+        #: The only filter that depends on pods, if there is one and it works by sums.
         self._sole: Reprieves | None = dependent[0] if reprieves and not state.nominations else None
 
     def refresh(self, pod: PodInfo, state: CycleState) -> bool:
-        """Forget what no longer holds; False if nothing does."""
+        """Drop results that are no longer valid; False if none is valid."""
         changes = self._cluster.change_log.since(self._generation)
         if (
             self._sole is None

@@ -1,7 +1,7 @@
-"""ImageLocality: prefer nodes that hold the pod's images already.
+"""ImageLocality: prefer nodes that have the pod's images already.
 
-An image counts by its size, scaled by the share of nodes that hold it, so that a large image on one node does not draw
-all pods there.
+An image counts by its size, scaled by the share of nodes that have it, so that a large image on one node does not
+attract all pods.
 """
 
 from collections.abc import Hashable
@@ -20,20 +20,20 @@ from rota.scheduler.framework.registry import Handle, NoArgs
 from rota.scheduler.framework.state import CycleState
 
 MIB = 1 << 20
-#: Less than this is not worth moving for; more than this per image makes no difference.
+#: Smaller images do not count; larger ones count as this size.
 LOWEST = 23 * MIB
 HIGHEST = 1000 * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """For each image of the pod that some node holds: the share of nodes that do."""
+    """For each image of the pod that some node has: the share of nodes that have it."""
 
     images: tuple[tuple[str, float], ...]
 
 
 class ImageLocality:
-    """Score on images present."""
+    """Score by images that are present."""
 
     name: ClassVar[str] = "ImageLocality"
     Args = NoArgs
@@ -43,11 +43,11 @@ class ImageLocality:
         pass
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """Only images matter."""
+        """The pod's images."""
         return pod.shape.images
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Sum the scaled sizes of the images that the node holds."""
+        """Sum the scaled sizes of the images that the node has."""
         held = node.images
         shares = self._shares(state, pod).images
         return _stretched(
@@ -55,7 +55,7 @@ class ImageLocality:
         )
 
     def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
-        """Sum the scaled sizes of the images that each row holds."""
+        """Sum the scaled sizes of the images that each row has."""
         shares = self._shares(state, pod).images
         if not shares:
             return np.zeros(count(rows), dtype=np.int64)
@@ -78,7 +78,7 @@ class ImageLocality:
         return Reuse.ALL_ROWS
 
     def _shares(self, state: CycleState, pod: PodInfo) -> Shares:
-        """Work out once how widely each image is spread."""
+        """Compute once how widely each image is spread."""
         shares = state.find(self.name, Shares)
         if shares is None:
             assert state.cluster is not None

@@ -1,7 +1,7 @@
-"""InterPodAffinity: keep pods near to, or far from, other pods, as their terms and those of the others demand.
+"""InterPodAffinity: required and preferred affinity and anti-affinity between pods.
 
-Required terms filter: the pod's own affinity and anti-affinity, and the anti-affinity of pods already placed. Preferred
-terms score, those of placed pods included; their required affinity counts as a preference of `hardPodAffinityWeight`.
+Required terms filter: the pod's own affinity and anti-affinity, and the anti-affinity of existing pods. Preferred terms
+score, including those of existing pods; their required affinity counts as a preference of `hardPodAffinityWeight`.
 """
 
 from collections.abc import Hashable, Sequence
@@ -34,7 +34,7 @@ REASONS = {
 
 
 class InterPodAffinity:
-    """Filter and Score on terms about other pods."""
+    """Filter and Score by affinity terms."""
 
     name: ClassVar[str] = "InterPodAffinity"
     Args = InterPodAffinityArgs
@@ -46,7 +46,7 @@ class InterPodAffinity:
         self._score_key = f"{self.name}/preferences"
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """Terms, and the labels that the terms of others are held against."""
+        """The pod's terms, and the labels that the terms of others select by."""
         shape = pod.shape
         return (
             shape.group,
@@ -57,7 +57,7 @@ class InterPodAffinity:
         )
 
     def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
-        """Count the pods that required terms speak of; without any there is nothing to filter."""
+        """Count the pods that required terms select; without required terms Filter is skipped."""
         shape = pod.shape
         if not (
             shape.required_affinity or shape.required_anti_affinity or cluster.terms.of(TermKind.REQUIRED_ANTI_AFFINITY)
@@ -69,12 +69,12 @@ class InterPodAffinity:
         return IDLE if counts.idle else PASS
 
     def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
-        """Count another pod in."""
+        """Add another pod to the counts."""
         state.read(self.name, AffinityCounts).shift(other, node, 1)
         return SUCCESS
 
     def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
-        """Count another pod out."""
+        """Remove another pod from the counts."""
         state.read(self.name, AffinityCounts).shift(other, node, -1)
         return SUCCESS
 
@@ -84,11 +84,11 @@ class InterPodAffinity:
         return REASONS[code] if code else SUCCESS
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray:
-        """Give the number of the first rule that is broken."""
+        """The number of the first violated rule."""
         return state.read(self.name, AffinityCounts).verdicts(rows)
 
     def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
-        """Say which rule it is."""
+        """The status of the violated rule."""
         return REASONS[code]
 
     def reuse_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster, changes: Changes) -> Reuse:
@@ -98,7 +98,7 @@ class InterPodAffinity:
         return Reuse.AGAIN if stale or not counts.current() else Reuse.ROWS
 
     def pre_score(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> Status:
-        """Add up the weights of all terms that concern the pod; if none does, there is nothing to score."""
+        """Sum the weights of all terms that apply to the pod; without any, Score is skipped."""
         prefers = bool(pod.shape.preferred_affinity or pod.shape.preferred_anti_affinity)
         if self._own_terms_only and not prefers:
             state.delete(self._score_key)
@@ -111,19 +111,19 @@ class InterPodAffinity:
         return SKIP if preferences.idle else SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Give the sum of weights around a node; may be negative."""
+        """The sum of weights in a node's domains; may be negative."""
         return int(state.read(self._score_key, Preferences).raw[node.row])
 
     def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
-        """Give the sum of weights around each row."""
+        """The sum of weights in each row's domains."""
         return state.read(self._score_key, Preferences).raw[rows]
 
     def bounds(self, state: CycleState, pod: PodInfo, scores: IntArray) -> tuple[int, int]:
-        """Give the lowest and the highest sum."""
+        """The lowest and the highest sum."""
         return (int(scores.min()), int(scores.max())) if len(scores) else (0, 0)
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray, bounds: Any) -> IntArray:
-        """Stretch so that the lowest sum becomes 0 and the highest 100."""
+        """Scale so that the lowest sum becomes 0 and the highest 100."""
         lowest, highest = bounds
         if highest == lowest:
             return np.zeros(len(scores), dtype=np.int64)
@@ -141,7 +141,7 @@ class InterPodAffinity:
         return Reuse.AGAIN if stale or not preferences.current() else Reuse.ROWS
 
     def events_to_register(self) -> Sequence[Subscription]:
-        """Pods that the terms speak of, and nodes in their domains, may help."""
+        """Pods that the terms select, and nodes in their domains, may help."""
         pod_events = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL
         return (
             Subscription(ClusterEvent(Resource.ASSIGNED_POD, pod_events), self._after_pod_change, by_shape=True),
@@ -184,6 +184,7 @@ def _meets_all(terms: Sequence[AffinityTerm], pod: PodInfo) -> bool:
 
 
 def _meets(term: AffinityTerm, pod: PodInfo) -> bool:
-    """Whether a term speaks of a pod; namespaces chosen by label may match, since their labels are not at hand."""
+    """Whether a term selects a pod; namespaces selected by label count as a match, since their labels are not known
+    here."""
     inside = term.namespace_selector is not None or pod.namespace in term.namespaces
     return inside and term.selector.matches(pod.labels)

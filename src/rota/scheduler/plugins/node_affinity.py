@@ -1,6 +1,6 @@
 """NodeAffinity: nodes that a pod requires or prefers by their labels or their name.
 
-`addedAffinity` in the arguments holds for every pod of the profile, on top of what the pod says.
+`addedAffinity` in the arguments applies to every pod of the profile, in addition to the pod's own affinity.
 """
 
 from collections.abc import Hashable, Sequence
@@ -32,12 +32,12 @@ CONFLICT = unresolvable("pod affinity terms conflict")
 
 PREFERENCE_KEY = "NodeAffinity/preference"
 
-#: Codes: 1 stands for what the pod rules out.
+#: Codes: 1 is a refusal by the pod.
 _UNENFORCED = 2
 
 
 class Preference:
-    """Terms with weights; a node is worth the sum of the weights of the terms that match it."""
+    """Weighted terms; a node's score is the sum of the weights of the terms that match it."""
 
     __slots__ = ("terms",)
 
@@ -50,15 +50,15 @@ class Preference:
 
     @property
     def error(self) -> str | None:
-        """What is wrong with terms that cannot be understood."""
+        """The error of terms that are invalid."""
         return next((error for _, term in self.terms for error in term.errors), None)
 
     def worth(self, node: NodeInfo) -> int:
-        """Rate one node."""
+        """Score one node."""
         return sum(weight for weight, term in self.terms if term.matches(node.labels, node.name))
 
     def worths(self, cluster: Cluster, rows: Rows) -> IntArray:
-        """Rate the selected rows."""
+        """Score the selected rows."""
         total = np.zeros(count(rows), dtype=np.int64)
         for weight, term in self.terms:
             total += weight * cluster.labels.matching_term(term, rows, cluster.by_name)
@@ -80,13 +80,13 @@ class NodeAffinity:
         self._added_preference = Preference(preferred) if preferred else None
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """What the pod says about nodes."""
+        """The pod's selectors of nodes."""
         shape = pod.shape
         affinity = None if shape.node_affinity is None else msgspec.msgpack.encode(shape.node_affinity)
         return tuple(shape.node_selector.items()), affinity
 
     def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
-        """Compile the demands; where every term names its nodes, no others come into question."""
+        """Compile the requirements; if every term names its nodes, only those are eligible."""
         shape = pod.shape
         demands = requirements.of(shape)
         if demands.terms is None and not shape.node_selector and self._added_terms is None:
@@ -104,13 +104,13 @@ class NodeAffinity:
         return PreFilterResult(node_names=frozenset(named)) if named else PreFilterResult(CONFLICT)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Refuse a node that the profile or the pod rules out."""
+        """Refuse a node that the profile or the pod excludes."""
         if self._added_terms is not None and not self._added_terms.matches(node.labels, node.name):
             return NOT_ENFORCED
         return SUCCESS if self._demands(state, pod).met_by(node) else NOT_MATCHED
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray:
-        """Give 2 for what the profile rules out, else 1 for what the pod rules out."""
+        """2 where the profile excludes the node, else 1 where the pod does."""
         met = self._demands(state, pod).rows(cluster, rows)
         codes = (~met).astype(np.int64)
         if self._added_terms is not None:
@@ -118,11 +118,11 @@ class NodeAffinity:
         return codes
 
     def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
-        """Say who ruled the node out."""
+        """The status of the code."""
         return NOT_ENFORCED if code == _UNENFORCED else NOT_MATCHED
 
     def pre_score(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> Status:
-        """Compile the preferences; without any there is nothing to score."""
+        """Compile the preferences; without any, Score is skipped."""
         affinity = pod.shape.node_affinity
         prefers = affinity is not None and affinity.preferredDuringSchedulingIgnoredDuringExecution is not None
         if not prefers and self._added_preference is None:
@@ -143,11 +143,11 @@ class NodeAffinity:
         return total
 
     def bounds(self, state: CycleState, pod: PodInfo, scores: IntArray) -> int:
-        """Give the highest sum."""
+        """The highest sum."""
         return normalization.highest(scores)
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray, bounds: Any) -> IntArray:
-        """Give 100 to the node that is liked most."""
+        """100 for the highest sum."""
         return normalization.by_highest(scores, bounds, reverse=False)
 
     def events_to_register(self) -> Sequence[Subscription]:
@@ -156,11 +156,11 @@ class NodeAffinity:
         return (Subscription(changed, self._after_node_change, by_shape=True),)
 
     def _demands(self, state: CycleState, pod: PodInfo) -> NodeRequirements:
-        """Give what PreFilter compiled; a profile may have left it out."""
+        """The requirements that PreFilter compiled, or compiled now if a profile left PreFilter out."""
         return state.find(self.name, NodeRequirements) or requirements.of(pod.shape)
 
     def _preference(self, state: CycleState, pod: PodInfo) -> Preference:
-        """Give the pod's preferences, compiled once; terms that cannot be understood are an error."""
+        """The pod's preferences, compiled once; invalid terms are an error."""
         preference = state.find(PREFERENCE_KEY, Preference)
         if preference is None:
             affinity = pod.shape.node_affinity
@@ -182,7 +182,7 @@ class NodeAffinity:
 
 
 def _named(term: objects.NodeSelectorTerm) -> set[str] | None:
-    """Give the nodes that a term names; None if it names none in particular."""
+    """The nodes that a term names; None if it names none."""
     named: set[str] | None = None
     for each in term.matchFields or ():
         if each.key == NAME_FIELD and each.operator == "In":

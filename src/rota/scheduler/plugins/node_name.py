@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node goes there or nowhere."""
+"""NodeName: a pod that names its node goes only there."""
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
@@ -31,11 +31,11 @@ class NodeName:
         pass
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """Only the name matters."""
+        """The node name."""
         return pod.node_name
 
     def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
-        """Leave out pods that name no node, and all nodes but the named one."""
+        """Skip pods that name no node; else only the named node is eligible."""
         return PreFilterResult(node_names=frozenset({pod.node_name})) if pod.node_name else IDLE
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
@@ -43,7 +43,7 @@ class NodeName:
         return SUCCESS if pod.node_name in {"", node.name} else REFUSED
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray:
-        """Give 1 for all nodes but the named one."""
+        """1 for all nodes but the named one."""
         node = cluster.by_name.get(pod.node_name)
         codes = np.ones(count(rows), dtype=np.int64) if pod.node_name else np.zeros(count(rows), dtype=np.int64)
         if node is not None:
@@ -51,9 +51,9 @@ class NodeName:
         return codes
 
     def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
-        """There is one reason."""
+        """There is only one reason."""
         return REFUSED
 
     def events_to_register(self) -> Sequence[Subscription]:
-        """Only the named node's coming can help."""
+        """Only the creation of the named node can help."""
         return (Subscription(ClusterEvent(Resource.NODE, Action.ADD)),)

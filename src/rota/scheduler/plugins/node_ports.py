@@ -24,7 +24,7 @@ IDLE = PreFilterResult(SKIP)
 
 
 class NodePorts:
-    """Filter on host ports; the address 0.0.0.0 stands for all addresses."""
+    """Filter by host ports; the address 0.0.0.0 stands for all addresses."""
 
     name: ClassVar[str] = "NodePorts"
     Args = NoArgs
@@ -34,19 +34,19 @@ class NodePorts:
         pass
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """Only host ports matter."""
+        """The host ports."""
         return pod.shape.host_ports
 
     def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
-        """Leave out pods without host ports."""
+        """Skip pods without host ports."""
         return PASS if pod.shape.host_ports else IDLE
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Refuse a node where a wanted port is taken."""
+        """Refuse a node where a requested port is taken."""
         return REFUSED if resources.conflicting_ports(pod.shape.host_ports, node.ports) else SUCCESS
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray:
-        """Give 1 where a wanted port is taken."""
+        """1 where a requested port is taken."""
         taken = {
             row
             for port in pod.shape.host_ports
@@ -60,11 +60,11 @@ class NodePorts:
         return np.fromiter((row in taken for row in rows.tolist()), dtype=np.int64, count=len(rows))
 
     def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
-        """There is one reason."""
+        """There is only one reason."""
         return REFUSED
 
     def events_to_register(self) -> Sequence[Subscription]:
-        """New nodes help; so does the end of a pod that held one of the ports."""
+        """New nodes help; so does the end of a pod that had one of the ports."""
         return (
             Subscription(ClusterEvent(Resource.NODE, Action.ADD)),
             Subscription(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self._after_pod_deleted, by_shape=True),

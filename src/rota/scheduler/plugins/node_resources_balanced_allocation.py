@@ -1,7 +1,7 @@
-"""NodeResourcesBalancedAllocation: prefer nodes whose resources the pod brings closer to equal use.
+"""NodeResourcesBalancedAllocation: prefer nodes whose resource use becomes more balanced by the pod.
 
-The score compares how even the node would be with the pod to how even it is without: 75 is no difference, 100 is the
-greatest improvement, 50 the greatest harm. Pods that request none of the resources are left out.
+The score compares the balance of the node with and without the pod: 75 is no difference, 100 the greatest improvement,
+50 the greatest deterioration. Pods that request none of the resources are skipped.
 """
 
 from collections.abc import Hashable
@@ -27,7 +27,7 @@ HALF = MAX_SCORE // 2
 
 
 class NodeResourcesBalancedAllocation:
-    """Score on the evenness of real requests."""
+    """Score by the balance of requests."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
     Args = NodeResourcesBalancedAllocationArgs
@@ -38,16 +38,16 @@ class NodeResourcesBalancedAllocation:
         self._columns: WeakKeyDictionary[Cluster, BalanceColumn] = WeakKeyDictionary()
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """Only requests of the configured resources matter."""
+        """The requests of the configured resources."""
         requests = pod.shape.requests
         return tuple(requests.get(name, 0) for name in self._resources)
 
     def pre_score(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> Status:
-        """Leave out pods that would not change the balance."""
+        """Skip pods that would not change the balance."""
         return SUCCESS if self._changes_balance(pod) else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Compare the node with the pod to the node without it."""
+        """Compare the node with and without the pod."""
         if not self._changes_balance(pod):
             return 0
         before: list[float] = []
@@ -63,7 +63,7 @@ class NodeResourcesBalancedAllocation:
         return HALF + (HALF + allocation.balance(after) - allocation.balance(before)) // 2
 
     def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
-        """Compare the selected rows with the pod to those without it."""
+        """Compare the selected rows with and without the pod."""
         if not self._changes_balance(pod):
             return np.zeros(count(rows), dtype=np.int64)
         indices = [cluster.resources.get(name, -1) for name in self._resources]
@@ -89,14 +89,14 @@ class NodeResourcesBalancedAllocation:
         return any(requests.get(name, 0) for name in self._resources)
 
     def _before(self, cluster: Cluster) -> IntArray:
-        """Give the ratings without the pod, which are the same for every pod."""
+        """The balance without the pod, which is the same for every pod."""
         column = self._columns.get(cluster)
         if column is None:
             column = self._columns[cluster] = BalanceColumn(self._resources)
         return column.values(cluster)
 
     def _score_irregular(self, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
-        """The same where nodes may lack a resource, or where there are more than two."""
+        """The same for nodes that lack a resource, or for more than two resources."""
         shape = (len(self._resources), count(rows))
         before, after = np.zeros(shape), np.zeros(shape)
         present = np.zeros(shape, dtype=np.bool_)

@@ -1,7 +1,7 @@
-"""NodeResourcesFit: a pod goes only where its requests fit, and by default where most is left.
+"""NodeResourcesFit: the pod's requests must fit; by default nodes with the most free resources score highest.
 
-The score strategies are LeastAllocated, MostAllocated and RequestedToCapacityRatio. For scoring, a container without a
-cpu or memory request counts as a small one, on nodes as well as in the pod. Divisions truncate towards zero.
+The scoring strategies are LeastAllocated, MostAllocated and RequestedToCapacityRatio. For scoring, a container without
+a cpu or memory request counts as a small one, on nodes as well as in the pod. Divisions truncate towards zero.
 """
 
 import operator
@@ -32,14 +32,14 @@ _PODS, _BEYOND, _FIRST = 1, 2, 2
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What Filter checks: resources and amounts, all greater than 0."""
+    """The requests that Filter checks: resources and amounts, all greater than 0."""
 
     amounts: tuple[tuple[str, int], ...]
-    #: What other pods have of these resources, in the same order; pods of one shape have the same.
+    #: The requests of other pods for these resources, in the same order; pods of one shape have the same.
     held: dict[PodShape, list[int]] = field(default_factory=dict)
 
     def held_by(self, other: PodInfo) -> list[int]:
-        """Give what another pod has of the resources."""
+        """The requests of another pod for these resources."""
         shape = other.shape
         amounts = self.held.get(shape)
         if amounts is None:
@@ -61,22 +61,22 @@ class NodeResourcesFit:
         self._statuses: dict[tuple[tuple[str, ...], int], Status] = {}
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """Only requests matter."""
+        """The requests."""
         return tuple(pod.shape.requests.items()), pod.shape.nonzero_requests
 
     def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
-        """Work out which requests are checked."""
+        """Find the requests to check."""
         state.write(self.name, self._wanted(pod.shape))
         return PreFilterResult()
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Refuse a node that lacks something; all that is lacking is said."""
+        """Refuse a node that lacks a resource; the status names all of them."""
         wanted = state.read(self.name, Wanted)
         code = _code(wanted, node)
         return self._status(wanted, code) if code else SUCCESS
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray | None:
-        """Give a bit for everything that is lacking."""
+        """A bit for every missing resource."""
         crowded = cluster.pod_count[rows] >= cluster.allowed_pods[rows]
         refused, insufficient = crowded, []
         for name, amount in state.read(self.name, Wanted).amounts:
@@ -93,13 +93,13 @@ class NodeResourcesFit:
         return codes
 
     def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
-        """Say what is lacking; more than the whole node has is beyond remedy."""
+        """The missing resources; a request above the whole node's capacity is unresolvable."""
         return self._status(state.read(self.name, Wanted), code)
 
     def reprieve(
         self, state: CycleState, pod: PodInfo, node: NodeInfo, others: Sequence[PodInfo]
     ) -> Sequence[bool] | Status:
-        """Say which of the others can stay beside the pod, by sums alone."""
+        """The other pods that can stay beside the pod, by sums alone."""
         wanted = state.read(self.name, Wanted)
         allocatable, requested = node.allocatable, node.requested
         slots = node.allowed_pods - len(node.pods) + len(others) - 1
@@ -119,15 +119,15 @@ class NodeResourcesFit:
         return stays
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Rate what would be left, or used, with the pod on the node."""
+        """Score the allocation of the node with the pod."""
         return self._scorer.one(pod.shape, node)
 
     def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
-        """Rate the selected rows."""
+        """Score the selected rows."""
         return self._scorer.many(pod.shape, cluster, rows)
 
     def events_to_register(self) -> Sequence[Subscription]:
-        """Whatever frees or adds a requested resource may help."""
+        """Events that free or add a requested resource may help."""
         return (
             Subscription(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self._after_pod_deleted, by_shape=True),
             Subscription(
@@ -181,7 +181,7 @@ class NodeResourcesFit:
 
 
 def _shortage(wanted: Wanted, node: NodeInfo, slots: int, spare: Sequence[int]) -> int:
-    """Give the code for what is lacking, from what would be left (less than 0 where it is lacking)."""
+    """The code of what is missing, from what would be left (negative if missing)."""
     code = _PODS if slots < 0 else 0
     for position, (name, amount) in enumerate(wanted.amounts):
         if spare[position] < 0:

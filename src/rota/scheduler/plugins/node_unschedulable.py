@@ -31,7 +31,7 @@ class NodeUnschedulable:
         pass
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """Only the tolerations matter."""
+        """The tolerations."""
         return pod.shape.tolerations
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
@@ -41,17 +41,17 @@ class NodeUnschedulable:
         return REFUSED
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray | None:
-        """Give 1 for cordoned nodes."""
+        """1 for cordoned nodes."""
         if not cluster.cordoned or taints.tolerated(pod.shape.tolerations, CORDON):
             return None
         return cluster.unschedulable[rows].astype(np.int64)
 
     def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
-        """There is one reason."""
+        """There is only one reason."""
         return REFUSED
 
     def events_to_register(self) -> Sequence[Subscription]:
-        """Nodes that open, and the pod's own tolerations, may help."""
+        """Uncordoned nodes, and the pod's own tolerations, may help."""
         return (
             Subscription(
                 ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT),

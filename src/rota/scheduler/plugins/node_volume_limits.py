@@ -1,7 +1,7 @@
-"""NodeVolumeLimits: no more volumes of a CSI driver on a node than the driver says it can attach there.
+"""NodeVolumeLimits: limits the volumes of a CSI driver per node.
 
-Limits come from the node's CSINode. What is attached is counted once per volume, whether a pod on the node uses it or
-an attachment still exists. Volumes of former in-tree plugins count for the CSI driver that took their place.
+Limits come from the node's CSINode. A volume counts once, whether a pod on the node uses it or an attachment still
+exists. Volumes of former in-tree plugins count for the CSI driver that replaced them.
 """
 
 from collections import Counter
@@ -34,12 +34,12 @@ MIGRATED = {
 }
 DRIVER_OF_PLUGIN = {plugin: driver for plugin, driver, _ in MIGRATED.values()}
 
-#: A volume as a driver knows it: (driver, handle).
+#: A volume as its driver identifies it: (driver, handle).
 Attached = tuple[str, str]
 
 
 class NodeVolumeLimits:
-    """Filter on the number of attached volumes per driver."""
+    """Filter by the number of attached volumes per driver."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
     Args = NoArgs
@@ -49,11 +49,11 @@ class NodeVolumeLimits:
         pass
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        """Pods that attach nothing are all the same; claims are looked up elsewhere than on nodes."""
+        """Pods without volumes to attach are equal; others depend on objects other than nodes and are not shared."""
         return None if _attaches(pod) else ()
 
     def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
-        """Leave out pods that attach nothing; sort what is still attached by node."""
+        """Skip pods without volumes to attach; group existing attachments by node."""
         if not _attaches(pod):
             return IDLE
         attachments: dict[str, list[Document]] = {}
@@ -63,7 +63,7 @@ class NodeVolumeLimits:
         return PreFilterResult()
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Refuse a node where a driver would have to attach too many."""
+        """Refuse a node where a driver would exceed its limit."""
         lookup = state.read(self.name, _Lookup)
         for use in volume_claims.used_by(pod):
             if (refusal := _refuse_claim(lookup.catalog, pod, use)) is not None:
@@ -85,7 +85,7 @@ class NodeVolumeLimits:
         return SUCCESS
 
     def events_to_register(self) -> Sequence[Subscription]:
-        """Room for volumes, the pod's own claim, and drivers that come to nodes may help."""
+        """Freed volumes, the pod's own claim, and drivers that are installed on nodes may help."""
         return (
             Subscription(ClusterEvent(Resource.CSI_NODE, Action.ADD)),
             Subscription(ClusterEvent(Resource.CSI_NODE, Action.UPDATE), self._after_csi_node_change, by_shape=True),
@@ -122,7 +122,7 @@ class _Lookup:
         self._attachments = attachments
 
     def volumes(self, pod: PodInfo, csi_node: Document | None) -> set[Attached]:
-        """List what a driver attaches for a pod; claims that are gone or not the pod's do not count."""
+        """The volumes that a driver attaches for a pod; missing claims and those of other pods do not count."""
         if not pod.shape.volumes:
             return set()
         found = set() if csi_node is None else set(_inline(pod))
@@ -135,7 +135,7 @@ class _Lookup:
         return found
 
     def attachments(self, node_name: str) -> set[Attached]:
-        """List what the attacher still holds on a node."""
+        """The attachments that still exist on a node."""
         found = set()
         for attachment in self._attachments.get(node_name, ()):
             spec = attachment["spec"]
@@ -147,7 +147,7 @@ class _Lookup:
         return found
 
     def installed(self, driver: str, csi_node: Document | None) -> bool:
-        """Whether pods may rely on a driver here; only drivers that ask for it are looked for."""
+        """Whether a driver is installed on the node; only drivers that require it are checked."""
         spec = (self.catalog.get("CSIDriver", name=driver) or {}).get("spec") or {}
         return not spec.get("preventPodSchedulingIfMissing") or driver in {
             each.get("name") for each in _drivers(csi_node)
@@ -187,7 +187,7 @@ def _attaches(pod: PodInfo) -> bool:
 
 
 def _inline(pod: PodInfo) -> list[Attached]:
-    """List volumes of former in-tree plugins that the pod names itself."""
+    """Volumes of former in-tree plugins that the pod has inline."""
     return [attached for volume in pod.shape.volumes for attached in _migrated(volume)]
 
 

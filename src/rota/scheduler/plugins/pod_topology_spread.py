@@ -1,8 +1,9 @@
-"""PodTopologySpread: keep the pods that a constraint selects evenly spread over the values of a node label.
+"""PodTopologySpread: spread the pods that a constraint selects evenly over the values of a node label.
 
-DoNotSchedule constraints filter: with the pod, no domain may hold more than maxSkew pods above the emptiest one.
-ScheduleAnyway constraints score: the fewer matching pods near a node, the better. Pods without constraints get those of
-the arguments, or the system's (by host name and by zone), with the selector of their services and owner.
+DoNotSchedule constraints filter: with the pod, no domain may have more than maxSkew pods above the minimum.
+ScheduleAnyway constraints score: the fewer matching pods in a node's domains, the better. Pods without constraints get
+those of the arguments, or the system defaults (by host name and by zone), with the selector of their services and
+owner.
 """
 
 from collections.abc import Hashable, Sequence
@@ -45,7 +46,7 @@ SELECTING_KINDS = ("Service", "ReplicationController", "ReplicaSet", "StatefulSe
 
 
 class PodTopologySpread:
-    """Filter and Score on the spread of pods over domains."""
+    """Filter and Score by the spread of pods over domains."""
 
     name: ClassVar[str] = "PodTopologySpread"
     Args = PodTopologySpreadArgs
@@ -55,12 +56,12 @@ class PodTopologySpread:
         self._system = args.defaulting_type == "System"
         self._defaults = SYSTEM_DEFAULTS if self._system else tuple(args.default_constraints)
         self._soft_key = f"{self.name}/soft"
-        # Filtering and scoring are refreshed one after the other, so each remembers what it was made from.
+        # Filter and Score are refreshed one after the other, so each keeps the version of its sources.
         self._hard_sources = f"{self.name}/hard sources"
         self._soft_sources = f"{self.name}/soft sources"
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """Constraints, and what they are held against: labels, node requirements, tolerations, owner."""
+        """The constraints and what they depend on: labels, node requirements, tolerations, owner."""
         shape = pod.shape
         constraints = msgspec.msgpack.encode(shape.spread_constraints) if shape.spread_constraints else b""
         if not constraints and not self._defaults:
@@ -71,33 +72,33 @@ class PodTopologySpread:
     # --- filtering --------------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
-        """Count matching pods by domain; without hard constraints there is nothing to filter."""
+        """Count matching pods by domain; without hard constraints Filter is skipped."""
         constraints = self._constraints(pod, cluster, DO_NOT_SCHEDULE)
         state.write(self.name, HardSpread(constraints, pod, cluster) if constraints else None)
         state.write(self._hard_sources, self._sources(pod, cluster))
         return PreFilterResult(SUCCESS if constraints else SKIP)
 
     def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
-        """Count another pod in."""
+        """Add another pod to the counts."""
         state.read(self.name, HardSpread).shift(pod, other, node, 1)
         return SUCCESS
 
     def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
-        """Count another pod out."""
+        """Remove another pod from the counts."""
         state.read(self.name, HardSpread).shift(pod, other, node, -1)
         return SUCCESS
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Refuse a node that lacks a label, or whose domain would be too full."""
+        """Refuse a node that lacks a label, or whose domain would exceed the skew."""
         code = state.read(self.name, HardSpread).verdict(node)
         return self.explain(state, pod, code) if code else SUCCESS
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray:
-        """Give 1 where a label is missing, 2 where the domain would be too full."""
+        """1 where a label is missing, 2 where the domain would exceed the skew."""
         return state.read(self.name, HardSpread).verdicts(rows)
 
     def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
-        """Say which of the two it is."""
+        """The status of the code."""
         return NO_LABEL if code == topology_spread.MISSING else UNEVEN
 
     def reuse_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster, changes: Changes) -> Reuse:
@@ -114,7 +115,7 @@ class PodTopologySpread:
     # --- scoring ----------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> Status:
-        """Count matching pods by domain; without soft constraints there is nothing to score."""
+        """Count matching pods by domain; without soft constraints Score is skipped."""
         constraints = self._constraints(pod, cluster, SCHEDULE_ANYWAY)
         state.write(self._soft_sources, self._sources(pod, cluster))
         if not constraints:
@@ -125,20 +126,20 @@ class PodTopologySpread:
         return SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Rate the crowd around a node, higher is worse; -1 for nodes that are not rated."""
+        """The number of matching pods around a node, higher is worse; -1 for nodes that are not scored."""
         return state.read(self._soft_key, SoftSpread).domain_count(node)
 
     def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
-        """Rate the crowd around each row."""
+        """The number of matching pods around each row."""
         return state.read(self._soft_key, SoftSpread).domain_counts(rows)
 
     def bounds(self, state: CycleState, pod: PodInfo, scores: IntArray) -> tuple[int, int]:
-        """Give the smallest and the largest crowd."""
+        """The smallest and the largest count."""
         rated = scores[scores >= 0]
         return (int(rated.min()), int(rated.max())) if len(rated) else (0, 0)
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray, bounds: Any) -> IntArray:
-        """Turn crowds upside down; nodes that are not rated get 0."""
+        """Invert the counts; nodes that are not scored get 0."""
         smallest, largest = bounds
         if largest == 0:
             return np.where(scores < 0, 0, MAX_SCORE)
@@ -147,7 +148,7 @@ class PodTopologySpread:
     def reuse_score(
         self, state: CycleState, pod: PodInfo, cluster: Cluster, changes: Changes, *, feasible_changed: bool
     ) -> Reuse:
-        """Other pods and nodes change the counts, and feasible nodes decide which domains there are."""
+        """Other pods and nodes change the counts, and the feasible nodes determine the domains."""
         if state.read(self._soft_sources, int) != self._sources(pod, cluster):
             return Reuse.AGAIN
         spread = state.find(self._soft_key, SoftSpread)
@@ -155,7 +156,7 @@ class PodTopologySpread:
             return Reuse.ROWS
         return Reuse.ROWS if not feasible_changed and not changes.node and spread.unchanged() else Reuse.AGAIN
 
-    # --- constraints and what wakes pods ----------------------------------------------------------------------------
+    # --- constraints and events ---------------------------------------------------------------------------------------
 
     def _constraints(self, pod: PodInfo, cluster: Cluster, action: str) -> tuple[Constraint, ...]:
         own = pod.shape.spread_constraints
@@ -170,11 +171,11 @@ class PodTopologySpread:
         return topology_spread.compiled(chosen, pod, action, selector=selector)
 
     def _sources(self, pod: PodInfo, cluster: Cluster) -> int:
-        """Give a number that changes with whatever default constraints are made from."""
+        """A number that changes with the objects that default constraints are made from."""
         return 0 if pod.shape.spread_constraints else cluster.catalog.version(*SELECTING_KINDS)
 
     def events_to_register(self) -> Sequence[Subscription]:
-        """Matching pods that come or go, and nodes that bring or change domains, may help."""
+        """Matching pods that are added or deleted, and nodes that add or change domains, may help."""
         pod_events = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL
         node_events = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         own_events = Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION
@@ -189,8 +190,8 @@ class PodTopologySpread:
         if other is None or other.namespace != pod.namespace:
             return Hint.SKIP
         if not pod.shape.spread_constraints:
-            # The selector of default constraints is made from services and workloads, which are not known here: any
-            # pod of the namespace may be one that counts.
+            # The selector of default constraints is made from services and workloads, which are not known here: any pod
+            # of the namespace may match.
             return Hint.QUEUE if old is None or new is None or old.labels != new.labels else Hint.SKIP
         for constraint in self._own_or_default(pod):
             before = old is not None and constraint.selector.matches(old.labels)

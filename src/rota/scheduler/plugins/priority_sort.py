@@ -1,4 +1,4 @@
-"""PrioritySort: pods of higher priority first, among equals the one that has waited longest."""
+"""PrioritySort: pods of higher priority first, then in the order in which they were queued."""
 
 from typing import ClassVar
 
@@ -16,5 +16,5 @@ class PrioritySort:
         pass
 
     def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[int, float]:
-        """Order by falling priority, then by the time of arrival."""
+        """Order by descending priority, then by queueing time."""
         return -pod.priority, queued_at

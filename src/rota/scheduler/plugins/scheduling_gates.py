@@ -19,7 +19,7 @@ class SchedulingGates:
         pass
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Hold back a pod that has gates, and say which."""
+        """Hold back a pod that has gates, and name them."""
         gates = pod.shape.scheduling_gates
         if not gates:
             return SUCCESS

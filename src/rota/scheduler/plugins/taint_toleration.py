@@ -1,6 +1,6 @@
-"""TaintToleration: keep pods off nodes whose taints they do not tolerate, and prefer nodes with few such taints.
+"""TaintToleration: refuse nodes whose taints the pod does not tolerate, and prefer nodes with few such taints.
 
-Taints with NoSchedule and NoExecute forbid; those with PreferNoSchedule are counted, and the fewer the better.
+NoSchedule and NoExecute taints filter. PreferNoSchedule taints are counted; the fewer, the better.
 """
 
 from collections.abc import Hashable, Sequence
@@ -34,15 +34,15 @@ class TaintToleration:
         pass
 
     def signature(self, pod: PodInfo) -> Hashable:
-        """Only the tolerations matter."""
+        """The tolerations."""
         return pod.shape.tolerations
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Refuse a node with a forbidding taint that the pod does not tolerate."""
+        """Refuse a node with a NoSchedule or NoExecute taint that the pod does not tolerate."""
         return REFUSED if taints.repelled(pod.shape.tolerations, node.taints) else SUCCESS
 
     def filter_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> CodeArray | None:
-        """Give 1 where a forbidding taint is not tolerated."""
+        """1 where such a taint is not tolerated."""
         tolerations = pod.shape.tolerations
         if not any(held and taints.repelled(tolerations, held) for held in cluster.taints.values):
             return None
@@ -50,20 +50,20 @@ class TaintToleration:
         return np.asarray(table[cluster.taints.column[rows]])
 
     def explain(self, state: CycleState, pod: PodInfo, code: int) -> Status:
-        """There is one reason."""
+        """There is only one reason."""
         return REFUSED
 
     def pre_score(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> Status:
-        """Pick the tolerations that count."""
+        """Select the tolerations for PreferNoSchedule."""
         state.write(self.name, taints.against_scheduling(pod.shape.tolerations))
         return SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Count the taints that advise against the node."""
+        """Count the PreferNoSchedule taints that the pod does not tolerate."""
         return taints.disliked(self._tolerations(state, pod), node.taints)
 
     def score_nodes(self, state: CycleState, pod: PodInfo, cluster: Cluster, rows: Rows) -> IntArray:
-        """Count the taints that advise against each node."""
+        """Count the PreferNoSchedule taints that the pod does not tolerate, per row."""
         if not any(taint.effect == taints.PREFER_NO_SCHEDULE for held in cluster.taints.values for taint in held or ()):
             return np.zeros(count(rows), dtype=np.int64)
         tolerations = self._tolerations(state, pod)
@@ -71,15 +71,15 @@ class TaintToleration:
         return np.asarray(table[cluster.taints.column[rows]])
 
     def bounds(self, state: CycleState, pod: PodInfo, scores: IntArray) -> int:
-        """Give the highest count."""
+        """The highest count."""
         return normalization.highest(scores)
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray, bounds: Any) -> IntArray:
-        """Give 100 to nodes without such taints."""
+        """100 for nodes without such taints."""
         return normalization.by_highest(scores, bounds, reverse=True)
 
     def events_to_register(self) -> Sequence[Subscription]:
-        """Nodes whose taints become tolerable, and the pod's own tolerations, may help."""
+        """Nodes whose taints become tolerated, and the pod's own tolerations, may help."""
         return (
             Subscription(
                 ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT),
@@ -90,7 +90,7 @@ class TaintToleration:
         )
 
     def _tolerations(self, state: CycleState, pod: PodInfo) -> taints.Tolerations:
-        """Give what PreScore picked; a profile may have left it out."""
+        """The tolerations that PreScore selected, or selected now if a profile left PreScore out."""
         picked = state.find(self.name, tuple)
         return taints.against_scheduling(pod.shape.tolerations) if picked is None else picked
 

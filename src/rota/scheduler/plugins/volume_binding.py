@@ -1,8 +1,8 @@
-"""VolumeBinding: a pod goes where its claims can have their volumes, and takes the volumes with it.
+"""VolumeBinding: a pod goes where its claims can be bound, and its claims are bound with it.
 
-Claims that are bound must be reachable from the node. Claims whose class waits for a consumer are matched here: with
-the smallest volume that exists, or with one to be made near the node, if its class and the free storage allow.
-Reserve keeps what was chosen from other pods; PreBind has it written and waits for the volumes.
+The volumes of bound claims must be reachable from the node. Claims whose class waits for a first consumer are matched
+here: with the smallest existing volume that fits, or with one to be provisioned for the node, if its class and the free
+storage allow. Reserve assumes the chosen volumes; PreBind writes them and waits until they are bound.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -34,10 +34,10 @@ IDLE = PreFilterResult(SKIP)
 
 @dataclass(slots=True)
 class Attempt:
-    """What one attempt knows of the pod's volumes; shared with its what-if copies, as plans hold on any of them."""
+    """The volumes of one attempt; shared with its what-if copies, as the plans are valid for all of them."""
 
     demand: Demand
-    #: By node name; only nodes that passed.
+    #: By node name; only feasible nodes.
     plans: dict[str, Plan] = field(default_factory=dict)
     #: Set by Reserve: the objects to write.
     volumes: tuple[Document, ...] = ()
@@ -45,7 +45,7 @@ class Attempt:
 
 
 class VolumeBinding:
-    """PreFilter to PreBind for persistent volume claims, with a score for how full storage gets."""
+    """PreFilter to PreBind for persistent volume claims, and a score for the utilisation of storage."""
 
     name: ClassVar[str] = "VolumeBinding"
     Args = VolumeBindingArgs
@@ -58,11 +58,11 @@ class VolumeBinding:
         self._shelf = Shelf()
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        """Pods without claims are all the same; what claims amount to changes apart from nodes."""
+        """Pods without claims are equal; others depend on objects other than nodes and are not shared."""
         return () if next(volume_claims.used_by(pod), None) is None else None
 
     def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
-        """Refuse pods whose claims are missing, lost or not bound in time; work out what the others need."""
+        """Refuse pods whose claims are missing, lost or not bound in time; find what the other claims need."""
         uses = list(volume_claims.used_by(pod))
         if not uses:
             return IDLE
@@ -80,7 +80,7 @@ class VolumeBinding:
         return PreFilterResult()
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Refuse a node where a claim cannot have its volume; remember the plan for the others."""
+        """Refuse a node where a claim cannot be bound; keep the plan of the other nodes."""
         attempt = state.read(self.name, Attempt)
         try:
             plan = claim_binding.on_node(attempt.demand, node)
@@ -92,11 +92,11 @@ class VolumeBinding:
         return unresolvable(*plan)
 
     def pre_score(self, state: CycleState, pod: PodInfo, cluster: Cluster, feasible: BoolArray) -> Status:
-        """Leave out pods without claims."""
+        """Skip pods without claims."""
         return SKIP if state.find(self.name, Attempt) is None else SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Rate how full storage gets: by existing volumes if any is used, else by pools; mean over classes."""
+        """Score the utilisation of storage: of existing volumes if any is used, else of pools; mean over classes."""
         plan = state.read(self.name, Attempt).plans.get(node.name)
         filled = _filled(plan) if plan is not None else {}
         if not filled:
@@ -105,7 +105,7 @@ class VolumeBinding:
         return (2 * sum(scores) + len(scores)) // (2 * len(scores))  # the mean, halves away from zero
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Keep the chosen volumes from other pods."""
+        """Assume the chosen volumes, so that other pods do not choose them."""
         attempt = state.find(self.name, Attempt)
         plan = attempt.plans.get(node_name) if attempt is not None else None
         if attempt is None or plan is None:
@@ -125,7 +125,7 @@ class VolumeBinding:
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Give the chosen volumes back."""
+        """Release the chosen volumes."""
         attempt = state.find(self.name, Attempt)
         if attempt is None:
             return
@@ -136,13 +136,13 @@ class VolumeBinding:
         attempt.volumes = attempt.claims = ()
 
     def pre_bind_plan(self, state: CycleState, pod: PodInfo, node_name: str) -> PreBindPlan:
-        """There is work only where something is to be written."""
+        """There is work only if an object is to be written."""
         attempt = state.find(self.name, Attempt)
         needed = attempt is not None and bool(attempt.volumes or attempt.claims)
         return PreBindPlan(SUCCESS if needed else SKIP, parallel=True)
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Have the volumes and claims written, and wait until they are bound."""
+        """Write the volumes and claims, and wait until they are bound."""
         attempt = state.read(self.name, Attempt)
         return await self._handle.volume_binder.bind_volumes(
             pod,
@@ -153,7 +153,7 @@ class VolumeBinding:
         )
 
     def events_to_register(self) -> Sequence[Subscription]:
-        """Anything about storage, and nodes of other labels, may help."""
+        """Events of storage objects, and nodes with other labels, may help."""
         changed = Action.ADD | Action.UPDATE
         return (
             Subscription(ClusterEvent(Resource.STORAGE_CLASS, changed), self._after_class_change, by_shape=True),
@@ -168,7 +168,7 @@ class VolumeBinding:
         )
 
     def _rate(self, requested: int, capacity: int) -> int:
-        """Follow the shape at the utilisation that a class reaches."""
+        """The score of the shape at the utilisation of a class."""
         full = capacity == 0 or requested > capacity
         utilization = 100 if full else requested * 100 // capacity
         points = [(point.utilization, point.score * 10) for point in self._args.shape]
@@ -207,7 +207,7 @@ class VolumeBinding:
 
 
 def _wrong_claim(pod: PodInfo, use: ClaimUse, claim: Document | None) -> str | None:
-    """Say what keeps a claim from being used at all."""
+    """Why a claim cannot be used at all."""
     if claim is None:
         waiting = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
         return waiting if use.ephemeral else volume_claims.not_found(use)
@@ -220,7 +220,7 @@ def _wrong_claim(pod: PodInfo, use: ClaimUse, claim: Document | None) -> str | N
 
 
 def _filled(plan: Plan) -> dict[str, tuple[int, int]]:
-    """Sum up by storage class: bytes asked for, and bytes there."""
+    """By storage class: bytes requested, and bytes of capacity."""
     filled: dict[str, tuple[int, int]] = {}
     for name, requested, capacity, adds_up in _amounts(plan):
         asked, there = filled.get(name, (0, 0))
@@ -239,5 +239,5 @@ def _amounts(plan: Plan) -> Iterator[tuple[str, int, int, bool]]:
         if wanted.pool is not None:
             requested = (volume_claims.request(wanted.claim) or matching.NOTHING).value()
             capacity = quantities.value(wanted.pool.capacity.get("capacity"))
-            # Two claims of one class draw on the same pool, whose size counts once.
+            # Two claims of one class use the same pool, whose size counts once.
             yield volume_claims.class_name(wanted.claim), requested, capacity, False

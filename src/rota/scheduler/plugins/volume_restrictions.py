@@ -40,7 +40,7 @@ def _same_image(mine: Source, other: Source) -> bool:
     return bool(shared) and same
 
 
-#: By kind of disk: whether two sources are the same disk, and whether two read-only mounts of it get along.
+#: By kind of disk: whether two sources are the same disk, and whether two read-only mounts of it are allowed.
 DISKS: Mapping[str, tuple[Callable[[Source, Source], bool], bool]] = {
     "gcePersistentDisk": (_same("pdName"), True),
     "awsElasticBlockStore": (_same("volumeID"), False),
@@ -50,7 +50,7 @@ DISKS: Mapping[str, tuple[Callable[[Source, Source], bool], bool]] = {
 
 
 class OnePodClaims:
-    """The pod's claims of which only one pod may have the use, and how often others use them."""
+    """The pod's ReadWriteOncePod claims, and how often other pods use them."""
 
     __slots__ = ("in_use", "names", "namespace")
 
@@ -60,17 +60,17 @@ class OnePodClaims:
         self.in_use = in_use
 
     def clone(self) -> "OnePodClaims":
-        """Give an independent copy."""
+        """An independent copy."""
         return OnePodClaims(self.namespace, self.names, self.in_use)
 
     def count(self, other: PodInfo, sign: int) -> None:
-        """Count a pod in or out; pods of other namespaces have claims of their own."""
+        """Add or remove a pod; pods of other namespaces have other claims."""
         if other.namespace == self.namespace:
             self.in_use += sign * sum(1 for name in volume_claims.named_by(other) if name in self.names)
 
 
 class VolumeRestrictions:
-    """Filter on disks and claims in use."""
+    """Filter by disks and claims in use."""
 
     name: ClassVar[str] = "VolumeRestrictions"
     Args = NoArgs
@@ -80,11 +80,11 @@ class VolumeRestrictions:
         pass
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        """Pods without volumes are all the same; claims are looked up elsewhere than on nodes."""
+        """Pods without volumes are equal; others depend on objects other than nodes and are not shared."""
         return () if not pod.shape.volumes else None
 
     def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
-        """Find the claims for one pod only, and who uses them."""
+        """Find the ReadWriteOncePod claims and count their users."""
         if not pod.shape.volumes:
             return IDLE
         exclusive = set()
@@ -101,12 +101,12 @@ class VolumeRestrictions:
         return PreFilterResult()
 
     def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
-        """Count a pod's claims in."""
+        """Add a pod's claims."""
         state.read(self.name, OnePodClaims).count(other, 1)
         return SUCCESS
 
     def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Status:
-        """Count a pod's claims out."""
+        """Remove a pod's claims."""
         state.read(self.name, OnePodClaims).count(other, -1)
         return SUCCESS
 
@@ -117,7 +117,7 @@ class VolumeRestrictions:
         return CLAIM_IN_USE if state.read(self.name, OnePodClaims).in_use > 0 else SUCCESS
 
     def events_to_register(self) -> Sequence[Subscription]:
-        """The end of a pod that used the same, a new node and the pod's own claim may help."""
+        """The end of a pod that used the same volume, a new node and the pod's own claim may help."""
         return (
             Subscription(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self._after_pod_deleted),
             Subscription(ClusterEvent(Resource.NODE, Action.ADD)),
@@ -138,12 +138,12 @@ class VolumeRestrictions:
 
 
 def _disks(pod: PodInfo) -> list[tuple[str, Source]]:
-    """List the disks that a pod mounts directly."""
+    """The disks that a pod mounts directly."""
     return [(kind, volume[kind]) for volume in pod.shape.volumes for kind in DISKS if volume.get(kind) is not None]
 
 
 def _conflict(pod: PodInfo, other: PodInfo) -> bool:
-    """Whether two pods cannot be on one node for the sake of a disk."""
+    """Whether two pods cannot share a node because of a disk."""
     if not pod.shape.volumes or not other.shape.volumes:
         return False
     taken = _disks(other)
@@ -157,7 +157,7 @@ def _conflict(pod: PodInfo, other: PodInfo) -> bool:
 
 
 def _in_use(names: set[str], pod: PodInfo, cluster: Cluster) -> int:
-    """Count which of these claims any pod with a node uses."""
+    """How many of these claims are used by any pod with a node."""
     if not names:
         return 0
     used = set()

@@ -29,14 +29,14 @@ IDLE = PreFilterResult(SKIP)
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 BETA_ZONE, BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
-#: Labels that count, each with the one that a node may carry instead.
+#: The labels, each with the one that a node may have instead.
 TOPOLOGY_LABELS = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
 DELIMITER = "__"
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A label that a node must have with one of some values."""
+    """A label that a node must have, with one of several values."""
 
     label: str
     values: frozenset[str]
@@ -50,7 +50,7 @@ class Demand:
 
 
 class VolumeZone:
-    """Filter on the zone and region labels of bound volumes."""
+    """Filter by the zone and region labels of bound volumes."""
 
     name: ClassVar[str] = "VolumeZone"
     Args = NoArgs
@@ -60,11 +60,11 @@ class VolumeZone:
         pass
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        """Pods without claims are all the same; what claims amount to changes apart from nodes."""
+        """Pods without claims are equal; others depend on objects other than nodes and are not shared."""
         return () if not any(volume_claims.named_by(pod)) else None
 
     def pre_filter(self, state: CycleState, pod: PodInfo, cluster: Cluster) -> PreFilterResult:
-        """Collect the demands of all volumes."""
+        """Collect the required labels of all volumes."""
         demands: list[Demand] = []
         for name in volume_claims.named_by(pod):
             found = _demands_of_claim(cluster.catalog, pod, name)
@@ -77,14 +77,14 @@ class VolumeZone:
         return PreFilterResult()
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Refuse a node in another zone or region; a node that is in none will do."""
+        """Refuse a node in another zone or region; a node without such labels is accepted."""
         if not any(label in node.labels for label in TOPOLOGY_LABELS):
             return SUCCESS
         demands: tuple[Demand, ...] = state.read(self.name, tuple)
         return SUCCESS if all(demand.met_by(node) for demand in demands) else REFUSED
 
     def events_to_register(self) -> Sequence[Subscription]:
-        """Nodes, the pod's claims, volumes that moved and classes that bind late may help."""
+        """Nodes, the pod's claims, changed volumes and classes with late binding may help."""
         changed = Action.ADD | Action.UPDATE
         return (
             Subscription(ClusterEvent(Resource.STORAGE_CLASS, Action.ADD), self._after_class_added, by_shape=True),
@@ -108,7 +108,7 @@ class VolumeZone:
 
 
 def _demands_of_claim(catalog: Catalog, pod: PodInfo, name: str) -> list[Demand] | Status:
-    """Find where a claim's volume is; a claim that is bound only later demands nothing."""
+    """The required labels of a claim's volume; a claim that is bound later requires nothing."""
     if not name:
         return UNNAMED_CLAIM
     claim = catalog.get(volume_claims.CLAIM, namespace=pod.namespace, name=name)
@@ -140,6 +140,6 @@ def _demands_of_volume(volume: Document) -> list[Demand]:
     demands = []
     for label in TOPOLOGY_LABELS:
         zones = [zone.strip() for zone in labels[label].split(DELIMITER)] if label in labels else []
-        if zones and all(zones):  # a label with an empty part is not understood, hence ignored
+        if zones and all(zones):  # a label with an empty part is invalid and ignored
             demands.append(Demand(label, frozenset(zones)))
     return demands

@@ -1,1 +1,2 @@
-"""Preemption: the choice of victims, and their eviction."""
+"""Preemption: the choice of victims (`victims`) and their eviction (`evictions`). The plugin is
+`plugins.default_preemption`."""

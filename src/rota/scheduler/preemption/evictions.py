@@ -1,9 +1,9 @@
-"""Making room: the pods that PostFilter chose are told, marked and sent away, and their place is kept.
+"""Eviction of the victims that PostFilter chose, and the nomination of the preemptor.
 
-Every victim is evicted through the API, so that its disruption budget is charged where it allows the eviction; where it
-does not, the pod is deleted all the same, as kube-scheduler does, which has looked for victims without a budget first.
-All victims but one go at the same time and the last one after them, so that the pod that waits for the room is woken
-when it is there. Pods that only wait for their binding lose it without any call.
+Every victim is evicted through the API, so that its disruption budget is charged if it allows the eviction. If it does
+not, the pod is deleted all the same, as kube-scheduler does after it has looked for victims without a PDB violation.
+All victims but one are evicted concurrently and the last one after them, so that the preemptor is woken when its room
+is complete. Pods that wait for their binding lose it without an API call.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from rota.scheduler.status import object_references
 log = logs.get(__name__)
 
 REASON: Final = "PreemptionByScheduler"
-#: How long the watch may take to show that victims are leaving.
+#: How long the watch may take to show that victims are terminating.
 _UNSEEN_S: Final = 10.0
 
 
 class Evictions:
-    """Evictions under way, by the pod that they are for."""
+    """Evictions in progress, by preemptor."""
 
     def __init__(
         self,
@@ -43,7 +43,8 @@ class Evictions:
         revoke: Callable[[str, str], bool],
         failed: Callable[[PodInfo], None],
     ) -> None:
-        """`revoke(uid, why)` takes a placement back that is not bound yet; `failed` hears of pods that got no room."""
+        """`revoke(uid, why)` revokes a placement that is not bound yet; `failed` is called for preemptors whose
+        evictions failed."""
         self._client: Final = client
         self._recorder: Final = recorder
         self._cluster: Final = cluster
@@ -51,11 +52,11 @@ class Evictions:
         self._revoke: Final = revoke
         self._failed: Final = failed
         self._under_way: Final[dict[str, asyncio.Task[None]]] = {}
-        #: The victims of each pod that were sent away, and when that was done.
+        #: The evicted victims of each preemptor, and the time of their eviction.
         self._sent: Final[dict[str, tuple[Sequence[PodInfo], float]]] = {}
 
     def __contains__(self, uid: str) -> bool:
-        """Whether room is being made for a pod: no second one is looked for until the first has been seen."""
+        """Whether evictions for a pod are in progress: no others are planned until their effect has been seen."""
         if uid in self._under_way:
             return True
         victims, at = self._sent.get(uid, ((), 0.0))
@@ -65,7 +66,7 @@ class Evictions:
         return False
 
     def forget(self, uid: str) -> None:
-        """A pod needs no room any more."""
+        """The pod no longer needs room."""
         self._sent.pop(uid, None)
 
     def _stays(self, victim: PodInfo) -> bool:
@@ -73,12 +74,12 @@ class Evictions:
         return known is not None and not known.terminating
 
     def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> None:
-        """Send the victims away."""
+        """Evict the victims."""
         task = asyncio.get_running_loop().create_task(self._run(preemptor, node_name, victims))
         self._under_way[preemptor.uid] = task
 
     async def close(self) -> None:
-        """Wait for what was begun."""
+        """Wait for the evictions in progress."""
         if self._under_way:
             await asyncio.wait(set(self._under_way.values()))
 
@@ -92,11 +93,11 @@ class Evictions:
             if self._under_way.get(preemptor.uid) is asyncio.current_task():
                 del self._under_way[preemptor.uid]
         if failed:
-            # After it was taken out: the attempt that this begins may make room once more.
+            # After the removal above: the attempt that this starts may preempt again.
             self._failed(preemptor)
 
     async def _make_room(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo]) -> bool:
-        """Send the victims away; whether all of them go."""
+        """Evict the victims; returns whether all of them go."""
         why = f"Preempted by pod {preemptor.uid} on node {node_name}"
         log.info("preempting", pod=preemptor.key, node=node_name, victims=[victim.key for victim in victims])
         left = [victim for victim in victims if not self._revoked(victim, why)]
@@ -122,11 +123,11 @@ class Evictions:
                 await self._mark(victim, preemptor)
                 await self._client.delete(PODS, victim.name, namespace=victim.namespace, uid=victim.uid)
         except (errors.NotFound, errors.Conflict):
-            # Gone already, or another pod of that name by now.
+            # Deleted already, or replaced by another pod of that name.
             return
         self._recorder.event(object_references.of_pod(victim), "Normal", "Preempted", why, action="Preempting")
         with contextlib.suppress(errors.NotFound, errors.Conflict):
-            # An eviction marks the pod as evicted; whom it made room for is the better reason, if it is still there.
+            # The eviction sets a condition of its own; the preemptor is the better reason, if the pod still exists.
             await self._mark(victim, preemptor)
 
     async def _mark(self, victim: PodInfo, preemptor: PodInfo) -> None:
@@ -147,13 +148,13 @@ class Evictions:
         )
 
     async def _evicted(self, victim: PodInfo) -> bool:
-        """Evict a pod; no if its budget does not allow that."""
-        # A budget's "not now" comes with a time to wait, which is not for us: we have the right to go ahead.
+        """Evict a pod; False if its budget does not allow that."""
+        # A refusal by a budget asks the client to retry later; preemption deletes the pod instead.
         client = self._client.with_settings(retry=False)
         try:
             await pod_calls.evict(client, victim.name, namespace=victim.namespace, uid=victim.uid)
         except (errors.TooManyRequests, errors.InternalError, errors.Forbidden, errors.MethodNotAllowed) as refusal:
-            # Also where schedulers may delete pods and not evict them, as stock roles have it.
+            # Also where a stock role lets schedulers delete pods but not evict them.
             log.info("budget overruled", pod=victim.key, refusal=refusal.message)
             return False
         return True

@@ -1,8 +1,8 @@
-"""Whom to evict so that a pod can run: the victims on one node, and the best of several nodes. Pure.
+"""The victims on one node, and the best of several nodes. Pure.
 
-On a node, all pods of lower priority are taken off; if the pod then fits, they are put back one by one, the most
-important first and those that a budget protects before all others, as long as the pod still fits. What cannot be put
-back are the victims. Between nodes, the one where the least is lost wins.
+On a node, all pods of lower priority are removed. If the pod then fits, they are put back one by one while it still
+fits, those protected by a budget first, the most important first. The pods that cannot be put back are the victims. Of
+several nodes, the one where the least is lost is chosen.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,23 +20,23 @@ from rota.scheduler.framework.status import Status, unresolvable
 
 NO_VICTIMS = unresolvable("No preemption victims found for incoming pod")
 
-#: Later than any time: pods that have not been started count as started just now.
+#: Sorts after any time: pods that are not started count as started just now.
 _NOT_STARTED = "~"
 _OFFSET = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A PodDisruptionBudget, as far as preemption respects it."""
+    """A PodDisruptionBudget as preemption uses it."""
 
     namespace: str
     selector: Selector
     allowed: int
-    #: Pods whose eviction the API server has granted already; they cost nothing more.
+    #: Pods whose eviction the API server has already granted; they do not count again.
     disrupted: frozenset[str]
 
     def covers(self, pod: PodInfo) -> bool:
-        """Whether evicting the pod draws on this budget."""
+        """Whether evicting the pod is charged to this budget."""
         return (
             pod.namespace == self.namespace
             and bool(pod.labels)
@@ -47,22 +47,22 @@ class Budget:
 
 
 class Candidate:
-    """A node, and who would have to go there, most important first."""
+    """A node and its victims, most important first."""
 
     __slots__ = ("loss", "node_name", "victims", "violations")
 
     def __init__(self, node_name: str, victims: tuple[PodInfo, ...], violations: int) -> None:
         self.node_name = node_name
         self.victims = victims
-        #: How many of the victims their budgets would protect.
+        #: How many of the victims are protected by their budgets.
         self.violations = violations
         priorities = [victim.shape.priority for victim in victims]
-        #: What would be lost, to be compared: budgets broken, highest priority, all priorities, pods.
+        #: The loss, for comparison: PDB violations, highest priority, sum of priorities, number of pods.
         self.loss = (violations, max(priorities, default=0), sum(priorities) + _OFFSET * len(victims), len(victims))
 
 
 def budgets(catalog: Catalog) -> list[Budget]:
-    """Read the disruption budgets; one whose selector cannot be understood protects nothing."""
+    """Read the disruption budgets; one with an invalid selector protects nothing."""
     found = []
     for document in catalog.list("PodDisruptionBudget"):
         spec, status = document.get("spec") or {}, document.get("status") or {}
@@ -82,12 +82,12 @@ def budgets(catalog: Catalog) -> list[Budget]:
 
 
 def importance(pod: PodInfo) -> tuple[int, str]:
-    """Give a key that sorts the most important pod first: by priority, then by age."""
+    """A key that sorts the most important pod first: by priority, then by age."""
     return -pod.shape.priority, pod.start_time or _NOT_STARTED
 
 
 def split(pods: Iterable[PodInfo], limits: Sequence[Budget]) -> tuple[list[PodInfo], list[PodInfo]]:
-    """Part pods into those whose eviction would break a budget, and the others; order is kept."""
+    """Split pods into those whose eviction would violate a budget, and the others; order is kept."""
     if not limits:
         return [], list(pods)
     left = [budget.allowed for budget in limits]
@@ -142,7 +142,7 @@ def select_victims(
 def select_by_sums(
     reprieving: Reprieves, state: CycleState, pod: PodInfo, node: NodeInfo, *, limits: Sequence[Budget]
 ) -> Candidate | Status:
-    """Find the fewest pods that must leave a node whose pods matter to one filter only, and to that by sums."""
+    """The same for a node whose pods matter to a single filter that works by sums."""
     lower = [other for other in node.pods.values() if other.shape.priority < pod.shape.priority]
     if not lower:
         return NO_VICTIMS
@@ -160,12 +160,12 @@ def select_by_sums(
 
 
 def best(candidates: Sequence[Candidate]) -> Candidate:
-    """Choose the node where the least is lost; of equals, the first."""
+    """The candidate with the least loss; of equals, the first."""
     lowest = min([candidate.loss for candidate in candidates])
     return max([candidate for candidate in candidates if candidate.loss == lowest], key=_earliest_start)
 
 
 def _earliest_start(candidate: Candidate) -> str:
-    """Give when the oldest of the most important victims was started; the later, the less is lost."""
+    """When the oldest of the most important victims was started; the later, the smaller the loss."""
     highest = max(victim.shape.priority for victim in candidate.victims)
     return min(victim.start_time or _NOT_STARTED for victim in candidate.victims if victim.shape.priority == highest)

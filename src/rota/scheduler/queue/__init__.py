@@ -1,4 +1,5 @@
-"""Pods that wait for a node: who is next, who rests after a failure, and what wakes those that could not be helped.
+"""The scheduling queue: ready pods in order, backoff after failures, and events that wake unschedulable pods.
 
-Pure: `now` is an argument everywhere (seconds that never go back), nothing here waits. `scheduling_queue` is the door.
+Pure: `now` is an argument everywhere (monotonic seconds), nothing here waits. The entry point is `scheduling_queue`;
+plugins are called through `framework.queueing_hints`.
 """

@@ -1,6 +1,6 @@
-"""A waiting pod, with what has happened to it so far, and the places where it can be.
+"""A queued pod with its history, and the states that it can have.
 
-An entry belongs to the queue, which alone changes it; others read. It is in exactly one place at a time.
+An entry belongs to the queue, which alone changes it; others read it.
 """
 
 from enum import StrEnum
@@ -11,21 +11,21 @@ from rota.scheduler.framework.status import SUCCESS, Status
 
 
 class QueueState(StrEnum):
-    """Where a pod is; the values are kube-scheduler's names of queues, as far as it has one."""
+    """The state of a queued pod; the values are kube-scheduler's names of queues where it has one."""
 
     #: Ready for an attempt.
     ACTIVE = "active"
-    #: Rests after a failed attempt that something has happened since; tried early if nothing else is there.
+    #: Backs off after a failed attempt and an event that may help; tried early if nothing else is ready.
     BACKOFF = "backoff"
-    #: Rests after a fault; never tried early.
+    #: Backs off after an error; never tried early.
     ERROR_BACKOFF = "errorBackoff"
-    #: Waits for something to happen that may help it.
+    #: Waits for an event that may help it.
     UNSCHEDULABLE = "unschedulable"
-    #: Held back by a PreEnqueue plugin before any attempt.
+    #: Held back by a PreEnqueue plugin.
     GATED = "gated"
-    #: Being tried.
+    #: In an attempt.
     IN_FLIGHT = "inFlight"
-    #: Has a node; waits to be seen bound, or to come back because binding failed.
+    #: Has a node; waits until it is seen bound, or returns because the binding failed.
     BINDING = "binding"
 
 
@@ -51,31 +51,31 @@ class QueuedPod:
     )
 
     def __init__(self, pod: PodInfo, now: float) -> None:
-        #: The pod as last heard of, even while it is being tried.
+        #: The latest version of the pod, even during an attempt.
         self.pod = pod
         self.place = QueueState.IN_FLIGHT
-        #: When it came, or came back from an attempt; pods of one priority are tried in this order.
+        #: When it was added, or returned from an attempt; pods of one priority are tried in this order.
         self.queued_at = now
         self.first_queued_at = now
-        #: When it was taken out for the first time; None before that.
+        #: When it was popped for the first time; None before that.
         self.first_tried_at: float | None = None
-        #: How often it was taken out.
+        #: How often it was popped.
         self.attempts = 0
-        #: How often plugins turned it away, and how often in a row something broke; they decide how long it rests.
+        #: How often plugins refused it, and how many errors it had in a row; they determine its backoff.
         self.failures = 0
         self.faults = 0
-        #: The second within which its rest ends.
+        #: The second in which its backoff ends.
         self.backoff_until = 0.0
-        #: Plugins that turned it away in the last attempt; empty while it is being tried.
+        #: Plugins that refused it in the last attempt; empty during an attempt.
         self.unschedulable_plugins: frozenset[str] = frozenset()
-        #: Those of them that only wait for something outside.
+        #: Those of them that returned Pending.
         self.pending: frozenset[str] = frozenset()
-        #: The PreEnqueue plugin that holds it back ("" if none does), and what that plugin said.
+        #: The PreEnqueue plugin that holds it back ("" if none), and that plugin's status.
         self.gate = ""
         self.held: Status = SUCCESS
-        #: Whether it was last woken because it had waited so long, not because of an event.
+        #: Whether it was last woken by the timeout and not by an event.
         self.flushed = False
-        #: What the QueueSort plugin made of it.
+        #: Its key by the QueueSort plugin.
         self.sort_key: Any = None
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
-"""What happened while pods were being tried: an event in the middle of an attempt must not be lost on its pod.
+"""Events that arrive during an attempt, so that they are not lost for its pod.
 
-One log holds the events in order of arrival; every pod in flight remembers where the log stood when it took off. When
-it comes back refused, the events since are put to the plugins that refused it. The log is bounded: a pod that has been
-away for longer than it reaches back is tried again without asking, since one attempt too many does no harm.
+One log has the events in order of arrival; every pod in flight keeps its position in the log at the start of its
+attempt. When the pod is refused, the plugins that refused it are asked about the events since then. The log is bounded:
+a pod whose position is no longer in the log is tried again without asking, since an extra attempt is harmless.
 """
 
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from typing import Any, Final, NamedTuple
 
 from rota.scheduler.framework.events import ClusterEvent
 
-#: So many events are kept for pods in flight.
+#: Number of events that are kept.
 KEPT: Final = 16_384
 
 
 class ObservedEvent(NamedTuple):
-    """An event, with the object before and after."""
+    """An event with the object before and after."""
 
     event: ClusterEvent
     old: Any
@@ -23,7 +23,7 @@ class ObservedEvent(NamedTuple):
 
 
 class InFlightEvents:
-    """Pods that are being tried, and the events since."""
+    """Pods in an attempt, and the events since its start."""
 
     __slots__ = ("_events", "_first", "_kept", "_own", "_since")
 
@@ -32,9 +32,9 @@ class InFlightEvents:
         self._events: list[ObservedEvent] = []
         #: The number of the first event in the log.
         self._first = 0
-        #: The number of the first event that each pod has to hear of; in order of take-off, so the first is the lowest.
+        #: The number of the first event of each attempt; in order of their start, so the first is the lowest.
         self._since: dict[str, int] = {}
-        #: Events that concern one pod alone.
+        #: Events that concern a single pod.
         self._own: dict[str, list[ObservedEvent]] = {}
 
     def __len__(self) -> int:
@@ -49,11 +49,11 @@ class InFlightEvents:
         return len(self._events) + sum(map(len, self._own.values()))
 
     def start_attempt(self, uid: str) -> None:
-        """Begin to remember events for a pod."""
+        """Begin to keep events for a pod."""
         self._since[uid] = self._first + len(self._events)
 
     def note(self, observed_event: ObservedEvent) -> None:
-        """Write an event down for all pods in flight."""
+        """Append an event for all pods in flight."""
         if not self._since:
             return
         self._events.append(observed_event)
@@ -61,11 +61,11 @@ class InFlightEvents:
             self._drop(len(self._events) - self._kept)
 
     def note_for(self, uid: str, observed_event: ObservedEvent) -> None:
-        """Write an event down for one pod in flight."""
+        """Append an event for one pod in flight."""
         self._own.setdefault(uid, []).append(observed_event)
 
     def finish_attempt(self, uid: str) -> Iterator[ObservedEvent] | None:
-        """Give the events since a pod took off, and forget it; None if there were more than could be kept."""
+        """The events since the start of a pod's attempt, which ends; None if there were more than are kept."""
         since = self._since[uid]
         own = self._own.get(uid, [])
         events = None if since < self._first else self._events[since - self._first :]
@@ -73,7 +73,7 @@ class InFlightEvents:
         return None if events is None else iter((*own, *events))
 
     def forget(self, uid: str) -> None:
-        """A pod needs to hear of nothing any more."""
+        """Drop a pod whose events are no longer needed."""
         del self._since[uid]
         self._own.pop(uid, None)
         if self._events:
@@ -85,7 +85,7 @@ class InFlightEvents:
             self._first += len(self._events)
             self._events.clear()
         elif 2 * (unneeded := oldest - self._first) >= len(self._events):
-            # Only when it is worth the copying.
+            # Only when the copy is worthwhile.
             self._drop(unneeded)
 
     def _drop(self, count: int) -> None:

@@ -1,7 +1,7 @@
-"""Which pods are to come to which node, because room is being made for them there.
+"""Nominated pods by node.
 
-A nomination is known here before the API server hears of it, and follows the pod's updates: one that says nothing of a
-node, before as after, keeps what is noted here; one that names a node, or no longer does, is believed.
+A nomination is known here before the API server knows it, and follows updates of the pod: an update that names no node,
+before and after, keeps the nomination; one that adds, changes or clears the node replaces it.
 """
 
 from rota.columns.pods import PodInfo
@@ -16,7 +16,7 @@ class Nominator:
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_of: dict[str, str] = {}
-        #: What readers get; made when they ask, and kept until something changes.
+        #: The view for readers, built on demand and kept until a change.
         self._view: Nominations | None = None
 
     def __len__(self) -> int:
@@ -24,17 +24,17 @@ class Nominator:
 
     @property
     def by_node(self) -> Nominations:
-        """Pods that are to come, by the node's name."""
+        """Nominated pods by node name."""
         if self._view is None:
             self._view = {name: tuple(pods.values()) for name, pods in self._by_node.items()}
         return self._view
 
     def node_of(self, uid: str) -> str:
-        """Give the node that a pod is nominated to, or ""."""
+        """The nominated node of a pod, or ""."""
         return self._node_of.get(uid, "")
 
     def put(self, pod: PodInfo, node: str) -> None:
-        """Nominate a pod to a node, and to no other; to "" takes its nomination back."""
+        """Nominate a pod to a node, instead of any other; "" removes the nomination."""
         self.remove(pod.uid)
         if node:
             self._view = None
@@ -42,7 +42,7 @@ class Nominator:
             self._node_of[pod.uid] = node
 
     def remove(self, uid: str) -> PodInfo | None:
-        """Take a nomination back."""
+        """Remove a nomination."""
         node = self._node_of.pop(uid, None)
         if node is None:
             return None
@@ -54,6 +54,6 @@ class Nominator:
         return pod
 
     def follow(self, old: PodInfo | None, new: PodInfo) -> None:
-        """Take over what an update says."""
+        """Apply an update of the pod."""
         silent = not new.nominated_node and (old is None or not old.nominated_node)
         self.put(new, self.node_of(new.uid) if silent else new.nominated_node)

@@ -1,7 +1,7 @@
-"""The door to being tried: whether a pod may go through, and where it then stands among the others.
+"""The pre-enqueue gate: whether a pod may enter the active queue, and its sort key.
 
-PreEnqueue plugins may hold a pod back; so does a QueueSort plugin that cannot sort it, since a pod that raises must not
-stop the others. What held a pod is noted on it.
+PreEnqueue plugins may hold a pod back. A QueueSort plugin that raises holds its pod back as well, so that it does not
+stop the others. The reason is kept in the entry.
 """
 
 from rota.scheduler.framework import queueing_hints
@@ -12,7 +12,7 @@ from rota.scheduler.queue.entries import QueuedPod
 
 
 class PreEnqueueGate:
-    """The door of one profile."""
+    """The gate of one profile."""
 
     __slots__ = ("_framework", "_gated", "_sorter")
 
@@ -22,7 +22,7 @@ class PreEnqueueGate:
         (self._sorter,) = framework.at(ExtensionPoint.QUEUE_SORT)
 
     def admits(self, queued: QueuedPod) -> bool:
-        """Whether a pod may be tried; the plugin that last held it back is asked first."""
+        """Whether a pod may be tried; the plugin that last held it back runs first."""
         if self._gated:
             answer = queueing_hints.admit(self._framework, queued.pod, first=queued.gate)
             if not answer.ok:
@@ -32,7 +32,7 @@ class PreEnqueueGate:
         return self.sorts(queued)
 
     def sorts(self, queued: QueuedPod) -> bool:
-        """Work out where a pod stands among others; whether that was possible."""
+        """Compute the sort key of a pod; returns whether that was possible."""
         try:
             queued.sort_key = self._sorter.sort_key(queued.pod, queued.queued_at)
         except Exception as error:  # noqa: BLE001 - plugins are other people's code

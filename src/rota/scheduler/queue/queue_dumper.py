@@ -1,4 +1,4 @@
-"""The queue as plain JSON data, for people who look for a pod."""
+"""The queue as plain JSON data, for debugging."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from rota.scheduler.queue.scheduling_queue import SchedulingQueue
 
 
 def dump(queue: SchedulingQueue, now: float) -> dict[str, Any]:
-    """Give every pod by place, those that are ready in the order of their turn; times are seconds from now."""
+    """Dump every pod by state, ready ones in order; times are seconds from now."""
     ready = {queued.pod.uid: turn for turn, queued in enumerate(queue.order())}
     pods = sorted(queue.entries(), key=lambda queued: ready.get(queued.pod.uid, 0))
     return {

@@ -1,14 +1,14 @@
-"""The queue of pods that want a node: kube-scheduler's PriorityQueue, as a pure state machine.
+"""The scheduling queue: kube-scheduler's PriorityQueue, as a pure state machine.
 
-A pod comes in by `add`, is handed out by `pop`, and leaves for good by `delete`, which is also how the queue learns
-that it was bound. After `pop`, whoever took it says `done` once it has a node (from then on no event can help it), or
-`requeue` where it failed, at any time before `delete`. In between it is in exactly one `Place`.
+A pod enters by `add`, is handed out by `pop`, and is removed by `delete`, also after it was bound. After `pop`, the
+caller calls `done` once the pod has a node (from then on events do not matter to it), or `requeue` if the attempt
+failed, at any time before `delete`. A pod has exactly one `QueueState`.
 
     add -> ACTIVE or GATED -> pop -> IN_FLIGHT -> done -> BINDING -> delete
-                                        requeue -> UNSCHEDULABLE, BACKOFF, ERROR_BACKOFF or ACTIVE -> ... -> ACTIVE
+           requeue -> UNSCHEDULABLE, BACKOFF, ERROR_BACKOFF or ACTIVE -> ... -> ACTIVE
 
-Events move pods out of UNSCHEDULABLE and GATED by the hints of the plugins that turned them away; time moves them out
-of all other places, and after five minutes out of UNSCHEDULABLE, too. So nothing waits for ever.
+Events move pods out of UNSCHEDULABLE and GATED by the queueing hints of the plugins that refused them. Time moves them
+out of the backoff states, and after five minutes out of UNSCHEDULABLE as well, so no pod waits for ever.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ from rota.scheduler.queue.pod_backoff import PodBackoff
 from rota.scheduler.queue.pre_enqueue import PreEnqueueGate
 from rota.scheduler.queue.unschedulable_pods import HintResult, UnschedulablePods, hint_result_of
 
-# By names of their own, because looking them up in the class takes its time.
+# Module constants, because attribute lookup on the class is slow.
 _ACTIVE, _BACKOFF, _ERROR_BACKOFF = QueueState.ACTIVE, QueueState.BACKOFF, QueueState.ERROR_BACKOFF
 _UNSCHEDULABLE, _GATED, _IN_FLIGHT, _BINDING = (
     QueueState.UNSCHEDULABLE,
@@ -39,15 +39,15 @@ _UNSCHEDULABLE, _GATED, _IN_FLIGHT, _BINDING = (
     QueueState.IN_FLIGHT,
     QueueState.BINDING,
 )
-#: Places that events wake pods from.
+#: States in which events wake pods.
 _POOLED: Final = frozenset({_UNSCHEDULABLE, _GATED})
 
-#: An event that every plugin hears, because it is none: time has passed, or somebody insists.
+#: An event that matches every subscription, for wake-ups that have no event: a timeout or an explicit activation.
 ANYTHING: Final = ClusterEvent(Resource.ANY, Action.ALL)
 #: How often pods that have waited too long are looked for.
 _LOOK_EVERY_S: Final = 30.0
 
-# Why a pod entered a place, where it was not an event; the words of kube-scheduler's metrics.
+# Why a pod entered a state without an event; the words of kube-scheduler's metrics.
 _ADDED: Final = "UnscheduledPodAdd"
 _UPDATED: Final = "UnscheduledPodUpdate"
 _FAILED: Final = "ScheduleAttemptFailure"
@@ -58,10 +58,10 @@ _OVERDUE: Final = "UnschedulableTimeout"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """How long pods rest and wait."""
+    """Durations of backoff and waiting."""
 
     rests: PodBackoff = field(default_factory=PodBackoff)
-    #: A pod that nothing has woken for so long is tried again anyway.
+    #: An unschedulable pod is tried again after this time without an event.
     longest_wait_s: float = 300.0
 
 
@@ -82,13 +82,13 @@ class SchedulingQueue:
         self._flights: Final = InFlightEvents()
         self._nominator: Final = Nominator()
         self._looked_at: float | None = None
-        #: How often a pod entered a place, and why: (place, event).
+        #: How often pods entered a state, and why: (state, event).
         self.incoming: Final[Counter[tuple[QueueState, str]]] = Counter()
-        #: How many pods each plugin has turned away that were not tried again since: (plugin, profile).
+        #: How many pods each plugin has refused that were not tried again since: (plugin, profile).
         self.turned_away: Final[Counter[tuple[str, str]]] = Counter()
         self._counts: Final[Counter[QueueState]] = Counter()
 
-    # --- what is here -----------------------------------------------------------------------------------------------
+    # --- contents -----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -97,35 +97,35 @@ class SchedulingQueue:
         return uid in self._pods
 
     def get(self, uid: str) -> QueuedPod | None:
-        """Give a pod's entry; read it, do not change it."""
+        """The entry of a pod; read-only."""
         return self._pods.get(uid)
 
     def entries(self) -> Iterator[QueuedPod]:
-        """All pods that are here, in the order in which they first came."""
+        """All pods of the queue, in the order in which they were first added."""
         return iter(self._pods.values())
 
     def count(self, place: QueueState) -> int:
-        """How many pods are in a place."""
+        """The number of pods in a state."""
         return self._counts[place]
 
     @property
     def ready(self) -> bool:
-        """Whether `pop` would give a pod now."""
+        """Whether `pop` would return a pod now."""
         return bool(self._active) or bool(self._backoff)
 
     @property
     def inflight_events(self) -> int:
-        """How many events are kept for pods that are being tried."""
+        """The number of events that are kept for pods in flight."""
         return self._flights.events
 
     def order(self) -> list[QueuedPod]:
-        """Give the pods that are ready, in the order in which they will be tried."""
+        """The ready pods, in the order in which they will be tried."""
         return sorted((self._pods[uid] for uid in self._active), key=lambda queued: queued.sort_key)
 
-    # --- from the API server ----------------------------------------------------------------------------------------
+    # --- updates from the API server ----------------------------------------------------------------------------------
 
     def add(self, pod: PodInfo, now: float) -> None:
-        """A pod without a node is there; one that is known already is updated."""
+        """Add a pod without a node; a known one is updated."""
         if pod.uid in self._pods:
             self.update(pod, now)
             return
@@ -136,7 +136,7 @@ class SchedulingQueue:
         self._enter(queued, HintResult.AT_ONCE, _ADDED, now)
 
     def update(self, pod: PodInfo, now: float) -> None:
-        """A pod without a node has changed; one that is not known is added."""
+        """Update a pod without a node; an unknown one is added."""
         queued = self._pods.get(pod.uid)
         if queued is None:
             self.add(pod, now)
@@ -146,7 +146,7 @@ class SchedulingQueue:
         observed_event = ObservedEvent(ClusterEvent(Resource.TARGET_POD, update_events.of_pod(old, pod)), old, pod)
         match queued.place:
             case QueueState.ACTIVE | QueueState.BACKOFF | QueueState.ERROR_BACKOFF:
-                # Its priority may be another one; its turn among equals stays.
+                # Its priority may have changed; its order among equals stays.
                 if self._entrances[pod.shape.scheduler_name].sorts(queued):
                     self._file(queued)
                 else:
@@ -158,7 +158,7 @@ class SchedulingQueue:
                 self._flights.note_for(pod.uid, observed_event)
 
     def delete(self, uid: str) -> QueuedPod | None:
-        """A pod has gone or was bound: it has no business here any more, wherever it is, being tried included."""
+        """Remove a pod that was deleted or bound, whatever its state, an attempt included."""
         queued = self._pods.pop(uid, None)
         self._nominator.remove(uid)
         if queued is not None:
@@ -169,9 +169,9 @@ class SchedulingQueue:
     # --- attempts ---------------------------------------------------------------------------------------------------
 
     def pop(self, now: float) -> QueuedPod | None:
-        """Take out the pod that is next, for an attempt; None if there is none.
+        """Take out the next pod for an attempt; None if there is none.
 
-        Where nothing is ready, the pod whose rest is over soonest is taken, unless it rests after a fault.
+        If nothing is ready, the pod whose backoff ends soonest is taken, unless it backs off after an error.
         """
         self._end_rests(now)
         if self._active:
@@ -192,7 +192,7 @@ class SchedulingQueue:
         return queued
 
     def done(self, uid: str) -> None:
-        """A pod that was taken out has a node; events no longer matter to it. It stays known until `delete`."""
+        """A popped pod has a node; events no longer matter to it. It stays known until `delete`."""
         queued = self._pods.get(uid)
         if queued is not None and queued.place is QueueState.IN_FLIGHT:
             self._leave(queued)
@@ -201,10 +201,11 @@ class SchedulingQueue:
     def requeue(
         self, uid: str, *, now: float, unschedulable_plugins: Collection[str] = (), pending: Collection[str] = ()
     ) -> QueuedPod | None:
-        """An attempt failed: plugins turned the pod away (`pending`: those that only wait); without any it was a fault.
+        """An attempt failed: plugins refused the pod (`pending`: those that returned Pending); without any it was an
+        error.
 
-        Events since `pop` decide whether it waits for others or is tried again after its rest. A pod that was deleted
-        or bound meanwhile is not put back (None).
+        Events since `pop` decide whether the pod waits for others or is tried again after its backoff. A pod that was
+        deleted or bound meanwhile is not put back (None).
         """
         queued = self._pods.get(uid)
         if queued is None or queued.place not in {_IN_FLIGHT, _BINDING}:
@@ -226,13 +227,13 @@ class SchedulingQueue:
         self._enter(queued, self._worth_of_all(queued, since), _FAILED, now)
         return queued
 
-    # --- what wakes pods --------------------------------------------------------------------------------------------
+    # --- wake-ups -----------------------------------------------------------------------------------------------------
 
     def move(self, event: ClusterEvent, old: Any, new: Any, *, now: float, up_to_priority: int | None = None) -> int:
-        """Something has happened: try again whom it may help. Gives the number of pods that no longer wait.
+        """Handle an event: requeue the pods that it may help. Returns the number of pods that no longer wait.
 
-        With `up_to_priority`, pods of higher priority are left alone: a nomination that was taken back concerns only
-        those that had to respect it.
+        With `up_to_priority`, pods of higher priority are left alone: a removed nomination concerns only the pods that
+        had to respect it.
         """
         if not self._pool and not self._flights:
             return 0
@@ -245,7 +246,7 @@ class SchedulingQueue:
         return sum(self._wake(queued, worth, label, now) for queued, worth in woken)
 
     def activate(self, uids: Iterable[str], *, now: float) -> int:
-        """Somebody insists that these pods be tried now, rests and hints aside; gates hold all the same."""
+        """Have these pods tried now, regardless of backoff and hints; gates still hold."""
         activated = 0
         for uid in uids:
             queued = self._pods.get(uid)
@@ -261,11 +262,11 @@ class SchedulingQueue:
         return activated
 
     def flush(self, now: float) -> int:
-        """Time has passed: end rests that are over, and try again who has waited too long. Gives their number."""
+        """Handle time: end backoffs that are over, and requeue pods that have waited too long. Returns their number."""
         return self._end_rests(now) + self._end_waits(now)
 
     def next_wakeup(self) -> float | None:
-        """When `flush` has something to do at the earliest; None: not before something else happens."""
+        """The earliest time at which `flush` has work; None if only an event can change that."""
         moments = []
         if self._backoff:
             moments.append(pod_backoff.over_at(self._backoff.peek()[1][0]))
@@ -276,10 +277,10 @@ class SchedulingQueue:
         return min(moments, default=None)
 
     def take_over(self, former: "SchedulingQueue", now: float) -> None:
-        """Go on where another queue stopped: its pods, with their history, and its figures. It must not be used again.
+        """Take over the pods of another queue with their history and counters. The other queue must not be used again.
 
-        The plugins here may be others. So who waited is sorted anew and tried again; who is being tried or bound is not
-        disturbed. Pods of profiles that are no more are left behind.
+        The plugins here may be different, so waiting pods are sorted again and tried again; pods in flight or in
+        binding stay as they are. Pods of profiles that no longer exist are dropped.
         """
         self.incoming.update(former.incoming)
         for queued in former.entries():
@@ -300,25 +301,25 @@ class SchedulingQueue:
     # --- nominations ------------------------------------------------------------------------------------------------
 
     def nominate(self, pod: PodInfo, node: str) -> None:
-        """Note that a pod is to come to a node; its former nomination ends."""
+        """Nominate a pod to a node; its former nomination ends."""
         self._nominator.put(pod, node)
 
     def withdraw(self, uid: str) -> PodInfo | None:
-        """Take a pod's nomination back; gives the pod as it was nominated, if it was."""
+        """Remove a pod's nomination; returns the pod as it was nominated, if it was."""
         return self._nominator.remove(uid)
 
     def nominated_node(self, uid: str) -> str:
-        """Give the node that a pod is to come to, or ""."""
+        """The nominated node of a pod, or ""."""
         return self._nominator.node_of(uid)
 
     def nominations(self) -> Nominations:
-        """Give all nominations by node."""
+        """All nominations by node."""
         return self._nominator.by_node
 
-    # --- entering and leaving places --------------------------------------------------------------------------------
+    # --- state transitions --------------------------------------------------------------------------------------------
 
     def _enter(self, queued: QueuedPod, worth: HintResult, why: str, now: float) -> None:
-        """Find the place for a pod that is in none."""
+        """Find the state of a pod that is in none."""
         if worth is HintResult.NOTHING:
             place = _UNSCHEDULABLE
         elif not self._entrances[queued.pod.shape.scheduler_name].admits(queued):
@@ -363,20 +364,20 @@ class SchedulingQueue:
             self._error_backoff.remove(uid)
 
     def _forgive(self, queued: QueuedPod) -> None:
-        """Let the plugins that turned a pod away count one less."""
+        """Decrease the refusal counts of the plugins that refused a pod."""
         for plugin in queued.unschedulable_plugins:
             self.turned_away[plugin, queued.pod.shape.scheduler_name] -= 1
 
     # --- waking -----------------------------------------------------------------------------------------------------
 
     def _wake(self, queued: QueuedPod, worth: HintResult, why: str, now: float) -> bool:
-        """Take a pod out of the pool and find its new place; whether that is outside of the pool."""
+        """Take a pod out of the pool and find its new state; returns whether that is outside of the pool."""
         self._leave(queued)
         self._enter(queued, worth, why, now)
         return queued.pod.uid not in self._pool
 
     def _refile(self, queued: QueuedPod, observed_event: ObservedEvent, now: float) -> None:
-        """Ask whether a waiting pod's own update helps it; it may belong to another cohort in any case."""
+        """Check whether a waiting pod's own update helps it; it may change its equivalence class in any case."""
         self._leave(queued)
         worth = self._worth(queued, observed_event) if observed_event.event.actions else HintResult.NOTHING
         if worth:
@@ -395,7 +396,7 @@ class SchedulingQueue:
         )
 
     def _worth_of_all(self, queued: QueuedPod, since: Iterator[ObservedEvent] | None) -> HintResult:
-        """Ask what the events of an attempt are worth to its pod; without rejectors there is nobody to ask."""
+        """The best hint result of an attempt's events for its pod."""
         if not queued.unschedulable_plugins or since is None:
             return HintResult.RETRY
         best = HintResult.NOTHING
@@ -439,7 +440,7 @@ class SchedulingQueue:
 
 @cache
 def label_of(event: ClusterEvent) -> str:
-    """Give an event's name in metrics: the resource and what was done to it, as in AssignedPodDelete."""
+    """The name of an event in metrics: the resource and the action, as in AssignedPodDelete."""
     return f"{event.resource}{'Or'.join(_camel(action.name or '') for action in event.actions)}"
 
 

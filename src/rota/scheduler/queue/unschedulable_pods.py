@@ -1,9 +1,9 @@
-"""Pods that wait for something to happen, kept so that an event costs no more than it must.
+"""Unschedulable pods, grouped so that an event is cheap.
 
-Pods of one shape that the same plugins turned away form a cohort, and cohorts are filed under the plugins whose
-subscriptions can wake them. An event goes through the cohorts that may hear of it, not through all pods; where hints
-read only the shape, which the subscriptions say, one question answers for a whole cohort. So ten thousand copies of a
-pod cost as much as one until they are woken, and pods that nobody listens for cost nothing.
+Pods of one shape that the same plugins refused form an equivalence class. Classes are indexed by the plugins whose
+subscriptions can wake them. An event visits only the classes that may be concerned, not all pods. If the hints read
+only the shape, as their subscriptions say, one call decides for a whole class. So ten thousand copies of a pod cost as
+much as one until they are woken, and pods without a matching subscription cost nothing.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -18,17 +18,17 @@ from rota.scheduler.queue.in_flight_events import ObservedEvent
 
 
 class HintResult(IntEnum):
-    """What an event is worth to a pod."""
+    """The result of queueing hints for a pod."""
 
     NOTHING = 0
-    #: Try again, after the rest that is due.
+    #: Try again, after the backoff.
     RETRY = 1
-    #: What the pod only waited for has happened: try again at once.
+    #: What a Pending plugin waited for has happened: try again at once.
     AT_ONCE = 2
 
 
 class _ClassKey(NamedTuple):
-    """What the pods of a cohort have in common."""
+    """What the pods of an equivalence class have in common."""
 
     profile: str
     shape: PodShape
@@ -38,23 +38,23 @@ class _ClassKey(NamedTuple):
 
 
 class _EquivalenceClass:
-    """Pods that only their names tell apart."""
+    """Pods that differ only in their identity."""
 
     __slots__ = ("kind", "listening_plugins", "members", "woken_by")
 
     def __init__(self, kind: _ClassKey) -> None:
         self.kind = kind
         self.members: dict[str, QueuedPod] = {}
-        #: Plugins whose hints are asked.
+        #: Plugins whose hints are called.
         self.woken_by: Collection[str] = (
             {*kind.unschedulable_plugins, kind.gate} if kind.gate else kind.unschedulable_plugins
         )
-        #: Plugins of which one must have subscribed to an event for anybody to be asked: a gate silences the others.
+        #: Plugins of which one must subscribe to an event for a hint to be called; a gate excludes the others.
         self.listening_plugins: Collection[str] = (kind.gate,) if kind.gate else kind.unschedulable_plugins
 
 
 class UnschedulablePods:
-    """Waiting pods by uid."""
+    """Unschedulable pods by uid."""
 
     __slots__ = ("_equivalence_classes", "_of", "_queueing_hints", "_waking")
 
@@ -62,7 +62,7 @@ class UnschedulablePods:
         self._queueing_hints = queueing_hints
         self._equivalence_classes: dict[_ClassKey, _EquivalenceClass] = {}
         self._of: dict[str, _EquivalenceClass] = {}
-        #: Cohorts by profile and plugin.
+        #: Equivalence classes by profile and plugin.
         self._waking: dict[tuple[str, str], dict[_ClassKey, _EquivalenceClass]] = {}
 
     def __len__(self) -> int:
@@ -80,7 +80,7 @@ class UnschedulablePods:
         )
 
     def put(self, queued: QueuedPod) -> None:
-        """Let a pod wait; it must not be here."""
+        """Add a pod, which must not be here."""
         shape = queued.pod.shape
         kind = _ClassKey(shape.scheduler_name, shape, queued.unschedulable_plugins, queued.pending, queued.gate)
         equivalence_class = self._equivalence_classes.get(kind)
@@ -92,7 +92,7 @@ class UnschedulablePods:
         self._of[queued.pod.uid] = equivalence_class
 
     def remove(self, uid: str) -> None:
-        """Take a pod out."""
+        """Remove a pod."""
         equivalence_class = self._of.pop(uid)
         del equivalence_class.members[uid]
         if not equivalence_class.members:
@@ -106,7 +106,7 @@ class UnschedulablePods:
     def woken(
         self, observed_event: ObservedEvent, *, up_to_priority: int | None = None
     ) -> list[tuple[QueuedPod, HintResult]]:
-        """Give the pods that an event may help, of at most some priority if one is given; they stay here."""
+        """The pods that an event may help, up to a priority if one is given; they stay here."""
         found: list[tuple[QueuedPod, HintResult]] = []
         for equivalence_class in self._hearing(observed_event.event).values():
             if up_to_priority is not None and equivalence_class.kind.shape.priority > up_to_priority:
@@ -153,7 +153,7 @@ def hint_result_of(
     unschedulable_plugins: Collection[str],
     pending: frozenset[str],
 ) -> HintResult:
-    """Ask the plugins that turned a pod away what an event is worth to it."""
+    """The hint result of an event for a pod, by the plugins that refused it."""
     hopeful = queueing_hints.worth_trying(
         pod, unschedulable_plugins, observed_event.event, observed_event.old, observed_event.new
     )
@@ -163,7 +163,7 @@ def hint_result_of(
 
 
 def _asked_as_one(queueing_hints: QueueingHintMap, plugins: Collection[str], event: ClusterEvent) -> bool:
-    """Whether all who have a say about an event read nothing but the shape of the pod."""
+    """Whether all hints for an event read only the shape of the pod."""
     return all(
         each.by_shape or each.hint is None for plugin in plugins for each in queueing_hints.listening(plugin, event)
     )

@@ -1,7 +1,7 @@
-"""What an update of a pod or a node consists of, in the words of events.
+"""The actions of an update of a pod or a node.
 
-Updates bring whole objects; waking looks at what in them changed. One event carries all that did, as a set of actions;
-no action means that nothing that placement reads has changed.
+Updates have whole objects; events name what changed in them. One event carries all changes as a set of actions; no
+action means that nothing changed that placement reads.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ NOTHING: Final = Action(0)
 
 
 def of_pod(old: PodInfo, new: PodInfo) -> Action:
-    """Give what changed about a pod."""
+    """What changed of a pod."""
     before, after = old.shape, new.shape
     if before is after:
         return NOTHING if old.nominated_node == new.nominated_node else Action.UPDATE_OTHER
@@ -31,12 +31,12 @@ def of_pod(old: PodInfo, new: PodInfo) -> Action:
         actions |= Action.UPDATE_POD_TOLERATION
     if before.scheduling_gates and not after.scheduling_gates:
         actions |= Action.UPDATE_POD_GATES_ELIMINATED
-    # Another shape for a reason that has no word of its own: better one attempt too many.
+    # The shape changed for a reason without an action of its own; an extra attempt is harmless.
     return actions or Action.UPDATE_OTHER
 
 
 def of_node(old: NodeInfo, new: NodeInfo) -> Action:
-    """Give what changed about a node; opening and closing it counts as a change of its taints."""
+    """What changed of a node; cordoning counts as a change of its taints."""
     actions = NOTHING
     if old.allocatable != new.allocatable or old.allowed_pods != new.allowed_pods:
         actions |= Action.UPDATE_NODE_ALLOCATABLE

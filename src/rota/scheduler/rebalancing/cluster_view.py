@@ -1,4 +1,4 @@
-"""The cluster as a rebalancer sees it: a picture to try moves on, and what moving a pod depends on besides."""
+"""The cluster as the rebalancer sees it: a snapshot to try moves on, and the facts on which moving a pod depends."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -13,7 +13,7 @@ from rota.scheduler.rebalancing.rebalance_plan import PodFacts, Usage
 from rota.scheduler.snapshot import cluster_snapshot
 from rota.scheduler.snapshot.cluster_snapshot import ClusterSnapshot
 
-#: A workload's wish to be left alone; the other two are those that users of the descheduler know.
+#: Annotation that excludes a workload; the other two are those of the descheduler.
 NEVER: Final = "rota.dev/rebalance"
 _KNOWN_OBJECTIONS: Final = (
     "descheduler.alpha.kubernetes.io/prefer-no-eviction",
@@ -21,7 +21,7 @@ _KNOWN_OBJECTIONS: Final = (
 )
 _SAFE: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _MIRROR: Final = "kubernetes.io/config.mirror"
-#: Owners whose pods do a piece of work, whatever their pods say about being started again.
+#: Owners whose pods work towards an end, whatever their restart policy.
 _ENDING: Final = frozenset({"Job", "StepRun"})
 _CRASHED: Final = "CrashLoopBackOff"
 _NODE_METRICS: Final = ("metrics.k8s.io", "v1beta1", "nodes")
@@ -36,7 +36,7 @@ async def take(
     """List the cluster."""
     snapshot = await cluster_snapshot.take(client, frameworks)
     known: dict[str, PodFacts] = {}
-    # page by page: whoever runs this beside a server lets others have their turn
+    # page by page: a server in the same process gets its turn in between
     async for page in client.pages(PODS, selection=_BOUND, limit=_PAGE):
         if page is None:
             known.clear()
@@ -48,7 +48,7 @@ async def take(
 
 
 async def usage(client: Client, uids: Mapping[tuple[str, str], str]) -> Usage | None:
-    """What is used by nodes and by pods, whose uids are known by namespace and name; None if nobody measures."""
+    """The measured usage of nodes and of pods, whose uids are given by namespace and name; None without metrics."""
     try:
         nodes, pods = await client.list(_NODE_METRICS), await client.list(_POD_METRICS)
     except (errors.NotFound, errors.ServiceUnavailable, errors.Forbidden):
@@ -68,7 +68,7 @@ async def usage(client: Client, uids: Mapping[tuple[str, str], str]) -> Usage | 
 
 
 def facts(pod: Mapping[str, Any], *, now: float) -> PodFacts:
-    """What a pod's document says about moving it."""
+    """The facts of a pod's document about moving it."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     annotations = metadata.get("annotations") or {}
     owner = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), None)
@@ -83,7 +83,7 @@ def facts(pod: Mapping[str, Any], *, now: float) -> PodFacts:
         restarts=sum(one.get("restartCount") or 0 for one in containers),
         crashing=any(((one.get("state") or {}).get("waiting") or {}).get("reason") == _CRASHED for one in containers),
         local_storage=any("emptyDir" in volume or "hostPath" in volume for volume in spec.get("volumes") or ()),
-        # what is started again whatever its exit code has no end; everything else works towards one
+        # a pod that is always restarted has no end; every other pod has one
         ends=kind in _ENDING or spec.get("restartPolicy", "Always") != "Always",
         objection=_objection(annotations),
     )

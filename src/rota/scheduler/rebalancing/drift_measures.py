@@ -1,8 +1,8 @@
-"""How far a cluster has drifted, in numbers that a move must improve.
+"""Measures of drift, which a move must improve.
 
-What is wrong is asked of the scheduler's own filters: a pod is misplaced if they would refuse it where it is. How
-uneven nodes are is the sum of the squares of their shares: whoever moves from a fuller to an emptier node lowers it,
-and whoever moves back raises it, so nothing moves back and forth.
+The scheduler's own filters say what is wrong: a pod is misplaced if they would refuse it on its node. The imbalance of
+nodes is the sum of the squares of their shares. A move from a fuller to an emptier node lowers it, and the move back
+raises it, so nothing moves back and forth.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from rota.scheduler.cycle.decision import Decider
 from rota.scheduler.framework.evaluation import Evaluation
 from rota.scheduler.rebalancing.rebalance_plan import DriftMeasurement, Strategy, Usage
 
-#: Whose refusal of a pod's own node is which kind of drift.
+#: The kind of drift by the plugin that refuses a pod's own node.
 MISPLACED_BY: Final[Mapping[str, Strategy]] = {
     "NodeAffinity": Strategy.NODE_AFFINITY,
     "TaintToleration": Strategy.TAINTS,
@@ -32,22 +32,22 @@ _COUNTED: Final = ("cpu", "memory")
 
 
 class DriftMeasures:
-    """Asks a cluster that may be changed between questions."""
+    """Measures a cluster that may change between calls."""
 
     def __init__(self, cluster: Cluster, deciders: Mapping[str, Decider], usage: Usage | None) -> None:
         self._cluster: Final = cluster
         self._deciders: Final = deciders
         self._usage: Final = usage
-        #: Measured use that was moved between nodes within the plan.
+        #: Measured usage that the plan has moved between nodes.
         self._shifted: Final[dict[str, Counter[str]]] = {}
-        #: Pods with rules about others, by uid.
+        #: Pods with rules about other pods, by uid.
         self._ruled: Final = [
             uid for uid, pod in cluster.pods.items() if pod.shape.spread_constraints or pod.shape.required_affinity
         ]
 
     @contextmanager
     def without(self, pod: PodInfo) -> Iterator[Evaluation | None]:
-        """What the scheduler thinks of all nodes for a pod that is taken off its own; None if it is not its pod."""
+        """The evaluation of a pod that is removed from its node in the block; None for a pod of another scheduler."""
         decider = self._deciders.get(pod.shape.scheduler_name)
         if decider is None:
             yield None
@@ -57,14 +57,14 @@ class DriftMeasures:
             yield decider.evaluate(unassigned(pod))
 
     def misplaced(self, pod: PodInfo) -> Strategy | None:
-        """What is wrong with where a pod is; None if nothing is."""
+        """Why a pod is misplaced; None if it is not."""
         node = self._cluster.by_name.get(pod.node_name)
         if node is None:
             return None
         with self.without(pod) as evaluation:
             if evaluation is None or evaluation.failure is not None or evaluation.feasible[node.row]:
                 return None
-            # each filter by itself: that a node is too full must not hide what else is wrong with it
+            # each filter by itself: a full node must not hide its other refusals
             verdicts = evaluation.verdicts()
             refusing = (
                 strategy
@@ -74,17 +74,17 @@ class DriftMeasures:
             return next(refusing, None)
 
     def all_misplaced(self, pods: Collection[PodInfo] | None = None) -> dict[str, Strategy]:
-        """Those of some pods, or of all, that are misplaced, by uid, and how."""
+        """The misplaced pods among some or all, by uid, and why."""
         known = self._cluster.pods
         asked = list(known.values()) if pods is None else [known[pod.uid] for pod in pods if pod.uid in known]
         found = ((pod.uid, self.misplaced(pod)) for pod in self._suspects(asked))
         return {uid: strategy for uid, strategy in found if strategy is not None}
 
     def _suspects(self, pods: Iterable[PodInfo]) -> list[PodInfo]:
-        """Those that may be misplaced; asked of all pods of a shape at once, while they are where they are.
+        """Pods that may be misplaced; evaluated once for all pods of a shape, without removing them.
 
-        A pod that counts itself finds more against its node than there is, never less, but for one that needs others
-        beside it and takes itself for one of them: of those each is asked about by itself.
+        A pod that counts itself finds more refusals of its node than there are, never fewer. The exception is a pod
+        that requires others beside it and matches its own term: those are evaluated one by one.
         """
         refused: dict[tuple[PodShape, str], BoolArray | None] = {}
         found: list[PodInfo] = []
@@ -101,7 +101,7 @@ class DriftMeasures:
         return found
 
     def sensitive_to(self, moved: PodInfo) -> list[PodInfo]:
-        """Pods whose own rules look at the moved one, so that its move may put them in the wrong."""
+        """Pods whose own rules select the moved pod, so that its move may violate them."""
         labels = self._cluster.catalog.namespace_labels(moved.namespace)
         group, found = moved.shape.group, []
         for uid in self._ruled:
@@ -115,11 +115,11 @@ class DriftMeasures:
         return found
 
     def duplicates(self) -> int:
-        """How many pairs of one owner share a node."""
+        """The number of pairs of one owner that share a node."""
         return sum(pairs(count) for count in self.by_owner().values())
 
     def by_owner(self) -> Counter[tuple[str, str]]:
-        """How many pods an owner has on a node."""
+        """The number of pods by owner and node."""
         counted: Counter[tuple[str, str]] = Counter()
         for pod in self._cluster.pods.values():
             if pod.shape.owner is not None and pod.node_name in self._cluster.by_name:
@@ -127,13 +127,13 @@ class DriftMeasures:
         return counted
 
     def of_owner(self, owner: str, node: str) -> int:
-        """How many pods an owner has on one node."""
+        """The number of pods of an owner on one node."""
         info = self._cluster.by_name.get(node)
         guests = info.pods.values() if info is not None else ()
         return sum(pod.shape.owner is not None and pod.shape.owner.uid == owner for pod in guests)
 
     def share(self, node: NodeInfo) -> float:
-        """How full a node is: the fullest of its resources."""
+        """The share of a node's most used resource."""
         return max(self._shares(node), default=0.0)
 
     def unevenness(self, *names: str) -> float:
@@ -142,14 +142,14 @@ class DriftMeasures:
         return sum(share * share for node in infos for share in self._shares(node))
 
     def shift(self, pod: PodInfo, source: str, target: str) -> None:
-        """A pod's measured use goes along with it."""
+        """Move a pod's measured usage with it."""
         if self._usage is not None:
             used = self._usage.pods.get(pod.uid, pod.shape.requests)
             self._shifted.setdefault(source, Counter()).subtract(used)
             self._shifted.setdefault(target, Counter()).update(used)
 
     def figures(self, misplaced: Collection[str]) -> DriftMeasurement:
-        """All of it, where these pods are misplaced."""
+        """The measurement of the cluster, where these pods are misplaced."""
         nodes = list(self._cluster.node_infos())
         return DriftMeasurement(
             violations=len(misplaced),
@@ -169,23 +169,23 @@ class DriftMeasures:
 
 
 def _refused(evaluation: Evaluation) -> BoolArray | None:
-    """The rows that a filter refuses whose refusal is drift; None if that cannot be told."""
+    """The rows refused by a filter whose refusal is drift; None if that is unknown."""
     if evaluation.failure is not None or not evaluation.pre_filter_status.ok:
         return None
     verdicts = evaluation.verdicts()
     refused = np.zeros(len(evaluation.feasible), dtype=np.bool_)
     for plugin in MISPLACED_BY:
         if plugin in verdicts:
-            # also where it was not asked, because another filter had refused the node before
+            # also where it was not called because another filter had refused the node before
             refused |= verdicts[plugin] != 0
     return refused
 
 
 def unassigned(pod: PodInfo) -> PodInfo:
-    """A pod as it would come to the scheduler anew."""
+    """A pod as it would be submitted again, without a node."""
     return msgspec.structs.replace(pod, node_name="", nominated_node="")
 
 
 def pairs(count: int) -> int:
-    """How many pairs there are among so many."""
+    """The number of pairs among so many."""
     return count * (count - 1) // 2

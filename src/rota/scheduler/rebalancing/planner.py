@@ -1,10 +1,9 @@
-"""Which pods to move: pure, on a copy of the cluster that the moves are tried on.
+"""The plan of moves: pure, on a copy of the cluster on which the moves are tried.
 
-The scheduler is asked first. A pod moves only if the scheduler would put it somewhere else today and likes that place
-strictly better, if what is drifted gets strictly better by the move, and if nothing else becomes wrong by it. So every
-move lowers the same ordered measure (what is wrong, then what is doubled or uneven), which has an end: nothing goes
-round in circles, within a plan or between plans. A pod moves once in a plan. Pods that wait for a node are given theirs
-before anybody moves: what they will take is promised to nobody.
+A pod moves only if the scheduler would place it elsewhere today with a strictly higher score, if the move strictly
+lowers the drift, and if it causes no other violation. So every move lowers the same ordered measure (violations, then
+duplicates or imbalance), which is bounded: nothing moves in circles, within a plan or between plans. A pod moves once
+in a plan. Pods without a node are placed first, so that no move takes their resources.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,10 +21,10 @@ from rota.scheduler.rebalancing.drift_measures import MISPLACED_BY, DriftMeasure
 from rota.scheduler.rebalancing.protection import Protection
 from rota.scheduler.rebalancing.rebalance_plan import Move, Plan, PodFacts, Settings, Strategy, Usage
 
-#: Less of a change is none: sums of floats come out a little different each time.
+#: Smaller changes do not count: sums of floats vary a little.
 _LEAST: Final = 1e-9
 _WRONG: Final = frozenset(MISPLACED_BY.values())
-#: So many pods that wait are given a place; where there are more, there is no room to move anybody to.
+#: Number of waiting pods that are placed; if there are more, there is no room for moves.
 _WAITING: Final = 500
 
 
@@ -38,10 +37,10 @@ def plan(
     usage: Usage | None = None,
     waiting: Sequence[PodInfo] = (),
 ) -> Plan:
-    """The moves that make a cluster better; the cluster is a copy, and left as it would be afterwards.
+    """Plan the moves that improve a cluster; the cluster is a copy, and is left as it would be afterwards.
 
-    `frameworks` are the scheduler's profiles by their names, `facts` what is known of pods by uid. With `usage`, how
-    full nodes are is measured, and otherwise what was asked for. `waiting` pods have no node yet.
+    `frameworks` are the scheduler's profiles by name, `facts` the facts of pods by uid. With `usage`, the shares of
+    nodes are measured; otherwise they are computed from requests. `waiting` pods have no node yet.
     """
     planner = _Planner(cluster, frameworks, facts, settings, usage)
     planner.place(waiting)
@@ -69,7 +68,7 @@ class _Planner:
         self._misplaced: Final[dict[str, Strategy]] = {}
 
     def place(self, waiting: Sequence[PodInfo]) -> None:
-        """Give pods that wait the nodes that the scheduler will, the most important first."""
+        """Place waiting pods as the scheduler will, the most important first."""
         for pod in sorted(waiting, key=lambda pod: (-pod.priority, pod.key))[:_WAITING]:
             decider = self._deciders.get(pod.shape.scheduler_name)
             if decider is None or pod.shape.scheduling_gates:
@@ -81,8 +80,8 @@ class _Planner:
                 self._cluster.add_pod(drift_measures.unassigned(pod), node.name)
 
     def run(self) -> Plan:
-        """All strategies, one after the other."""
-        # no move puts another pod in the wrong, so nobody has to be looked for later
+        """Run all strategies in order."""
+        # no move causes a violation for another pod, so this is computed once
         self._misplaced.update(self._measures.all_misplaced())
         before = self._measures.figures(self._misplaced)
         for strategy in sorted(self._settings.strategies, key=list(Strategy).index):
@@ -111,7 +110,7 @@ class _Planner:
         self._stays.setdefault(pod.key, objection)
 
     def _tried(self, pod: PodInfo, strategy: Strategy, why: str) -> Move | str:
-        """The move of a pod, or what speaks against it."""
+        """The move of a pod, or the objection to it."""
         cluster, measures = self._cluster, self._measures
         source = cluster.by_name[pod.node_name]
         sensitive = measures.sensitive_to(pod)
@@ -151,14 +150,14 @@ class _Planner:
         )
 
     def _improves(self, pod: PodInfo, strategy: Strategy, source: str, target: str) -> bool:
-        """Whether a move lowers the strategy's measure; the pod is off its node while this is asked."""
+        """Whether a move lowers the strategy's measure; the pod is off its node during this call."""
         measures = self._measures
         if strategy in _WRONG or strategy is Strategy.CRASHES:
-            return True  # it is wrong where it is, and the scheduler's filters have nothing against the target
+            return True  # it is misplaced, and the scheduler's filters accept the target
         owner = pod.shape.owner
         doubled = 0
         if owner is not None:
-            # beside so many it would be there, and so many are here without it
+            # the pods of the owner on the target, minus those on the source without this one
             doubled = measures.of_owner(owner.uid, target) - measures.of_owner(owner.uid, source)
         if strategy is Strategy.DUPLICATES:
             return doubled < 0
@@ -170,7 +169,7 @@ class _Planner:
         return change < -_LEAST
 
     def _change_of_unevenness(self, pod: PodInfo, source: str, target: str) -> float:
-        """By how much the sum of squares changes; the pod is off its node while this is asked."""
+        """The change of the sum of squares; the pod is off its node during this call."""
         cluster, measures = self._cluster, self._measures
         with cluster.what_if():
             cluster.add_pod(drift_measures.unassigned(pod), source)
@@ -190,18 +189,18 @@ class _Planner:
         self._moves.append(move)
         self._moved.add(pod.uid)
 
-    # --- whom to consider -------------------------------------------------------------------------------------------
+    # --- candidates of each strategy ----------------------------------------------------------------------------------
 
     def misplaced(self, strategy: Strategy) -> Iterable[tuple[PodInfo, str]]:
         """Pods that the scheduler would refuse where they are."""
         known = self._cluster.pods
         for pod in self._by_importance(known[uid] for uid, how in self._misplaced.items() if how is strategy):
-            # asked again: a move may have put others right
+            # checked again: a move may have resolved the violation
             if self._measures.misplaced(pod) is not None:
                 yield pod, _WHY[strategy].format(node=pod.node_name)
 
     def doubled(self, _: Strategy) -> Iterable[tuple[PodInfo, str]]:
-        """Pods beside others of their owner."""
+        """Pods that share a node with others of their owner."""
         for pod in self._by_importance(self._cluster.pods.values()):
             owner = pod.shape.owner
             count = self._measures.of_owner(owner.uid, pod.node_name) if owner is not None else 0
@@ -209,7 +208,7 @@ class _Planner:
                 yield pod, f"{count} pods of {owner.kind} {owner.name} are on {pod.node_name}"
 
     def crashing(self, _: Strategy) -> Iterable[tuple[PodInfo, str]]:
-        """Pods that crash again and again."""
+        """Pods that crash repeatedly."""
         for pod in self._by_importance(self._cluster.pods.values()):
             facts = self._facts.get(pod.uid)
             if facts is not None and facts.crashing and facts.restarts >= self._settings.most_restarts:
@@ -223,7 +222,7 @@ class _Planner:
                 yield pod, f"it has run for {facts.age_s / 86400:.0f} days"
 
     def on_full_nodes(self, _: Strategy) -> Iterable[tuple[PodInfo, str]]:
-        """Pods of full nodes, while there are empty ones; the fullest first, until it is full no more."""
+        """Pods of full nodes, while there are empty nodes; the fullest first, until it is no longer full."""
         measures, settings = self._measures, self._settings
         nodes = sorted(self._cluster.node_infos(), key=lambda node: (-measures.share(node), node.name))
         if not any(measures.share(node) < settings.empty_below and not node.unschedulable for node in nodes):
@@ -247,7 +246,7 @@ class _Planner:
                 yield pod, f"{node.name} is {share:.0%} full and could be empty"
 
     def _by_importance(self, pods: Iterable[PodInfo]) -> list[PodInfo]:
-        """Those that are missed least first; what is equal, in an order that does not depend on chance."""
+        """Least important first; equal ones in a deterministic order."""
         return sorted(pods, key=lambda pod: (pod.priority, bool(pod.shape.requests), pod.key))
 
 

@@ -1,8 +1,7 @@
-"""What a RebalancePolicy says, and what is written into it. Pure.
+"""RebalancePolicy: its settings, and the status that is written to it. Pure.
 
-The policy is also the memory: pods that moved within an hour stand in its status, entered before they are evicted, so
-that whoever leads counts what others have moved, and a leader that dies in between has moved fewer than it is said,
-never more.
+The status is also the memory: moves of the last hour are written there before the evictions, so that every leader
+counts the moves of others. A leader that dies in between has moved fewer pods than the status says, never more.
 """
 
 from collections.abc import Mapping
@@ -14,13 +13,13 @@ from rota.client.paths import Target
 from rota.scheduler.rebalancing.rebalance_plan import USUAL, DriftMeasurement, Move, Plan, Settings, Strategy
 
 POLICIES: Final[Target] = ("rota.dev", "v1alpha1", "rebalancepolicies")
-#: The only one that there can be.
+#: The name of the only policy.
 NAME: Final = "cluster"
 _HOUR_S: Final = 3600.0
 _INTERVAL_S: Final = 600.0
 _STAYS: Final = 50
 _PLANNED: Final = "Planned"
-#: Numbers of a policy, and the settings that they are.
+#: Numeric fields of a policy, and their settings.
 _NUMBERS: Final = {
     "mostAtOnce": "most_at_once",
     "mostPerHour": "most_per_hour",
@@ -35,7 +34,7 @@ _SHARES: Final = {"emptyBelow": "empty_below", "fullAbove": "full_above"}
 
 
 def settings_of(policy: Object) -> Settings:
-    """A policy as settings; whatever it does not say is as usual."""
+    """The settings of a policy; missing fields have their defaults."""
     spec = policy.get("spec") or {}
     said: dict[str, Any] = {ours: spec[name] for name, ours in _NUMBERS.items() if spec.get(name) is not None}
     said |= {ours: spec[name] / 100 for name, ours in _SHARES.items() if spec.get(name) is not None}
@@ -49,29 +48,29 @@ def settings_of(policy: Object) -> Settings:
 
 
 def is_at_rest(policy: Object | None) -> bool:
-    """Whether nothing is to be planned for now."""
+    """Whether no plan is to be made now."""
     return policy is None or bool((policy.get("spec") or {}).get("suspend")) or meta.is_deleting(policy)
 
 
 def is_dry(policy: Object) -> bool:
-    """Whether nothing is to be moved."""
+    """Whether pods are not to be moved."""
     return bool((policy.get("spec") or {}).get("dryRun"))
 
 
 def wait_s(policy: Object, *, now: float) -> float:
-    """How long until the next plan is due; one that moved nothing does not hold up a policy that was changed since."""
+    """Seconds until the next plan is due; a plan without moves does not delay a policy that was changed since."""
     interval = float((policy.get("spec") or {}).get("intervalSeconds") or _INTERVAL_S)
     status = policy.get("status") or {}
     last = status.get("lastRunTime")
     changed = status.get("observedGeneration") != policy["metadata"].get("generation")
     if not last or (changed and not any(times.parse(one["time"]) >= _last(status) for one in recent(policy, now=now))):
         return 0.0
-    # a clock that was put back must not have everybody wait
+    # a clock that was set back must not delay the next plan
     return min(interval, max(0.0, times.parse(last) + interval - now))
 
 
 def recent(policy: Object, *, now: float) -> list[Object]:
-    """Moves that count against the hour."""
+    """Moves that count against the hourly limit."""
     return [
         one
         for one in (policy.get("status") or {}).get("moves") or ()
@@ -80,7 +79,7 @@ def recent(policy: Object, *, now: float) -> list[Object]:
 
 
 def planned(policy: Object, plan: Plan, *, settings: Settings, now: float) -> dict[str, Any]:
-    """The policy with a plan in its status, whose moves are about to be carried out."""
+    """The policy with a plan in its status, before its moves are carried out."""
     before = recent(policy, now=now)
     dry = is_dry(policy)
     if plan.moves:
@@ -103,7 +102,7 @@ def planned(policy: Object, plan: Plan, *, settings: Settings, now: float) -> di
 
 
 def refused(policy: Object, refusals: Mapping[str, str], *, now: float) -> dict[str, Any]:
-    """The policy once moves are carried out: those that were not, by uid, are not counted."""
+    """The policy after the moves: those that failed, by uid, are not counted."""
     status = policy.get("status") or {}
     moves = [
         {**one, "refusal": refusals[one["uid"]]} if one.get("uid") in refusals and not one.get("refusal") else one
@@ -117,7 +116,7 @@ def refused(policy: Object, refusals: Mapping[str, str], *, now: float) -> dict[
 
 
 def failed(policy: Object, reason: str, message: str, *, now: float) -> dict[str, Any]:
-    """The policy when no plan could be made."""
+    """The policy after a plan could not be made."""
     return _with_status(
         policy,
         now=now,
@@ -128,7 +127,7 @@ def failed(policy: Object, reason: str, message: str, *, now: float) -> dict[str
 
 
 def _last(status: Mapping[str, Any]) -> float:
-    """When the latest plan was made, to the second as moves have it; of a policy that is new, before all moves."""
+    """The time of the latest plan, in whole seconds as for moves; before all moves for a new policy."""
     last = status.get("lastRunTime")
     return float(int(times.parse(last))) if last else 0.0
 

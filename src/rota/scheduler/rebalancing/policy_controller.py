@@ -1,8 +1,8 @@
-"""The leader rebalances, by the RebalancePolicy of the cluster; where there is none, nothing happens.
+"""The rebalancing controller: the leader rebalances by the cluster's RebalancePolicy; without one, nothing happens.
 
-What is to move is written into the policy before the first pod is evicted, in one write that another leader's would
-refuse: so limits hold and the next plan waits its turn whoever leads then, and a leader that dies in between has only
-moved less. Every write names the leader's term, and is refused once that is over.
+Moves are written to the policy's status before the first eviction, in one write that conflicts with another leader's.
+So limits hold and the next plan is due at the same time under any leader, and a leader that dies in between has moved
+less. Every write names the leader's term and is refused once that is over.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ from rota.scheduler.rebalancing.rebalancer import Aside, NoUsageMetricsError, Re
 
 log = logs.get(__name__)
 
-#: How long to leave it be after a server did not answer.
+#: Pause after a server did not answer.
 _PAUSE_S: Final = 10.0
 
 
 class RebalancingController:
-    """Rebalances while its master leads."""
+    """Rebalances while its master is the leader."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class RebalancingController:
         self._policies.add_handler(self._on_change)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with tasks.Supervisor("rebalancing", clock=self._clock, rng=self._rng) as running:
             running.start("policies", self._policies.run)
             running.start("events", self._rebalancer.report)
@@ -82,7 +82,7 @@ class RebalancingController:
             try:
                 pause_s = await self._turn()
             except (errors.ApiError, TransportError) as problem:
-                # Another leads, the policy was changed meanwhile, or the server does not answer.
+                # Another master leads, the policy was changed meanwhile, or the server does not answer.
                 log.warning("rebalancing put off", error=problem)
                 pause_s = _PAUSE_S
             if pause_s is None:
@@ -92,7 +92,7 @@ class RebalancingController:
                 await self._clock.wait_for(self._changed.wait(), pause_s)
 
     async def _turn(self) -> float | None:
-        """Rebalance if it is time; how long until then, None if that depends on somebody's wish."""
+        """Rebalance if it is due; returns the seconds until then, None if that depends on a change of the policy."""
         policy = self._policies.cache.get(NAME)
         if policy is None or policies.is_at_rest(policy):
             return None
@@ -100,7 +100,7 @@ class RebalancingController:
         if pause_s:
             return pause_s
         try:
-            # As it is now: the cache may not have what was written last, here or by a former leader.
+            # From the server: the cache may not have the latest write, of this leader or a former one.
             policy = await self._client.get(POLICIES, NAME)
         except errors.NotFound:
             return None
@@ -110,7 +110,7 @@ class RebalancingController:
         return policies.wait_s(await self._rebalance(policy), now=self._clock.now())
 
     async def _rebalance(self, policy: Object) -> Object:
-        """Plan and move; the policy as it is written then."""
+        """Plan and move; returns the policy as written."""
         now, settings = self._clock.now(), policies.settings_of(policy)
         try:
             plan = await self._rebalancer.plan(settings, moved=len(policies.recent(policy, now=now)))
@@ -130,11 +130,11 @@ class RebalancingController:
         return await self._note(policy, refusals) if plan.moves else policy
 
     async def _note(self, policy: Object, refusals: dict[str, str]) -> Object:
-        """Write down which moves were not made; if that is refused, they count as made."""
+        """Record the moves that failed; if that write is refused, they count as made."""
         try:
             return await self._write(policies.refused(policy, refusals, now=self._clock.now()))
         except errors.Conflict:
-            # Somebody has changed the policy meanwhile; or another leads, and then this is refused as well.
+            # The policy was changed meanwhile; or another master leads, and then this is refused as well.
             fresh = await self._client.get(POLICIES, NAME)
             return await self._write(policies.refused(fresh, refusals, now=self._clock.now()))
 

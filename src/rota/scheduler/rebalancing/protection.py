@@ -1,7 +1,6 @@
-"""Who must not be moved, and why: pods that nothing replaces, budgets, limits.
+"""Pods that must not be moved: pods without a controller, budgets, limits.
 
-A budget is drawn on within a plan as the API server will when pods are evicted, so that no plan asks for more than
-there is.
+Budgets are charged within a plan as the API server does on eviction, so that no plan exceeds them.
 """
 
 from collections import Counter
@@ -16,7 +15,7 @@ _CRITICAL: Final = 2_000_000_000
 
 
 class Protection:
-    """The rules of one plan, and what of them is used up."""
+    """The rules of one plan, and how much of them is used up."""
 
     def __init__(self, settings: Settings, facts: Mapping[str, PodFacts], budgets: Sequence[Budget]) -> None:
         self._settings: Final = settings
@@ -33,11 +32,11 @@ class Protection:
         return self._total >= self._settings.most_at_once
 
     def objection(self, pod: PodInfo, strategy: Strategy) -> str:
-        """Why a pod stays; empty if it may go."""
+        """Why a pod stays; empty if it may be moved."""
         return self._by_nature(pod, strategy) or self._by_limits(pod) or self._by_budgets(pod)
 
     def count(self, pod: PodInfo) -> None:
-        """A pod goes."""
+        """Count a move."""
         self._total += 1
         self._nodes[pod.node_name] += 1
         self._namespaces[pod.namespace] += 1

@@ -1,8 +1,8 @@
-"""The rebalancer at work: looks at the cluster, plans, and evicts.
+"""The rebalancer: snapshots the cluster, plans, and evicts.
 
-Pods leave through the eviction API with their uid, so that budgets are kept and no namesake is hit; whoever owns a pod
-makes another, and the scheduler puts it where the plan said it would. Who may move how many, and when the next plan is
-due, is up to the caller: a command (`run`), or the leader by the cluster's policy (`policy_controller`).
+Pods are evicted through the eviction API with their uid, so that budgets are respected and no other pod of that name is
+evicted. The owner of a pod creates a replacement, and the scheduler places it as the plan expects. Limits and the time
+of the next plan are the caller's: a command (`run`), or the leader by the cluster's policy (`policy_controller`).
 """
 
 import asyncio
@@ -28,17 +28,17 @@ from rota.scheduler.rebalancing.rebalance_plan import DriftMeasurement, Move, Pl
 
 log = logs.get(__name__)
 
-#: How a plan is made beside other work: called as `asyncio.to_thread` is.
+#: Runs the planner beside other work; called as `asyncio.to_thread` is.
 Aside: TypeAlias = Callable[..., Awaitable[Plan]]
 
 _HOUR_S: Final = 3600.0
-#: What it means when an eviction is refused.
+#: Meaning of the codes of a refused eviction.
 _REFUSALS: Final = {403: "forbidden", 404: "gone", 409: "changed", 429: "budget"}
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one move."""
+    """The result of one move."""
 
     move: Move
     #: Why the pod was not evicted; empty if it was.
@@ -46,7 +46,7 @@ class Outcome:
 
 
 class NoUsageMetricsError(UserError):
-    """A plan by usage was asked for where there are no measurements."""
+    """A plan by usage was requested but there are no metrics."""
 
 
 class Rebalancer:
@@ -84,18 +84,18 @@ class Rebalancer:
         )
 
     async def plan(self, settings: Settings, *, moved: int = 0) -> Plan:
-        """What would be moved now, where so many pods have moved within the hour; nothing is."""
+        """The moves that would be made now, after so many moves within the hour; nothing is moved."""
         snapshot, facts = await cluster_view.take(self._client, self._frameworks.values(), now=self._clock.now())
         usage = None
         if settings.by_usage:
             uids = {(pod.namespace, pod.name): pod.uid for pod in snapshot.cluster.pods.values()}
             usage = await cluster_view.usage(self._client, uids)
             if usage is None:
-                # a plan by requests would look the same, and be another
+                # a plan by requests would look the same, but would be a different one
                 raise NoUsageMetricsError("nobody measures what nodes use here", "go by requests instead")
         allowed = min(settings.most_at_once, max(0, settings.most_per_hour - moved))
         began = self._clock.monotonic()
-        # the picture is this plan's own, and beside a leader others want their turn
+        # the snapshot belongs to this plan; in a leader, other tasks need the event loop meanwhile
         found = await self._aside(
             planner.plan,
             snapshot.cluster,
@@ -110,12 +110,12 @@ class Rebalancer:
         return found
 
     async def carry_out(self, moves: Iterable[Move]) -> AsyncIterator[Outcome]:
-        """Evict pods one after the other; what became of each."""
+        """Evict pods one after the other; yields the result of each."""
         for move in moves:
             yield Outcome(move, await self._evicted(move))
 
     def announce(self, move: Move) -> None:
-        """Tell of a move that is not carried out."""
+        """Report a move that is not carried out."""
         message = f"Would move from {move.source}, to {move.target} as things are: {move.why}"
         self._recorder.event(_about(move), "Normal", "RebalancePlanned", message, action="Rebalancing")
 
@@ -124,7 +124,7 @@ class Rebalancer:
         await self._recorder.run()
 
     async def run(self, settings: Settings, *, every_s: float) -> None:
-        """Rebalance now and then, until cancelled."""
+        """Rebalance periodically until cancelled."""
         lately: deque[float] = deque()
         async with tasks.Supervisor("rebalancer", clock=self._clock, rng=self._rng) as supervisor:
             supervisor.start("events", self.report)

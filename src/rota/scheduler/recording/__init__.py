@@ -1,1 +1,1 @@
-"""Decisions taken down with everything that they were made from, and made again later."""
+"""Recordings: the scheduler's decisions with everything they depend on, in a file; `rota replay` repeats them."""

@@ -1,4 +1,4 @@
-"""A recorder on a running scheduler."""
+"""Attaches a recorder to a running scheduler."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from rota.scheduler.service import Scheduler
 
 
 def attach(scheduler: Scheduler, path: Path, *, clock: Clock) -> Recorder:
-    """Have the scheduler's decisions taken down from when the recorder runs on."""
+    """Record the scheduler's decisions while the recorder runs."""
     recorder = Recorder(
         path,
         cluster=scheduler.cache.cluster,

@@ -1,7 +1,7 @@
-"""What a recording holds: how it began, what happened to the cluster, and what was decided, in order.
+"""The entries of a recording: the initial state, the changes of the cluster, and the decisions, in order.
 
-Entries are arrays in MessagePack with a letter that says which kind they are. Shapes of pods are written once and
-called by number from then on; a pod is then a few short strings. Time is in seconds since 1970.
+Entries are arrays in MessagePack with a letter for their kind. Shapes of pods are written once and then referred to by
+number; a pod is then a few short strings. Times are in seconds since 1970.
 """
 
 from typing import Any, Final
@@ -12,31 +12,31 @@ VERSION: Final = 1
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Something in a recording."""
+    """An entry of a recording."""
 
 
 class Beginning(_Entry, frozen=True, tag="B"):
-    """The first entry of every file: by what was decided, and the nodes as they were, row by row."""
+    """The first entry of every file: the configuration, and the nodes row by row."""
 
     version: int
     rota: str
     at: float
     configuration: dict[str, Any]
-    #: By row, as on the wire; None where a row holds no node.
+    #: By row, as on the wire; None for a row without a node.
     nodes: list[dict[str, Any] | None]
     #: Rows without a node, in the order in which they became free.
     free: list[int]
 
 
 class ShapeMade(_Entry, frozen=True, tag="S"):
-    """A shape that was not met before in this file."""
+    """A shape that is new in this file."""
 
     number: int
     content: bytes
 
 
 class Pod(_Entry, frozen=True):
-    """A pod; not an entry of its own."""
+    """A pod; part of other entries."""
 
     uid: str
     name: str
@@ -48,13 +48,13 @@ class Pod(_Entry, frozen=True):
 
 
 class NodeSet(_Entry, frozen=True, tag="N"):
-    """A node came or changed."""
+    """A node was added or changed."""
 
     node: dict[str, Any]
 
 
 class NodeGone(_Entry, frozen=True, tag="n"):
-    """A node went."""
+    """A node was deleted."""
 
     name: str
 
@@ -66,26 +66,26 @@ class PodPlaced(_Entry, frozen=True, tag="P"):
 
 
 class PodRestated(_Entry, frozen=True, tag="R"):
-    """A pod stays where it is; the API server says the same of it in other words."""
+    """A pod stays on its node; its document changed without an effect on placement."""
 
     pod: Pod
 
 
 class PodGone(_Entry, frozen=True, tag="p"):
-    """A pod is on no node any more."""
+    """A pod is no longer on a node."""
 
     uid: str
 
 
 class ObjectPut(_Entry, frozen=True, tag="O"):
-    """An object of another kind came or changed."""
+    """An object of another kind was added or changed."""
 
     kind: str
     document: dict[str, Any]
 
 
 class ObjectGone(_Entry, frozen=True, tag="o"):
-    """An object of another kind went."""
+    """An object of another kind was deleted."""
 
     kind: str
     namespace: str
@@ -93,45 +93,45 @@ class ObjectGone(_Entry, frozen=True, tag="o"):
 
 
 class Refused(_Entry, frozen=True):
-    """What an extender refused; not an entry of its own."""
+    """A refusal by an extender; part of other entries."""
 
     code: str
     reasons: list[str]
 
 
 class Advised(_Entry, frozen=True):
-    """What extenders said; not an entry of its own."""
+    """The result of extenders; part of other entries."""
 
     refusals: dict[str, Refused]
     scores: dict[str, int]
 
 
 class Outcome(_Entry, frozen=True):
-    """What came of an attempt; not an entry of its own. Equal outcomes are the same decision."""
+    """The result of an attempt; part of other entries. Equal outcomes are the same decision."""
 
     #: The chosen node, or "".
     node: str = ""
     #: Why there is none.
     message: str = ""
-    #: Where room is to be made, and whom that costs the place (uids, sorted).
+    #: The nominated node, and the uids of the victims, sorted.
     nominated: str = ""
     victims: tuple[str, ...] = ()
 
 
 class Decided(_Entry, frozen=True, tag="D"):
-    """An attempt, with everything it depended on besides the cluster."""
+    """An attempt with everything it depended on besides the cluster."""
 
     at: float
     profile: str
     pod: Pod
-    #: Where the search among equals began: the scheduler's seed.
+    #: The first row of the search among equal nodes: the scheduler's seed.
     start: int
     avoiding: list[str]
     make_room: bool
     nominations: dict[str, list[Pod]]
     advice: Advised | None
     outcome: Outcome
-    #: The pod's whole document, for plugins that look further than its shape.
+    #: The pod's whole document, for plugins that read more than its shape.
     manifest: dict[str, Any] | None = None
 
 

@@ -1,4 +1,4 @@
-"""From live values to entries: nodes, pods and decisions written so that they can be built again. Pure."""
+"""Encodes nodes, pods and decisions as entries from which they can be rebuilt. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -32,7 +32,7 @@ Delta = tuple[str, tuple[Any, ...]]
 
 
 def node_document(node: NodeInfo) -> dict[str, Any]:
-    """Write a node so that it reads as it is."""
+    """A document from which the same node is read."""
     amounts: dict[str, Any] = {
         name: f"{amount}m" if name == resources.CPU else str(amount) for name, amount in node.allocatable.items()
     }
@@ -47,7 +47,7 @@ def node_document(node: NodeInfo) -> dict[str, Any]:
 
 
 def outcome(node_name: str | None, refusal: FitError | None) -> Outcome:
-    """Write what came of an attempt."""
+    """The outcome of an attempt as an entry."""
     if refusal is None:
         return Outcome(node=node_name or "")
     room = refusal.room
@@ -60,7 +60,7 @@ def outcome(node_name: str | None, refusal: FitError | None) -> Outcome:
 
 
 def advised(advice: ExtenderResult | None) -> Advised | None:
-    """Write what extenders said."""
+    """The extender result as an entry."""
     if advice is None:
         return None
     refusals = {name: Refused(status.code.value, list(status.reasons)) for name, status in advice.refusals.items()}
@@ -68,27 +68,27 @@ def advised(advice: ExtenderResult | None) -> Advised | None:
 
 
 class EntryEncoder:
-    """Turns values into entries for one file; shapes are numbered as they come."""
+    """Encodes values for one file; shapes are numbered in order."""
 
     def __init__(self, interner: PodInterner) -> None:
         self._interner: Final = interner
         self._numbers: Final[dict[bytes, int]] = {}
-        #: The shapes that this file has met by themselves, since looking up bytes takes longer.
+        #: The numbers of this file's shapes by object, since a lookup by bytes takes longer.
         self._shapes: Final[dict[PodShape, int]] = {}
-        #: What was last written about each node, so that heartbeats are not.
+        #: The last document written for each node, so that heartbeats are not written.
         self._nodes: Final[dict[str, bytes]] = {}
 
     def everything(
         self, pods: Iterable[PodInfo], documents: Iterable[tuple[str, Mapping[str, Any]]]
     ) -> Iterator[Entry]:
-        """Give a cluster besides its nodes."""
+        """Encode a cluster apart from its nodes."""
         for pod in pods:
             yield from self.placed(pod)
         for kind, document in documents:
             yield ObjectPut(kind, dict(document))
 
     def deltas(self, entries: list[Delta]) -> Iterator[Entry]:
-        """Give what happened to a cluster."""
+        """Encode changes of a cluster."""
         for method, args in entries:
             match method, args:
                 case "set_node", (objects.Node() as node,):
@@ -111,12 +111,12 @@ class EntryEncoder:
                     raise ValueError(f"a cluster cannot be recorded that knows {method}")
 
     def placed(self, pod: PodInfo, node_name: str | None = None) -> Iterator[Entry]:
-        """Give a pod on its node, or on another."""
+        """Encode a pod on its node, or on another."""
         yield from self.shape(pod)
         yield PodPlaced(self.pod(pod, pod.node_name if node_name is None else node_name))
 
     def shape(self, pod: PodInfo) -> Iterator[ShapeMade]:
-        """Give a pod's shape, if this file has not met it."""
+        """Encode a pod's shape, if it is new in this file."""
         if pod.shape in self._shapes:
             return
         content = self._interner.content(pod.shape)
@@ -127,12 +127,12 @@ class EntryEncoder:
         self._shapes[pod.shape] = number
 
     def pod(self, pod: PodInfo, node_name: str) -> Pod:
-        """Give a pod whose shape is known."""
+        """Encode a pod whose shape is known."""
         number = self._shapes[pod.shape]
         return Pod(pod.uid, pod.name, number, node_name, pod.nominated_node, pod.start_time, pod.preempted)
 
     def nominations(self, nominated: Mapping[str, Any]) -> tuple[list[ShapeMade], dict[str, list[Pod]]]:
-        """Give who is to come to which node, and the shapes that this needs."""
+        """Encode nominations, with the shapes that they need."""
         shapes = [made for pods in nominated.values() for pod in pods for made in self.shape(pod)]
         return shapes, {node: [self.pod(pod, "") for pod in pods] for node, pods in nominated.items()}
 

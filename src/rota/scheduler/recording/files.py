@@ -1,7 +1,7 @@
-"""Recordings on disk: a line that says what it is, then frames, each with its length and its checksum.
+"""Recordings on disk: a header line, then frames, each with its length and checksum.
 
-A frame is a list of entries in MessagePack, compressed. Whatever is cut off, by a crash or by a full disk, costs the
-frames from there on and nothing before: a reader gives what is whole and says that the end is missing.
+A frame is a compressed list of entries in MessagePack. Truncation, by a crash or a full disk, loses only the frames
+from there on: a reader returns the complete frames and reports that the end is missing.
 """
 
 import os
@@ -18,7 +18,7 @@ from rota.scheduler.recording.entries import VERSION, Beginning, Entry
 
 MAGIC: Final = b"rota recording 1\n"
 _HEAD: Final = struct.Struct(">II")
-#: No frame is longer; a length beyond it is not a length.
+#: Upper limit of a frame's length; a larger value is corruption.
 _LONGEST_FRAME: Final = 1 << 30
 _LEVEL: Final = 3
 
@@ -27,21 +27,21 @@ _decode: Final = msgspec.msgpack.Decoder(list[Entry]).decode
 
 
 class NotARecording(UserError):
-    """A file cannot be replayed."""
+    """A file is not a recording that can be replayed."""
 
 
 def frame(entries: Sequence[Entry]) -> bytes:
-    """Pack entries; takes a while, and can be done in a thread."""
+    """Encode entries; slow, and safe in a thread."""
     packed = zlib.compress(_encode(list(entries)), _LEVEL)
     return _HEAD.pack(len(packed), zlib.crc32(packed)) + packed
 
 
 class Reader:
-    """Reads a recording from its beginning, as often as wanted."""
+    """Reads a recording from its beginning, any number of times."""
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
-        #: Whether the last reading ended before the end of the file.
+        #: Whether the last read ended before the end of the file.
         self.cut_off = False
         try:
             with path.open("rb") as file:
@@ -51,7 +51,7 @@ class Reader:
             raise NotARecording(f"cannot read {path}: {error.strerror}") from error
 
     def entries(self) -> Iterator[Entry]:
-        """Give all entries that are whole, in order."""
+        """All complete entries in order."""
         self.cut_off = False
         with self.path.open("rb") as file:
             file.seek(len(MAGIC))
@@ -90,7 +90,7 @@ class Reader:
 
 
 class Writer:
-    """Appends frames to a file; when that has grown too long, it is put aside and a new one begun."""
+    """Appends frames to a file; a file that is full is renamed and a new one is begun."""
 
     def __init__(self, path: Path, *, longest: int) -> None:
         self._path: Final = path
@@ -100,11 +100,11 @@ class Writer:
 
     @property
     def full(self) -> bool:
-        """Whether the next frame belongs into a new file, which must begin with a snapshot."""
+        """Whether the next frame belongs in a new file, which must begin with a snapshot."""
         return self._file is None or self._length > self._longest
 
     def begin(self) -> None:
-        """Start a new file; the one before is kept with `.1` behind its name."""
+        """Start a new file; the previous one gets the suffix `.1`."""
         self.close()
         if self._path.exists():
             self._path.replace(self._path.with_name(f"{self._path.name}.1"))
@@ -113,14 +113,14 @@ class Writer:
         self._length = len(MAGIC)
 
     def append(self, packed: bytes) -> None:
-        """Write a frame, and see that it leaves this process."""
+        """Write a frame and flush it to the operating system."""
         assert self._file is not None
         self._file.write(packed)
         self._file.flush()
         self._length += len(packed)
 
     def close(self) -> None:
-        """Make sure that everything is on the disk."""
+        """Sync the file to disk."""
         if self._file is not None:
             self._file.flush()
             os.fsync(self._file.fileno())

@@ -1,4 +1,4 @@
-"""From entries back to live values: the cluster, row by row as it was, and pods with their shapes. Pure."""
+"""Rebuilds the cluster, row by row, and pods with their shapes from entries. Pure."""
 
 from typing import Final
 
@@ -28,14 +28,14 @@ _EXTENDER: Final = "Extender"
 
 
 class Rebuilt:
-    """The cluster of a recording, as far as it has been read."""
+    """The cluster of a recording up to the current entry."""
 
     def __init__(self, beginning: Beginning) -> None:
         self.cluster: Final = Cluster()
         self._interner: Final = PodInterner()
         self._shapes: Final[dict[int, PodShape]] = {}
         for row, document in enumerate(beginning.nodes):
-            # A row without a node is made and freed again, in the order in which that happened.
+            # A row without a node is created and freed again, in the original order.
             self.cluster.set_node(
                 read_node(document or {"metadata": {"name": _placeholder(row)}, "spec": {}, "status": {}})
             )
@@ -43,7 +43,7 @@ class Rebuilt:
             self.cluster.remove_node(_placeholder(row))
 
     def apply(self, entry: Entry) -> None:
-        """Take over what an entry says; decisions change nothing by themselves."""
+        """Apply an entry; decisions change nothing by themselves."""
         cluster = self.cluster
         match entry:
             case ShapeMade():
@@ -64,12 +64,12 @@ class Rebuilt:
                 cluster.catalog.remove(entry.kind, entry.namespace, entry.name)
 
     def decided(self, entry: Decided) -> tuple[PodInfo, Nominations]:
-        """Give the pod of a decision, and who was to come where at that time."""
+        """The pod of a decision, and the nominations at that time."""
         nominations = {node: [self._pod(pod) for pod in pods] for node, pods in entry.nominations.items()}
         return self._pod(entry.pod, manifest=entry.manifest), nominations
 
     def name_of(self, uid: str) -> str:
-        """Give namespace/name of a pod that has a node; the uid if it has none."""
+        """namespace/name of a pod that has a node; the uid if it has none."""
         pod = self.cluster.pods.get(uid)
         return uid if pod is None else pod.key
 
@@ -87,7 +87,7 @@ class Rebuilt:
 
 
 def advice(advised: Advised, evaluated: frozenset[str]) -> ExtenderResult:
-    """Give what extenders said; nodes that they were not asked about count as allowed."""
+    """The extender result; nodes that extenders were not asked about count as allowed."""
     refusals = {
         name: Status(Code(refused.code), tuple(refused.reasons), _EXTENDER)
         for name, refused in advised.refusals.items()

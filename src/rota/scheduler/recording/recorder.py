@@ -1,9 +1,9 @@
-"""Takes decisions down while they are made: `--record FILE`.
+"""Records decisions while they are made: `--record FILE`.
 
-What happens is kept as it comes, which costs a decision next to nothing, and written once a second by a thread: the
-cluster as it was when the file began, then what changed, then each decision behind the changes that it knew of. A file
-that has grown too long is put aside and a new one begun, so that two files are all there ever are. A disk that is full
-ends the recording and nothing else.
+Changes and decisions are kept in memory as they occur, which costs a decision next to nothing, and a thread writes them
+once a second: the cluster at the beginning of the file, then the changes, then each decision after the changes that it
+saw. A file that is full is renamed and a new one is begun, so that there are at most two files. A full disk ends the
+recording and nothing else.
 """
 
 import asyncio
@@ -31,16 +31,16 @@ from rota.scheduler.scheduling_loop import Attempt
 
 log = logs.get(__name__)
 
-#: When a file is put aside; the two that there are together have twice that.
+#: Maximum size of a file; the two files together have twice that.
 LONGEST_FILE: Final = 256 << 20
 FLUSH_EVERY_S: Final = 1.0
-#: Decisions that wait for a disk that does not take them; then it is given up.
+#: Limit of decisions that wait for a slow disk; beyond it the recording is given up.
 _MOST_WAITING: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """A decision as it came; everything in it stays as it is."""
+    """A decision as observed; its parts are immutable."""
 
     changes: list[Delta]
     at: float
@@ -55,7 +55,7 @@ class _Taken:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """The cluster at one moment: values that do not change, to be written by a thread."""
+    """The cluster at one moment: immutable values, to be written by a thread."""
 
     beginning: Beginning
     pods: list[PodInfo]
@@ -63,7 +63,7 @@ class _Snapshot:
 
 
 class Recorder:
-    """Writes one scheduler's decisions to a file; give `observe` to those who make them."""
+    """Writes one scheduler's decisions to a file; `observe` is called after each decision."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Recorder:
         clock: Clock,
         longest: int = LONGEST_FILE,
     ) -> None:
-        """`configuration` and `nominations` give those that hold at the moment."""
+        """`configuration` and `nominations` return the current ones."""
         self._path: Final = path
         self._cluster: Final = cluster
         self._interner: Final = interner
@@ -92,11 +92,11 @@ class Recorder:
 
     @property
     def recording(self) -> bool:
-        """Whether decisions are being taken down."""
+        """Whether decisions are being recorded."""
         return self._log is not None
 
     def observe(self, attempt: Attempt) -> None:
-        """Take down a decision, right after it was made."""
+        """Record a decision, right after it was made."""
         if self._log is None:
             return
         if len(self._waiting) >= _MOST_WAITING:
@@ -118,9 +118,9 @@ class Recorder:
         )
 
     async def run(self) -> None:
-        """Write until cancelled; what was taken down by then is written before this returns.
+        """Write until cancelled; everything observed by then is written before this returns.
 
-        Begins a new file: after a crash of this task, what was taken down last may be missing from the one before.
+        Begins a new file: after a crash of this task, the latest decisions may be missing from the previous one.
         """
         self._waiting.clear()
         self._writer.close()
@@ -150,7 +150,7 @@ class Recorder:
             self._give_up(str(error))
 
     def _due(self) -> tuple[list[_Taken], list[Delta], _Snapshot | None]:
-        """Give what waits, and, where a new file is due, the cluster as it is behind that."""
+        """The pending entries and, if a new file is due, the cluster as it is after them."""
         taken, changes = self._taken(), self._changes()
         if not self._writer.full and self._configuration() is self._told:
             return taken, changes, None
@@ -183,7 +183,7 @@ class Recorder:
         return changes
 
     def _write(self, taken: list[_Taken], changes: list[Delta], snapshot: _Snapshot | None) -> None:
-        """Write what waited; called by one thread at a time."""
+        """Write the pending entries; called by one thread at a time."""
         entries = [entry for each in taken for entry in self._entries(each)]
         entries += self._takes.deltas(changes)
         if entries:

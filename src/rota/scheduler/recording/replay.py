@@ -1,9 +1,8 @@
-"""Decisions made again: by the configuration they were made by, to see that nothing else played a part, or by another.
+"""Replays recorded decisions: by the recorded configuration, to check that they are reproducible, or by another one.
 
-Every decision is made on the cluster as it was then, with what extenders said then and the seed that was used then.
-With another configuration the question is what it would have done in that very situation; what would have followed from
-that is a matter for a simulation. Nodes that another configuration lets pass and extenders were never asked about count
-as allowed.
+Every decision is made on the cluster, with the extender results and with the seed of the recording. Another
+configuration shows what it would have decided in the same situation; the consequences need a simulation. Nodes that
+only another configuration finds feasible, so that extenders were not asked about them, count as allowed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +30,7 @@ from rota.scheduler.recording.reconstruction import Rebuilt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A decision, then and now."""
+    """A decision, recorded and replayed."""
 
     at: float
     #: namespace/name.
@@ -39,7 +38,7 @@ class Compared:
     profile: str
     then: Outcome
     now: Outcome
-    #: Names of the pods that would have been evicted, by uid.
+    #: Names of the victims by uid.
     names: Mapping[str, str]
 
     @property
@@ -57,16 +56,16 @@ class _Reserved:
 
 
 class Replay:
-    """Goes through a recording."""
+    """Replays a recording."""
 
     def __init__(self, reader: Reader, registry: Registry, *, loaded: Loaded | None = None) -> None:
-        """`registry` holds the built-in plugins; `loaded` is another configuration than the recorded one."""
+        """`registry` has the built-in plugins; `loaded` is a configuration to use instead of the recorded one."""
         self._reader: Final = reader
         self._registry: Final = registry
         self._other: Final = loaded
-        #: What the recording says of itself, once reading has begun.
+        #: The first entry, once reading has begun.
         self.beginning: Beginning | None = None
-        #: Pods that plugins hold something for, until they are gone or seen.
+        #: Pods with reservations by plugins, until they are gone or seen.
         self._reserved: Final[dict[str, _Reserved]] = {}
 
     @property
@@ -140,7 +139,7 @@ class Replay:
         )
 
     def _reserve(self, cycle: SchedulingCycle, evaluation: Evaluation, pod: PodInfo, node: str) -> None:
-        """Let plugins hold what they held then, since that counted in the decisions behind it."""
+        """Repeat the Reserve of the recorded decision, since it affects later decisions."""
         framework = cycle.framework
         there = evaluation.cluster.by_name.get(node)
         if there is None or not framework.at(ExtensionPoint.RESERVE) or not evaluation.feasible[there.row]:

@@ -1,1 +1,1 @@
-"""Clusters that are read at one moment: from an API server, or from scenario files."""
+"""Clusters at one moment: read from an API server, or from scenario files."""

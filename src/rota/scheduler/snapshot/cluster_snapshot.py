@@ -1,7 +1,7 @@
-"""The cluster as an API server shows it at one moment, ours or a stock one, for questions that are asked once.
+"""The cluster as an API server (Rota's or a stock one) shows it at one moment, for one-off commands.
 
-Everything that decisions look at is listed once. Kinds that the server does not have, or does not let us read, are left
-out and named; without nodes and pods there is no picture.
+Everything that decisions read is listed once. Kinds that the server does not have, or does not let the user read, are
+left out and named; without nodes and pods there is no snapshot.
 """
 
 import asyncio
@@ -28,42 +28,42 @@ _T = TypeVar("_T")
 
 _NODES: Final = ("", "v1", "nodes")
 _PRIORITY_CLASSES: Final = ("scheduling.k8s.io", "v1", "priorityclasses")
-#: Pods that have ended hold nothing of a node.
+#: Pods that have ended use no resources of a node.
 _LIVING: Final = Selection(fields="status.phase!=Succeeded,status.phase!=Failed")
 _PAGE: Final = 2000
 
 
 @dataclass(slots=True)
 class ClusterSnapshot:
-    """A cluster that stands still; also what extenders are shown of it (`Surroundings`)."""
+    """A cluster that does not change; also the `ClusterReader` of extenders."""
 
     cluster: Cluster = field(default_factory=Cluster)
     interner: PodInterner = field(default_factory=PodInterner)
     #: Pods without a node.
     waiting: list[PodInfo] = field(default_factory=list)
-    #: Those of them that room was made for.
+    #: The nominated ones of them.
     nominations: dict[str, list[PodInfo]] = field(default_factory=dict)
     #: Kinds that could not be read.
     left_out: list[str] = field(default_factory=list)
     _raw_nodes: dict[str, bytes] = field(default_factory=dict)
 
     def node(self, name: str) -> msgspec.Raw | None:
-        """See `Surroundings.node`."""
+        """See `ClusterReader.node`."""
         raw = self._raw_nodes.get(name)
         return None if raw is None else msgspec.Raw(raw)
 
     def pod(self, uid: str) -> Document | None:
-        """See `Surroundings.pod`; explaining asks no extender about victims, so a name will do."""
+        """See `ClusterReader.pod`; an explanation asks no extender about victims, so the name is enough."""
         known = self.cluster.pods.get(uid)
         return None if known is None else object_references.of_pod(known)
 
     def pods_on(self, node: str) -> Mapping[str, PodInfo] | None:
-        """See `Surroundings.pods_on`."""
+        """See `ClusterReader.pods_on`."""
         found = self.cluster.by_name.get(node)
         return None if found is None else found.pods
 
     def nominated(self) -> Nominations | None:
-        """Give the nominations, if there are any."""
+        """The nominations, if there are any."""
         return self.nominations or None
 
     def _add_node(self, node: NodeRecord) -> None:
@@ -80,7 +80,7 @@ class ClusterSnapshot:
 
 
 async def take(client: Client, frameworks: Iterable[Framework] = ()) -> ClusterSnapshot:
-    """List everything and put it together, with the kinds that plugins of these profiles declare."""
+    """List everything, including the kinds that plugins of these profiles declare."""
     snapshot = ClusterSnapshot()
     nodes, pods = await asyncio.gather(
         _listed(client, _NODES, decoder.nodes), _listed(client, PODS, decoder.pods(snapshot.interner), _LIVING)
@@ -103,7 +103,7 @@ async def take(client: Client, frameworks: Iterable[Framework] = ()) -> ClusterS
 async def _listed(
     client: Client, target: Target, read: Callable[[bytes], _T | Unreadable], selection: Selection | None = None
 ) -> list[_T]:
-    """All objects of a kind that can be understood."""
+    """All objects of a kind that can be decoded."""
     found: list[_T] = []
     async for page in client.pages(target, selection=selection or Selection(), limit=_PAGE):
         if page is None:

@@ -1,7 +1,7 @@
-"""Situations written down: nodes, pods and what surrounds them, as JSON, and a pod to place.
+"""Scenarios: nodes, pods and related objects as JSON, and a pod to place.
 
-Reads the conformance format (one JSON object per situation) and dumps of a live cluster (`kubectl get -o json`). What
-is malformed is refused with the path to it. Pure: where the text comes from is the caller's business.
+Reads the conformance format (one JSON object per scenario) and dumps of a live cluster (`kubectl get -o json`). A
+malformed object is refused with its path. Pure: the caller reads the files.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from rota.columns.pod_interner import PodInterner, read_node
 from rota.columns.pods import PodInfo
 from rota.scheduler.ingest import related_objects
 
-#: Sections of a scenario whose objects plugins look up, with the kind that they hold.
+#: Sections of a scenario with objects for the catalog, by kind.
 CATALOGUED = {
     "namespaces": "Namespace",
     "pdbs": "PodDisruptionBudget",
@@ -27,14 +27,14 @@ CATALOGUED = {
     "persistentvolumeclaims": "PersistentVolumeClaim",
     "storageclasses": "StorageClass",
 }
-#: Pods in these phases hold nothing of their node any more.
+#: Pods in these phases use no resources of their node.
 OVER = frozenset({"Succeeded", "Failed"})
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A cluster and a pod that wants to go there."""
+    """A cluster and a pod to place."""
 
     cluster: Cluster
     pod: PodInfo
@@ -54,7 +54,7 @@ def read_scenario(document: Mapping[str, Any], interner: PodInterner) -> Scenari
 
 
 def read_dump(documents: Iterable[tuple[str, object]], interner: PodInterner) -> Cluster:
-    """Read a cluster from objects of any kind, and lists of them; each comes with the path that names it."""
+    """Read a cluster from objects of any kind, and lists of them; each has a path that names it."""
     cluster = Cluster()
     for path, each in _flattened(documents):
         kind = each.get("kind")
@@ -70,7 +70,7 @@ def read_dump(documents: Iterable[tuple[str, object]], interner: PodInterner) ->
 
 
 def read_incoming(document: object, cluster: Cluster, interner: PodInterner, *, path: str) -> PodInfo:
-    """Read the pod to place; its priority comes from its class, as the API server would have it."""
+    """Read the pod to place; its priority comes from its class, as on the API server."""
     if not isinstance(document, dict) or document.get("kind") != "Pod":
         raise MalformedObjectError(f"{path}.kind", "must be Pod")
     spec = document.get("spec")
@@ -102,7 +102,7 @@ def _value(priority_class: Mapping[str, Any]) -> int:
 
 
 def _add_pod(cluster: Cluster, interner: PodInterner, document: Mapping[str, Any], *, path: str) -> None:
-    """Put a pod on its node; one without a node, or past its end, takes no place."""
+    """Add a pod to its node; a pod without a node, or one that has ended, is left out."""
     pod = _read_pod(interner, document, path=path)
     if pod.node_name and (document.get("status") or {}).get("phase") not in OVER:
         cluster.add_pod(pod)
@@ -115,7 +115,7 @@ def _set_node(cluster: Cluster, document: Mapping[str, Any], *, path: str) -> No
 
 
 def _read_pod(interner: PodInterner, document: Mapping[str, Any], *, path: str) -> PodInfo:
-    """Read a pod, after what the vocabulary takes on trust was checked field by field."""
+    """Read a pod, after validating the fields that the interner trusts."""
     spec = objects.read(document, objects.Pod, path=path).spec
     related_objects.check_amounts(spec.overhead, path=f"{path}.spec.overhead")
     related_objects.check_resources(spec.resources, path=f"{path}.spec.resources")
@@ -131,7 +131,7 @@ def _read_pod(interner: PodInterner, document: Mapping[str, Any], *, path: str) 
 
 
 def _check_volumes(volumes: Sequence[Mapping[str, Any]], *, path: str) -> None:
-    """Check what plugins read of any volume: its name, and that a source is an object with a proper claim name."""
+    """Check what plugins read of any volume: its name, and that its source is an object with a valid claim name."""
     for position, volume in enumerate(volumes):
         if not isinstance(volume.get("name"), str):
             raise MalformedObjectError(f"{path}[{position}].name", "is required")
@@ -144,7 +144,7 @@ def _check_volumes(volumes: Sequence[Mapping[str, Any]], *, path: str) -> None:
 
 
 def _catalogue(cluster: Cluster, kind: str, document: Mapping[str, Any], *, path: str) -> None:
-    """Keep an object for plugins to look up."""
+    """Add an object to the catalog."""
     related_objects.check(document, kind, path=path)
     cluster.catalog.put(kind, document)
 
@@ -158,7 +158,7 @@ def _flattened(documents: Iterable[tuple[str, object]]) -> Iterable[tuple[str, d
             item_kind = kind.removesuffix("List")
             entries = ((f"{path}.items[{position}]", item) for position, item in enumerate(items))
             for place, item in _flattened(entries):
-                # Items of a typed list may leave their kind out.
+                # Items of a typed list may omit their kind.
                 yield place, {"kind": item_kind, **item} if item_kind else item
         else:
             yield path, document

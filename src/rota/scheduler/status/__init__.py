@@ -1,1 +1,1 @@
-"""What is reported about pods: fit errors, status patches, references to objects."""
+"""Reports about pods: fit errors, the writer of pod status patches, references to objects."""

@@ -1,7 +1,7 @@
-"""Why an attempt failed, in the words of kube-scheduler, and what is written on the pod about it. Pure.
+"""Why an attempt failed, in kube-scheduler's words, and the resulting status patch. Pure.
 
-A `Refusal` says which plugins turned the pod away (they decide what wakes it), whether it was turned away or something
-broke, and what a person reads: `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s).`
+A `FitError` has the plugins that refused the pod (their events wake it), whether it was a refusal or an error, and the
+message: `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint(s).`
 """
 
 from collections import Counter
@@ -16,29 +16,29 @@ from rota.scheduler.framework.status import Code, Status
 
 UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
-#: The longest message of an event; what is longer ends in dots.
+#: The longest message of an event; a longer one is shortened with dots.
 _LONGEST: Final = 1024
 _DOTS: Final = " ..."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitError:
-    """The end of an attempt without a node, or of a binding that failed."""
+    """An attempt without a node, or a failed binding."""
 
     status: Status
     message: str
-    #: Plugins whose hints decide what is worth another attempt; none where something broke.
+    #: Plugins whose hints decide about another attempt; empty after an error.
     unschedulable_plugins: frozenset[str] = frozenset()
-    #: Those of them that only wait for something outside.
+    #: Those of them that returned Pending.
     pending: frozenset[str] = frozenset()
-    #: What PostFilter came up with.
+    #: The result of PostFilter.
     room: PostFilterResult | None = None
-    #: What would have to change, in a sentence; for people, behind what kube-scheduler says.
+    #: The required change in one sentence, appended to kube-scheduler's message.
     hint: str = ""
 
     @property
     def error(self) -> bool:
-        """Whether something broke, as opposed to a pod that plugins turned away."""
+        """Whether it was an error, as opposed to a refusal by plugins."""
         return not self.status.rejected
 
     @property
@@ -48,7 +48,7 @@ class FitError:
 
 
 def of_status(status: Status) -> FitError:
-    """The refusal by one plugin; a fault names its plugin in the message."""
+    """The fit error of one plugin's status; an error names its plugin in the message."""
     told = ", ".join(status.reasons)
     if not status.rejected:
         return FitError(status=status, message=f"plugin {status.plugin} failed: {told}" if status.plugin else told)
@@ -60,7 +60,7 @@ def of_status(status: Status) -> FitError:
 def of_evaluation(
     evaluation: Evaluation, *, room: PostFilterResult | None = None, others: Mapping[str, Status] | None = None
 ) -> FitError:
-    """The refusal by all nodes; `others` are those that plugins found feasible and extenders did not, by name."""
+    """The fit error of all nodes; `others` are nodes that plugins found feasible and extenders refused, by name."""
     total = len(evaluation.cluster.by_name)
     early = evaluation.pre_filter_status
     if not early.ok:
@@ -86,12 +86,12 @@ def of_evaluation(
 
 
 def with_hint(refusal: FitError, hint: str) -> FitError:
-    """The same refusal with what would have to change."""
+    """The same fit error with a hint."""
     return replace(refusal, hint=hint) if hint else refusal
 
 
 def with_room(refusal: FitError, room: PostFilterResult | None) -> FitError:
-    """The same refusal with another way to make room, or none."""
+    """The same fit error with another PostFilter result, or none."""
     return replace(refusal, room=room)
 
 
@@ -107,28 +107,28 @@ def _counted(statuses: Mapping[Status, int], narrowing: tuple[str, ...]) -> str:
 
 
 def shortened(message: str) -> str:
-    """A message as events take it."""
+    """A message shortened to the limit of events."""
     return message if len(message) <= _LONGEST else message[: _LONGEST - len(_DOTS)] + _DOTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodStatusPatch:
-    """What is to be written on a pod: its condition, its nomination, or both."""
+    """A patch of a pod's status: its condition, its nominated node, or both."""
 
-    #: (reason, message) of the condition PodScheduled=False; None leaves it.
+    #: (reason, message) of the condition PodScheduled=False; None keeps it.
     condition: tuple[str, str] | None = None
-    #: None leaves the nomination as it is, "" clears it.
+    #: None keeps the nomination, "" clears it.
     nominated: str | None = None
 
     def over(self, earlier: "PodStatusPatch") -> "PodStatusPatch":
-        """This note on top of an earlier one that was not written yet."""
+        """This patch merged over an earlier one that was not sent yet."""
         return PodStatusPatch(
             condition=earlier.condition if self.condition is None else self.condition,
             nominated=earlier.nominated if self.nominated is None else self.nominated,
         )
 
     def patch(self, uid: str, now: float) -> dict[str, Any]:
-        """As a strategic merge patch of the pod's status, for this very pod."""
+        """As a strategic merge patch of the pod's status, limited to this uid."""
         status: dict[str, Any] = {}
         if self.condition is not None:
             reason, message = self.condition

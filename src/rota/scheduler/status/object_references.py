@@ -1,4 +1,4 @@
-"""Who a note or an event is about: the few fields by which an object is known."""
+"""References to objects in status patches and events."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from rota.columns.pods import PodInfo
 
 
 class ObjectReference(Protocol):
-    """A pod that something is written on; `PodInfo` is one."""
+    """A pod that a status patch or an event is about; `PodInfo` is one."""
 
     @property
     def uid(self) -> str:
-        """Which pod it is."""
+        """Its uid."""
 
     @property
     def name(self) -> str:
@@ -28,12 +28,12 @@ class ObjectReference(Protocol):
 
     @property
     def nominated_node(self) -> str:
-        """The node that the API server says it is nominated to."""
+        """Its nominated node on the API server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A pod of which no more is known than its name."""
+    """A pod of which only the name is known."""
 
     uid: str
     name: str
@@ -42,7 +42,7 @@ class Named:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Named":
-        """Read it off a document."""
+        """From a document."""
         metadata = document["metadata"]
         return cls(metadata.get("uid") or "", metadata.get("name") or "", metadata.get("namespace") or "")
 
@@ -53,6 +53,6 @@ class Named:
 
 
 def of_pod(pod: PodInfo) -> dict[str, Any]:
-    """Give a pod as event recorders take objects."""
+    """A pod in the form that event recorders take."""
     metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}

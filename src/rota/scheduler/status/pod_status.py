@@ -1,8 +1,8 @@
-"""What the scheduler writes on pods: the condition PodScheduled=False, and the node that they are to come to.
+"""Writes pod status patches: the condition PodScheduled=False, and the nominated node.
 
-Notes are written beside the scheduling, a bounded number at a time; of several for one pod that were not written yet
-only the sum is, and one that says what was written last is left out. A pod that is about to be bound waits for its note
-first (`settled`), so that no old refusal is written over the news that it has a node.
+Patches are sent concurrently with scheduling, with a limit. Several unsent patches for one pod are merged, and a patch
+that equals the last one is not sent. A pod that is about to be bound waits for its patch first (`settled`), so that no
+old condition is written after the binding.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from rota.scheduler.status.object_references import ObjectReference
 
 log = logs.get(__name__)
 
-#: Notes under way at a time.
+#: Concurrent patches.
 AT_ONCE: Final = 8
 
 
@@ -30,20 +30,20 @@ class _Pending(NamedTuple):
 
 
 class PodStatusWriter:
-    """Writes notes on pods."""
+    """Sends pod status patches."""
 
     def __init__(self, client: Client, *, clock: Clock) -> None:
         self._client: Final = client
         self._clock: Final = clock
         self._pending: Final[dict[str, _Pending]] = {}
         self._under_way: Final[dict[str, asyncio.Task[None]]] = {}
-        #: What they are about to tell.
+        #: Patches in flight.
         self._sending: Final[dict[str, PodStatusPatch]] = {}
-        #: What each pod that still waits was told last.
+        #: The last patch of each pod that still waits.
         self._written: Final[dict[str, PodStatusPatch]] = {}
 
     def write(self, pod: ObjectReference, note: PodStatusPatch) -> None:
-        """Have a note written soon."""
+        """Queue a patch."""
         earlier = self._pending.get(pod.uid)
         last = NOTHING if earlier is None else earlier.note
         told = self._sending.get(pod.uid, NOTHING).over(
@@ -53,26 +53,26 @@ class PodStatusWriter:
         if note.over(known) == known:
             return
         self._pending[pod.uid] = _Pending(pod, note.over(last))
-        # Not at once: what is written in the same breath is one note.
+        # In the next turn of the event loop, so that patches of this turn are merged.
         asyncio.get_running_loop().call_soon(self._pump)
 
     def forget(self, uid: str) -> None:
-        """The pod has gone, or has a node: nothing more is written on it."""
+        """The pod is deleted or has a node: send nothing more for it."""
         self._pending.pop(uid, None)
         self._written.pop(uid, None)
 
     def busy(self, uid: str) -> bool:
-        """Whether a note for the pod is under way."""
+        """Whether a patch for the pod is in flight."""
         return uid in self._under_way
 
     async def settled(self, uid: str) -> None:
-        """Drop what was not begun for a pod, and wait for what was."""
+        """Drop the unsent patch of a pod, and wait for the one in flight."""
         self._pending.pop(uid, None)
         while (task := self._under_way.get(uid)) is not None:
             await asyncio.wait([task])
 
     async def close(self) -> None:
-        """Write nothing more, and wait for what is under way."""
+        """Send nothing more, and wait for the patches in flight."""
         self._pending.clear()
         while self._under_way:
             await asyncio.wait(set(self._under_way.values()))
@@ -101,11 +101,11 @@ class PodStatusWriter:
                 subresource="status",
             )
         except (errors.NotFound, errors.Conflict):
-            # Gone, or another pod of that name: nobody is left to be told.
+            # Deleted, or replaced by another pod of that name.
             self.forget(pod.uid)
         except (errors.ApiError, TransportError) as error:
             log.warning("pod not told why it waits", pod=pod.key, error=error)
-            # It may have been written or not: whatever is to be told next is told in full.
+            # The outcome is unknown: the next patch is sent in full.
             self._written[pod.uid] = NOTHING
         else:
             self._written[pod.uid] = note.over(self._written.get(pod.uid, NOTHING))

@@ -1,5 +1,6 @@
-"""What the volume plugins know of claims, volumes and storage classes.
+"""Functions of the volume plugins for claims, volumes and storage classes.
 
-Pure functions over objects as the cluster's catalog holds them (plain JSON data). The plugins decide, this room reads,
-matches and remembers. Semantics are kube-scheduler's (volumebinding and component-helpers/storage, 1.36).
+Pure functions over objects of the cluster's catalog (plain JSON data). The plugins are in `rota.scheduler.plugins`, the
+writes in `rota.scheduler.binding.volume_binder`. Semantics are kube-scheduler's (volumebinding and
+component-helpers/storage, 1.36).
 """

@@ -1,7 +1,7 @@
-"""What was decided about volumes and claims, and is not in the cluster's objects yet.
+"""Assumed volumes and claims: decisions that are not in the cluster's objects yet.
 
 Between the choice of a node and the API server's answer, other pods must see a chosen volume as taken. An assumption
-holds as long as the object that it was made about is unchanged; any newer version of the object replaces it.
+holds while the object is unchanged; any newer version of the object replaces it.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class _Assumption:
 
 
 class Assumptions:
-    """Objects as they will be, laid over a catalog of objects as they are."""
+    """Assumed objects on top of a catalog."""
 
     __slots__ = ("_made",)
 
@@ -35,11 +35,11 @@ class Assumptions:
         self._made: dict[Key, _Assumption] = {}
 
     def get(self, catalog: Catalog, kind: str, *, namespace: str = "", name: str) -> Document | None:
-        """Give an object as assumed, or as it is."""
+        """An object as assumed, or as it is."""
         return self._seen((kind, namespace, name), catalog.get(kind, namespace=namespace, name=name))
 
     def list(self, catalog: Catalog, kind: str) -> Iterator[Document]:
-        """Give all objects of a kind, as assumed or as they are."""
+        """All objects of a kind, as assumed or as they are."""
         for current in catalog.list(kind):
             meta = current["metadata"]
             seen = self._seen((kind, meta.get("namespace") or "", meta["name"]), current)
@@ -47,11 +47,11 @@ class Assumptions:
                 yield seen
 
     def assume(self, kind: str, base: Document, assumed: Document) -> None:
-        """Take `assumed` for the truth until the object differs from `base`."""
+        """Use `assumed` until the object differs from `base`."""
         self._made[_key(kind, base)] = _Assumption(base, assumed)
 
     def forget(self, kind: str, assumed: Document) -> None:
-        """Take an assumption back; forgetting what was not assumed is fine."""
+        """Remove an assumption, if there is one."""
         made = self._made.get(_key(kind, assumed))
         if made is not None and made.assumed is assumed:
             del self._made[_key(kind, assumed)]
@@ -67,7 +67,7 @@ class Assumptions:
 
 
 def bound_volume(volume: Document, claim: Document) -> Document:
-    """Give a volume as it looks once it is reserved for a claim."""
+    """A volume after it is reserved for a claim."""
     meta, claim_meta = dict(volume["metadata"]), claim["metadata"]
     reference = {
         "apiVersion": "v1",
@@ -87,7 +87,7 @@ def bound_volume(volume: Document, claim: Document) -> Document:
 
 
 def provisioned_claim(claim: Document, node_name: str) -> Document:
-    """Give a claim as it looks once a volume is asked for near a node."""
+    """A claim after provisioning for a node is requested."""
     marked = {**volume_claims.annotations(claim), volume_claims.SELECTED_NODE: node_name}
     return {**claim, "metadata": {**claim["metadata"], "annotations": marked}}
 

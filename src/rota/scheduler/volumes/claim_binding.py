@@ -1,7 +1,7 @@
-"""Whether a pod's claims can be served on a node, and how: by volumes that exist, or by volumes to be made.
+"""Whether a pod's claims can be bound on a node, and how: to existing volumes, or to volumes to be provisioned.
 
-`Demand` is what a pod needs, worked out once; `on_node` answers for one node with a `Plan` or with reasons. Both are
-values; nothing is written anywhere.
+`Demand` is what a pod needs, computed once; `on_node` returns a `Plan` or the reasons of refusal for one node. Both are
+values; nothing is written.
 """
 
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existe
 
 
 class BindingError(Exception):
-    """The objects around a claim contradict each other; mend the claim or its storage class."""
+    """The objects of a claim are inconsistent; fix the claim or its storage class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A volume that exists, for a claim."""
+    """An existing volume for a claim."""
 
     volume: Document
     claim: Document
@@ -36,7 +36,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Provision:
-    """A volume to be made for a claim, and the pool it comes from, where drivers tell."""
+    """A volume to be provisioned for a claim, and its storage pool if the driver reports one."""
 
     claim: Document
     pool: Pool | None
@@ -44,7 +44,7 @@ class Provision:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done for a pod's claims on one node."""
+    """The bindings and provisions of a pod's claims on one node."""
 
     bindings: tuple[Binding, ...] = ()
     provisions: tuple[Provision, ...] = ()
@@ -52,33 +52,33 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Unbound:
-    """A claim that gets its volume once a node is chosen."""
+    """A claim that is bound after a node is chosen."""
 
     claim: Document
     candidates: Candidates
-    #: What the storage class can do, or why that cannot be told.
+    #: The provisioner of the storage class, or its error.
     provisioner: Provisioner | BindingError
 
     @property
     def selected_node(self) -> str | None:
-        """The node that an earlier attempt chose and a provisioner works for, if any."""
+        """The node that an earlier attempt chose for a provisioner, if any."""
         return volume_claims.annotations(self.claim).get(volume_claims.SELECTED_NODE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """All that a pod's claims ask of a node."""
+    """What a pod's claims require of a node."""
 
-    #: Volumes of bound claims; None stands for one that does not exist.
+    #: Volumes of bound claims; None for one that does not exist.
     bound: tuple[Offer | None, ...] = ()
     #: Smallest first, so that each takes the smallest volume that fits.
     unbound: tuple[Unbound, ...] = ()
-    #: Claims that someone else should have bound by now.
+    #: Claims that a controller should have bound by now.
     waiting: tuple[Document, ...] = field(default=())
 
 
 def demand_of(pod: PodInfo, catalog: Catalog, *, assumed: Assumptions, shelf: Shelf) -> Demand:
-    """Sort a pod's claims by how far they are bound; the claims must exist."""
+    """Group a pod's claims by the state of their binding; the claims must exist."""
     bound: list[Offer | None] = []
     delayed: list[Document] = []
     waiting: list[Document] = []
@@ -106,7 +106,7 @@ def demand_of(pod: PodInfo, catalog: Catalog, *, assumed: Assumptions, shelf: Sh
 
 
 def on_node(demand: Demand, node: NodeInfo) -> Plan | tuple[str, ...]:
-    """Plan for one node, or say why the node will not do."""
+    """The plan for one node, or the reasons why the node is refused."""
     reasons: list[str] = []
     gone = False
     for offer in demand.bound:
@@ -155,7 +155,7 @@ def _provisions(unbound: list[Unbound], labels: Mapping[str, str]) -> tuple[Prov
 
 
 def _of_class(offers: list[Offer], claim: Document) -> list[Offer]:
-    """Give the volumes of the claim's class."""
+    """The volumes of the claim's class."""
     wanted = volume_claims.class_name(claim)
     return [offer for offer in offers if offer.class_name == wanted]
 
@@ -171,7 +171,7 @@ def _provisioner(claim: Document, catalog: Catalog) -> Provisioner | BindingErro
 
 
 def _binds_late(claim: Document, catalog: Catalog) -> bool:
-    """Whether the claim's class leaves the choice of a volume to the scheduler."""
+    """Whether the claim's class has volumeBindingMode WaitForFirstConsumer."""
     name = volume_claims.class_name(claim)
     storage_class = catalog.get(volume_claims.CLASS, name=name) if name else None
     if storage_class is None:

@@ -1,8 +1,8 @@
-"""Which existing volume suits a claim: prebound ones first, then the smallest that is large enough.
+"""Matches existing volumes to a claim: prebound ones first, then the smallest that is large enough.
 
-A volume is compiled into an `Offer` once per version of it. What does not depend on the node is settled once per claim
-(`Candidates`); a node then looks only at volumes that may be reachable from it. Volumes that demand a value of one node
-label, as local volumes do, are found by that value.
+A volume is compiled into an `Offer` once per version. What does not depend on the node is computed once per claim
+(`Candidates`); for a node only volumes that may be reachable are examined. Volumes that require a value of one node
+label, as local volumes do, are indexed by that value.
 """
 
 import heapq
@@ -22,22 +22,22 @@ NOTHING = quantities.from_value(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A volume, as far as claims and nodes care."""
+    """A volume with the fields that matching needs."""
 
     volume: Document
     name: str
     class_name: str
     size: Quantity
     access_modes: frozenset[str]
-    #: Filesystem or block, and the class of its attributes: both must be what the claim says.
+    #: Filesystem or block, and the volume attributes class: both must equal the claim's.
     kind: tuple[str, str]
-    #: The nodes from which the volume can be used (None: all).
+    #: The nodes that can reach the volume (None: all).
     nodes: NodeSelector | None
-    #: A label of which a node must have one of some values, if that is all there is to `nodes`, or part of it.
+    #: A label and the values of which a node must have one, if `nodes` contains such a requirement.
     demand: tuple[str, frozenset[str]] | None
 
     def reachable(self, labels: Mapping[str, str]) -> bool:
-        """Whether a node of these labels can use the volume; names of nodes do not count."""
+        """Whether a node with these labels can reach the volume; node names are not considered."""
         return self.nodes is None or self.nodes.matches(labels, "")
 
 
@@ -59,7 +59,7 @@ def offer(volume: Document) -> Offer:
 
 
 class Shelf:
-    """The offers of all volumes, kept as long as the volumes stay the same."""
+    """The offers of all volumes, kept while the volumes stay the same."""
 
     __slots__ = ("_offers",)
 
@@ -67,7 +67,7 @@ class Shelf:
         self._offers: dict[str, Offer] = {}
 
     def stock(self, volumes: Iterable[Document]) -> list[Offer]:
-        """Give the offers of these volumes; those of all others are thrown away."""
+        """The offers of these volumes; all others are dropped."""
         known, kept = self._offers, {}
         for volume in volumes:
             name = volume["metadata"]["name"]
@@ -78,12 +78,12 @@ class Shelf:
 
 
 class Candidates:
-    """Volumes that suit a claim wherever they are reachable, best first."""
+    """Volumes that match a claim where they are reachable, best first."""
 
     __slots__ = ("_anywhere", "_by_label", "_ranked", "prebound")
 
     def __init__(self, ranked: Iterable[Offer], prebound: Offer | None = None) -> None:
-        #: The volume that is meant for the claim already: this one or none.
+        #: The volume that is prebound to the claim: this one or none.
         self.prebound = prebound
         self._ranked = list(ranked)
         self._anywhere: list[int] = []
@@ -98,7 +98,7 @@ class Candidates:
                 by_value.setdefault(value, []).append(rank)
 
     def best(self, labels: Mapping[str, str], taken: Collection[str]) -> Document | None:
-        """Give the best volume for a node of these labels that is not taken yet."""
+        """The best volume for a node with these labels that is not taken yet."""
         if self.prebound is not None:
             return self.prebound.volume if self.prebound.reachable(labels) else None
         near = [by_value.get(labels.get(label, ""), []) for label, by_value in self._by_label.items()]
@@ -110,7 +110,7 @@ class Candidates:
 
 
 def candidates(claim: Document, offers: Iterable[Offer]) -> Candidates:
-    """Find the volumes that suit a claim, nodes aside."""
+    """The volumes that match a claim, regardless of nodes."""
     wanted, kind = volume_claims.request(claim) or NOTHING, _kind(claim.get("spec") or {})
     suitable = [each for each in offers if each.kind == kind and each.size >= wanted and _free_for(each.volume, claim)]
     for each in suitable:
@@ -131,7 +131,7 @@ def candidates(claim: Document, offers: Iterable[Offer]) -> Candidates:
 
 
 def capacity(volume: Document) -> Quantity:
-    """Give the size of a volume."""
+    """The size of a volume."""
     amount = ((volume.get("spec") or {}).get("capacity") or {}).get("storage")
     return NOTHING if amount is None else quantities.from_wire(amount)
 
@@ -147,7 +147,7 @@ def bound_to(volume: Document, claim: Document) -> bool:
 
 
 def _free_for(volume: Document, claim: Document) -> bool:
-    """Whether nobody else has the volume, and it is to stay."""
+    """Whether the volume is free for this claim and not being deleted."""
     reserved = (volume.get("spec") or {}).get("claimRef") is not None
     return volume["metadata"].get("deletionTimestamp") is None and (not reserved or bound_to(volume, claim))
 
@@ -157,7 +157,7 @@ def _kind(spec: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _demanded_label(nodes: NodeSelector | None) -> tuple[str, frozenset[str]] | None:
-    """Find a label of which a node must have one of some values, if the selector is of that simple kind."""
+    """The label of which a node must have one of several values, if the selector has that simple form."""
     if nodes is None or len(nodes.terms) != 1 or nodes.terms[0].labels is None:
         return None
     for requirement in nodes.terms[0].labels.requirements:

@@ -1,7 +1,6 @@
-"""How far the binding of a pod's volumes has come, once it was asked for: done, not yet, or failed.
+"""The progress of a pod's volume binding: done, not yet, or failed.
 
-The shell that writes volumes and claims calls this with the objects as the API server shows them now, again and again,
-until it answers done or raises.
+`binding.volume_binder` calls this with the current objects until it returns True or raises.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ def done(
     provisioned: Sequence[Document],
     catalog: Catalog,
 ) -> bool:
-    """Whether all volumes that were written, and all claims that were marked, are bound by now."""
+    """Whether all written volumes and all annotated claims are bound."""
     bindings = [_bound_claim(volume, catalog, node_labels) for volume in volumes]
     claims_made = [_made_claim(claim, catalog, node_name, node_labels) for claim in provisioned]
     return all(claim is not None and volume_claims.bound(claim) for claim in [*bindings, *claims_made])
@@ -47,7 +46,7 @@ def _made_claim(written: Document, catalog: Catalog, node_name: str, node_labels
     if claim is None:
         raise BindingFailedError(f'failed to check provisioning pvc: persistentvolumeclaim "{meta["name"]}" not found')
     if volume_claims.annotations(claim).get(volume_claims.SELECTED_NODE) != node_name:
-        # A provisioner that gives up takes the annotation away, which asks the scheduler to try again.
+        # A provisioner that gives up removes the annotation, which asks the scheduler to try again.
         raise BindingFailedError(f'provisioning failed for PVC "{meta["name"]}"')
     volume = (
         catalog.get(volume_claims.VOLUME, name=volume_claims.volume_name(claim))

@@ -1,4 +1,4 @@
-"""Volumes that do not exist yet: whether a storage class can make one for a claim that a given node can use."""
+"""Dynamic provisioning: whether a storage class can provision a volume for a claim that a node can reach."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,27 +24,27 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provisioner:
-    """What a storage class can do for one claim."""
+    """What a storage class can provision for one claim."""
 
     claim: Document
-    #: False if the class makes no volumes at all.
+    #: False if the class has no provisioner.
     able: bool
-    #: Where the class may make volumes; see `in_topology`.
+    #: The allowed topologies of the class; see `in_topology`.
     topologies: Sequence[Mapping[str, Any]]
     #: Pools large enough for the claim; None if the driver does not report free storage.
     pools: tuple[Pool, ...] | None
 
     def serves(self, labels: Mapping[str, str]) -> bool:
-        """Whether a volume may be made for a node of these labels, free storage aside."""
+        """Whether a volume may be provisioned for a node with these labels, regardless of free storage."""
         return self.able and in_topology(self.topologies, labels)
 
     def pool(self, labels: Mapping[str, str]) -> Pool | None:
-        """Find storage within reach of a node of these labels."""
+        """A pool that a node with these labels can reach."""
         return next((pool for pool in self.pools or () if pool.nodes.matches(labels)), None)
 
 
 def provisioner(claim: Document, storage_class: Document, catalog: Catalog) -> Provisioner:
-    """Work out what a class can do for a claim."""
+    """What a class can provision for a claim."""
     name = storage_class.get("provisioner") or ""
     return Provisioner(
         claim=claim,
@@ -55,7 +55,7 @@ def provisioner(claim: Document, storage_class: Document, catalog: Catalog) -> P
 
 
 def in_topology(terms: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> bool:
-    """Whether one of a class's allowed topologies holds the node; no terms allow all, an empty term none."""
+    """Whether one of a class's allowed topologies contains the node; no terms allow all, an empty term none."""
     if not terms:
         return True
     for term in terms:
@@ -66,7 +66,7 @@ def in_topology(terms: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -
 
 
 def volume_limit(capacity: Document) -> Quantity | None:
-    """Give the size of the largest volume that a pool can hold."""
+    """The size of the largest volume that a pool can hold."""
     amount = capacity.get("maximumVolumeSize")
     if amount is None:
         amount = capacity.get("capacity")
@@ -74,7 +74,7 @@ def volume_limit(capacity: Document) -> Quantity | None:
 
 
 def reports_capacity(driver: Document | None) -> bool:
-    """Whether a CSI driver tells how much storage is free."""
+    """Whether a CSI driver reports its free storage."""
     return driver is not None and bool((driver.get("spec") or {}).get("storageCapacity"))
 
 
@@ -92,5 +92,5 @@ def _pools(claim: Document, storage_class: Document, catalog: Catalog, *, driver
         try:
             found.append(Pool(capacity, selectors.from_object(topology)))
         except SelectorError:
-            continue  # a pool that nobody can be told to reach is reached by nobody
+            continue  # a pool without a topology is reachable from no node
     return tuple(found)

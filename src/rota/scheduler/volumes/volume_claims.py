@@ -1,4 +1,4 @@
-"""Persistent volume claims: which ones a pod uses, what they ask for, how far their binding has come."""
+"""Persistent volume claims: those of a pod, their requests, and the state of their binding."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,14 +27,14 @@ READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """A claim that a pod mounts; an ephemeral one is made for this pod and named after it."""
+    """A claim that a pod mounts; an ephemeral one is created for this pod and named after it."""
 
     name: str
     ephemeral: bool = False
 
 
 def used_by(pod: PodInfo) -> Iterator[ClaimUse]:
-    """List the claims of a pod, in the order of its volumes."""
+    """The claims of a pod, in the order of its volumes."""
     for volume in pod.shape.volumes:
         if (source := volume.get("persistentVolumeClaim")) is not None:
             yield ClaimUse(source.get("claimName") or "")
@@ -43,12 +43,12 @@ def used_by(pod: PodInfo) -> Iterator[ClaimUse]:
 
 
 def named_by(pod: PodInfo) -> Iterator[str]:
-    """List the claims that a pod names itself, ephemeral ones left out."""
+    """The claims that a pod names, without ephemeral ones."""
     return (use.name for use in used_by(pod) if not use.ephemeral)
 
 
 def find(catalog: Catalog, pod: PodInfo, use: ClaimUse) -> Document | None:
-    """Look a pod's claim up."""
+    """Find a pod's claim."""
     return catalog.get(CLAIM, namespace=pod.namespace, name=use.name)
 
 
@@ -59,12 +59,12 @@ def concerns(pod: PodInfo, claim: Document) -> bool:
 
 
 def not_found(use: ClaimUse) -> str:
-    """Say that a claim does not exist, in the words of the API."""
+    """The API's message for a claim that does not exist."""
     return f'persistentvolumeclaim "{use.name}" not found'
 
 
 def foreign(claim: Document, pod: PodInfo) -> str | None:
-    """Say so if a claim was not made for this pod, though an ephemeral volume of it has that name."""
+    """The error if an ephemeral volume's claim was not created for this pod."""
     owners = claim["metadata"].get("ownerReferences") or ()
     if any(owner.get("controller") and owner.get("uid") == pod.uid for owner in owners):
         return None
@@ -72,38 +72,38 @@ def foreign(claim: Document, pod: PodInfo) -> str | None:
 
 
 def key(claim: Document) -> str:
-    """Give namespace/name."""
+    """namespace/name."""
     return f"{claim['metadata'].get('namespace', '')}/{claim['metadata']['name']}"
 
 
 def annotations(document: Document) -> Mapping[str, str]:
-    """Give the annotations of an object."""
+    """The annotations of an object."""
     return document["metadata"].get("annotations") or {}
 
 
 def class_name(document: Document) -> str:
-    """Give the storage class of a claim or of a volume; an old annotation comes first."""
+    """The storage class of a claim or a volume; the old annotation comes first."""
     old = annotations(document).get(BETA_CLASS)
     return old if old is not None else (document.get("spec") or {}).get("storageClassName") or ""
 
 
 def volume_name(claim: Document) -> str:
-    """Give the volume that a claim names, "" if it names none."""
+    """The volume that a claim names, "" if none."""
     return (claim.get("spec") or {}).get("volumeName") or ""
 
 
 def bound(claim: Document) -> bool:
-    """Whether a claim has its volume, and the controller has finished with both."""
+    """Whether a claim is bound, and the controller has finished."""
     return bool(volume_name(claim)) and BIND_COMPLETED in annotations(claim)
 
 
 def request(claim: Document) -> Quantity | None:
-    """Give how much storage a claim asks for; None if it does not say."""
+    """The requested storage of a claim; None if it has no request."""
     resources = (claim.get("spec") or {}).get("resources") or {}
     amount = (resources.get("requests") or {}).get("storage")
     return None if amount is None else quantities.from_wire(amount)
 
 
 def access_modes(document: Document) -> frozenset[str]:
-    """Give the access modes of a claim or of a volume."""
+    """The access modes of a claim or a volume."""
     return frozenset((document.get("spec") or {}).get("accessModes") or ())
