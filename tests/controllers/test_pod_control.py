@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from rota.api import errors, meta, selectors
 from rota.client.events.correlation import Source
 from rota.client.events.recorder import EventRecorder
+from rota.client.expectations import TIMEOUT_S, Expectations
 from rota.client.informers.cache import Key
 from rota.controllers import controller_ref_manager, pod_control
 from rota.controllers.controller_ref_manager import Claims, OwnerKind
-from rota.controllers.expectations import TIMEOUT_S, Expectations
 from rota.controllers.pod_control import PODS, PodControl
 from rota.testing import manifests
 from rota.testing.clocks import FakeClock

@@ -11,9 +11,9 @@ from rota.client import pods as pod_actions
 from rota.client.informers.cache import Key
 from rota.client.paths import Target
 from rota.client.pods import Binding
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Object, PatchType, Selection
 from rota.controllers.daemon_sets.placement import node_of
-from rota.controllers.reconciler import Reconciler
 from rota.testing.virtual_api import VirtualCluster
 
 PODS = ("", "v1", "pods")

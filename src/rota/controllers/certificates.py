@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from rota.api import errors, meta, times
 from rota.client.informers.cache import Key
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object
 from rota.controllers import certificate_signer
-from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock

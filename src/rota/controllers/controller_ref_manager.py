@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from rota.api import errors, meta, selectors
 from rota.api.selectors import Selector
+from rota.client.expectations import Expectations
 from rota.client.informers.cache import Key, by_namespace
 from rota.client.informers.informer import Informer
 from rota.client.paths import Target
 from rota.client.verbs import Client, Object, PatchType
-from rota.controllers.expectations import Expectations
 from rota.kit import logs
 
 log = logs.get(__name__)

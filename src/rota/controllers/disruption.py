@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from rota.api import errors, meta, selectors, times
 from rota.client.informers.cache import Key, by_namespace
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object
-from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock

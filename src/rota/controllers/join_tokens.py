@@ -7,8 +7,8 @@ from rota.api import errors, meta, times
 from rota.client import join_tokens
 from rota.client.informers.cache import Key
 from rota.client.join_tokens import SECRETS
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object, Selection
-from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock

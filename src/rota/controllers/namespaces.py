@@ -15,9 +15,9 @@ from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
 from rota.client import discovery
 from rota.client.informers.cache import Key
+from rota.client.reconciler import Reconciler
 from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object, Propagation
-from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from rota.api import errors, meta, times
 from rota.client.informers.cache import Key
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object, PatchType, Selection
-from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock

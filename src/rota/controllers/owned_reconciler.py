@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from rota.api import errors, meta
+from rota.client.expectations import Expectations
 from rota.client.informers.cache import Cache, Indexer, Key
 from rota.client.paths import Target
+from rota.client.reconciler import Changed, Reconciler
 from rota.client.verbs import Client, Object
 from rota.controllers.controller_ref_manager import OWNED, OWNERS, Claims, OwnedObjects, OwnerKind
-from rota.controllers.expectations import Expectations
-from rota.controllers.reconciler import Changed, Reconciler
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics

@@ -17,9 +17,9 @@ from typing import Any, Final, TypeAlias
 from rota.api import errors, meta, names
 from rota.api.meta import Object
 from rota.client.events.recorder import EventRecorder
+from rota.client.expectations import Expectations
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client, PatchType
-from rota.controllers.expectations import Expectations
 from rota.kit.backoff import Rng
 
 PODS: Final = ("", "v1", "pods")

@@ -15,8 +15,8 @@ from rota.api.identifiers import GroupResource
 from rota.api.kinds import ResourceType
 from rota.client import discovery
 from rota.client.informers.cache import Key
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object
-from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock

@@ -10,12 +10,12 @@ from typing import Final
 
 from rota.api import errors, meta
 from rota.api.meta import Object
+from rota.client.expectations import Expectations
 from rota.client.informers.cache import Key
 from rota.client.verbs import Client
 from rota.controllers import controller_revisions
 from rota.controllers.controller_ref_manager import OwnerKind
 from rota.controllers.controller_revisions import History
-from rota.controllers.expectations import Expectations
 from rota.kit import logs
 
 log = logs.get(__name__)

@@ -10,8 +10,8 @@ from typing import Final
 
 from rota.api import errors, meta, roles, selectors
 from rota.client.informers.cache import Key
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object
-from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock

@@ -10,8 +10,8 @@ from typing import Any, Final
 from rota.api import errors, meta, times
 from rota.client.informers.cache import Key, by_node
 from rota.client.informers.informer import Informer
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object, PatchType
-from rota.controllers.reconciler import Reconciler
 from rota.controllers.tolerations import tolerates
 from rota.kit import logs
 from rota.kit.backoff import Rng

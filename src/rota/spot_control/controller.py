@@ -12,8 +12,8 @@ from typing import Any, Final
 from rota.api import meta
 from rota.client.informers.cache import Key
 from rota.client.pods import PODS
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object
-from rota.controllers.reconciler import Reconciler
 from rota.kit import logs
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock

@@ -11,9 +11,9 @@ from typing import Final
 from rota.api import errors
 from rota.client.informers.cache import Key
 from rota.client.pods import PODS
+from rota.client.reconciler import Reconciler
 from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object, Selection
-from rota.controllers.reconciler import Reconciler
 from rota.kit import logs, tasks
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock

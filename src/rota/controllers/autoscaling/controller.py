@@ -13,6 +13,7 @@ from rota.api import errors, meta, quantities, selectors, times
 from rota.api.selectors import Selector
 from rota.client.informers.cache import Key
 from rota.client.paths import Target as Resource
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object, Selection
 from rota.controllers.autoscaling import behavior as autoscaling_behavior
 from rota.controllers.autoscaling import metrics_client, replica_calculator
@@ -20,7 +21,6 @@ from rota.controllers.autoscaling.behavior import Memory
 from rota.controllers.autoscaling.metrics_client import Meters
 from rota.controllers.autoscaling.replica_calculator import Proposal, Target, Tolerances, Unknown
 from rota.controllers.pod_control import PODS
-from rota.controllers.reconciler import Reconciler
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics

@@ -13,13 +13,13 @@ from typing import Any, Final
 from rota.api import cron, errors, gotext, meta, times
 from rota.api.cron import Schedule
 from rota.api.meta import Object
+from rota.client.expectations import Expectations
 from rota.client.informers.cache import Key
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Propagation
 from rota.controllers.controller_ref_manager import BY_CONTROLLER, OWNED, OwnerKind
 from rota.controllers.cron_jobs import runs
-from rota.controllers.expectations import Expectations
 from rota.controllers.pod_control import is_end_of_namespace
-from rota.controllers.reconciler import Reconciler
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rota.api import errors, meta, names
+from rota.client.expectations import Expectations
 from rota.client.informers.cache import Key, by_namespace
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Object
 from rota.controllers.endpoints import backends, slices, subsets
-from rota.controllers.expectations import Expectations
 from rota.controllers.pod_control import Draw, is_end_of_namespace, prefix
-from rota.controllers.reconciler import Reconciler
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics

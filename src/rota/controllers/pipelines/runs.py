@@ -15,6 +15,7 @@ from rota.api.meta import Object
 from rota.api.pipelines import object_names, pipeline_validation
 from rota.api.pipelines.graphs import Graph
 from rota.client.informers.cache import Key
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Propagation
 from rota.controllers.pipelines import engine, objects
 from rota.controllers.pipelines.cache_write_through import learn
@@ -22,7 +23,6 @@ from rota.controllers.pipelines.objects import PIPELINES, RUNS, STEP_RUNS
 from rota.controllers.pipelines.progress import Progress, RunState
 from rota.controllers.pipelines.states import Decision, Phase, RunPhase, StepKey
 from rota.controllers.pod_control import is_end_of_namespace
-from rota.controllers.reconciler import Reconciler
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics

@@ -13,13 +13,13 @@ from rota.api import cron, errors, meta, times
 from rota.api.meta import Object
 from rota.api.pipelines import object_names
 from rota.client.informers.cache import Key
+from rota.client.reconciler import Reconciler
 from rota.client.verbs import Client, Propagation
 from rota.controllers.cron_jobs import runs as timetable
 from rota.controllers.pipelines import objects
 from rota.controllers.pipelines.objects import PIPELINES, RUNS
 from rota.controllers.pipelines.states import RunPhase
 from rota.controllers.pod_control import is_end_of_namespace
-from rota.controllers.reconciler import Reconciler
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics

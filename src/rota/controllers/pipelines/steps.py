@@ -15,6 +15,7 @@ from rota.api import errors, meta, times
 from rota.api.meta import Object
 from rota.client import pods
 from rota.client.informers.cache import Key
+from rota.client.reconciler import Reconciler
 from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Propagation
 from rota.controllers.pipelines import attempts, objects
@@ -23,7 +24,6 @@ from rota.controllers.pipelines.cache_write_through import learn
 from rota.controllers.pipelines.objects import JOBS, PODS, STEP_RUNS
 from rota.controllers.pipelines.states import Phase
 from rota.controllers.pod_control import is_end_of_namespace
-from rota.controllers.reconciler import Reconciler
 from rota.kit.backoff import Rng
 from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
