@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rota.columns.objects import MalformedObjectError
@@ -154,3 +155,20 @@ def test_equals_leave_a_priority_queue_as_gos_heap_has_it() -> None:
 def opened(*, nodes: list[dict[str, Any]], groups: list[dict[str, Any]], pods: list[dict[str, Any]]) -> Session:
     state = snapshots.build(nodes=nodes, pods=pods, groups=groups, queues=[QUEUE])
     return Session(state, conf.parse(CONF, registry.KNOWN))
+
+
+def test_ratings_that_are_kept_follow_every_move() -> None:
+    nodes = [node("a"), node("b"), node("c")]
+    pods = [pod("g", number) for number in range(3)] + [pod("g", 3, on="b")]
+    kept, fresh = (opened(nodes=nodes, groups=[group("g", 1)], pods=pods) for _ in range(2))
+    rows = np.arange(3)
+    kept.rate(kept.jobs["default/g"].members["g-w-0"], rows)
+    for session in (kept, fresh):
+        members = session.jobs["default/g"].members
+        statement = session.statement()
+        statement.allocate(members["g-w-0"], "a")
+        statement.evict(members["g-w-3"], "test")
+        statement.pipeline(members["g-w-1"], "c", evicted=False)
+    asked = [session.rate(session.jobs["default/g"].members["g-w-2"], rows).tolist() for session in (kept, fresh)]
+    assert asked[0] == asked[1]
+    assert len(set(asked[0])) > 1

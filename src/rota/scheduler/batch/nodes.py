@@ -51,6 +51,10 @@ class NodeTable:
         self.tasks: Final[list[dict[str, Task]]] = [{} for _ in self.names]
         self._counted: Final[list[dict[str, TaskStatus]]] = [{} for _ in self.names]
         self._vectors: dict[int, tuple[Amounts, list[tuple[int, float]]]] = {}
+        #: The rows that have changed, in order; readers remember how far they have read.
+        self.changes: Final[list[int]] = []
+        self._future: FloatArray = self.idle.copy()
+        self._future_seen = 0
 
     def __len__(self) -> int:
         return len(self.names)
@@ -86,8 +90,12 @@ class NodeTable:
 
     @property
     def future(self) -> FloatArray:
-        """What will be free: shape (D, N)."""
-        return self.idle + self.releasing - self.pipelined
+        """What will be free: shape (D, N), to be read at once."""
+        if self._future_seen < len(self.changes):
+            rows = list(set(self.changes[self._future_seen :]))
+            self._future[:, rows] = self.idle[:, rows] + self.releasing[:, rows] - self.pipelined[:, rows]
+            self._future_seen = len(self.changes)
+        return self._future
 
     def future_of(self, row: int) -> Amounts:
         """Give what will be free on one node."""
@@ -156,7 +164,12 @@ class NodeTable:
         self._counted[row][task.key] = task.status
         self._shift(task.request, row, task.status, 1.0)
 
+    def touch(self, row: int) -> None:
+        """Note that what is known of a node has changed."""
+        self.changes.append(row)
+
     def _shift(self, request: Amounts, row: int, status: TaskStatus, sign: float) -> None:
+        self.touch(row)
         vector = self.vector(request)
         if status is TaskStatus.PIPELINED:
             self._add(self.pipelined, vector, row, sign)

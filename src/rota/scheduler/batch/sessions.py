@@ -22,6 +22,7 @@ from rota.scheduler.batch.jobs import Job, SubJob
 from rota.scheduler.batch.nodes import NodeTable
 from rota.scheduler.batch.plugin import BatchPlugin, Eviction, Purpose, Trial, Victims, Vote
 from rota.scheduler.batch.queues import Queue
+from rota.scheduler.batch.ratings import RatingCache
 from rota.scheduler.batch.statements import Statement
 from rota.scheduler.batch.statuses import TaskStatus
 from rota.scheduler.batch.tasks import Task, precedes
@@ -107,6 +108,11 @@ class Session:
             for name, switch in _SWITCH_OF.items()
         }
         self._flat: Final = {name: [call for tier in tiers for call in tier] for name, tiers in self._tiers.items()}
+        self._ratings: Final = [
+            RatingCache(plugin.node_order, self.nodes).rate if plugin.rates_alone else plugin.node_order
+            for plugin in self.plugins.values()
+            if plugin.node_order in self._flat["node_order"]
+        ]
         self._trials: Final = [
             (self.plugins[option.plugin.name], option.switches)
             for tier in configuration.tiers
@@ -370,7 +376,7 @@ class Session:
     def rate(self, task: Task, rows: IndexArray) -> FloatArray:
         """Rate nodes for a pod."""
         single = np.zeros(len(rows))
-        for rating in self._flat["node_order"]:
+        for rating in self._ratings:
             single += rating(task, rows)
         together = np.zeros(len(rows))
         for rating in self._flat["batch_node_order"]:
@@ -445,6 +451,8 @@ class Session:
         self.jobs[task.job].move(task, TaskStatus.RELEASING)
         if room:
             self.nodes.update(task)
+        elif task.node in self.nodes.rows:
+            self.nodes.touch(self.nodes.rows[task.node])
         for tell in self._flat["on_deallocate"]:
             tell(task)
 

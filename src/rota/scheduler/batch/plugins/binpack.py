@@ -26,6 +26,7 @@ class Binpack(BatchPlugin):
     """Rate the share that would be in use."""
 
     name: ClassVar[str] = "binpack"
+    rates_alone: ClassVar[bool] = True
     arguments: ClassVar[Mapping[str, Argument]] = {
         "binpack.weight": Argument(args.integer, 1),
         "binpack.cpu": Argument(args.integer, 1),

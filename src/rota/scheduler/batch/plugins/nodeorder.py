@@ -36,6 +36,7 @@ class NodeOrder(BatchPlugin):
     """Rate nodes."""
 
     name: ClassVar[str] = "nodeorder"
+    rates_alone: ClassVar[bool] = True
     arguments: ClassVar[Mapping[str, Argument]] = {
         "leastrequested.weight": Argument(args.integer, 1),
         "mostrequested.weight": Argument(args.integer, 0),
