@@ -20,6 +20,7 @@ from rota.scheduler.batch.heaps import PriorityQueue
 from rota.scheduler.batch.hypernodes import HyperNode, HyperNodes
 from rota.scheduler.batch.jobs import Job, SubJob
 from rota.scheduler.batch.nodes import NodeTable
+from rota.scheduler.batch.placements import Placements
 from rota.scheduler.batch.plugin import BatchPlugin, Eviction, Purpose, Trial, Victims, Vote
 from rota.scheduler.batch.queues import Queue
 from rota.scheduler.batch.ratings import RatingCache
@@ -87,6 +88,7 @@ class Session:
         self.state: Final = state
         self.nodes: Final = state.nodes
         self.cluster: Final = state.cluster
+        self.placements: Final = Placements(state.cluster)
         self.jobs: Final = state.jobs
         self.queues: Final = state.queues
         self.hypernodes: Final = state.hypernodes

@@ -50,6 +50,7 @@ class NodeOrder(BatchPlugin):
 
     def __init__(self, session: Session, arguments: Mapping[str, Any], *, hierarchy: bool) -> None:
         self._cluster = session.cluster
+        self._placements = session.placements
         framework = _framework()
         self._room: Final = [
             (allocation.Scorer(_RESOURCES, strategy), arguments[name])
@@ -83,6 +84,7 @@ class NodeOrder(BatchPlugin):
     def batch_node_order(self, task: Task, rows: IndexArray) -> FloatArray:
         """Rate by labels, by other pods, by taints and by spread, among the nodes that come into question."""
         cluster, pod = self._cluster, task.info
+        self._placements.prepare(task)
         total = np.zeros(len(rows), dtype=np.int64)
         feasible = np.zeros(cluster.size, dtype=np.bool_)
         feasible[rows] = True

@@ -5,10 +5,8 @@ lets leave, are counted at once.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-import msgspec
 import numpy as np
 
 from rota.columns.arrays import BoolArray, CodeArray
@@ -60,6 +58,7 @@ class Predicates(BatchPlugin):
     def __init__(self, session: Session, arguments: Mapping[str, Any], *, hierarchy: bool) -> None:
         self._nodes = session.nodes
         self._cluster = session.cluster
+        self._placements = session.placements
         stable, moving = (
             [name for name, switch in filters.items() if switch is None or arguments[switch]]
             for filters in (_STABLE, _MOVING)
@@ -69,20 +68,6 @@ class Predicates(BatchPlugin):
         self._moving: Final = [framework.plugins[name] for name in moving]
         self._by_shape: dict[PodShape, _Said] = {}
         self._states: dict[str, CycleState] = {}
-        self._stripped: dict[PodShape, PodShape] = {}
-        self._guarded: frozenset[str] = frozenset()
-
-    def open(self) -> None:
-        """Find the nodes with pods that keep others away.
-
-        Pods of other groups that the session places on other nodes keep nobody away before the next session; what they
-        ask for themselves counts.
-        """
-        self._guarded = frozenset(
-            node.name
-            for node in self._cluster.node_infos()
-            if any(pod.shape.required_anti_affinity for pod in node.pods.values())
-        )
 
     # --- judging ----------------------------------------------------------------------------------------------------
 
@@ -172,20 +157,11 @@ class Predicates(BatchPlugin):
         """Count a pod in, unless its eviction was only taken back: Volcano does not count that pod again."""
         if task.status is TaskStatus.RUNNING:
             return
-        info = task.info
-        if info.shape.required_anti_affinity and task.node not in self._guarded:
-            info = msgspec.structs.replace(info, shape=self._without_repulsion(info.shape))
-        self._cluster.add_pod(info, task.node)
-
-    def _without_repulsion(self, shape: PodShape) -> PodShape:
-        known = self._stripped.get(shape)
-        if known is None:
-            known = self._stripped[shape] = replace(shape, required_anti_affinity=())
-        return known
+        self._placements.add(task)
 
     def on_deallocate(self, task: Task) -> None:
         """Count a pod out."""
-        self._cluster.remove_pod(task.uid)
+        self._placements.remove(task)
 
 
 class _AffinityTrial(Trial):
