@@ -1,8 +1,8 @@
-"""Request bodies: from bytes and a content type to plain values, and from those to an object of the asked-for kind.
+"""Request bodies: from bytes and a content type to plain values, and from those to an object of the requested kind.
 
-Two steps, because patches need only the first. `parse` knows formats (JSON, YAML, protobuf); `as_object` knows kinds:
-it checks apiVersion and kind, and brings the object into the shape of its schema, telling unknown and duplicate fields
-by the client's wish (`Strictness`). Refusals are 400 and 415 in upstream's words.
+Two steps, because patches need only the first. `parse` handles formats (JSON, YAML, protobuf); `as_object` handles
+kinds: it checks apiVersion and kind, and decodes the object by its schema, reporting unknown and duplicate fields as
+the client asked for (`Strictness`). Errors are 400 and 415 with upstream's messages.
 """
 
 import enum
@@ -27,13 +27,13 @@ YAML: Final = "application/yaml"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 READ: Final = (JSON, YAML, PROTOBUF)
 
-#: Go writes these only when there is something in them.
+#: Go writes these only if they are not empty.
 _DROPPED_IF_EMPTY: Final = ("annotations", "finalizers", "labels", "ownerReferences")
 META_MODEL: Final = "meta_v1.ObjectMeta"
 
 
 class Strictness(enum.Enum):
-    """What becomes of fields that the kind does not have: the values of the `fieldValidation` parameter."""
+    """How unknown fields are handled: the values of the `fieldValidation` parameter."""
 
     IGNORE = "Ignore"
     WARN = "Warn"
@@ -41,7 +41,7 @@ class Strictness(enum.Enum):
 
 
 def strictness(parameter: str) -> Strictness:
-    """The client's wish, which `wrong_strictness` has nothing against; built-in and custom kinds warn by default."""
+    """The requested strictness, which `wrong_strictness` has accepted; built-in and custom kinds warn by default."""
     return Strictness(parameter) if parameter else Strictness.WARN
 
 
@@ -53,7 +53,7 @@ def wrong_strictness(parameter: str) -> list[fields.FieldError]:
 
 @dataclass(slots=True)
 class Parsed:
-    """A body as plain values, before anybody asked what kind it is."""
+    """A body as plain values, before its kind is checked."""
 
     value: Any
     #: Paths of fields that occur more than once.
@@ -61,15 +61,15 @@ class Parsed:
 
 
 class Unreadable(ValueError):
-    """The bytes are not what the content type says."""
+    """The bytes do not match the content type."""
 
 
 class NotText(Unreadable):
-    """Not even text, so that nobody looked for a version and a kind in it."""
+    """The bytes are not text, so version and kind were not looked for."""
 
 
 def media_type(content_type: str) -> str:
-    """The content type without its parameters; JSON if there is none. What cannot be parsed is no type that we know."""
+    """The content type without its parameters; JSON if there is none. One that cannot be parsed is unknown."""
     plain, _, parameters = content_type.partition(";")
     if parameters.strip() and not all("=" in one for one in parameters.split(";") if one.strip()):
         return content_type
@@ -100,12 +100,12 @@ def parse_json(body: bytes, *, find_duplicates: bool = True) -> Parsed:
 
 
 def parse_yaml(body: bytes) -> Parsed:
-    """YAML as far as it means JSON; JSON is YAML too, and much faster read as such."""
+    """The JSON subset of YAML; a body that is JSON is parsed as such, which is much faster."""
     if body.lstrip()[:1] == b"{":
         try:
             return parse_json(body)
         except Unreadable:
-            pass  # a YAML flow mapping looks alike
+            pass  # a YAML flow mapping looks the same
     try:
         return Parsed(*yaml_values.load(body))
     except yaml_values.NotText as error:
@@ -153,14 +153,14 @@ def as_object(
 
 
 def tidy(metadata: Object) -> None:
-    """Take out what means nothing."""
+    """Remove fields without meaning."""
     for name in _DROPPED_IF_EMPTY:
         if name in metadata and not metadata[name]:
             del metadata[name]
 
 
 def unrecognized(kind: str, why: Unreadable | str, body: bytes) -> errors.BadRequest:
-    """The body is not even an object; its first bytes help to see why."""
+    """The error for a body that is not an object; it shows the first bytes."""
     shown = body[:10].hex()
     summary = f"{shown} ..." if len(body) > 10 else shown
     what = str(why) if isinstance(why, NotText) else f"couldn't get version/kind; {why}"
@@ -168,7 +168,7 @@ def unrecognized(kind: str, why: Unreadable | str, body: bytes) -> errors.BadReq
 
 
 class Misshapen(errors.BadRequest):
-    """An object does not have the shape of its kind; `why` says where."""
+    """An object does not have the shape of its kind; `why` names the place."""
 
     def __init__(self, message: str, why: str) -> None:
         super().__init__(message)
@@ -176,7 +176,7 @@ class Misshapen(errors.BadRequest):
 
 
 def cannot_handle(gvk: GroupVersionKind, why: str) -> Misshapen:
-    """The body is an object that does not have the shape of its kind."""
+    """The error for an object that does not have the shape of its kind."""
     return Misshapen(f"{gvk.kind} in version {gotext.quote(gvk.version)} cannot be handled as a {gvk.kind}: {why}", why)
 
 
@@ -186,7 +186,7 @@ def _known_kinds() -> frozenset[GroupVersionKind]:
 
 
 def _with_type(value: Any, gvk: GroupVersionKind, *, custom: bool) -> Object:
-    """The object with apiVersion and kind filled in where left out, and refused where they are others."""
+    """The object with apiVersion and kind filled in if missing; BadRequest if they differ."""
     if value is None:
         value = {}  # as Go reads it
     if not isinstance(value, dict):
@@ -232,14 +232,14 @@ _SPACED: Final = re.compile(rb'"[ \t\r\n]+:')
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object with its repetitions."""
+    """A JSON object with its repeated keys."""
 
 
 def _may_repeat(body: bytes, value: Any) -> bool:
-    """Whether a name may occur twice in an object: if none does, as many names end in a body as in its values.
+    """Whether a key may occur twice in an object: if none does, the body has as many keys as its values.
 
-    A name in JSON ends in a quote and a colon. Where somebody writes a space between the two, or there are escaped
-    quotes, counting says nothing.
+    A key in JSON ends with a quote and a colon. If there is a space between the two, or there are escaped quotes, the
+    count says nothing.
     """
     if b"\\" in body or _SPACED.search(body):
         return True
@@ -247,7 +247,7 @@ def _may_repeat(body: bytes, value: Any) -> bool:
 
 
 def _duplicates(body: bytes) -> list[str]:
-    """Paths of repeated keys. The first look only asks whether there are any, which is cheap."""
+    """Paths of repeated keys. The first pass only checks whether there are any, which is cheap."""
     repeated = False
 
     def look(pairs: list[tuple[str, Any]]) -> None:

@@ -1,7 +1,7 @@
-"""Kinds that are one thing under two names or in two shapes: where they are kept, and how they are rewritten.
+"""Conversion between API versions: which version is stored, and how objects are converted.
 
-Versions that differ in name only need nothing but the other name. Events exist in two groups with fields of different
-names and are kept as those of the core group; a HorizontalPodAutoscaler is kept in version 2. Pure.
+Versions that differ in name only need another apiVersion. Events exist in two groups with different field names and are
+stored as those of the core group; a HorizontalPodAutoscaler is stored as version 2. Pure.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ _Rewrite: TypeAlias = Callable[[Object], Object]
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where objects of a resource are kept; the part of a `ResourceType` that decides about keys."""
+    """Where objects of a resource are stored; the part of a `ResourceType` that determines keys."""
 
     group: str
     plural: str
@@ -28,17 +28,17 @@ _CORE_EVENTS: Final = Home("", "events", True)
 
 
 def home(resource: ResourceType) -> ResourceType | Home:
-    """What stands in the keys of this resource's objects."""
+    """The group and resource in the keys of this resource's objects."""
     return _CORE_EVENTS if resource.group == "events.k8s.io" and resource.plural == "events" else resource
 
 
 def is_rewritten(resource: ResourceType) -> bool:
-    """Whether objects of this resource may lie in the store in another shape than it shows them."""
+    """Whether objects of this resource may be stored in another shape than it is served in."""
     return resource.group_resource in _REWRITTEN
 
 
 def stored_version(resource: ResourceType) -> str:
-    """The apiVersion in which objects of this resource are kept."""
+    """The apiVersion in which objects of this resource are stored."""
     return _STORED.get(resource.group_resource, resource.api_version)
 
 

@@ -1,7 +1,7 @@
-"""Following the CustomResourceDefinitions in the store: which kinds are served, and how definitions come and go.
+"""The CRD controller: watches CustomResourceDefinitions, serves their kinds, and finalizes deleted ones.
 
-Every server follows by itself and comes to the same view. What has to be written (that names are accepted, that a
-definition's objects are gone) any of them may write: the others find it done.
+Every server watches by itself and comes to the same state. Any of them may write the results (names are accepted, a
+definition's objects are gone): the others find them written.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from rota.store.store_interface import Batch, Entry
 log = logs.get(__name__)
 
 DEFINITIONS: Final = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
-#: Objects with finalizers take their time; this is how often a definition looks whether they have gone.
+#: Objects with finalizers take time; this is how often a terminating definition is checked.
 _LOOK_EVERY_S: Final = 1.0
 
 
@@ -40,7 +40,7 @@ class CrdController:
         self._going: dict[str, Stored] = {}
 
     async def sync(self) -> int:
-        """Take in all definitions as they stand; the revision of that."""
+        """Read all definitions; returns the revision."""
         page = await self._registry.store.list(self._prefix)
         present = {entry.key for entry in page.entries}
         for definition in self._catalog.definitions:
@@ -52,7 +52,7 @@ class CrdController:
         return page.revision
 
     async def run(self) -> None:
-        """Follow until the store is closed."""
+        """Watch until the store is closed."""
         while True:
             revision = await self.sync()
             try:
@@ -65,7 +65,7 @@ class CrdController:
                 return
 
     async def _next(self, change: Callable[[], Awaitable[Batch]]) -> None:
-        """Take in the next changes; look after definitions that are going while there are none."""
+        """Process the next changes; process terminating definitions while there are none."""
         try:
             batch = await self._registry.clock.wait_for(change(), _LOOK_EVERY_S) if self._going else await change()
         except TimeoutError:
@@ -109,7 +109,7 @@ class CrdController:
                     await self._remove(stored)
 
     async def _delete_objects(self, definition: Object) -> int:
-        """Ask all objects of a kind to go; how many have not."""
+        """Delete all objects of a kind; returns how many remain."""
         resource = self._registry.scheme.preferred(registration.resource_of(definition))
         if resource is None:
             return 0
@@ -126,7 +126,7 @@ class CrdController:
         return left
 
     async def _remove(self, stored: Stored) -> None:
-        """Nothing holds on to a definition any more."""
+        """Remove a definition without finalizers."""
         metadata = stored.object["metadata"]
         with contextlib.suppress(errors.NotFound, errors.Conflict):
             options = DeleteOptions(precondition_uid=metadata["uid"])

@@ -1,10 +1,9 @@
-"""What the server serves, as clients ask for it: which groups, versions, resources, subresources and verbs.
+"""Discovery: the groups, versions, resources, subresources and verbs that the server serves.
 
-Everything follows from a `Scheme`. The plain lists (`APIVersions`, `APIGroupList`, `APIGroup`, `APIResourceList`)
-answer one question each; the aggregated form holds all groups in one document, in two versions whose bodies are the
-same. Clients before 1.30 read `v2beta1` only and take an answer in `v2` for an empty one, so the version that was
-asked for stands in the content type as well as in the document. The functions are pure; `Discovery` keeps what they
-made until the scheme changes.
+Everything follows from a `Scheme`. The plain lists (`APIVersions`, `APIGroupList`, `APIGroup`, `APIResourceList`) hold
+one level each; the aggregated form holds all groups in one document, in two versions with the same body. Clients before
+1.30 read `v2beta1` only and take a response in `v2` for an empty one, so the requested version is in the content type
+as well as in the document. The functions are pure; `Discovery` caches their results until the scheme changes.
 """
 
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from rota.api.scheme import Scheme
 from rota.apiserver.http import cached_documents, negotiation
 from rota.apiserver.http.cached_documents import Document
 
-#: Whether a subresource of the scheme is to be shown; what is refused when it is called should not be offered.
+#: Whether a subresource of the scheme is shown; one that is refused when called should not be shown.
 Shown: TypeAlias = Callable[[ResourceType, Subresource], bool]
 
 AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
@@ -26,8 +25,8 @@ _AGGREGATED_KIND: Final = "APIGroupDiscoveryList"
 _MEDIA_TYPES: Final = frozenset({"application/json", "application/*", "*/*"})
 _PRODUCED: Final = ("application/json",)
 
-#: The order of groups decides which one a bare name means where several have a resource of that name. Groups that are
-#: not listed follow in the order of their names; so do all custom ones.
+#: The order of groups decides which one a bare name means if several have a resource of that name. Groups that are not
+#: listed follow in order of names, and so do all custom ones.
 _ORDER: Final = {
     group: position
     for position, group in enumerate(
@@ -59,12 +58,12 @@ _ORDER: Final = {
 
 
 def show_all(_resource: ResourceType, _subresource: Subresource) -> bool:
-    """Leave nothing out."""
+    """Show everything."""
     return True
 
 
 class Discovery:
-    """The discovery documents of a scheme, each made when it is first asked for and kept until the scheme changes."""
+    """The discovery documents of a scheme, cached until the scheme changes."""
 
     def __init__(self, scheme: Scheme, *, server_address: str = "", shown: Shown = show_all) -> None:
         self._scheme: Final = scheme
@@ -74,9 +73,9 @@ class Discovery:
         self._made: dict[tuple[str, str], Document] = {}
 
     def document(self, path: str, accept: str = "") -> Document | None:
-        """The document for `/api`, `/apis` or a path one or two steps below; None if there is nothing there.
+        """The document for `/api`, `/apis` or a path one or two segments below; None if there is none.
 
-        NotAcceptable if the client does not read JSON. Send it with `http.cached_documents.respond`.
+        NotAcceptable if the client does not accept JSON. Send it with `http.cached_documents.respond`.
         """
         segments = tuple(path.strip("/").split("/"))
         if not self._exists(segments):
@@ -90,13 +89,13 @@ class Discovery:
         made = self._made.get(key)
         if made is None:
             made = self._make(segments, version)
-            # what does not exist is not kept: there is no end to it
+            # a missing document is not cached: there may be any number
             if made is not None:
                 self._made[key] = made
         return made
 
     def _exists(self, segments: tuple[str, ...]) -> bool:
-        """Whether there is a document, so that what nobody has is not refused for its form."""
+        """Whether there is a document, so that a missing one is 404 and not refused for its format."""
         groups = self._scheme.groups()
         match segments:
             case ("api" | "apis",):
@@ -129,7 +128,7 @@ class Discovery:
 
 
 def aggregated_version(accept: str) -> str:
-    """Which aggregated form an Accept header asks for; empty if it asks for the plain one."""
+    """The aggregated version that an Accept header asks for; empty for the plain form."""
     if not accept:
         return ""
     for clause in negotiation.parse(accept):
@@ -148,7 +147,7 @@ def aggregated_version(accept: str) -> str:
 
 
 def api_versions(scheme: Scheme, server_address: str = "") -> dict[str, Any]:
-    """The versions of the core group; `server_address` is what all clients should reach the server by."""
+    """The versions of the core group; `server_address` is the address for all clients."""
     return {
         "kind": "APIVersions",
         "versions": list(scheme.groups().get("", ())),
@@ -174,7 +173,7 @@ def resource_list(scheme: Scheme, at: GroupVersion, *, shown: Shown = show_all) 
     if not types:
         return None
     resources = [entry for one in types for entry in _entries(one, shown)]
-    # the core group's list has never said which version it is in
+    # the core group's list has no apiVersion
     versioned = {"apiVersion": "v1"} if at.group else {}
     return {"kind": "APIResourceList", **versioned, "groupVersion": str(at), "resources": resources}
 
@@ -219,7 +218,7 @@ def _entries(one: ResourceType, shown: Shown) -> list[dict[str, Any]]:
 
 
 def _subresource_entry(one: ResourceType, part: Subresource) -> dict[str, Any]:
-    # kubectl drain evicts only where the group and version of the foreign kind are told
+    # kubectl drain evicts only if the group and version of the Eviction kind are given
     foreign = part.kind[:2] != one.group_version
     return {
         "name": f"{one.plural}/{part.name}",

@@ -2,7 +2,8 @@
 
 Pure: it computes delays and never waits. `Policy` holds the parameters, `Backoff` counts the consecutive failures of
 one operation. Properties (tests/kit/test_backoff.py): a delay is never negative and never above the cap, its ceiling
-never shrinks from one failure to the next, and after a reset the delays start over."""
+never shrinks from one failure to the next, and after a reset the delays start over.
+"""
 
 import enum
 import math

@@ -2,7 +2,8 @@
 
 Code that reads the time or waits takes a `Clock`. The real one is `rota.kit.system.SystemClock`, the one for tests is
 `rota.testing.clocks.FakeClock`. This module does not import `time` or `asyncio`, so that pure modules can use the
-protocol without access to the real clock."""
+protocol without access to the real clock.
+"""
 
 from collections.abc import Awaitable
 from typing import Protocol, TypeVar

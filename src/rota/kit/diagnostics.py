@@ -1,7 +1,8 @@
 """HTTP pages of a running component on a port of their own: health, metrics and internal state.
 
 Remote clients see health and metrics only, for kubelets and monitoring. All other pages are served to loopback clients
-only; in a container that includes `kubectl port-forward`. The pages are read-only."""
+only; in a container that includes `kubectl port-forward`. The pages are read-only.
+"""
 
 import contextlib
 import ipaddress

@@ -1,7 +1,8 @@
 """The error that the command line prints as one line.
 
 Any package may raise (a subclass of) `UserError` for a problem that the user can fix: a wrong URL, an unreachable
-server, a file that is not a backup. The command line prints it and exits with code 2. Any other exception is a bug."""
+server, a file that is not a backup. The command line prints it and exits with code 2. Any other exception is a bug.
+"""
 
 from rota.kit import logs
 

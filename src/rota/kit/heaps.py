@@ -2,7 +2,8 @@
 
 Equal priorities are popped in insertion order. Removals and updates leave a dead entry in the underlying heap instead
 of searching it. Dead entries are dropped when they reach the top, and swept when they outnumber the live ones. So every
-operation costs O(log n) amortised, at the speed of the standard library's C heap."""
+operation costs O(log n) amortised, at the speed of the standard library's C heap.
+"""
 
 import heapq
 import itertools
@@ -89,7 +90,8 @@ class KeyedHeap(Generic[K, P]):
 
     def pop_through(self, bound: P) -> Iterator[tuple[K, P]]:
         """Remove and return, in order, every key whose priority is not above `bound`: all that is due by a certain
-        time."""
+        time.
+        """
         while self._entries and not bound < self.peek()[1]:
             yield self.pop()
 

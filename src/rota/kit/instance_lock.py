@@ -4,7 +4,8 @@
 
 The kernel releases the lock when its holder dies. So the holder knows that every earlier process with this name is
 dead, and can take over its leases at once. The name depends on the lock file itself, not only on its content: a copied
-folder gets another name."""
+folder gets another name.
+"""
 
 import contextlib
 import fcntl

@@ -2,7 +2,8 @@
 
 `log = logs.get(__name__)` in a module, then `log.info("watch resumed", revision=5)`. A process calls `configure` once;
 without it the standard library's behaviour applies. The output is text (coloured on a terminal only) or JSON lines.
-Secrets are removed from the output: see `redact`."""
+Secrets are removed from the output: see `redact`.
+"""
 
 import contextlib
 import json
@@ -160,7 +161,8 @@ def configure(*, level: str = "info", style: Style = "auto", stream: TextIO | No
 
 def wants_colour(stream: TextIO) -> bool:
     """Whether to use colour: the stream is a terminal that supports it and NO_COLOR is not set
-    (https://no-color.org)."""
+    (https://no-color.org).
+    """
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
 
 

@@ -2,7 +2,8 @@
 
 A `Metrics` owns its registry: nothing is global, so two components (or two tests) in one process never share a metric.
 Declaring a metric twice returns the same one, since a restarted component declares its metrics again; declaring it with
-another type or labels is a bug and raises."""
+another type or labels is a bug and raises.
+"""
 
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -29,7 +30,8 @@ class Metrics:
     def __init__(self, part: str, *, process: bool = False, prefix: str | None = None) -> None:
         """`process`: also export memory, processor time and open files of this process.
 
-        `prefix` replaces the usual prefix of names, for a component whose metrics have well-known names."""
+        `prefix` replaces the usual prefix of names, for a component whose metrics have well-known names.
+        """
         self._prefix = f"rota_{part}_" if prefix is None else prefix
         self._registry = CollectorRegistry()
         self._known: dict[str, tuple[MetricWrapperBase | Collector, object]] = {}
@@ -88,7 +90,8 @@ class Metrics:
     ) -> None:
         """Export values that are kept elsewhere, by their labels; they are read at every scrape.
 
-        They are counters if the name ends in `_total`, otherwise gauges."""
+        They are counters if the name ends in `_total`, otherwise gauges.
+        """
         follower = self._declare(
             name,
             (_Follower, tuple(labels)),

@@ -5,7 +5,8 @@ interpreter switches threads every few milliseconds, and the event loop serves o
 are processed at once, because a handover to a thread would cost more than the work.
 
 A garbage collection over millions of values stops all threads for up to a second, and finds no cycles in values that
-came from JSON. Python's collector is therefore off while such work runs."""
+came from JSON. Python's collector is therefore off while such work runs.
+"""
 
 import asyncio
 import contextlib

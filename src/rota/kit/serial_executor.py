@@ -2,7 +2,8 @@
 
 `concurrent.futures` does the same for any number of threads, but its locks and futures make a call cost about three
 times as much (128 against 40 us measured), which is a third of a durable commit on a good disk. Use this where calls
-are short and frequent; elsewhere an executor is the better choice."""
+are short and frequent; elsewhere an executor is the better choice.
+"""
 
 import asyncio
 import queue

@@ -1,6 +1,7 @@
 """The real clock and real randomness: the only module that may read them from the operating system.
 
-Created where components are assembled (`rota.assembly`, the command line, benchmarks) and passed down as arguments."""
+Created where components are assembled (`rota.assembly`, the command line, benchmarks) and passed down as arguments.
+"""
 
 import asyncio
 import contextlib
@@ -45,7 +46,8 @@ def allow_many_files() -> int:
     """Raise this process's soft limit on open files to the hard limit; returns the limit.
 
     The usual soft limit is low because `select` cannot handle more; a server with a connection for every watch needs
-    more."""
+    more.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):

@@ -2,7 +2,8 @@
 
 A `Supervisor` starts named tasks, logs the crash of any of them with its traceback, and then does what the task's
 `OnCrash` says. Nothing runs after `close`: it cancels every task and waits for all of them to end. A supervisor catches
-any exception; elsewhere an unexpected error crashes its task and ends here."""
+any exception; elsewhere an unexpected error crashes its task and ends here.
+"""
 
 import asyncio
 import enum
@@ -44,7 +45,8 @@ class Supervisor:
 
     Used as `async with Supervisor("scheduler", clock=..., rng=...) as supervisor`: start tasks, then await `wait()` or
     do other work. Leaving the block closes the supervisor, and raises `TaskCrashedError` if a task marked
-    `OnCrash.FAIL` had crashed."""
+    `OnCrash.FAIL` had crashed.
+    """
 
     def __init__(self, name: str, *, clock: Clock, rng: Rng, backoff: Policy | None = None) -> None:
         self.name = name

@@ -1,7 +1,8 @@
 """A certificate authority: the root of trust of a cluster's servers and clients.
 
 A certificate that it issues never outlives it, begins a little in the past (clocks differ), and has one purpose: a
-server certificate is not valid for a client."""
+server certificate is not valid for a client.
+"""
 
 import enum
 from datetime import UTC, datetime

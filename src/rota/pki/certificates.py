@@ -1,6 +1,7 @@
 """Certificates as values: subject, names, validity, and the pair of certificate and key.
 
-A client certificate names its user as Kubernetes does: the common name is the user, organizations are the groups."""
+A client certificate names its user as Kubernetes does: the common name is the user, organizations are the groups.
+"""
 
 import hashlib
 import ipaddress

@@ -15,7 +15,8 @@ def server(identity: Identity, *, client_authorities: bytes, check_times: bool =
     """For a listener. A client certificate is optional; if present, one of these authorities (PEM) must have signed it.
 
     Without `check_times`, the listener must check with every request that the certificate is valid now. It can then
-    report an expired certificate in a response; a failed handshake only closes the connection."""
+    report an expired certificate in a response; a failed handshake only closes the connection.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # HTTP/2 is not supported, and clients try it unless ALPN says otherwise.

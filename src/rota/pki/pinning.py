@@ -1,7 +1,8 @@
 """Bootstrap trust in a certificate authority that is known by the hash of its public key.
 
 A joining node gets the address of a server and the hash of the server's authority. The server presents its whole chain
-in the handshake; the certificate whose key has that hash is the authority. Later connections are verified as usual."""
+in the handshake; the certificate whose key has that hash is the authority. Later connections are verified as usual.
+"""
 
 import asyncio
 import hashlib

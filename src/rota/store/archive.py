@@ -3,7 +3,8 @@
 The file has a magic number, frames, and a SHA-256 of both. A frame is a length and a compressed MessagePack value:
 first the header, then lists of entries, then the number of entries. A backup is written to a temporary file and renamed
 when complete, so a file of that name is always complete. A restore verifies the whole file before it writes
-anything."""
+anything.
+"""
 
 import asyncio
 import contextlib
@@ -68,7 +69,8 @@ def _ignore(entries: int) -> None:
 
 async def backup(store: Store, path: Path, *, time: clock.Clock, progress: Callable[[int], None] = _ignore) -> Summary:
     """Write the current state of `store` to `path` while it stays in use; `progress` gets the number of entries
-    done."""
+    done.
+    """
     unready = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with _translated(path):

@@ -4,7 +4,8 @@ Changes enter once, in revision order (`publish`), and are kept for a while in o
 prefix share a *channel*, a queue of batches that each of them reads at its own cursor, so a change costs the same for
 one watcher as for a thousand, plus a wake-up each. No watcher is waited for: one whose cursor falls off the end of the
 ring gets `SlowWatcher`. Not thread-safe; runs on the event loop. Knows no database: `rota.store.store_watch` reads
-older history."""
+older history.
+"""
 
 import asyncio
 from collections import deque

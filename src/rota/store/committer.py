@@ -2,7 +2,8 @@
 
 One durable commit costs about the same for one change as for a hundred, so with many writers this is worth more than
 any other optimisation of a write; with a single writer it adds one iteration of the event loop. Order of arrival is
-order of revisions."""
+order of revisions.
+"""
 
 import asyncio
 from collections import deque

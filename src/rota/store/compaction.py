@@ -1,7 +1,8 @@
 """Compaction: removes history that is older than a limit.
 
 Kubernetes clients resume a watch within minutes or list again, so five minutes of history are enough. Every process
-that runs this does so independently; raising the floor twice to the same revision has no effect."""
+that runs this does so independently; raising the floor twice to the same revision has no effect.
+"""
 
 from collections import deque
 from typing import Final

@@ -2,7 +2,8 @@
 
 Memory, SQLite and PostgreSQL implement it; etcd has its own revisions, watches and leases and implements
 `store_interface.Store` directly. An engine applies a batch of work in one durable commit, reads, and tails the log; it
-has no watchers and no queues."""
+has no watchers and no queues.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol

@@ -1,7 +1,8 @@
 """Errors of a store: one class for each case that a caller handles differently.
 
 Expected outcomes (a precondition that did not hold) are values, see `store_interface.Outcome`. An error's docstring is
-not its message: messages name the database and the remedy, for users of a terminal."""
+not its message: messages name the database and the remedy, for users of a terminal.
+"""
 
 from rota.kit import errors
 

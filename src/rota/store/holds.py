@@ -1,7 +1,8 @@
 """Holds on history: a reader of an old revision keeps it from being compacted, also by other processes.
 
 A hold is a key with the revision as its value, on a lease that its reader renews, so it ends soon after its reader
-dies. `compaction.Compactor` respects holds for a limited time."""
+dies. `compaction.Compactor` respects holds for a limited time.
+"""
 
 import contextlib
 import secrets

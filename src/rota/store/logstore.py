@@ -2,7 +2,8 @@
 
 Reads go directly to the engine. Writes go through the group commit; their changes go to the broadcaster at once if they
 directly follow what it has. Otherwise another process wrote in between, and the tail task reads the log, which alone
-defines the order. The engine's wake-up makes this fast; a poll every few seconds makes it certain."""
+defines the order. The engine's wake-up makes this fast; a poll every few seconds makes it certain.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -1,7 +1,8 @@
 """Logs outages of a store: one line when it is lost, one when it is back, a count in between.
 
 Every reader, writer and watch detects an outage by itself, many times a second. They report to one object per store,
-which writes the lines."""
+which writes the lines.
+"""
 
 from typing import Final
 

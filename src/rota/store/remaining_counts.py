@@ -2,7 +2,8 @@
 
 The state at a revision never changes: the entries after a page are those after the previous page, less the page.
 Databases count by scanning, so the cost of a list would otherwise be quadratic in its pages. Bounded; a forgotten
-number is counted again."""
+number is counted again.
+"""
 
 from typing import Final
 

@@ -1,6 +1,7 @@
 """Opens a store by its URL.
 
-The drivers of PostgreSQL and etcd are extras, so their backends are imported only when a URL needs them."""
+The drivers of PostgreSQL and etcd are extras, so their backends are imported only when a URL needs them.
+"""
 
 import importlib
 import urllib.parse

@@ -9,7 +9,8 @@ A store maps keys to bytes and numbers every change. The numbers, called *revisi
 
 Keys are opaque strings ordered by code point; a prefix is a key's beginning up to and including a ``/``. Values are
 opaque bytes, returned as they were written. Nothing here knows Kubernetes. The guarantees are written as tests in
-`rota.testing.store_contract`, which every backend passes."""
+`rota.testing.store_contract`, which every backend passes.
+"""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Protocol, Self
@@ -147,7 +148,8 @@ class Watch(Protocol):
 
     Entering raises `Expired` if the starting revision is compacted and `FutureRevision` if it does not exist yet.
     Iterating raises `SlowWatcher` if the reader fell so far behind that it must list again, `Expired` if it lost
-    history in another way, and ends when the store is closed."""
+    history in another way, and ends when the store is closed.
+    """
 
     @property
     def revision(self) -> int:
@@ -165,7 +167,8 @@ class Watch(Protocol):
     def nudge(self) -> None:
         """Make the reader return from its current or next wait, with an empty batch if there is nothing new.
 
-        For readers with other work to do: a timeout on each wait would cost more than the wait itself."""
+        For readers with other work to do: a timeout on each wait would cost more than the wait itself.
+        """
         ...
 
 
@@ -196,7 +199,8 @@ class Store(Protocol):
         """Entries under `prefix` in key order, after the key `after`, at most `limit` (0: all).
 
         `revision` 0 is the newest; later pages pass the first page's revision. Raises `Expired` for a compacted one and
-        `FutureRevision` for one that does not exist yet."""
+        `FutureRevision` for one that does not exist yet.
+        """
         ...
 
     async def create(self, key: str, value: bytes, *, lease: int = 0) -> Outcome:
@@ -241,7 +245,8 @@ class Store(Protocol):
         """Fill an empty store so that its next revision is above `revision`; all or nothing.
 
         History begins after the loaded entries, so a watcher of the original store gets `Expired` for its revision.
-        Leases are not restored. Raises `NotEmpty` if there are keys already."""
+        Leases are not restored. Raises `NotEmpty` if there are keys already.
+        """
         ...
 
     async def close(self) -> None:

@@ -1,7 +1,8 @@
 """One watch: first history since its starting revision, then changes from the broadcaster.
 
 The switch happens in one step of the event loop, at a revision that the broadcaster's ring covers, so no change is
-missed and none is delivered twice."""
+missed and none is delivered twice.
+"""
 
 import asyncio
 from typing import Protocol, Self

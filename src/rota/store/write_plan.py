@@ -2,7 +2,8 @@
 
 Pure. A backend with its own tables (memory, SQLite, PostgreSQL) reads the touched keys, calls `plan`, and writes the
 result. So preconditions, revisions, events, leases and the merging of heartbeats behave the same on each of them. The
-property tests compare it with an independent model."""
+property tests compare it with an independent model.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -99,7 +100,8 @@ def touched_leases(work: Iterable[Work]) -> set[int]:
 def plan(work: Sequence[Work], rows: Mapping[str, Row], leases: Mapping[int, Lease], *, head: int, floor: int) -> Plan:
     """Apply `work` in order to `rows` (without absent keys) and `leases`, with `head` as the newest revision.
 
-    `floor` tells which records history still holds: a heartbeat older than it has no record left to supersede."""
+    `floor` tells which records history still holds: a heartbeat older than it has no record left to supersede.
+    """
     ledger = _WritePlanner(rows, leases, head, floor)
     verdicts = [ledger.end(item) if isinstance(item, RevokeLease) else ledger.transact(item) for item in work]
     return Plan(verdicts, ledger.changed, ledger.records, ledger.ended, ledger.revision)

@@ -1,1 +1,1 @@
-"""Rules that look beyond the object itself, one module each; `chain` puts them in order."""
+"""Admission: rules that depend on more than the object itself, one module each; `chain` has their order."""

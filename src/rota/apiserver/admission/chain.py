@@ -1,4 +1,4 @@
-"""All admission of the server, in the order in which it runs."""
+"""All admission plugins of the server, in the order in which they run."""
 
 from collections.abc import Mapping
 from ipaddress import IPv4Network
@@ -18,7 +18,7 @@ from rota.apiserver.cache.watch_cache import WatchCache
 from rota.apiserver.interfaces import Admission, Registry
 from rota.apiserver.node_allocations.overcommit_guard import OvercommitGuard
 
-#: Kinds that rules go by on every request, so that they are kept in memory.
+#: Kinds that plugins read on every request, and that are therefore cached.
 FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, RUNTIMES, QUOTAS)
 
 
@@ -30,9 +30,10 @@ def mutating(
     *,
     taint_nodes: bool,
 ) -> tuple[Admission, ...]:
-    """The rules that run before validation.
+    """The plugins that run before validation.
 
-    Without a ledger, nodes are not guarded against overselling. With `taint_nodes`, new nodes are not ready.
+    Without an overcommit guard, nodes are not protected against overcommitment. With `taint_nodes`, new nodes are
+    tainted as not ready.
     """
     return (
         *((NotReadyTaint(),) if taint_nodes else ()),

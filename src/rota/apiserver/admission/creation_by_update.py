@@ -1,4 +1,4 @@
-"""A PUT or an apply that creates an object needs the right to create it, besides the one it was admitted by."""
+"""A PUT or an apply that creates an object needs the permission to create it, besides the one for the request."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ _UPDATES = frozenset({"update", "patch"})
 
 @dataclass(frozen=True, slots=True)
 class CreationByUpdate:
-    """Looks at updates of what does not exist."""
+    """Checks updates of objects that do not exist."""
 
     authorizer: Authorizer
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
-        """Forbidden if the user may only change what is there."""
+        """Forbidden if the user may only change existing objects."""
         if old is not None or at.verb not in _UPDATES:
             return
         question = Question(

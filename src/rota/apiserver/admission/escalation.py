@@ -1,7 +1,7 @@
-"""Nobody grants what he has not got: roles and bindings are checked against the rights of who writes them.
+"""Privilege escalation prevention: a user can grant only permissions that the user has.
 
-Exempt are members of system:masters, who may `escalate` roles, and who may `bind` the role in question. Rules and words
-are upstream's (`pkg/registry/rbac`, 1.36).
+Exempt are members of system:masters, users who may `escalate` roles, and users who may `bind` the role in question.
+Rules and messages are upstream's (`pkg/registry/rbac`, 1.36).
 """
 
 from collections.abc import Sequence
@@ -16,24 +16,24 @@ from rota.apiserver.interfaces import Attributes, Object, Question, User
 
 _ROLES: Final = frozenset({"roles", "clusterroles"})
 _BINDINGS: Final = frozenset({"rolebindings", "clusterrolebindings"})
-#: What the garbage collector changes, and what changes with every write.
+#: Fields that the garbage collector changes, and fields that change with every write.
 _NOT_GRANTING: Final = frozenset({"ownerReferences", "finalizers", "managedFields", "resourceVersion", "selfLink"})
 _AGGREGATION: Final = "must have cluster-admin privileges to use the aggregationRule"
 
 
 class Escalation:
-    """Looks at every role and binding that is written."""
+    """Checks every role and binding that is written."""
 
     def __init__(self, authorization: Authorization) -> None:
         self._authorization: Final = authorization
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
-        """Forbidden if the user would grant more than he has."""
+        """Forbidden if the user would grant more permissions than the user has."""
         if new is None or at.resource.group != rbac.GROUP or users.MASTERS in at.user.groups:
             return
         if old is not None and _without_care(new) == _without_care(old):
             return
-        # judged by what holds now: not by rights that are gone, nor by a role as it was before it grew
+        # checked against the current state: not against permissions that are revoked, nor a role before it was extended
         await self._authorization.catch_up(at.user)
         if at.resource.plural in _ROLES:
             await self._check_role(at, new, old)
@@ -60,7 +60,7 @@ class Escalation:
         if found is not None:
             return found
         if f"{role.kind.lower()}s" not in _ROLES:
-            return ()  # no role at all, which validation says better
+            return ()  # no role at all, which validation reports better
         raise errors.not_found(at.resource.group_resource, role.name)
 
     def _confirm(self, at: Attributes, new: Object, wanted: Sequence[Rule]) -> None:

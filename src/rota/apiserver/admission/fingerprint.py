@@ -1,7 +1,7 @@
-"""How the rules about new pods stand: whether a pod that equals one that was let in has to be asked about again.
+"""The state that admission of new pods depends on: whether a pod equal to an admitted one must be admitted again.
 
-Everything in `chain` and beside it (`assembling`) that looks beyond the object is accounted for here. A rule that comes
-to look at something else comes to be told apart here too, or pods are let in by how it stood before.
+Every plugin in `chain` and in `assembling` that reads more than the object is accounted for here. A plugin that reads
+something new must be added here too; otherwise pods are admitted by outdated state.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _MOST: Final = 4096
 
 
 class AdmissionFingerprints:
-    """Looks at the copies that rules go by."""
+    """Reads the caches that the plugins use."""
 
     def __init__(self, copies: Mapping[GroupResource, WatchCache]) -> None:
         self._namespaces: Final = copies[NAMESPACES]

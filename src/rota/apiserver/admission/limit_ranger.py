@@ -1,6 +1,6 @@
-"""LimitRanges: requests and limits for containers that name none, and bounds for all of them.
+"""LimitRanges: default requests and limits of containers, and bounds for all of them.
 
-Mirrors `plugin/pkg/admission/limitranger` of Kubernetes 1.33: pods are looked at when they are created, claims always.
+Mirrors `plugin/pkg/admission/limitranger` of Kubernetes 1.33: pods are checked when they are created, claims always.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ class LimitRanger:
         self._copy: Final = copy
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
-        """Fill in what is missing, and refuse what is out of bounds."""
+        """Set missing values, and reject values out of bounds."""
         which = at.resource.group_resource
         if new is None or at.subresource or which not in {_PODS, _CLAIMS} or (which == _PODS and old is not None):
             return
@@ -41,7 +41,7 @@ class LimitRanger:
             raise errors.forbidden(which, new["metadata"].get("name", ""), fields.aggregate(wrong))
 
     async def _ranges(self, at: Attributes) -> list[Object]:
-        """In the order of their names, which decides whose default counts."""
+        """In order of names, which decides whose default applies."""
         if self._copy.following:
             if not self._copy.any(at.namespace):
                 return []

@@ -1,7 +1,7 @@
-"""Objects are made in namespaces that exist and are not going away; the system's own namespaces stay.
+"""Objects can be created only in namespaces that exist and are not terminating; system namespaces cannot be deleted.
 
-The namespace is guarded until the object is written, so none comes into one whose emptying has begun. That also makes
-it safe to take it from memory: an old state of it makes the write start over, with a look at the store.
+The namespace's revision is a precondition of the write, so no object is created after the deletion of its content has
+begun. That also makes the cache safe to use: an outdated namespace makes the write start over with a read of the store.
 """
 
 from typing import Final
@@ -18,14 +18,14 @@ IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public", "kube-node
 
 
 class NamespaceLifecycle:
-    """Looks at the namespace of whatever is created."""
+    """Checks the namespace of every object that is created."""
 
     def __init__(self, registry: Registry, copy: WatchCache) -> None:
         self._registry: Final = registry
         self._copy: Final = copy
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
-        """NotFound or Forbidden if the namespace is not there, or not for long."""
+        """NotFound or Forbidden if the namespace does not exist or is terminating."""
         if new is None:
             if at.resource.group_resource == NAMESPACES and at.name in IMMORTAL:
                 raise errors.forbidden(NAMESPACES, at.name, "this namespace may not be deleted")
@@ -34,7 +34,7 @@ class NamespaceLifecycle:
             return None
         namespace = None if at.fresh else self._copy.find("", at.namespace)
         if namespace is None or namespaces.is_terminating(namespace.object):
-            # it may have been made, or made anew, a moment ago
+            # it may have been created, or created again, a moment ago
             namespace = await self._registry.read(self._registry.resource(NAMESPACES), "", at.namespace)
         if namespaces.is_terminating(namespace.object):
             raise _terminating(at, new["metadata"].get("name", ""))

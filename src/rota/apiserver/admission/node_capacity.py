@@ -1,7 +1,7 @@
-"""Pods that are created with a node already (by daemons, for static pods) go through the same ledger as bindings.
+"""Pods that are created with a node (by daemons, static pods) pass the same overcommit guard as bindings.
 
-A pod that does not fit on its node is refused with 409. A mirror pod is not: it reports what its worker runs already,
-and is counted all the same. As upstream, the node need not exist; whatever is bound to it counts once it does.
+A pod that does not fit on its node is refused with 409. A mirror pod is not: it reports what its worker already runs,
+and is counted. As upstream, the node need not exist; pods bound to it count once it does.
 """
 
 from typing import Final
@@ -17,14 +17,14 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 
 
 class NodeCapacity:
-    """Admits new pods with a node. Comes last: by then the pod's requests are final."""
+    """Admits new pods with a node. Runs last: by then the pod's requests are final."""
 
     def __init__(self, registry: Registry, ledger: OvercommitGuard) -> None:
         self._registry: Final = registry
         self._ledger: Final = ledger
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
-        """Make sure that the pod fits when it is written, and that nobody else is sold the same room."""
+        """Ensure that the pod fits when it is written, and that no other pod gets the same resources."""
         if new is None or old is not None or at.subresource or at.resource.group_resource != PODS:
             return None
         name = (new.get("spec") or {}).get("nodeName")

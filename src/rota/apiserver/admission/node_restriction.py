@@ -1,7 +1,8 @@
-"""A node changes what is its own: its node, its lease, its pods' status, its mirror pods; and nothing that lures pods.
+"""Node restriction: a node changes only its own node, lease, pod statuses and mirror pods, and nothing that attracts
+pods.
 
-The node authorizer lets nodes through where it cannot see the object; here it is looked at. Rules and words are
-upstream's (`plugin/pkg/admission/noderestriction`, 1.36); tokens for pods are in `node_tokens`.
+The node authorizer allows requests of nodes where it cannot see the object; this plugin checks the object. Rules and
+messages are upstream's (`plugin/pkg/admission/noderestriction`, 1.36); tokens for pods are in `node_tokens`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -42,7 +43,7 @@ _Rule: TypeAlias = Callable[[str, Attributes, Object | None, Object | None], Awa
 
 
 class NodeRestriction:
-    """Looks at what nodes write; `handler` makes actions on subresources pass by here too."""
+    """Checks what nodes write; `handler` wraps handlers of subresources with the same check."""
 
     def __init__(self, registry: Registry, authorizer: Authorizer) -> None:
         self._registry: Final = registry
@@ -59,11 +60,11 @@ class NodeRestriction:
         }
 
     def handler(self, inner: SubresourceHandler) -> SubresourceHandler:
-        """A subresource's handler that nodes reach only with what is theirs."""
+        """A subresource's handler that nodes can use for their own objects only."""
         return _Restricted(self, inner)
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
-        """Forbidden if a node reaches beyond what is its own."""
+        """Forbidden if a node writes an object that is not its own."""
         node = identity.node_of(at.user)
         if node is None:
             return
@@ -141,7 +142,7 @@ class _Restricted:
 
 
 def forbidden(at: Attributes, new: Object | None, why: str) -> errors.Forbidden:
-    """A refusal, which names the object as far as its name is known."""
+    """A refusal that names the object as far as its name is known."""
     metadata = (new or {}).get("metadata") or {}
     name = at.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
     return errors.forbidden(at.resource.group_resource, name, why)
@@ -162,7 +163,7 @@ def _wrong_mirror(node: str, pod: Object) -> str:
 
 
 def _references(node: str, pod: Object) -> str:
-    """What a mirror pod references, which would let its node read it."""
+    """What a mirror pod references, which its node could then read."""
     volumes = pod["spec"].get("volumes") or ()
     projected = [source for one in volumes for source in (one.get("projected") or {}).get("sources") or ()]
     found = {
@@ -217,14 +218,14 @@ async def _node(node: str, at: Attributes, new: Object | None, old: Object | Non
 
 
 def _foreign_labels(new: Mapping[str, str], old: Mapping[str, str]) -> list[str]:
-    """Labels that differ and are not the node's to set."""
+    """Changed labels that the node may not set."""
     changed = {key for key in {*new, *old} if new.get(key) != old.get(key)}
     return sorted(key for key in changed if not _may_set(key))
 
 
 def _may_set(label: str) -> bool:
     domain = label.partition("/")[0] if "/" in label else ""
-    # among those of Kubernetes is node-restriction.kubernetes.io, by which administrators keep pods off other nodes
+    # node-restriction.kubernetes.io is one of these prefixes: administrators isolate nodes with it
     of_kubernetes = _in_domain(domain, "kubernetes.io") or _in_domain(domain, "k8s.io")
     return not of_kubernetes or label in _OWN_LABELS or any(_in_domain(domain, own) for own in _OWN_DOMAINS)
 
@@ -245,7 +246,7 @@ async def _claim(node: str, at: Attributes, new: Object | None, old: Object | No
 
 
 def _but_sizes(claim: Object) -> dict[str, Any]:
-    """A claim without what its node may tell about it, and without what changes with every write."""
+    """A claim without the fields that its node may report, and without those that change with every write."""
     status = {name: value for name, value in (claim.get("status") or {}).items() if name not in _CLAIM_STATUS}
     metadata = {
         name: value for name, value in claim["metadata"].items() if name not in {"resourceVersion", "managedFields"}
@@ -267,7 +268,7 @@ async def _csi_node(node: str, at: Attributes, new: Object | None, old: Object |
 
 async def _slice(node: str, at: Attributes, new: Object | None, old: Object | None) -> None:
     if new is not None and old is not None:
-        return  # the authorizer knows whose it is
+        return  # the authorizer checks the owner
     if ((new or old or {}).get("spec") or {}).get("nodeName") != node:
         what = "create" if new is not None else "delete"
         raise forbidden(at, new, f"can only {what} ResourceSlice with the same NodeName as the requesting node")

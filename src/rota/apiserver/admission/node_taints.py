@@ -1,8 +1,8 @@
-"""New nodes are tainted as not ready until they say that they are ready, as `TaintNodesByCondition` does upstream.
+"""Taints new nodes as not ready until they report Ready, as `TaintNodesByCondition` does upstream.
 
-Otherwise a node would receive pods from its creation until the node lifecycle controller has looked at it. That
-controller takes the taint away when the node's condition Ready is True; a server that none runs beside must not set it.
-Other than upstream, a node that is created with Ready True is left alone: there is nothing to wait for.
+Otherwise a node would receive pods from its creation until the node lifecycle controller has processed it. That
+controller removes the taint when the node's condition Ready is True; a server without that controller must not set it.
+Unlike upstream, a node that is created with Ready True is not tainted.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ class NotReadyTaint:
     """Taints new nodes."""
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
-        """Add the taint, unless it is there or not called for."""
+        """Add the taint, unless it is present or not needed."""
         if new is None or old is not None or at.subresource or at.resource.group_resource != _NODES:
             return
         if meta.is_condition_true(new, "Ready"):

@@ -1,4 +1,4 @@
-"""Tokens that nodes ask for: those of the pods on them, for audiences that the pod's volumes name."""
+"""Tokens that nodes request: for the pods on them, with audiences that the pod's volumes name."""
 
 import base64
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ _DRIVERS: Final = GroupResource("storage.k8s.io", "csidrivers")
 
 
 async def wrong(node: str, at: Attributes, request: Object, registry: Registry, authorizer: Authorizer) -> str:
-    """Why a node may not have a token; empty if it may, NotFound if there is no such pod."""
+    """Why a node may not get a token; empty if it may, NotFound if there is no such pod."""
     spec = request.get("spec") or {}
     bound = spec.get("boundObjectRef") or {}
     if (bound.get("apiVersion"), bound.get("kind")) != ("v1", "Pod") or not bound.get("name"):
@@ -37,7 +37,7 @@ async def wrong(node: str, at: Attributes, request: Object, registry: Registry, 
 
 
 def decoded(text: str | bytes) -> bytes:
-    """Bytes as JSON has them; ValueError if they are none."""
+    """Parse JSON; ValueError if the bytes are not valid."""
     return base64.b64decode(text, validate=True)
 
 
@@ -63,7 +63,7 @@ async def _wrong_audience(
 
 
 async def _audiences(pod: Object, registry: Registry) -> AsyncIterator[str]:
-    """The audiences that a pod's volumes ask tokens for, themselves or through their drivers."""
+    """The audiences of the tokens that a pod's volumes need, directly or through their CSI drivers."""
     for volume in pod["spec"].get("volumes") or ():
         for source in (volume.get("projected") or {}).get("sources") or ():
             if source.get("serviceAccountToken") is not None:

@@ -1,6 +1,6 @@
-"""What a pod is given because of where it is: five minutes' patience with lost nodes, and an account.
+"""Pod defaults that depend on the cluster: tolerations of lost nodes for five minutes, and a service account.
 
-No token is mounted: accounts have names here, and no secrets of their own.
+No token is mounted automatically.
 """
 
 from typing import Final
@@ -16,10 +16,10 @@ _DEFAULT_ACCOUNT: Final = "default"
 
 
 class DefaultTolerations:
-    """Pods stay on a node that is lost for a while, unless they say otherwise."""
+    """Pods tolerate a lost node for a while, unless they say otherwise."""
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
-        """Add what is missing."""
+        """Add missing tolerations."""
         if new is None or at.subresource or at.resource.group_resource != _PODS:
             return
         spec = new["spec"]
@@ -33,10 +33,10 @@ class DefaultTolerations:
 
 
 class DefaultAccount:
-    """Pods run as somebody."""
+    """Pods have a service account."""
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
-        """Name the default account; mirror pods have none."""
+        """Set the default service account; mirror pods have none."""
         if new is None or old is not None or at.subresource or at.resource.group_resource != _PODS:
             return
         if MIRROR not in (new["metadata"].get("annotations") or {}) and not new["spec"].get("serviceAccountName"):

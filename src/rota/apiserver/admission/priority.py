@@ -1,4 +1,4 @@
-"""A pod's priority is that of its class, or of the cluster's default class; there is at most one default."""
+"""Resolves a pod's priority from its class, or from the cluster's default class; there is at most one default."""
 
 from typing import Final
 
@@ -17,12 +17,12 @@ class Priority:
     def __init__(self, registry: Registry, copy: WatchCache) -> None:
         self._registry: Final = registry
         self._copy: Final = copy
-        #: Classes that are marked as the default, by name: hardly ever one, and looked for by pods without a class.
+        #: Classes that are marked as the default, by name: usually at most one; needed for pods without a class.
         self._defaults: Final[dict[str, Object]] = {}
         copy.subscribe(self._note)
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
-        """Set a new pod's priority; Forbidden if there is no such class, or if a pod brings another number."""
+        """Set a new pod's priority; Forbidden if there is no such class, or if the pod has another number."""
         if new is None or at.subresource:
             return
         if at.resource.group_resource == CLASSES:
@@ -66,7 +66,7 @@ class Priority:
         return None if found is None else found.object
 
     async def _default(self, *, newest: bool = False) -> Object | None:
-        """The default class, with `newest` as the store has it; if two came to be at once, the lower one."""
+        """The default class, with `newest` read from the store; of two that were created at once, the lower one."""
         if self._copy.following and not newest:
             defaults = list(self._defaults.values())
         else:

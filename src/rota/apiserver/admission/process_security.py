@@ -1,8 +1,8 @@
-"""Warnings about security contexts that a process of the machine does not get.
+"""Warnings about security contexts that the process runtime does not apply.
 
-A pod without `runtimeClassName: container` runs as a process, and a process has no root file system, capabilities or
-profiles of its own. A pod that asks for them is let in, with a warning for each field that kubectl and `rota` print;
-so are workloads whose templates ask. `runAsUser` and other users are the workers' to allow or to refuse.
+A pod without `runtimeClassName: container` runs as a process, which has no root file system, capabilities or profiles
+of its own. A pod that asks for them is admitted with a warning for each field, which kubectl and `rota` print; so are
+workloads whose templates ask. Workers allow or refuse `runAsUser`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from rota.api.identifiers import GroupResource
 from rota.apiserver.interfaces import Attributes, Object
 
 _PROCESS: Final = frozenset({None, "", "process"})
-#: Where the spec of a pod is in an object.
+#: Where an object has its pod spec.
 _POD_SPECS: Final[Mapping[GroupResource, tuple[str, ...]]] = {
     GroupResource("", "pods"): ("spec",),
     GroupResource("apps", "deployments"): ("spec", "template", "spec"),
@@ -22,7 +22,7 @@ _POD_SPECS: Final[Mapping[GroupResource, tuple[str, ...]]] = {
     GroupResource("batch", "jobs"): ("spec", "template", "spec"),
     GroupResource("batch", "cronjobs"): ("spec", "jobTemplate", "spec", "template", "spec"),
 }
-#: Fields that mean something to containers only, with the values that ask for nothing.
+#: Fields that apply to containers only, with the values that ask for nothing.
 _FIELDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "privileged": (None, False),
     "readOnlyRootFilesystem": (None, False),
@@ -41,7 +41,7 @@ class ProcessSecurity:
     """An `Admission` that warns of security contexts that processes do not get."""
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
-        """Let everything pass."""
+        """Admit everything."""
         path = _POD_SPECS.get(at.resource.group_resource)
         if path is None or new is None or at.subresource:
             return
@@ -65,7 +65,7 @@ def _of(context: Mapping[str, Any], path: str) -> Iterator[str]:
     for name, nothing in _FIELDS.items():
         if context.get(name) not in nothing:
             yield f"{path}.{name}: {REMEDY}"
-    # What is dropped, a process that is not root does not have in the first place.
+    # A process that is not root does not have the dropped capabilities anyway.
     if (context.get("capabilities") or {}).get("add"):
         yield f"{path}.capabilities.add: {REMEDY}"
 

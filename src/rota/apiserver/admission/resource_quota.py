@@ -1,10 +1,9 @@
-"""ResourceQuotas: what a namespace may use at most, counted in the transaction that uses it.
+"""ResourceQuotas: limits of a namespace's usage, charged in the transaction that uses it.
 
-A quota's `status.used` is a record that is never too low: what is charged is written together with the object, guarded
-by the quota's revision, while what is freed only makes the truth smaller. As long as the record allows an object,
-nothing else is looked at; before it refuses one, or where it has no record yet, the namespace is counted anew.
-Whether a namespace has quotas at all is told from memory; those that it has are read from the store, since every charge
-changes them.
+A quota's `status.used` is never too low: a charge is written together with the object, with the quota's revision as a
+precondition, while deletions only lower the real usage. As long as `status.used` allows an object, nothing else is
+read. Before an object is refused, or if there is no record yet, the namespace is counted again. Whether a namespace has
+quotas is read from a cache; the quotas themselves are read from the store, since every charge changes them.
 """
 
 import asyncio
@@ -18,20 +17,20 @@ from rota.apiserver.interfaces import Attributes, Object, Registry, Stored, Tran
 from rota.store.store_interface import Precondition, Put
 
 QUOTAS: Final = GroupResource("", "resourcequotas")
-#: Kinds of which an update can use more than before; all others are only counted.
+#: Kinds whose updates can increase usage; all others are only counted.
 _GROWING: Final = frozenset({quotas.PODS, quotas.SERVICES, quotas.CLAIMS})
-#: How long a count serves, unless the quota changes meanwhile; objects that were deleted since count for so long.
+#: How long a count is used, unless the quota changes; objects that were deleted since still count in it.
 _COUNT_EVERY_S: Final = 1.0
 _MOST_COUNTS: Final = 1000
 
 
 class ResourceQuota:
-    """Charges new objects, and what updates add. Comes last: nothing is charged that is refused by others."""
+    """Charges new objects, and what updates add. Runs last: refused objects are not charged."""
 
     def __init__(self, registry: Registry, copy: WatchCache) -> None:
         self._registry: Final = registry
         self._copy: Final = copy
-        #: What was counted last for a quota: its revision, the moment, and the amounts.
+        #: The last count for a quota: its revision, the time, and the amounts.
         self._counts: Final[dict[str, tuple[int, float, dict[str, int]]]] = {}
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
@@ -43,7 +42,7 @@ class ResourceQuota:
             return None
         if self._copy.following and not self._copy.any(at.namespace):
             return None
-        # a quota that counts quotas cannot be charged in the transaction that makes or changes it
+        # a quota that counts quotas cannot be charged in the transaction that creates or changes it
         limits = [
             one
             for one in await self._registry.list(self._registry.resource(QUOTAS), at.namespace)
@@ -88,7 +87,9 @@ class ResourceQuota:
         return Put(quota.key, self._registry.encode({**quota.object, "status": status}))
 
     async def _counted(self, quota: Stored, spec: Object, hard: Mapping[str, int], at: Attributes) -> dict[str, int]:
-        """What is used in truth. A client that is refused again and again does not have it counted each time."""
+        """The real usage. It is cached, so that a client that is refused repeatedly does not have it counted each
+        time.
+        """
         known = self._counts.get(quota.key)
         if known is not None and known[0] == quota.revision and 0 <= at.now - known[1] < _COUNT_EVERY_S:
             return known[2]
@@ -99,7 +100,7 @@ class ResourceQuota:
         return used
 
     async def _count(self, spec: Object, hard: Mapping[str, int], at: Attributes) -> dict[str, int]:
-        """What all objects of the namespace use of what is limited."""
+        """The usage of all limited resources in the namespace."""
         used = dict.fromkeys(hard, 0)
         kinds = quotas.kinds(hard)
         known = [one for which in kinds if (one := self._registry.scheme.preferred(which)) is not None]

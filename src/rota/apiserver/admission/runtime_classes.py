@@ -1,4 +1,4 @@
-"""A pod's runtime class decides what running it costs beyond its containers, and to which nodes it may go."""
+"""Applies a pod's runtime class: the overhead beyond its containers, and the nodes that it may run on."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -21,7 +21,7 @@ class RuntimeClasses:
         self._copy: Final = copy
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
-        """Give a new pod what its class says; Forbidden if there is no such class, or if the two contradict."""
+        """Apply the class to a new pod; Forbidden if there is no such class, or if the two conflict."""
         if new is None or old is not None or at.subresource or at.resource.group_resource != _PODS:
             return
         spec, name = new["spec"], new["metadata"].get("name", "")
@@ -73,7 +73,7 @@ def _add_scheduling(name: str, spec: Object, scheduling: Object) -> None:
 
 
 def merged(tolerations: Iterable[Object]) -> list[Object]:
-    """The same tolerations without those that others make needless; of equal ones the first."""
+    """The tolerations without those that others make redundant; of equal ones the first."""
     given, kept = list(tolerations), list[Object]()
     for place, one in enumerate(given):
         later = (other for other in given[place + 1 :] if other != one)
@@ -83,7 +83,7 @@ def merged(tolerations: Iterable[Object]) -> list[Object]:
 
 
 def covers(wide: Object, narrow: Object) -> bool:
-    """Whether whatever one toleration tolerates is tolerated by another."""
+    """Whether everything that one toleration tolerates is tolerated by another."""
     if wide == narrow:
         return True
     exists, key, effect = wide.get("operator") == "Exists", wide.get("key", ""), wide.get("effect", "")

@@ -1,11 +1,11 @@
-"""Gives services an address of their own, and ports on every node to those that ask for them.
+"""Allocates cluster IPs of services, and node ports of those that need them.
 
-No two services have the same address or node port, however many servers hand them out at once: whoever takes one writes
-a record of that in the same transaction as the service. Nothing is ever given back. A record whose service is gone,
-or does not have what the record says, counts for nothing, and the next one who comes by takes it over; so whatever way
-a service goes, no address is lost with it. The records lie outside of all API groups.
+No two services get the same address or node port, with any number of servers: an allocation writes a record in the same
+transaction as the service. Records are never released explicitly. A record whose service is gone, or does not have the
+recorded value, is void, and the next allocation reuses it; so no address leaks, however a service is deleted. The
+records are stored outside of all API groups.
 
-Whether anything answers at an address is the business of the network; here it is only a name that no one else has.
+Whether the address is routed is up to the network; here it is only a unique value.
 """
 
 import ipaddress
@@ -21,22 +21,22 @@ from rota.apiserver.interfaces import Attributes, Object, Registry, TransactionE
 from rota.store.store_interface import Precondition, Put
 
 SERVICES: Final = GroupResource("", "services")
-#: Upstream's.
+#: Upstream's range.
 NETWORK: Final = ipaddress.IPv4Network("10.96.0.0/16")
 NODE_PORTS: Final = range(30_000, 32_768)
 HEADLESS: Final = "None"
 _SERVICE: Final = GroupKind("", "Service")
 #: No API group can begin with a tilde.
 _PREFIX: Final = "/~ledger/services/"
-#: The low addresses are for those who ask for one by name.
+#: Low addresses are reserved for services that request one explicitly.
 _RESERVED: Final = 256
-#: How many are looked at before the rest is believed to be taken as well.
+#: How many candidates are tried before the range counts as full.
 _LOOKS: Final = 256
 _SPEC: Final = fields.Path("spec")
 
 
 class _Holder(msgspec.Struct, frozen=True, gc=False):
-    """Who has taken something."""
+    """The service that has a record."""
 
     namespace: str
     name: str
@@ -47,22 +47,22 @@ _decoder: Final = msgspec.json.Decoder(_Holder)
 
 
 class _Claim(NamedTuple):
-    """How to take something that nobody else has."""
+    """How to allocate a free value."""
 
     write: Put
     guard: Precondition
 
 
 class ServiceAddresses:
-    """Fills in `clusterIP` and `nodePort`. Comes before validation, which sees the service as it will be."""
+    """Sets `clusterIP` and `nodePort`. Runs before validation, which sees the final service."""
 
     def __init__(self, registry: Registry, network: ipaddress.IPv4Network = NETWORK) -> None:
-        """Addresses are of `network`."""
+        """`network` is the range of addresses."""
         self._registry: Final = registry
         self._network: Final = network
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
-        """Take what the service needs and does not have."""
+        """Allocate what the service needs and does not have."""
         if new is None or at.subresource or at.resource.group_resource != SERVICES:
             return None
         spec, before = new["spec"], (old or {}).get("spec") or {}
@@ -134,7 +134,7 @@ class ServiceAddresses:
         raise errors.invalid(_SERVICE, holder.name, [fields.invalid(path, number, why)])
 
     async def _claim(self, what: str, holder: _Holder) -> _Claim | None:
-        """How to take something; None if a service that is still there has it."""
+        """How to allocate a value; None if an existing service has it."""
         key = _PREFIX + what
         entry = await self._registry.store.get(key)
         if entry is not None and await self._is_held(what, _decoder.decode(entry.value), holder):
@@ -153,7 +153,7 @@ class ServiceAddresses:
 
 
 def _held(spec: Object) -> Iterator[str]:
-    """What a service has, as records name it."""
+    """What a service has, as in the records."""
     if spec.get("clusterIP"):
         yield f"addresses/{spec['clusterIP']}"
     for port in spec.get("ports") or ():
@@ -162,7 +162,7 @@ def _held(spec: Object) -> Iterator[str]:
 
 
 def _keep(spec: Object, before: Object) -> None:
-    """Who leaves out what the service has already means to keep it."""
+    """An update that leaves out an allocated value keeps it."""
     if spec.get("type") != "ExternalName" and not spec.get("clusterIP") and before.get("clusterIP"):
         spec["clusterIP"] = before["clusterIP"]
         spec["clusterIPs"] = list(before.get("clusterIPs") or [before["clusterIP"]])
@@ -180,7 +180,7 @@ def _has_node_ports(spec: Object) -> bool:
 
 
 def _describe_families(spec: Object) -> None:
-    """Say which family of addresses the service has: there is one network."""
+    """Set the IP families of the service: there is one network."""
     if spec.get("type") == "ExternalName":
         return
     if not spec.get("clusterIPs") and spec.get("clusterIP"):
@@ -190,7 +190,7 @@ def _describe_families(spec: Object) -> None:
 
 
 def _in_network(address: str, network: ipaddress.IPv4Network, holder: _Holder) -> bool:
-    """Whether an address can be taken; one that is no address at all is left to validation."""
+    """Whether an address can be allocated; validation rejects invalid ones."""
     try:
         inside = ipaddress.ip_address(address) in network
     except ValueError:
@@ -205,6 +205,6 @@ def _in_network(address: str, network: ipaddress.IPv4Network, holder: _Holder) -
 
 
 def _candidates(seed: str, size: int) -> Iterator[int]:
-    """Numbers below `size` that differ from seed to seed, each at most once."""
+    """Pseudo-random numbers below `size` by seed, each at most once."""
     start: Any = zlib.crc32(seed.encode())
     return ((start + step) % size for step in range(min(_LOOKS, size)))

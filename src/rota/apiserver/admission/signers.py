@@ -1,7 +1,7 @@
-"""Who may approve requests for certificates and who may sign them: the verbs `approve` and `sign` on `signers`.
+"""Permissions to approve and to sign certificate requests: the verbs `approve` and `sign` on `signers`.
 
-A signer is named like `kubernetes.io/kube-apiserver-client`; the name `kubernetes.io/*` in a role stands for its whole
-domain. Nobody gets a certificate of the group system:masters by way of a request, whoever approves it.
+A signer has a name like `kubernetes.io/kube-apiserver-client`; `kubernetes.io/*` in a role means its whole domain. A
+certificate request cannot obtain the group system:masters, even if it is approved.
 """
 
 from typing import Any, Final
@@ -18,7 +18,7 @@ _MASTERS: Final = "system:masters"
 
 
 class SignerRights:
-    """Guards the doors `approval` and `status` of requests, and what may be asked for."""
+    """Checks the subresources `approval` and `status` of requests, and the requested subject."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer: Final = authorizer
@@ -52,7 +52,7 @@ def _check_groups(at: Attributes, request: Object) -> None:
     try:
         wanted = signing_requests.read(decoded(spec.get("request") or ""))
     except signing_requests.NotARequest:
-        return  # validation says so in its own words
+        return  # validation reports it
     if _MASTERS in wanted.subject.organizations:
         why = f"use of {_CLIENT} signer with {_MASTERS} group is not allowed"
         raise errors.forbidden(REQUESTS, at.name or request["metadata"].get("name", ""), why)

@@ -1,13 +1,13 @@
-"""What the server stores and nothing acts on: it is answered with a warning, or refused. The table is `ROWS`.
+"""Objects that the server stores but does not enforce: it warns about them, or refuses them. The table is `ROWS`.
 
-A warning goes into the `Warning` header of the answer, which kubectl and `rota` print. Some objects are nothing but a
-promise that requests will be refused or changed: webhook configurations and admission policies that fail closed, and
-levels of pod security that are to be enforced. A cluster that stores them looks protected and is not, so they are
-refused, with a message that names the option by which an administrator has them stored all the same
-(`--unenforced warn`). An object that was stored before may still be changed, with a warning.
+A warning goes into the `Warning` header of the response, which kubectl and `rota` print. Some objects only promise that
+requests will be refused or changed: webhook configurations and admission policies that fail closed, and enforced levels
+of pod security. A cluster that stores them looks protected and is not, so they are refused, with a message that names
+the option by which an administrator allows them (`--unenforced warn`). An object that was stored before may still be
+changed, with a warning.
 
-Conversion webhooks of CustomResourceDefinitions are refused in any case (`rota.apiserver.crd.definitions`): objects
-would be served in the wrong shape. What pods ask for and processes do not have is in `process_security`.
+Conversion webhooks of CustomResourceDefinitions are always refused (`rota.apiserver.crd.definitions`): objects would be
+served in the wrong shape. Security contexts that processes do not have are in `process_security`.
 """
 
 import enum
@@ -23,7 +23,7 @@ _ADMISSION: Final = "admissionregistration.k8s.io"
 _FLOW: Final = "flowcontrol.apiserver.k8s.io"
 _NETWORKING: Final = "networking.k8s.io"
 ENFORCE: Final = "pod-security.kubernetes.io/enforce"
-#: Workers run pods in these ways; see `rota.worker.container_config.chosen`.
+#: The runtimes of workers; see `rota.worker.container_config.chosen`.
 _RUNTIMES: Final = frozenset({"process", "container"})
 
 #: Whether a row applies to an object.
@@ -31,19 +31,19 @@ Applies: TypeAlias = Callable[[Mapping[str, Any]], bool]
 
 
 class Mode(enum.Enum):
-    """What becomes of promises that would not be kept."""
+    """What happens to objects that promise unenforced protection."""
 
     REFUSE = "refuse"
     WARN = "warn"
 
 
 class Row(NamedTuple):
-    """Objects of a kind, or some of them, that nothing acts on."""
+    """A kind, or some objects of it, that is not enforced."""
 
     resource: GroupResource
     text: str
     applies: Applies = lambda _: True
-    #: Whether it is a promise of protection.
+    #: Whether it promises protection.
     promise: bool = False
 
 
@@ -204,7 +204,7 @@ ROWS: Final = (
 
 
 class Unenforced:
-    """Warns of what nothing acts on. Comes after validation: what is wrong anyway is refused for that."""
+    """Warns of unenforced objects. Runs after validation: invalid objects are refused for that."""
 
     def __init__(self, mode: Mode) -> None:
         self._mode: Final = mode
@@ -213,7 +213,7 @@ class Unenforced:
             self._rows.setdefault(row.resource, []).append(row)
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> None:
-        """Let the request pass, perhaps with a warning; Forbidden for a new promise that would not be kept."""
+        """Admit the request, perhaps with a warning; Forbidden for a new object that promises unenforced protection."""
         if new is None or at.subresource:
             return
         for row in self._rows.get(at.resource.group_resource, ()):

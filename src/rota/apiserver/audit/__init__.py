@@ -1,1 +1,1 @@
-"""The audit log: who asked for what, when, from where, and what the answer was; in upstream's form."""
+"""The audit log: the user, request, time, source and response of requests, in upstream's format."""

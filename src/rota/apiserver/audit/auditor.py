@@ -1,7 +1,7 @@
-"""From a request on its way through the server to lines of the audit log.
+"""Creates the audit events of a request.
 
-A request is judged by the policy as soon as it is known who asks for what, so that nothing is kept of one that will
-not be written down.
+The policy is evaluated as soon as the user and the request are known, so that nothing is kept of a request that will
+not be logged.
 """
 
 import re
@@ -25,15 +25,15 @@ _NOBODY: Final = User(name="")
 
 
 class Log(Protocol):
-    """Where lines go."""
+    """The output of audit lines."""
 
     def write(self, line: bytes, /) -> None:
-        """Have a line written, without waiting for it."""
+        """Write a line asynchronously."""
         ...
 
 
 class Auditor:
-    """Writes down what a policy asks for."""
+    """Writes the events that a policy asks for."""
 
     def __init__(self, policy: Policy, log: Log, clock: Clock, *, secret: Collection[GroupResource] = ()) -> None:
         """`secret` are resources, besides secrets, whose bodies are never written."""
@@ -43,13 +43,15 @@ class Auditor:
         self._secret: Final = frozenset(secret)
 
     def now(self) -> float:
-        """When a request comes in."""
+        """The time of a request."""
         return self._clock.now()
 
     def open(
         self, request: Request, route: Route | None, user: User | None, *, asker: User | None = None
     ) -> "Record | None":
-        """Begin to take a request down; None if the policy does not ask for it. `asker` is who acts as `user`."""
+        """Start the record of a request; None if the policy does not log it. `asker` is the user who impersonates
+        `user`.
+        """
         verb = request.method.lower() if route is None else route.verb
         ruling = self._policy.ruling(Asked(user=asker or user or _NOBODY, verb=verb, route=route, path=request.path))
         if ruling.level is Level.NONE:
@@ -59,12 +61,12 @@ class Auditor:
         return Record(self, request, ruling, route, user=user, asker=asker or user)
 
     def write(self, facts: events.Facts, stage: Stage) -> None:
-        """Have an event written."""
+        """Write an event."""
         self._log.write(events.line(facts, stage, self._clock.now(), secret=self._secret))
 
 
 class Record:
-    """One request that is being taken down."""
+    """The audit record of one request."""
 
     __slots__ = (
         "_annotations",
@@ -100,18 +102,18 @@ class Record:
         self._annotations: Final[dict[str, str]] = {}
 
     def judged(self, verdict: Verdict) -> None:
-        """Whether the user may, and why."""
+        """The authorization decision and its reason."""
         self._annotations["authorization.k8s.io/decision"] = "allow" if verdict.allowed else "forbid"
         self._annotations["authorization.k8s.io/reason"] = verdict.reason
 
     def began(self, answer: responses.Answer) -> responses.Answer:
-        """The answer with the number under which it can be found in the log; a stream's beginning is written down."""
+        """The response with its audit id; the start of a stream is logged."""
         if not isinstance(answer, responses.Response):
             self._write(answer, Stage.STARTED)
         return replace(answer, headers=(*answer.headers, (_HEADER, self._audit_id.encode())))
 
     def ended(self, answer: responses.Answer) -> None:
-        """The answer is out."""
+        """The response has been sent."""
         self._write(answer, Stage.COMPLETE)
 
     def _write(self, answer: responses.Answer, stage: Stage) -> None:

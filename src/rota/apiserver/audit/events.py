@@ -1,7 +1,7 @@
 """One line of the audit log: an Event of audit.k8s.io/v1. Pure.
 
-What must not be read by whoever reads logs is left out here: the bodies of secrets and of whatever else is encrypted
-at rest, bodies that hold tokens, the words of refusals about them, and credentials in the address.
+Confidential data is left out here: the bodies of secrets and of other resources that are encrypted at rest, bodies with
+tokens, the error messages about them, and credentials in the URL.
 """
 
 import functools
@@ -20,7 +20,7 @@ from rota.apiserver.http import responses
 from rota.apiserver.interfaces import User
 from rota.apiserver.routing import Route
 
-#: Besides secrets: what is posted here is, or holds, a token.
+#: Besides secrets: bodies posted here are, or contain, a token.
 _SECRET_PARTS: Final = frozenset({("serviceaccounts", "token"), ("tokenreviews", "")})
 SECRETS: Final = GroupResource("", "secrets")
 _CREDENTIALS: Final = re.compile(r"(?i)((?:^|[?&])[^=&]*(?:token|secret|password)[^=&]*=)[^&]*")
@@ -84,7 +84,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of a request and its answer."""
+    """The data of a request and its response."""
 
     audit_id: str
     level: Level
@@ -93,9 +93,9 @@ class Facts:
     uri: str
     address: str
     agent: str
-    #: Who asked; None if nobody could be made out.
+    #: The authenticated user; None if authentication failed.
     user: User | None
-    #: Who it was done as, if that is somebody else.
+    #: The impersonated user, if there is one.
     impersonated: User | None = None
     route: Route | None
     answer: responses.Answer
@@ -106,7 +106,7 @@ class Facts:
 
 
 def line(facts: Facts, stage: Stage, now: float, *, secret: Collection[GroupResource]) -> bytes:
-    """The event, with its newline; `secret` are resources whose bodies are never written."""
+    """The event as a line; `secret` are resources whose bodies are never written."""
     hidden = _is_secret(facts.route, secret)
     event = _Event(
         kind="Event",
@@ -131,7 +131,9 @@ def line(facts: Facts, stage: Stage, now: float, *, secret: Collection[GroupReso
 
 
 def _stamp(moment: float) -> str:
-    """A time with microseconds. Of a busy server's times many share their second, which is what takes long to write."""
+    """A time with microseconds. On a busy server many times share their second, and formatting the second takes
+    long.
+    """
     seconds, rest = divmod(moment, 1.0)
     return f"{_second(int(seconds))}.{int(rest * 1e6):06}Z"
 
@@ -166,7 +168,7 @@ def _reference(route: Route, answer: responses.Answer) -> _ObjectRef:
 
 
 def _made(answer: responses.Answer) -> str:
-    """The name of an object that was made, which its path does not tell."""
+    """The name of a created object, which is not in its path."""
     if not isinstance(answer, responses.Response) or answer.code != 201:
         return ""
     try:
@@ -184,7 +186,7 @@ def _status(answer: responses.Answer, *, hidden: bool) -> _Status:
 
 
 def _object(facts: Facts) -> msgspec.Raw | None:
-    """What was sent, as JSON; nothing if it is none."""
+    """The request body as JSON; nothing if it is not JSON."""
     if not facts.body:
         return None
     kind = bodies.media_type(facts.content_type)

@@ -1,8 +1,8 @@
-"""The audit log's file: written by a thread of its own, so that no request ever waits for a disk.
+"""The audit log's file, written by its own thread, so that no request waits for a disk.
 
-What has not been written yet is bounded. When the disk cannot keep up, or takes nothing at all, lines are dropped, and
-both the server's log and, as soon as it can be written again, the audit log itself say how many. The file is begun
-anew when it has reached its size; the former ones are numbered, the oldest goes.
+The queue is bounded. When the disk is too slow or fails, lines are dropped; the server's log and, as soon as it can be
+written again, the audit log itself report how many. The file is rotated at its maximum size; older files are numbered
+and the oldest is deleted.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from rota.kit.serial_executor import SerialExecutor
 log = logs.get(__name__)
 
 _MOST_PENDING_BYTES: Final = 16 * 1024 * 1024
-#: How long a disk that takes nothing is left alone.
+#: How long to wait after a failed write.
 _PAUSE_S: Final = 1.0
 
 
@@ -37,7 +37,7 @@ class RotatingFile:
         self._size = 0
 
     def append(self, data: bytes) -> None:
-        """Write whole lines, into a new file if this one is full or was moved away. OSError if that cannot be done."""
+        """Write whole lines, to a new file if this one is full or was moved. OSError if that fails."""
         if self._file is not None and not self._is_in_place(self._file):
             self.close()
         if self._file is None:
@@ -51,13 +51,13 @@ class RotatingFile:
             while rest:
                 rest = rest[os.write(self._file, rest) :]
         except OSError:
-            # half a line would spoil the next one
+            # half a line would damage the next one
             os.ftruncate(self._file, start)
             raise
         self._size += len(data)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -89,7 +89,7 @@ class RotatingFile:
 
 
 class AuditLog:
-    """Lines on their way to the file, within `async with`."""
+    """The queue of lines for the file, within `async with`."""
 
     def __init__(
         self, path: Path, *, clock: Clock, metrics: Metrics, most_bytes: int = 100 * 1024 * 1024, kept: int = 10
@@ -126,7 +126,7 @@ class AuditLog:
         self._lane.close()
 
     def write(self, line: bytes) -> None:
-        """Have a line written; never waits."""
+        """Queue a line; never waits."""
         if self._pending_bytes + len(line) > _MOST_PENDING_BYTES:
             self._drop(1)
             return
@@ -142,7 +142,7 @@ class AuditLog:
                 await self._clock.sleep(_PAUSE_S)
 
     async def _flush(self) -> bool:
-        """Write what there is; what cannot be written is dropped."""
+        """Write the queued lines; drop them if that fails."""
         lines, self._lines = self._lines, []
         if self._dropped:
             lines.append(self._gap(self._dropped))
@@ -173,7 +173,7 @@ class AuditLog:
         self._lost.inc(count)
 
     def _gap(self, count: int) -> bytes:
-        """A line that stands for those that are missing."""
+        """A line that reports dropped ones."""
         told = {
             "kind": "Event",
             "apiVersion": "audit.k8s.io/v1",

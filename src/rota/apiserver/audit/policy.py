@@ -1,4 +1,4 @@
-"""Which requests are written down, and how much of them: upstream's audit Policy. Pure.
+"""Which requests are logged, and in which detail: upstream's audit Policy. Pure.
 
     apiVersion: audit.k8s.io/v1
     kind: Policy
@@ -10,8 +10,8 @@
         resources: [{group: "", resources: ["pods", "pods/*"]}]
       - level: Metadata
 
-The first rule that matches decides; a request that no rule matches is not written down. Answers' bodies are never
-written, so the level RequestResponse is refused.
+The first matching rule decides; a request that no rule matches is not logged. Response bodies are never logged, so the
+level RequestResponse is refused.
 """
 
 import enum
@@ -35,7 +35,7 @@ class PolicyError(errors.UserError):
 
 
 class Level(enum.Enum):
-    """How much is written of a request."""
+    """How much of a request is logged."""
 
     NONE = "None"
     METADATA = "Metadata"
@@ -43,9 +43,9 @@ class Level(enum.Enum):
 
 
 class Stage(enum.Enum):
-    """When something is written."""
+    """When an event is logged."""
 
-    #: Accepted in policies for the sake of those that are written for upstream; nothing is written at this stage.
+    #: Accepted because upstream policies have it; nothing is logged at this stage.
     RECEIVED = "RequestReceived"
     #: A stream has begun.
     STARTED = "ResponseStarted"
@@ -83,7 +83,7 @@ class _Wire(msgspec.Struct, forbid_unknown_fields=True, rename="camel", frozen=T
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What becomes of one request."""
+    """The policy's decision about one request."""
 
     level: Level
     omitted: frozenset[Stage] = frozenset()
@@ -92,11 +92,11 @@ class Ruling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What rules go by."""
+    """The request attributes that rules match."""
 
     user: User
     verb: str
-    #: None for pages that are no resources, which have a path only.
+    #: None for non-resource paths.
     route: Route | None
     path: str
 
@@ -121,12 +121,12 @@ class Policy:
         )
 
     def ruling(self, asked: Asked) -> Ruling:
-        """What the first matching rule says."""
+        """The decision of the first matching rule."""
         return next((ruling for rule, ruling in self._rules if _matches(rule, asked)), _NOTHING)
 
 
 def parse(text: str, *, source: str) -> Policy:
-    """The policy in a file's text; PolicyError says what is wrong with it."""
+    """Parse a policy; PolicyError if it is invalid."""
     try:
         wire = msgspec.convert(yaml.safe_load(text), _Wire)
         if (wire.api_version, wire.kind) != (API_VERSION, _KIND):
@@ -152,7 +152,7 @@ def load(path: Path) -> Policy:
 
 
 def default() -> Policy:
-    """Everything but the pages that are asked for every few seconds to see whether the server lives."""
+    """Everything except health checks."""
     pages = ("/healthz*", "/livez*", "/readyz*", "/metrics")
     rules = (_Rule(level=Level.NONE, non_resource_urls=pages), _Rule(level=Level.METADATA))
     return Policy(_Wire(api_version=API_VERSION, kind=_KIND, rules=rules))

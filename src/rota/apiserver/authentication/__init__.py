@@ -1,5 +1,5 @@
-"""Who asks: client certificates, bearer tokens of several origins, or nobody in particular.
+"""Authentication: client certificates, bearer tokens of several origins, or anonymous.
 
-`asking.RequestAuthenticator` fills the server's port; each origin of tokens is a file that fills the port in `tokens`.
-A refusal says `Unauthorized` and no more; why is for the log.
+`request_authenticator.RequestAuthenticator` implements the server's `Authenticator`; each origin of tokens is a module
+that implements `tokens.TokenOrigin`. A refusal says only `Unauthorized`; the reason goes to the log.
 """

@@ -1,7 +1,7 @@
-"""Tokens of service accounts: signed by the servers of this cluster, bound to what they were issued for.
+"""Service account tokens: signed by the servers of this cluster, bound to objects.
 
-A token names its account and perhaps a Pod, Secret or Node that it is bound to, each with its uid. Once one of them is
-gone, or another of the same name has taken its place, the token is worth nothing, whatever its expiry says.
+A token names its account and optionally a Pod, Secret or Node that it is bound to, each with its uid. It becomes
+invalid when one of them is gone, or replaced by another object of the same name, even before it expires.
 """
 
 import base64
@@ -26,10 +26,10 @@ from rota.apiserver.interfaces import Object, User
 from rota.kit.clock import Clock
 from rota.pki.keys import PrivateKey, PublicKey
 
-#: Upstream's default; `https://` although nobody need be there.
+#: Upstream's default; need not be reachable.
 DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 ACCOUNTS: Final = GroupResource("", "serviceaccounts")
-#: What a token can be bound to, by the name of its claim.
+#: Kinds that a token can be bound to, by the name of the claim.
 BINDABLE: Final[Mapping[str, GroupResource]] = {
     "pod": GroupResource("", "pods"),
     "secret": GroupResource("", "secrets"),
@@ -37,26 +37,26 @@ BINDABLE: Final[Mapping[str, GroupResource]] = {
 }
 _PRIVATE: Final = "kubernetes.io"
 _EXTRA: Final = "authentication.kubernetes.io/"
-#: How long after its deletion began an object still vouches for its tokens: a pod that ends may have to say goodbye.
+#: How long after its deletion began an object's tokens stay valid: a terminating pod may still use the API.
 _GRACE_S: Final = 60.0
 _CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One object, and no other that may come to have its name."""
+    """One object, identified by its uid."""
 
     name: str
     uid: str
 
     @classmethod
     def to(cls, obj: Object) -> "Reference":
-        """The object as it is now."""
+        """The reference to an object."""
         return cls(obj["metadata"]["name"], obj["metadata"]["uid"])
 
 
 class Signer:
-    """The key that tokens are signed with, and how others can check that."""
+    """The key that signs tokens, and its public part."""
 
     def __init__(self, key: PrivateKey, *, issuer: str = DEFAULT_ISSUER) -> None:
         self.issuer: Final = issuer
@@ -66,11 +66,11 @@ class Signer:
         self._key: Final = key
 
     def sign(self, claims: Claims) -> str:
-        """A token that says so."""
+        """A signed token with these claims."""
         return jwt.encode(dict(claims), self._key, algorithm=self.algorithm, headers={"kid": self.key_id, "typ": None})
 
     def verified(self, token: str) -> Claims:
-        """What a token of ours says; Rejected if it is not ours."""
+        """The claims of a token that this key signed; Rejected otherwise."""
         return jwts.verified(token, self.public_key, algorithms=(self.algorithm,))
 
     def key_set(self) -> Mapping[str, Any]:
@@ -89,7 +89,7 @@ def claims(
     lifetime_s: int,
     bound: Mapping[str, Reference],
 ) -> Claims:
-    """What a token for an account says; `bound` by the names in `BINDABLE`."""
+    """The claims of a token for an account; `bound` by the names in `BINDABLE`."""
     namespace, own = account["metadata"]["namespace"], Reference.to(account)
     private: dict[str, Any] = {"namespace": namespace, "serviceaccount": {"name": own.name, "uid": own.uid}}
     private |= {kind: {"name": one.name, "uid": one.uid} for kind, one in bound.items()}
@@ -106,12 +106,12 @@ def claims(
 
 
 def user_name(namespace: str, account: str) -> str:
-    """The user that a service account is."""
+    """The user name of a service account."""
     return f"system:serviceaccount:{namespace}:{account}"
 
 
 class AccountTokens:
-    """A `TokenOrigin` of what `Signer` has signed."""
+    """A `TokenOrigin` of tokens that `Signer` signed."""
 
     def __init__(self, signer: Signer, directory: TokenSubjects, *, clock: Clock) -> None:
         self._signer: Final = signer
@@ -142,7 +142,7 @@ class AccountTokens:
         extra = {CREDENTIAL_ID: (f"JTI={jwts.text(said, 'jti')}",)}
         bound = {kind: reference for kind in BINDABLE if (reference := _reference(private, kind)) is not None}
         for kind, reference in bound.items():
-            # a pod's token names the node for information; the pod is what it is bound to
+            # a pod's token names the node for information only; it is bound to the pod
             if kind != "node" or len(bound) == 1:
                 await self._check(BINDABLE[kind], "" if kind == "node" else namespace, reference, now)
             if kind != "secret":
@@ -152,7 +152,7 @@ class AccountTokens:
         return User(name=user_name(namespace, account.name), uid=account.uid, groups=groups, extra=extra)
 
     async def _check(self, which: GroupResource, namespace: str, reference: Reference, now: float) -> None:
-        """Refuse what is gone, or on its way."""
+        """Reject objects that are gone or being deleted."""
         found = await self._directory.find(which, namespace, reference.name)
         if found is None or found["metadata"]["uid"] != reference.uid:
             raise Rejected(f"{which.resource} {namespace}/{reference.name} is no longer there")

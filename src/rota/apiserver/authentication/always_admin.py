@@ -1,11 +1,11 @@
-"""Everybody is the administrator: for servers that only those can reach who may do everything, and for tests."""
+"""Every request is the administrator's: for servers that only trusted clients can reach, and for tests."""
 
 from rota.api.users import ADMINISTRATOR
 from rota.apiserver.interfaces import Credentials, User
 
 
 class AlwaysAdmin:
-    """Asks for nothing."""
+    """Authenticates every request as the administrator."""
 
     async def authenticate(self, credentials: Credentials, /) -> User:
         """The administrator."""

@@ -1,4 +1,4 @@
-"""All ways to sign in, put together for one server."""
+"""All authentication methods of one server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,19 +25,19 @@ from rota.pki.keys import PrivateKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Who may sign in by what."""
+    """Which credentials are accepted."""
 
-    #: What service account tokens are signed with: the same for all servers of a store.
+    #: The key that signs service account tokens: the same for all servers of a store.
     signing_key: PrivateKey = field(default_factory=keys.generate, repr=False)
     issuer: str = DEFAULT_ISSUER
-    #: The audiences that mean this server; the issuer if none is given.
+    #: The audiences of this server; the issuer if none is given.
     audiences: tuple[str, ...] = ()
     static_tokens: Mapping[str, User] = field(default_factory=dict, repr=False)
     providers: tuple[Provider, ...] = ()
 
 
 class AuthenticationConfig:
-    """The parts that a server takes: an authenticator, handlers of reviews and token requests, pages."""
+    """The authenticator, the handlers of reviews and token requests, and the issuer's pages of a server."""
 
     def __init__(
         self, settings: Settings, directory: TokenSubjects, *, clock: Clock, removals: Removals | None = None

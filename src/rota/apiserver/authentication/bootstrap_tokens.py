@@ -1,7 +1,7 @@
-"""Tokens that a new worker joins with: `abcdef.0123456789abcdef`, kept as Secrets in kube-system.
+"""Bootstrap tokens with which new workers join: `abcdef.0123456789abcdef`, stored as Secrets in kube-system.
 
-The Secret `bootstrap-token-<id>` says until when the token is good and whether one may sign in with it. Who does so is
-`system:bootstrap:<id>`, a member of `system:bootstrappers`, and may ask for a certificate and hardly more.
+The Secret `bootstrap-token-<id>` has the token's expiry and whether it allows authentication. Its user is
+`system:bootstrap:<id>`, a member of `system:bootstrappers`, which may request a certificate and little more.
 """
 
 import base64
@@ -25,7 +25,7 @@ _EXTRA_GROUP: Final = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9
 
 
 class BootstrapTokens:
-    """A `TokenOrigin` of join tokens."""
+    """A `TokenOrigin` of bootstrap tokens."""
 
     def __init__(self, directory: TokenSubjects, *, audiences: tuple[str, ...], clock: Clock) -> None:
         self._directory: Final = directory
@@ -47,7 +47,7 @@ class BootstrapTokens:
 
 
 def _groups(obj: Object, identifier: str, secret: str, *, now: float) -> tuple[str, ...]:
-    """The groups of a token that is good."""
+    """The groups of a valid token."""
     data = {name: base64.b64decode(value).decode(errors="replace") for name, value in (obj.get("data") or {}).items()}
     if not hmac.compare_digest(data.get("token-secret", "").encode(), secret.encode()):
         raise Rejected(f"not the secret of the bootstrap token {identifier}")
@@ -64,7 +64,7 @@ def _groups(obj: Object, identifier: str, secret: str, *, now: float) -> tuple[s
 
 
 def _has_expired(expiration: str, now: float) -> bool:
-    """Whether the time is over; one that cannot be read is taken to be."""
+    """Whether it has expired; an unreadable time counts as expired."""
     if not expiration:
         return False
     try:

@@ -1,7 +1,7 @@
 """Client certificates: the common name is the user, organizations are its groups.
 
-That a certificate is of an authority that clients may have was verified in the handshake. A connection may outlast the
-certificate, so its times are looked at with every request, and whether the worker that has it was removed since.
+The TLS handshake verified the certificate's authority. A connection may outlast the certificate, so its validity period
+is checked with every request, and whether its worker was removed since.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ _MOST_REMEMBERED: Final = 4096
 
 
 class CertificateHolders:
-    """Whose certificates are whose; each is taken apart once."""
+    """The users of certificates; each certificate is parsed once."""
 
     def __init__(self, clock: Clock, removals: Removals | None = None) -> None:
         self._clock: Final = clock
@@ -27,7 +27,7 @@ class CertificateHolders:
         self._known: Final[dict[bytes, tuple[Facts, User | None]]] = {}
 
     async def user(self, der: bytes) -> User | None:
-        """Who holds a certificate; None if it names nobody; Rejected if it is not valid now, or not any more."""
+        """The user of a certificate; None if it names none; Rejected if it is not valid now or its node was removed."""
         facts, user = self._known.get(der) or self._learn(der)
         now = self._clock.now()
         if not facts.holds_at(now):
@@ -51,7 +51,7 @@ class CertificateHolders:
 
 
 def _validity(facts: Facts, now: float) -> str:
-    """Why a certificate is not valid now, for its holder."""
+    """Why a certificate is not valid now, for the client."""
     whose = f"the client certificate of {facts.subject.common_name}"
     if now < facts.not_before:
         return f"{whose} is not valid before {times.format_time(facts.not_before)}; are the clocks right?"

@@ -1,6 +1,6 @@
-"""The server as an issuer of tokens that others may check: OpenID discovery and the public keys.
+"""The server as a token issuer: OpenID discovery and the public keys.
 
-As upstream, the two pages are for service accounts; who else may read them is up to roles.
+As upstream, service accounts may read both pages; roles may allow it to other users.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""Signed tokens (JWT): their signatures, and the claims that time and audience are judged by.
+"""Signed tokens (JWT): verification of signatures, times and audiences.
 
-Only the algorithms that a key is for are taken, so `none`, or a public key used as a password, gets nobody in. Times
-come from the caller.
+Only the algorithms of the key are accepted, so `none`, or a public key used as a shared secret, is rejected. The caller
+passes the time.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from rota.apiserver.authentication.tokens import Rejected
 
 Claims: TypeAlias = Mapping[str, Any]
 
-#: Longer than any that is honest.
+#: Longer than any valid token.
 _MOST_LETTERS: Final = 64 * 1024
-#: The signature is all that is left to PyJWT: it would ask the machine's own clock for the rest.
+#: PyJWT verifies the signature only: for the rest it would read the system clock.
 _SIGNATURE_ONLY: Final[Any] = {
     "verify_signature": True,
     **dict.fromkeys(("verify_exp", "verify_nbf", "verify_iat", "verify_aud", "verify_iss", "verify_sub"), False),
@@ -25,7 +25,7 @@ _SIGNATURE_ONLY: Final[Any] = {
 
 
 def unverified_issuer(token: str) -> str | None:
-    """What a token says of its origin, to find out who should judge it; None if it is no JWT."""
+    """The issuer that a token names, to choose its origin; None if it is not a JWT."""
     if len(token) > _MOST_LETTERS or token.count(".") != 2:
         return None
     try:
@@ -36,7 +36,7 @@ def unverified_issuer(token: str) -> str | None:
 
 
 def key_id(token: str) -> str:
-    """Which key a token says that it is signed with."""
+    """The id of the key that a token names."""
     try:
         return str(jwt.get_unverified_header(token).get("kid", ""))
     except jwt.PyJWTError as error:
@@ -44,7 +44,7 @@ def key_id(token: str) -> str:
 
 
 def verified(token: str, key: Any, *, algorithms: tuple[str, ...]) -> Claims:
-    """The claims of a token that this key has signed by one of these algorithms."""
+    """The claims of a token that this key signed by one of these algorithms."""
     try:
         claims: Claims = jwt.decode(token, key, algorithms=list(algorithms), options=_SIGNATURE_ONLY)
     except (jwt.PyJWTError, ValueError, TypeError) as error:
@@ -53,7 +53,7 @@ def verified(token: str, key: Any, *, algorithms: tuple[str, ...]) -> Claims:
 
 
 def check_times(claims: Claims, *, now: float, leeway_s: float = 0.0) -> None:
-    """Refuse tokens that have ended, have no end, or have not begun."""
+    """Reject tokens that have expired, have no expiry, or are not valid yet."""
     ends, begins = claims.get("exp"), claims.get("nbf")
     if not isinstance(ends, int | float) or now > ends:
         raise Rejected("the token has expired")
@@ -62,7 +62,7 @@ def check_times(claims: Claims, *, now: float, leeway_s: float = 0.0) -> None:
 
 
 def audiences(claims: Claims) -> tuple[str, ...]:
-    """Whom a token is meant for."""
+    """The audiences of a token."""
     given = claims.get("aud")
     if isinstance(given, str):
         return (given,)
@@ -70,7 +70,7 @@ def audiences(claims: Claims) -> tuple[str, ...]:
 
 
 def text(claims: Claims, name: str) -> str:
-    """A claim that must be a text and not be empty."""
+    """A claim that must be a non-empty string."""
     value = claims.get(name)
     if not isinstance(value, str) or not value:
         raise Rejected(f"the token's claim {name!r} is missing or no text")

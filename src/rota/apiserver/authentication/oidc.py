@@ -1,8 +1,7 @@
-"""ID tokens of an OpenID provider: who signs in there is a user here.
+"""ID tokens of an OpenID Connect provider.
 
-The provider's keys are fetched over HTTPS when they are first needed and when a token names one that is not known, but
-not more often than every ten seconds, however many such tokens come. A provider that cannot be reached costs only its
-own users their way in.
+The provider's keys are fetched over HTTPS when they are first needed and when a token names an unknown key, but at most
+every ten seconds. If a provider cannot be reached, only its own users are affected.
 """
 
 import asyncio
@@ -29,30 +28,32 @@ _WELL_KNOWN: Final = "/.well-known/openid-configuration"
 _FETCH_S: Final = 10.0
 _NOT_AGAIN_S: Final = 10.0
 _MOST_BYTES: Final = 1024 * 1024
-#: Providers' clocks may be ahead of ours by this much.
+#: The provider's clock may be ahead by this much.
 _LEEWAY_S: Final = 300.0
 _NO_PREFIX: Final = "-"
 _RESERVED: Final = "system:"
 
 
 class ProviderError(errors.UserError):
-    """A provider's settings cannot be used."""
+    """A provider's settings are invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """Whose tokens are taken, and what of them says who the user is. The settings are upstream's `--oidc-*`."""
+    """The issuer whose tokens are accepted, and the claims that name the user. The settings are upstream's
+    `--oidc-*`.
+    """
 
     issuer_url: str
     client_id: str
     username_claim: str = "sub"
-    #: Empty: the issuer and `#` before claims that are no mail address; `-` for none.
+    #: Empty: the issuer and `#` before claims that are not a mail address; `-` for none.
     username_prefix: str = ""
     groups_claim: str = ""
     groups_prefix: str = ""
     required_claims: Mapping[str, str] = field(default_factory=dict)
     signing_algorithms: tuple[str, ...] = ("RS256",)
-    #: PEM of whom the provider's certificate is of; the system's authorities otherwise.
+    #: CA bundle (PEM) that verifies the provider; the system's authorities otherwise.
     certificate_authority: bytes | None = None
 
     def __post_init__(self) -> None:
@@ -111,7 +112,7 @@ class OidcTokens:
             try:
                 self._keys = await self._clock.wait_for(self._fetch(), _FETCH_S)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
-                # keys that are known stay good while the provider cannot be asked
+                # known keys stay valid while the provider cannot be reached
                 log.warning("the OpenID provider's keys cannot be had", issuer=self._provider.issuer_url, error=error)
 
     async def _fetch(self) -> dict[str, Any]:
@@ -126,9 +127,9 @@ class OidcTokens:
 
 
 def user(said: Claims, provider: Provider) -> User:
-    """The user that a good token's claims stand for."""
+    """The user that a valid token's claims describe."""
     name = jwts.text(said, provider.username_claim)
-    # a provider that says nothing of it vouches for the address
+    # a provider without this claim vouches for the address
     if provider.username_claim == "email" and said.get("email_verified", True) is not True:
         raise Rejected("the provider has not verified the mail address")
     for claim, value in provider.required_claims.items():
@@ -138,7 +139,7 @@ def user(said: Claims, provider: Provider) -> User:
         name=_prefix(provider) + name,
         groups=tuple(provider.groups_prefix + group for group in _groups(said, provider.groups_claim)),
     )
-    # stricter than upstream: nobody else than the cluster makes its own administrators, nodes and service accounts
+    # stricter than upstream: a provider cannot name the cluster's own administrators, nodes and service accounts
     if any(one.startswith(_RESERVED) for one in (found.name, *found.groups)):
         raise Rejected(f"the provider must not name users or groups that begin with {_RESERVED}")
     return found
@@ -163,7 +164,7 @@ def _groups(said: Claims, claim: str) -> list[str]:
 
 
 def _public(key: Any) -> Any:
-    """A key that can check signatures; others are none of our business, and passwords are not for publishing."""
+    """A key that can verify signatures; other keys are ignored."""
     if not isinstance(key, dict) or key.get("use", "sig") != "sig" or key.get("kty") not in {"RSA", "EC"}:
         return None
     try:

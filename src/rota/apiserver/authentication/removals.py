@@ -1,8 +1,8 @@
-"""Workers that were removed stay out: deleting a node ends the certificates that its worker has.
+"""Revokes the certificates of removed workers: deleting a node invalidates its worker's certificates.
 
-A certificate cannot be taken back, so what is kept is when a node was deleted. The record is written in the transaction
-that deletes the node, at a key of its own that nothing else writes; whoever shows a certificate of that node that was
-issued before is refused. A certificate that a later join brings is good again.
+A certificate itself cannot be revoked, so the time of the node's deletion is stored. The record is written in the
+transaction that deletes the node, at a key of its own; a certificate of that node that was issued earlier is refused. A
+certificate of a later join is valid again.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ NODES: Final = GroupResource("", "nodes")
 NODE_PREFIX: Final = "system:node:"
 #: No API group can begin with a tilde.
 _PREFIX: Final = "/~removed-workers/"
-#: For how long an answer of the store is good enough.
+#: How long a result from the store is cached.
 _FRESH_S: Final = 1.0
 _MOST_REMEMBERED: Final = 16_384
 
@@ -30,13 +30,13 @@ class Removal(msgspec.Struct, frozen=True, gc=False):
 
 
 class RemovalRecords:
-    """An `Admission` of Nodes: takes down when they are deleted."""
+    """An `Admission` of Nodes: records when they are deleted."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
-        """The record, with the write that makes it necessary."""
+        """Add the record to the transaction that deletes the node."""
         if at.resource.group_resource != NODES or at.subresource or new is not None or old is None:
             return None
         name = (old.get("metadata") or {}).get("name", "")
@@ -49,11 +49,11 @@ class Removals:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store: Final = store
         self._clock: Final = clock
-        #: What was found and when it was looked for, by node.
+        #: The result and the time of the lookup, by node.
         self._known: Final[dict[str, tuple[float, float]]] = {}
 
     async def last(self, node: str) -> float:
-        """When a node of this name was last deleted; 0 if that has not happened."""
+        """When a node of this name was last deleted; 0 if never."""
         now = self._clock.monotonic()
         known = self._known.get(node)
         if known is not None and now - known[1] < _FRESH_S:

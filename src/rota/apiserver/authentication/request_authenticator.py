@@ -1,7 +1,7 @@
-"""The user behind a request: by its certificate, else by its bearer token, else anonymous.
+"""Authenticates a request by its client certificate, else by its bearer token, else as anonymous.
 
-As upstream, what is shown must be good: a request with a token that nobody knows is refused, not anonymous. A
-certificate counts before a token; without a common name it says nothing.
+As upstream, invalid credentials are refused: a request with an unknown token is not anonymous. A certificate takes
+precedence over a token; without a common name it is ignored.
 """
 
 from dataclasses import replace
@@ -21,18 +21,18 @@ _TELL_EVERY_S: Final = 1.0
 
 
 class RequestAuthenticator:
-    """Fills the server's `Authenticator`."""
+    """Implements the server's `Authenticator`."""
 
     def __init__(
         self, holders: CertificateHolders, tokens: Tokens, *, audiences: tuple[str, ...], clock: Clock
     ) -> None:
-        """`audiences` are those that mean this server."""
+        """`audiences` are this server's."""
         self._holders: Final = holders
         self._tokens: Final = tokens
         self._audiences: Final = audiences
         self._clock: Final = clock
         self._told_at: float | None = None
-        #: Refusals since the last one that the log was told of.
+        #: Refusals since the last one that was logged.
         self._untold = 0
 
     async def authenticate(self, credentials: Credentials, /) -> User:
@@ -46,7 +46,7 @@ class RequestAuthenticator:
         return users.ANONYMOUS if user is None else _authenticated(user)
 
     def _tell(self, reason: Rejected, address: str) -> None:
-        """Log a refusal, unless one was logged a moment ago: nobody fills a disk by guessing."""
+        """Log a refusal, unless one was logged a moment ago: guessing tokens must not fill a disk."""
         now = self._clock.monotonic()
         if self._told_at is not None and now - self._told_at < _TELL_EVERY_S:
             self._untold += 1
@@ -73,13 +73,13 @@ class RequestAuthenticator:
 
 
 def bearer_token(credentials: Credentials) -> str | None:
-    """The token that a request shows, if it shows one."""
+    """The bearer token of a request, if it has one."""
     scheme, _, token = credentials.headers.get(b"authorization", b"").decode("latin-1").strip().partition(" ")
     return token.partition(" ")[0] or None if scheme.lower() == _BEARER else None
 
 
 def _authenticated(user: User) -> User:
-    """The user as one of those whom the server knows."""
+    """The user with the group of authenticated users."""
     if users.AUTHENTICATED in user.groups or users.UNAUTHENTICATED in user.groups:
         return user
     return replace(user, groups=(*user.groups, users.AUTHENTICATED))

@@ -1,4 +1,4 @@
-"""Questions about who somebody is: TokenReview, for those who are shown our tokens, and SelfSubjectReview."""
+"""TokenReview, for components that receive the cluster's tokens, and SelfSubjectReview."""
 
 from typing import Any, Final
 
@@ -10,15 +10,15 @@ from rota.apiserver.interfaces import Object, Registry, Reply, SubresourceReques
 _GROUP: Final = "authentication.k8s.io"
 TOKEN_REVIEWS: Final = GroupResource(_GROUP, "tokenreviews")
 SELF_REVIEWS: Final = GroupResource(_GROUP, "selfsubjectreviews")
-#: All that is told of a token that is no good.
+#: The only message about an invalid token.
 _NO_GOOD: Final = "invalid bearer token"
 
 
 class TokenReviews:
-    """Whose token is this?"""
+    """Which user a token belongs to."""
 
     def __init__(self, tokens: Tokens, *, audiences: tuple[str, ...]) -> None:
-        """`audiences` are those that are meant if a review names none."""
+        """`audiences` are the default of a review that names none."""
         self._tokens: Final = tokens
         self._audiences: Final = audiences
 
@@ -45,7 +45,7 @@ class TokenReviews:
 
 
 class SelfReviews:
-    """Who am I?"""
+    """Which user sent the request."""
 
     async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Reply:
         """See `SubresourceHandler.handle`."""
@@ -56,7 +56,7 @@ class SelfReviews:
 
 
 def user_info(user: User) -> Object:
-    """A user as objects have it; what is empty is left out."""
+    """A user as in API objects, without empty fields."""
     info: Object = {"username": user.name, "uid": user.uid, "groups": list(user.groups)}
     info["extra"] = {name: list(values) for name, values in user.extra.items()}
     return {name: value for name, value in info.items() if value}

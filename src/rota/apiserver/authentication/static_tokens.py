@@ -1,4 +1,4 @@
-"""Tokens from a file, in upstream's form: lines of `token,user,uid,"group1,group2"`; the groups may be left out."""
+"""Tokens from a file, in upstream's format: lines of `token,user,uid,"group1,group2"`; the groups are optional."""
 
 import csv
 import hashlib
@@ -14,15 +14,15 @@ _LEAST_COLUMNS: Final = 3
 
 
 class TokenFileError(errors.UserError):
-    """A token file cannot be used."""
+    """A token file is invalid."""
 
 
 class StaticTokens:
-    """A `TokenOrigin` of tokens that are good as long as the server runs."""
+    """A `TokenOrigin` of tokens that are valid as long as the server runs."""
 
     def __init__(self, users: Mapping[str, User], *, audiences: tuple[str, ...]) -> None:
-        """`users` by token; they mean the server of these audiences."""
-        # by digest: how long a comparison takes tells nothing about tokens then
+        """`users` by token; the tokens are for these audiences."""
+        # by digest, so that the duration of a comparison reveals nothing about tokens
         self._users: Final = {_digest(token): user for token, user in users.items()}
         self._audiences: Final = audiences
 
@@ -34,7 +34,7 @@ class StaticTokens:
 
 
 def read(path: Path) -> dict[str, User]:
-    """The users of a token file; TokenFileError names the line that is wrong."""
+    """The users of a token file; TokenFileError names the wrong line."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

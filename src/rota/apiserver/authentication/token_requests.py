@@ -1,6 +1,6 @@
-"""TokenRequest: POST to `serviceaccounts/<name>/token` answers with a new token of that account.
+"""TokenRequest: POST to `serviceaccounts/<name>/token` returns a new token of that account.
 
-The checks come in upstream's order (`pkg/registry/core/serviceaccount/storage/token.go`, 1.33).
+The checks are in upstream's order (`pkg/registry/core/serviceaccount/storage/token.go`, 1.33).
 """
 
 import uuid
@@ -24,7 +24,7 @@ class TokenRequests:
     """The handler of `serviceaccounts/token`."""
 
     def __init__(self, signer: Signer, *, audiences: tuple[str, ...]) -> None:
-        """`audiences` are those of a token that asks for none: this server's."""
+        """`audiences` are the default of a request that names none: this server's."""
         self._signer: Final = signer
         self._audiences: Final = audiences
 
@@ -67,7 +67,7 @@ class TokenRequests:
 
 
 async def _bound(wanted: Mapping[str, Any] | None, account: Object, registry: Registry) -> dict[str, Reference]:
-    """The objects that the token is bound to; a pod brings its node along."""
+    """The objects that the token is bound to; a pod includes its node."""
     if wanted is None:
         return {}
     kind, name = wanted.get("kind", ""), wanted.get("name", "")

@@ -1,4 +1,4 @@
-"""The objects that tokens refer to, as they are now."""
+"""The current state of the objects that tokens refer to."""
 
 from typing import Final
 
@@ -10,19 +10,19 @@ from rota.store.store_interface import Store
 
 
 class TokenSubjects:
-    """Looks objects up in the store: once per token and ten seconds, so memory would not make it faster."""
+    """Reads objects from the store: once per token and ten seconds, so a cache would not make it faster."""
 
     def __init__(self, store: Store, scheme: Scheme) -> None:
         self._store: Final = store
         self._scheme: Final = scheme
 
     async def find(self, which: GroupResource, namespace: str, name: str) -> Object | None:
-        """One object, if there is one; the namespace is empty for kinds that have none."""
+        """One object, if it exists; the namespace is empty for cluster-scoped kinds."""
         resource = self._scheme.preferred(which)
         assert resource is not None, f"{which} is built in"
         try:
             key = stored_form.key(resource, namespace, name)
-        except ValueError:  # no object can have such a name, whatever a token says
+        except ValueError:  # no object can have such a name
             return None
         entry = await self._store.get(key)
         return None if entry is None else stored_form.entry_object(entry, resource)

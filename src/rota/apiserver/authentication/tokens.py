@@ -1,4 +1,4 @@
-"""The port that each origin of bearer tokens fills, and all origins taken together."""
+"""The interface of each origin of bearer tokens, and all origins combined."""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,25 +8,25 @@ from typing import Final, Protocol
 from rota.apiserver.interfaces import User
 from rota.kit.clock import Clock
 
-#: How long a good token is not looked at again, and so how long it outlives what it is bound to; upstream's figure.
+#: How long a valid token is cached, and so how long it outlives the objects it is bound to; upstream's value.
 REMEMBERED_S: Final = 10.0
 _MOST_REMEMBERED: Final = 4096
 
 
 class Rejected(Exception):
-    """The token is of this origin and no good; the text is for the log, not for the client."""
+    """The token is of this origin and invalid; the text is for the log, not for the client."""
 
 
 class Outdated(Rejected):
-    """What was shown was good once, or will be; the text is for the client as well, who has to renew it."""
+    """The credential was valid once, or will be; the client gets the text too, because it has to renew it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """A good token."""
+    """A valid token."""
 
     user: User
-    #: Those of the wanted audiences that it is meant for.
+    #: Those of the wanted audiences that the token is for.
     audiences: tuple[str, ...]
 
 
@@ -34,12 +34,12 @@ class TokenOrigin(Protocol):
     """One kind of bearer tokens."""
 
     async def verify(self, token: str, audiences: tuple[str, ...], /) -> Verified | None:
-        """Whose token it is, for one of these audiences at least; None if it is of another origin; raises Rejected."""
+        """The user of a token for at least one of these audiences; None if it is of another origin; raises Rejected."""
         ...
 
 
 class Tokens:
-    """All origins, asked in turn. Good tokens are remembered for a moment, by their digest."""
+    """All origins, tried in turn. Valid tokens are cached for a moment, by their digest."""
 
     def __init__(self, origins: Sequence[TokenOrigin], *, clock: Clock) -> None:
         self._origins: Final = tuple(origins)
@@ -47,7 +47,7 @@ class Tokens:
         self._good: Final[dict[tuple[bytes, tuple[str, ...]], tuple[float, Verified]]] = {}
 
     async def verify(self, token: str, audiences: tuple[str, ...], /) -> Verified:
-        """Whose token it is; Rejected if no origin takes it, with what each had to say."""
+        """The user of a token; Rejected, with the reason of each origin, if no origin accepts it."""
         key = hashlib.sha256(token.encode()).digest(), audiences
         known = self._good.get(key)
         if known is not None and self._clock.monotonic() < known[0]:

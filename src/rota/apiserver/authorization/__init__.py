@@ -1,1 +1,1 @@
-"""Who may do what: RBAC, the node authorizer, and what follows from their verdicts."""
+"""Authorization: RBAC, the node authorizer, impersonation and access reviews."""

@@ -1,9 +1,9 @@
-"""All authorizers in their order: members of system:masters may do everything, then nodes are asked about, then roles.
+"""All authorizers in order: members of system:masters may do everything, then the node authorizer, then RBAC.
 
-Decisions are made in memory, by copies that lag behind the store by little. Nobody is refused by what is out of date:
-a refusal is looked at again once the copies have caught up with the store, so a right counts as soon as it is granted.
-One that is taken away may be used for as long as the news takes, as upstream. Refusals cost the store one question at a
-time, however many there are, and those of strangers none: what strangers may do counts when the news is here.
+Decisions use watch caches, which lag slightly behind the store. No request is refused by outdated state: a refusal is
+checked again once the caches have caught up with the store, so a permission is effective as soon as it is granted. A
+revoked one may be used until the caches see the change, as upstream. Refusals cost one read of the store at a time, for
+any number of requests. Refusals of anonymous users cost none: for them the caches' state counts.
 """
 
 import asyncio
@@ -27,30 +27,30 @@ _ALLOWED: Final = Verdict(Decision.ALLOWED)
 
 
 class Authorization:
-    """Fills `contract.Authorizer`."""
+    """Implements the server's `Authorizer`."""
 
     def __init__(self, store: Store, scheme: Scheme, clock: Clock) -> None:
         self._store: Final = store
         self._live: Final = PolicyCache(store, scheme, clock)
         self._relations: Final = RelationCache(store, scheme, clock)
         self._nodes: Final = NodeAuthorizer(self._relations.relations)
-        #: The question to the store that is under way, and the one that is put after it.
+        #: The read of the revision that is running, and the one after it.
         self._asking: asyncio.Task[int] | None = None
         self._asking_next: asyncio.Task[int] | None = None
 
     @property
     def policy(self) -> Policy:
-        """The roles and bindings as far as they are known."""
+        """The roles and bindings in the cache."""
         return self._live.policy
 
     def start(self, beside: tasks.Supervisor, rng: Rng) -> None:
-        """Begin to follow the store."""
+        """Start the caches."""
         for name, followed in self._live.followers():
             beside.start(name, followed.run)
         beside.start("relations of nodes", lambda: self._relations.run(rng))
 
     async def ready(self) -> None:
-        """Until every role and binding is known."""
+        """Wait until every role and binding is cached."""
         await self._live.ready()
 
     async def authorize(self, question: Question, /) -> Verdict:
@@ -63,13 +63,13 @@ class Authorization:
         if verdict.allowed or users.UNAUTHENTICATED in question.user.groups:
             return verdict
         await self.catch_up(question.user)
-        # also when nothing was missing by then: the copies may have learned it while the store was asked
+        # also if the caches were up to date by then: they may have got the change during the read
         return self._decide(question)
 
     async def catch_up(self, user: users.User) -> None:
-        """Know all that the store knows now and that matters for a user.
+        """Wait until the caches have everything that the store has now and that matters for a user.
 
-        ServiceUnavailable if the copies do not get there: a refusal would be a guess.
+        ServiceUnavailable if they do not catch up: a refusal would be a guess.
         """
         revision = await self._latest()
         await self._live.catch_up(revision)
@@ -79,12 +79,12 @@ class Authorization:
     async def _latest(self) -> int:
         """The store's revision at some moment from now on.
 
-        An answer that is on its way may be older than what the caller has to know, so he waits for the one after it,
-        with all who came meanwhile.
+        A read that is already running may return an older revision than the caller needs, so the caller waits for the
+        one after it, together with all callers that came meanwhile.
         """
         if self._asking_next is None:
             self._asking_next = asyncio.create_task(self._ask(self._asking))
-        return await asyncio.shield(self._asking_next)  # others wait for it too
+        return await asyncio.shield(self._asking_next)  # other callers wait for it too
 
     async def _ask(self, before: asyncio.Task[int] | None) -> int:
         if before is not None:

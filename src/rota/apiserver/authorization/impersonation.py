@@ -1,7 +1,7 @@
-"""Acting as another user: `Impersonate-*` headers, each of which needs the right to impersonate what it names.
+"""Impersonation: `Impersonate-*` headers, each of which needs the permission to impersonate what it names.
 
-Rules and words are upstream's (`apiserver/pkg/endpoints/filters/impersonation`, 1.36). Whoever impersonates a user
-gives up all of his own rights for the request.
+Rules and messages are upstream's (`apiserver/pkg/endpoints/filters/impersonation`, 1.36). An impersonating user has
+none of its own permissions for the request.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ _ACCOUNTS: Final = "system:serviceaccounts"
 
 
 class _ImpersonatedAttribute(NamedTuple):
-    """One thing that is impersonated; the key is that of an extra."""
+    """One impersonated attribute; the key is that of an extra."""
 
     kind: str
     name: str
@@ -55,8 +55,8 @@ _RESOURCES: Final = {
 async def acting_user(
     asker: User, present: Mapping[bytes, bytes], headers: Iterable[tuple[bytes, bytes]], authorizer: Authorizer
 ) -> User:
-    """The user that a request acts as: its asker, unless headers name another; `present` are the headers once each."""
-    # the fastest way to find none: every request comes along here
+    """The user that a request acts as: its own, unless headers name another; `present` are the headers once each."""
+    # the fastest check for none: every request passes here
     for name in present:
         if name.startswith(_PREFIX):
             break
@@ -118,7 +118,7 @@ def _user(wishes: list[_ImpersonatedAttribute]) -> User:
 
 
 def _as_go(wishes: list[_ImpersonatedAttribute]) -> str:
-    """What was wished for without a user, as Go's `%#v` shows it."""
+    """The attributes that were requested without a user, as Go's `%#v` prints them."""
     extra: dict[str, list[str]] = {}
     for wish in wishes:
         if wish.kind == "UserExtra":

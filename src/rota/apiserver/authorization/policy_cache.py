@@ -1,4 +1,4 @@
-"""The policy as the store has it: four kinds are followed, and every change is told to the index."""
+"""The RBAC policy in step with the store: watches four kinds and passes every change to the index."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -16,12 +16,12 @@ from rota.store.store_interface import Store
 
 _ROLES: Final = ("clusterroles", "roles")
 _BINDINGS: Final = ("clusterrolebindings", "rolebindings")
-#: Nobody is refused by rights of the past.
+#: No request is refused by outdated permissions.
 STALE: Final = "this server does not know the latest rights yet; try again"
 
 
 class PolicyCache:
-    """A policy that follows the store, by little behind it."""
+    """A policy that follows the store with a small lag."""
 
     def __init__(self, store: Store, scheme: Scheme, clock: Clock) -> None:
         self.policy: Final = Policy()
@@ -34,16 +34,16 @@ class PolicyCache:
                 followed.subscribe(_forwarding(put))
 
     def followers(self) -> Iterator[tuple[str, WatchCache]]:
-        """What has to run beside the server, with names."""
+        """The tasks that must run beside the server, with names."""
         yield from self._followed.items()
 
     async def ready(self) -> None:
-        """Until everything that is there is known."""
+        """Wait until the first lists are complete."""
         for followed in self._followed.values():
             await followed.ready()
 
     async def catch_up(self, revision: int) -> None:
-        """Know everything up to a revision. ServiceUnavailable if that fails."""
+        """Wait until everything up to a revision is known. ServiceUnavailable if that fails."""
         behind = [one for one in self._followed.values() if one.revision < revision]
         if not all(await asyncio.gather(*(one.reach(revision) for one in behind))):
             raise errors.service_unavailable(STALE)

@@ -1,9 +1,9 @@
-"""Roles and bindings in memory, and what they allow. No I/O: who keeps it up to date tells it of every change.
+"""Roles and bindings in memory, and what they allow. No I/O: the owner passes every change.
 
-A binding is found by its subjects, so what others may do costs a decision nothing. What a user may do with a resource
-is worked out once and kept until a role or binding changes: the answer for one name is then a look into a dictionary.
-Cluster-wide bindings come before those of the namespace, each in the order of their names; the first that allows gives
-the reason. Words and rules are upstream's (`plugin/pkg/auth/authorizer/rbac`, 1.36).
+Bindings are indexed by subject, so bindings of other users cost a decision nothing. What a user may do with a resource
+is computed once and cached until a role or binding changes: the decision for one name is then a dictionary lookup.
+Cluster-wide bindings come before those of the namespace, each in order of names; the first that allows gives the
+reason. Messages and rules are upstream's (`plugin/pkg/auth/authorizer/rbac`, 1.36).
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,16 +15,16 @@ from rota.apiserver.authorization.rules import Rule
 from rota.apiserver.interfaces import NO_OPINION, Decision, Question, User, Verdict
 
 GROUP: Final = "rbac.authorization.k8s.io"
-#: So many answers are kept; what a busy cluster's users ask over and over is far less.
+#: Size of the cache; a busy cluster's users need far less.
 _MOST_ANSWERS: Final = 65_536
 
-#: A kind of subject and a name, as users are looked up.
+#: The kind and name of a subject, as users are looked up.
 _Subject: TypeAlias = tuple[str, str]
 _Place: TypeAlias = tuple[str, str]
 
 
 class RoleRef(NamedTuple):
-    """What a binding binds."""
+    """The role that a binding refers to."""
 
     kind: str
     name: str
@@ -34,12 +34,12 @@ class _Binding(NamedTuple):
     namespace: str
     name: str
     role: RoleRef
-    #: Who is bound, and how that is told, in the binding's order.
+    #: The subjects, and their description in reasons, in the binding's order.
     subjects: tuple[tuple[_Subject, str], ...]
 
 
 class _Held(NamedTuple):
-    """A binding that a user is bound by: why, and the rules; None if the role is missing."""
+    """A binding of a user: the reason, and the rules; None if the role is missing."""
 
     source: str
     role: RoleRef
@@ -47,7 +47,7 @@ class _Held(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """The verdicts on one question by the object's name: the first whose names are None or hold the name."""
+    """The decisions about one request by the object's name: the first whose names are None or contain the name."""
 
     grants: tuple[tuple[frozenset[str] | None, Verdict], ...]
     otherwise: Verdict
@@ -65,7 +65,7 @@ class Policy:
         self._answers: Final[dict[tuple[object, ...], _Answer]] = {}
 
     def put_role(self, namespace: str, name: str, role: Mapping[str, Any] | None) -> None:
-        """A role is as it is given now, or gone."""
+        """Set or remove a role."""
         if role is None:
             self._roles.pop((namespace, name), None)
         else:
@@ -73,7 +73,7 @@ class Policy:
         self._forget()
 
     def put_binding(self, namespace: str, name: str, binding: Mapping[str, Any] | None) -> None:
-        """A binding is as it is given now, or gone."""
+        """Set or remove a binding."""
         before = self._bindings.pop((namespace, name), None)
         for subject in {subject for subject, _ in before.subjects} if before is not None else ():
             there = self._by_subject[subject, namespace]
@@ -87,7 +87,7 @@ class Policy:
         self._forget()
 
     def decide(self, question: Question) -> Verdict:
-        """Whether roles allow what is asked; otherwise no opinion."""
+        """Whether roles allow the request; otherwise no opinion."""
         user = question.user
         key = (
             user.name, user.groups, question.verb, question.group, question.resource, question.subresource,
@@ -104,7 +104,7 @@ class Policy:
         return answer.otherwise
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
-        """All rules that apply to a user in a namespace, and what is wrong with the rest."""
+        """All rules that apply to a user in a namespace, and the errors about the rest."""
         held = self._holdings(user, namespace)
         found = [rule for one in held for rule in one.rules or ()]
         return found, [missing(one.role) for one in held if one.rules is None]
@@ -153,13 +153,13 @@ class Policy:
 
 
 def role_ref(binding: Mapping[str, Any]) -> RoleRef:
-    """What a binding binds."""
+    """The roleRef of a binding."""
     reference = binding.get("roleRef") or {}
     return RoleRef(reference.get("kind", ""), reference.get("name", ""))
 
 
 def missing(role: RoleRef) -> str:
-    """What is said of a binding whose role is not there."""
+    """The message about a binding whose role does not exist."""
     if role.kind not in {"Role", "ClusterRole"}:
         return f"unsupported role reference kind: {gotext.quote(role.kind)}"
     return f"{role.kind.lower()}.{GROUP} {gotext.quote(role.name)} not found"
@@ -171,7 +171,7 @@ def _binding(namespace: str, name: str, binding: Mapping[str, Any]) -> _Binding:
 
 
 def _subject(subject: Mapping[str, Any], namespace: str) -> tuple[_Subject, str] | None:
-    """Whom a subject stands for, and how it is told; None if for nobody."""
+    """The user or group of a subject, and its description; None if it is invalid."""
     kind, name = subject.get("kind", ""), subject.get("name", "")
     if kind in {"User", "Group"}:
         return (kind, name), f"{kind} {gotext.quote(name)}"

@@ -1,7 +1,8 @@
-"""From a request to the question whether its user may make it, and from a verdict to a refusal in upstream's words.
+"""Converts a request to authorization attributes, and a decision to a refusal with upstream's message.
 
-A request that has a route is asked about as what it is going to do. One that leads nowhere is still asked about, by the
-shape of its path (`apiserver/pkg/endpoints/request/requestinfo.go`, 1.36): who may not ask is not told what exists.
+A request with a route is authorized as what it is going to do. A request without a route is still authorized, by the
+form of its path (`apiserver/pkg/endpoints/request/requestinfo.go`, 1.36): an unauthorized client must not learn what
+exists.
 """
 
 from collections.abc import Mapping
@@ -15,17 +16,17 @@ from rota.apiserver.routing import Route
 _VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTIONS: Final = frozenset({"list", "watch", "deletecollection"})
 _READ_BY_NAME: Final = frozenset({"list", "watch"})
-#: Words behind a namespace that are its subresources; other words are resources in it.
+#: Path segments after a namespace that are its subresources; others are resources in it.
 _OF_NAMESPACES: Final = frozenset({"status", "finalize"})
 _NAMESPACES: Final = "namespaces"
 
 
 def about_route(route: Route, user: User, query: Mapping[str, str]) -> Question:
-    """The question about a request that will be carried out."""
+    """The attributes of a request with a route."""
     resource = route.resource
     name, namespace = route.name, route.namespace
     if resource.plural == _NAMESPACES and not resource.group:
-        # a namespace is in itself: who may read everything in it may read it
+        # a namespace belongs to itself: users who may read everything in it may read it
         namespace = name
     selected = _selected(route.verb, query)
     return Question(
@@ -41,7 +42,7 @@ def about_route(route: Route, user: User, query: Mapping[str, str]) -> Question:
 
 
 def about_path(method: str, path: str, user: User, query: Mapping[str, str]) -> Question:
-    """The question about a request that no resource answers."""
+    """The attributes of a request that matches no resource."""
     segments = path.strip("/").split("/")
     if segments[0] == "api" and len(segments) > 2:
         group, rest = "", segments[2:]
@@ -76,7 +77,7 @@ def about_path(method: str, path: str, user: User, query: Mapping[str, str]) -> 
 
 
 def refusal(question: Question, verdict: Verdict) -> errors.Forbidden:
-    """The answer to who may not."""
+    """The response to an unauthorized request."""
     why = denial(question)
     if verdict.reason:
         why = f"{why}: {verdict.reason}"
@@ -100,11 +101,11 @@ def _selected(verb: str, query: Mapping[str, str]) -> fieldselectors.FieldSelect
     try:
         return fieldselectors.parse(text)
     except fieldselectors.FieldSelectorError:
-        return fieldselectors.EVERYTHING  # refused later on, by who knows the kind
+        return fieldselectors.EVERYTHING  # refused later, where the kind is known
 
 
 def _required_name(verb: str, selected: fieldselectors.FieldSelector) -> str:
-    """The one object that a list or watch may be about, so that rights on this object are enough for it."""
+    """The one object that a list or watch is limited to, so that permissions on this object are enough."""
     if selected.empty or verb not in _READ_BY_NAME:
         return ""
     name = selected.required_value("metadata.name") or ""

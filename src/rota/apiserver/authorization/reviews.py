@@ -1,6 +1,6 @@
-"""Questions about rights: SubjectAccessReview and its relatives, answered by those who decide about requests.
+"""SubjectAccessReview and its relatives, answered by the server's authorizers.
 
-`kubectl auth can-i` posts these; nothing is stored. Rules and words are upstream's (`pkg/registry/authorization`,
+`kubectl auth can-i` posts these; nothing is stored. Rules and messages are upstream's (`pkg/registry/authorization`,
 `pkg/apis/authorization/validation`, 1.36).
 """
 
@@ -26,13 +26,13 @@ from rota.apiserver.interfaces import (
 )
 
 _GROUP: Final = "authorization.k8s.io"
-#: Upstream has forgotten the kind by the time it complains.
+#: Upstream's error has lost the kind by then.
 _KIND: Final = GroupKind(_GROUP, "")
 _SPEC: Final = fields.Path("spec")
 
 
 def handlers(authorization: Authorization) -> Mapping[tuple[GroupResource, str], SubresourceHandler]:
-    """What answers the kinds of this group."""
+    """The handlers of the kinds of this group."""
     return {
         (GroupResource(_GROUP, "selfsubjectaccessreviews"), ""): _SelfAccess(authorization),
         (GroupResource(_GROUP, "subjectaccessreviews"), ""): _Access(authorization),
@@ -42,7 +42,7 @@ def handlers(authorization: Authorization) -> Mapping[tuple[GroupResource, str],
 
 
 class _Review:
-    """May somebody do something?"""
+    """Whether a user may do something."""
 
     def __init__(self, authorization: Authorization) -> None:
         self._authorization: Final = authorization
@@ -78,14 +78,14 @@ class _Review:
 
 
 class _Access(_Review):
-    """About anybody, anywhere."""
+    """About any user, in any namespace."""
 
     def _validate(self, review: Object, spec: Object, namespace: str) -> list[fields.FieldError]:
         return super()._validate(review, spec, namespace) + _validate_empty(review)
 
 
 class _LocalAccess(_Review):
-    """About anybody, in one namespace."""
+    """About any user, in one namespace."""
 
     def _validate(self, review: Object, spec: Object, namespace: str) -> list[fields.FieldError]:
         if (review.get("metadata") or {}).get("namespace") not in {None, "", namespace}:
@@ -105,7 +105,7 @@ class _LocalAccess(_Review):
 
 
 class _SelfAccess(_Review):
-    """About the asker."""
+    """About the user of the request."""
 
     def _user(self, spec: Mapping[str, Any], asker: User) -> User:
         return asker
@@ -115,7 +115,7 @@ class _SelfAccess(_Review):
 
 
 class _SelfRules:
-    """What may the asker do in a namespace?"""
+    """What the user of the request may do in a namespace."""
 
     def __init__(self, authorization: Authorization) -> None:
         self._authorization: Final = authorization
@@ -147,9 +147,9 @@ class _SelfRules:
 
 
 def _distinct(rules: Sequence[Rule]) -> list[Rule]:
-    """The same rules without what an earlier one grants in the same words: several roles grant the same paths.
+    """The rules without what an earlier one grants in the same words: several roles grant the same paths.
 
-    Clients show a row for each resource and path, so a repeated one is a repeated row.
+    Clients show a row for each resource and path, so a duplicate would be shown twice.
     """
     granted: dict[tuple[str, str, tuple[str, ...]], set[str]] = {}
     found = []
@@ -170,7 +170,7 @@ def _covered(
     what: tuple[str, str, tuple[str, ...]],
     verbs: Sequence[str],
 ) -> bool:
-    """Whether all verbs are granted already; from now on they are."""
+    """Whether all verbs are granted already; records them as granted."""
     known = granted.setdefault(what, set())
     covered = bool(known) and ("*" in known or known.issuperset(verbs))
     known.update(verbs)
@@ -200,7 +200,7 @@ def _question(spec: Mapping[str, Any], user: User) -> Question:
 
 
 def _field_selector(wire: Mapping[str, Any]) -> fieldselectors.FieldSelector:
-    """What is limited to; what is not understood limits nothing, so that it never grants anything."""
+    """The field requirements; one that is not understood limits nothing, so that it never grants anything."""
     try:
         raw = fieldselectors.parse(wire.get("rawSelector") or "")
     except fieldselectors.FieldSelectorError:
@@ -225,7 +225,7 @@ def _validate_attributes(spec: Mapping[str, Any]) -> list[fields.FieldError]:
 
 
 def _as_go(pages: Mapping[str, Any]) -> Object:
-    """Attributes of a path as upstream's own type has them, which its complaints show."""
+    """Attributes of a path as upstream's type prints them in errors."""
     return {"Path": pages.get("path") or "", "Verb": pages.get("verb") or ""}
 
 

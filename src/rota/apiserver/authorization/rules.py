@@ -1,8 +1,7 @@
 """Rules of roles: what a rule allows, and whether some rules cover others. Pure.
 
-The rules of matching are upstream's (`pkg/apis/rbac/v1/evaluation_helpers.go` and
-`component-helpers/auth/rbac/validation`, 1.36): `*` stands for everything, `*/scale` for a subresource of everything, a
-path that ends in `*` for all that begin like it.
+Matching follows upstream (`pkg/apis/rbac/v1/evaluation_helpers.go` and `component-helpers/auth/rbac/validation`, 1.36):
+`*` matches everything, `*/scale` a subresource of everything, a path that ends in `*` all paths with that prefix.
 """
 
 import itertools
@@ -18,7 +17,7 @@ ALL: Final = "*"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule of a role; the order of its words is the order in which it is shown."""
+    """One rule of a role; the order of its values is the order in which it is printed."""
 
     verbs: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -38,7 +37,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def to_wire(self) -> dict[str, Any]:
-        """As it stands in a role."""
+        """As it is in a role."""
         wire = {
             "apiGroups": self.groups,
             "nonResourceURLs": self.paths,
@@ -63,7 +62,7 @@ EVERYTHING: Final = (Rule(verbs=(ALL,), groups=(ALL,), resources=(ALL,)), Rule(v
 
 
 def quoted(words: Iterable[str]) -> str:
-    """Words as Go's `%q` shows a slice of them."""
+    """Strings as Go's `%q` prints a slice of them."""
     return "[" + " ".join(map(gotext.quote, words)) + "]"
 
 
@@ -73,7 +72,7 @@ def from_role(role: Mapping[str, Any]) -> tuple[Rule, ...]:
 
 
 def reaches(rule: Rule, question: Question) -> bool:
-    """Whether a rule is about what is asked, whatever the object's name."""
+    """Whether a rule applies to the request, whatever the object's name."""
     if not _has(rule.verbs, question.verb):
         return False
     if question.path is not None:
@@ -82,18 +81,18 @@ def reaches(rule: Rule, question: Question) -> bool:
 
 
 def allows(rule: Rule, question: Question) -> bool:
-    """Whether a rule allows what is asked."""
+    """Whether a rule allows the request."""
     named = question.path is not None or not rule.names or question.name in rule.names
     return named and reaches(rule, question)
 
 
 def uncovered(owned: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """What of the wanted rules is not in the owned ones, in pieces of one verb each."""
+    """The part of the wanted rules that the owned ones do not cover, in pieces of one verb each."""
     return [piece for rule in wanted for piece in pieces(rule) if not any(_covers(own, piece) for own in owned)]
 
 
 def pieces(rule: Rule) -> Iterator[Rule]:
-    """Rules of one verb, one resource and at most one name that together say the same."""
+    """Equivalent rules of one verb, one resource and at most one name."""
     names: Iterable[tuple[str, ...]] = [(name,) for name in rule.names] or [()]
     for group, resource, verb, name in itertools.product(rule.groups, rule.resources, rule.verbs, names):
         yield Rule(verbs=(verb,), groups=(group,), resources=(resource,), names=name)
@@ -102,7 +101,7 @@ def pieces(rule: Rule) -> Iterator[Rule]:
 
 
 def joined(found: Sequence[Rule]) -> list[Rule]:
-    """Pieces about the same resource and name as one rule with all their verbs; paths stay as they are."""
+    """Pieces about the same resource and name merged into one rule with all verbs; paths stay as they are."""
     alone = [rule for rule in found if rule.paths]
     verbs: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     for rule in found:

@@ -1,9 +1,8 @@
-"""Bodies that were read before, but for their metadata: what is made from one template is understood once.
+"""Decoded-body cache: bodies that differ in metadata only are decoded once.
 
-Most objects are made by programs that make many alike, so all of a body but its metadata has often been seen, byte for
-byte. Then it is not taken apart, checked for unknown and repeated fields and put together again: the outcome is
-remembered. Only bodies that gave no reason to complain are remembered, and whatever is unusual about one is left to
-`bodies`, so that refusals and warnings have one source.
+Most objects are created from templates, so often all of a body but its metadata has been seen before, byte for byte.
+Then decoding, checks for unknown and repeated fields, and encoding are skipped: the result is cached. Only bodies
+without errors and warnings are cached, and unusual ones are left to `bodies`, so that messages have one source.
 """
 
 import re
@@ -18,10 +17,10 @@ from rota.api.kinds import ResourceType
 from rota.apiserver import bodies
 from rota.apiserver.interfaces import CustomSchema, Object
 
-#: How many are remembered, and how large one may be: some megabytes at most.
+#: Number and size of cached bodies: some megabytes at most.
 _MOST: Final = 512
 _LARGEST: Final = 8192
-#: A name in JSON ends like this, unless somebody writes a space there.
+#: A key in JSON ends like this, unless there is a space.
 _NAME_END: Final = b'":'
 _SPACED: Final = re.compile(rb'"[ \t\r\n]+:')
 
@@ -30,7 +29,7 @@ _any: Final = msgspec.json.Decoder()
 _dict: Final = msgspec.json.Decoder(dict[str, Any])
 _encode: Final = msgspec.json.Encoder().encode
 _Key: TypeAlias = tuple[GroupVersionKind, tuple[tuple[str, bytes], ...]]
-#: The cleaned object without its metadata, as JSON: decoding it is the fastest way to a copy.
+#: The decoded object without its metadata, as JSON: decoding it is the fastest way to a copy.
 _known: Final[dict[_Key, bytes]] = {}
 
 
@@ -50,7 +49,7 @@ def read(
     strictness: bodies.Strictness,
     warn: Callable[[str], None],
 ) -> Object:
-    """As `bodies.parse` and `bodies.as_object` one after the other; Unreadable if the bytes are no values at all."""
+    """As `bodies.parse` followed by `bodies.as_object`; Unreadable if the bytes cannot be parsed."""
     split = None
     if model is not None and len(body) <= _LARGEST and strictness is not bodies.Strictness.IGNORE:
         split = _split(body, content_type, gvk)
@@ -80,14 +79,14 @@ def read(
 
 
 def _split(body: bytes, content_type: str, gvk: GroupVersionKind) -> _SplitBody | None:
-    """A body's metadata and the rest; None if it is no JSON object with metadata, or a name may occur twice in it."""
+    """A body's metadata and the rest; None if it is not a JSON object with metadata, or a key may occur twice."""
     if bodies.media_type(content_type) != bodies.JSON or _SPACED.search(body):
         return None
     try:
         parts = _top.decode(body)
     except (msgspec.MsgspecError, ValueError):
         return None
-    # repeated names at the top leave names that none of the parts accounts for
+    # repeated keys at the top level leave keys that no part accounts for
     accounted = len(parts)
     found = []
     for name, raw in parts.items():
@@ -103,9 +102,9 @@ def _split(body: bytes, content_type: str, gvk: GroupVersionKind) -> _SplitBody 
 
 
 def _with_metadata(split: _SplitBody) -> Object | None:
-    """The object, if all but its metadata is known and that is as usual."""
+    """The object, if all but its metadata is cached and the metadata is as usual."""
     rest = _known.get(split.key)
-    # an escaped quote in disguise would be counted in one of the two texts only
+    # an encoded escaped quote would be counted in one of the two texts only
     if rest is None or b"\\u" in split.metadata:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Keeping something in memory in step with the store: list, watch, and list again when history is lost.
+"""The reflector: lists and watches a prefix of the store, and lists again when history is lost.
 
-What is kept is the business of a `Sink`; that it sees every change once and in order, and how far it has come, is
-settled here. A follower lags behind the store, by little: `revision` says where it is, `reach` waits for it.
+A `Sink` keeps the data. The reflector passes every change to it once and in order, and tracks its revision. It lags
+slightly behind the store: `revision` says where it is, `reach` waits for a revision.
 """
 
 import asyncio
@@ -19,25 +19,25 @@ from rota.store.store_interface import Batch, Entry, Store, Watch
 
 log = logs.get(__name__)
 
-#: What a sink raises of a value that is no object.
+#: Exceptions of a sink for a value that is not an object.
 _DAMAGE: Final = (Damaged, msgspec.MsgspecError)
-#: How many entries are read at once: many, because the store counts what remains after each page.
+#: Entries per page: many, because the store counts what remains after each page.
 _PAGE: Final = 5000
-#: How many of them are taken in at once, so that others get their turn in between.
+#: How many of them are processed at once, so that the event loop can run other tasks in between.
 _PORTION: Final = 500
 #: How long `reach` waits.
 _PATIENCE_S: Final = 2.0
-#: How long it waits for a list that is under way: whoever listed everything instead would not be done before.
+#: How long it waits for a list that is under way: reading everything from the store would take as long.
 _LIST_PATIENCE_S: Final = 20.0
-#: A watch that has nothing to tell moves on without a sound, so it is looked at.
+#: A watch without changes advances silently, so its revision is polled.
 _LOOK_EVERY_S: Final = 0.01
 
 
 class Sink(Protocol):
-    """What is kept. Its methods run on the event loop, one at a time, and must not raise."""
+    """Keeps the data. Its methods run on the event loop, one at a time, and must not raise."""
 
     def begin(self) -> None:
-        """A list begins, for the first time or anew; until `begun`, readers see what they saw before."""
+        """A list begins, the first one or another; until `begun`, readers see the previous state."""
         ...
 
     def add(self, entry: Entry, /) -> None:
@@ -45,20 +45,20 @@ class Sink(Protocol):
         ...
 
     def begun(self, revision: int, /) -> None:
-        """The list is complete: what was added is all there was at a revision."""
+        """The list is complete: what was added is the state at a revision."""
         ...
 
     def take(self, batch: Batch, /) -> None:
-        """What changed since."""
+        """Changes since then."""
         ...
 
     def lost(self) -> None:
-        """Nobody follows any more."""
+        """The watch ended."""
         ...
 
 
 class StoreReflector:
-    """Feeds a sink with everything under a prefix. It knows nothing until `run` does."""
+    """Feeds a sink with everything under a prefix, while `run` runs."""
 
     def __init__(self, store: Store, prefix: str, sink: Sink, *, clock: Clock) -> None:
         self._store: Final = store
@@ -72,7 +72,7 @@ class StoreReflector:
         self._listed: Final = asyncio.Event()
 
     async def run(self) -> None:
-        """Follow until cancelled or the store is closed."""
+        """Watch until cancelled or the store is closed."""
         try:
             while True:
                 try:
@@ -86,20 +86,20 @@ class StoreReflector:
 
     @property
     def following(self) -> bool:
-        """Whether what is in the sink is up to date but for moments."""
+        """Whether the sink is up to date except for a short lag."""
         return self._watch is not None
 
     @property
     def revision(self) -> int:
-        """Everything up to this revision is in the sink; -1 while nobody follows."""
+        """Everything up to this revision is in the sink; -1 without a watch."""
         return max(self._taken, self._watch.revision) if self._watch is not None else self._taken
 
     async def ready(self) -> None:
-        """Until the first list is in."""
+        """Wait for the first list."""
         await self._listed.wait()
 
     async def reach(self, revision: int) -> bool:
-        """Wait until everything up to a revision is in; False if that does not come to pass soon."""
+        """Wait until everything up to a revision is in the sink; False on timeout."""
         began, listing = self._clock.monotonic(), self._listing
         while self.revision < revision:
             if listing and not self._listing:
@@ -139,7 +139,7 @@ class StoreReflector:
         try:
             self._sink.take(batch)
         except _DAMAGE:
-            for event in batch.events:  # again, one by one: taking a change twice changes nothing
+            for event in batch.events:  # again, one by one: applying a change twice has no effect
                 try:
                     self._sink.take(Batch((event,), batch.revision))
                 except _DAMAGE as problem:
@@ -147,7 +147,7 @@ class StoreReflector:
 
 
 async def listed(store: Store, prefix: str) -> AsyncIterator[tuple[Entry | None, int]]:
-    """All entries as of one revision, each with that revision; a single None if there are none."""
+    """All entries at one revision, each with that revision; a single None if there are none."""
     page = await store.list(prefix, limit=_PAGE)
     if not page.entries:
         yield None, page.revision

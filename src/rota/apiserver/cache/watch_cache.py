@@ -1,13 +1,13 @@
-"""The objects of one kind, in memory, following the store: for rules that are asked on every request.
+"""The watch cache: the objects of one kind in memory, in step with the store, for rules that run on every request.
 
-    roles = Followed(store, resource, clock)
+    roles = WatchCache(store, resource, clock)
     supervisor.start("roles", roles.run)
     await roles.ready()
     role = roles.get("default", "reader")
 
-It is eventually consistent: what was written a moment ago, here or by another server, may not have arrived. So who
-would refuse because something is missing looks at the store first (`Registry.find`), and who writes because of what it
-says guards that with the revision it saw. Everything is handed out as it is kept: readers do not change it.
+It is eventually consistent: a recent write, of this or another server, may be missing. So a rule that would refuse
+because something is missing reads the store first (`Registry.find`), and a write that depends on an object has its
+revision as a precondition. Objects are returned without copying: readers must not change them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,52 +21,52 @@ from rota.apiserver.interfaces import Object, Stored
 from rota.kit.clock import Clock
 from rota.store.store_interface import Batch, Entry, Store
 
-#: Told of a change: the object before and after it, None where there was or is none. Must not raise.
+#: Called for a change with the object before and after it, None if there was or is none. Must not raise.
 Listener: TypeAlias = Callable[[Object | None, Object | None], None]
-#: By namespace (empty for kinds without) and name.
+#: By namespace (empty for cluster-scoped kinds) and name.
 _Objects: TypeAlias = dict[str, dict[str, Stored]]
 
 
 class WatchCache:
-    """An in-memory copy of one kind. It is empty until `run` has listed what there is."""
+    """A copy of one kind in memory. It is empty until `run` has listed the objects."""
 
     def __init__(self, store: Store, resource: ResourceType, clock: Clock) -> None:
         self._resource: Final = resource
         self._follower: Final = StoreReflector(store, stored_form.prefix(resource, None), self, clock=clock)
         self._objects: _Objects = {}
-        #: What a list has brought so far, while it runs.
+        #: The objects of a list that is under way.
         self._coming: _Objects = {}
         self._listeners: Final[list[Listener]] = []
 
     async def run(self) -> None:
-        """Follow until cancelled or the store is closed; to be supervised."""
+        """Watch until cancelled or the store is closed; runs as a supervised task."""
         await self._follower.run()
 
     async def ready(self) -> None:
-        """Until the first list is in."""
+        """Wait for the first list."""
         await self._follower.ready()
 
     async def reach(self, revision: int) -> bool:
-        """Wait until everything up to a revision is known; False if that does not come to pass soon."""
+        """Wait until everything up to a revision is known; False on timeout."""
         return await self._follower.reach(revision)
 
     @property
     def following(self) -> bool:
-        """Whether what is known is up to date but for moments; otherwise what is missing here may be long there."""
+        """Whether the cache is up to date except for a short lag; otherwise objects may be missing."""
         return self._follower.following
 
     @property
     def revision(self) -> int:
-        """Everything up to this revision is known; -1 while nobody follows."""
+        """Everything up to this revision is known; -1 without a watch."""
         return self._follower.revision
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """One object, if there is one; the namespace is empty for kinds that have none."""
+        """One object, if it exists; the namespace is empty for cluster-scoped kinds."""
         found = self.find(namespace, name)
         return None if found is None else found.object
 
     def find(self, namespace: str, name: str) -> Stored | None:
-        """One object with its key and revisions, for those who guard a write with it."""
+        """One object with its key and revisions, for use in a precondition."""
         there = self._objects.get(namespace)
         return None if there is None else there.get(name)
 
@@ -81,12 +81,12 @@ class WatchCache:
         return namespace in self._objects
 
     def subscribe(self, listener: Listener) -> None:
-        """Have `listener` told of everything there is now, and of every change from now on, in order."""
+        """Call `listener` for every object there is now, and for every later change, in order."""
         self._listeners.append(listener)
         for one in _each(self._objects):
             listener(None, one.object)
 
-    # As the follower's sink
+    # The reflector's sink
 
     def begin(self) -> None:
         """See `Sink.begin`."""
@@ -96,7 +96,7 @@ class WatchCache:
         """See `Sink.add`."""
         namespace, name = _place(entry.key)
         known = self.find(namespace, name)
-        # a list that is taken again finds most of it as it was
+        # most objects of a repeated list are unchanged
         same = known is not None and known.revision == entry.revision
         self._coming.setdefault(namespace, {})[name] = known if known and same else self._decoded(entry)
 

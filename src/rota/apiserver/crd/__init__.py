@@ -1,1 +1,4 @@
-"""Kinds that are defined at run time: what a definition may say, and what it makes of the objects of its kind."""
+"""Custom kinds: validation of CustomResourceDefinitions, and schemas applied to custom objects.
+
+`crd_controller` (one level up) watches the definitions and feeds `kind_catalog`. Everything else here is pure.
+"""

@@ -1,9 +1,9 @@
-"""Checking values against a schema, with upstream's verdicts and words.
+"""Validates values against a schema, with upstream's results and messages.
 
-A schema is compiled once into functions, one for each place. A function answers how much of the schema a value has
-met: of several alternatives none of which fits, the complaints of the one that fits best are shown, and upstream
-counts in just this way. Complaints are kept by their text, so none is made twice. Unknown fields are nothing to
-complain of here (`pruning` has removed them), nor is the uniqueness of lists (`uniqueness`).
+A schema is compiled once into functions, one for each node of it. A function returns how much of the schema a value
+matched: if none of several alternatives fits, the errors of the best match are reported, and upstream counts in this
+way. Errors are keyed by their text, so there are no duplicates. Unknown fields are not checked here (`pruning` has
+removed them), nor is the uniqueness of lists (`uniqueness`).
 """
 
 import math
@@ -17,22 +17,22 @@ from rota.api.fields import FieldError
 from rota.apiserver.crd import formats, re2_matcher
 from rota.apiserver.crd.structure import JsonSchema
 
-#: Complaints by their text.
+#: Errors by their text.
 Complaints: TypeAlias = dict[str, FieldError]
-#: Checks a value at a path and answers how many parts of the schema it met.
+#: Checks a value at a path and returns how many parts of the schema it matched.
 Check: TypeAlias = Callable[[Any, str, Complaints], int]
 
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)
-#: The largest number of which JavaScript can tell whether it is an integer.
+#: The largest integer that a JavaScript number represents exactly.
 _SAFE: Final = 2**53 - 1
-#: What Go's decoder makes of a number, which messages show.
+#: A number as Go decodes it, which messages show.
 _sorted_json: Final = msgspec.json.Encoder(order="sorted")
 _GO_FORMATS: Final = {"integer": "int64", "number": "float64"}
 
 
 def compile_value(schema: JsonSchema) -> Callable[[Any], list[FieldError]]:
-    """A function that lists what is wrong with a value; paths begin at the value."""
+    """A function that lists the errors of a value; paths begin at the value."""
     check = _compile(schema)
 
     def check_value(value: Any) -> list[FieldError]:
@@ -86,7 +86,7 @@ def _types(schema: JsonSchema) -> tuple[str, ...]:
 
 
 def _known_format(schema: JsonSchema, types: tuple[str, ...]) -> str:
-    """The format if it is one that is checked for the type."""
+    """The format if it is checked for the type."""
     name: str = schema.get("format") or ""
     match types:
         case ("integer",):
@@ -103,7 +103,7 @@ def _json_type(value: Any) -> str:
         case bool():
             return "boolean"
         case int():
-            # larger ones are floats to Go
+            # larger ones are floats in Go
             return "integer" if value in _INT64 else "number"
         case float():
             return "number"
@@ -130,7 +130,7 @@ def _type_check(types: tuple[str, ...], format_name: str) -> Callable[[Any, str,
             _complain_of_type(path, format_name, go_format, complaints)
             return 0
         if format_name and not numeric:
-            # a format speaks for itself: its own check follows
+            # the check of the format follows
             return 1
         _complain_of_type(path, ",".join(types), kind, complaints)
         return 0
@@ -162,7 +162,7 @@ def _string_check(schema: JsonSchema, format_name: str) -> Check | None:
     of_format = formats.lookup(format_name) if format_name else None
 
     def check(value: str, path: str, complaints: Complaints) -> int:
-        # of the three only the first that is broken is told
+        # of the three only the first violation is reported
         if longest is not None and len(value) > longest:
             _complain(fields.too_long(_path(path), int(longest)), complaints)
         elif shortest is not None and len(value) < shortest:
@@ -188,7 +188,7 @@ def _number_check(schema: JsonSchema, types: tuple[str, ...], format_name: str) 
     def check(value: float, path: str, complaints: Complaints) -> int:
         if range_ is not None and not (math.isfinite(value) and value == int(value) and int(value) in range_):
             _complain_loosely(f"Checked value must be of type integer {named} in {path}", complaints)
-        # Go compares integers with integers, so what stands behind the point of a bound is lost on them
+        # Go compares integers with integers, so the fraction of a bound is lost
         whole = isinstance(value, int) and value in _INT64
         (whole_bounds if whole else bounds).check(value, path, complaints)
         return 1
@@ -197,7 +197,7 @@ def _number_check(schema: JsonSchema, types: tuple[str, ...], format_name: str) 
 
 
 class _Bounds:
-    """What a number has to keep within."""
+    """Minimum, maximum and multipleOf of a number."""
 
     __slots__ = ("_above", "_below", "_factor", "_maximum", "_minimum")
 
@@ -215,7 +215,7 @@ class _Bounds:
         return whole
 
     def check(self, value: float, path: str, complaints: Complaints) -> None:
-        """Complain of what is out of bounds."""
+        """Report values out of bounds."""
         factor, minimum, maximum = self._factor, self._minimum, self._maximum
         if factor is not None and factor <= 0:
             detail = f"factor MultipleOf declared for {path} must be positive: {gotext.plain(factor)}"
@@ -359,7 +359,7 @@ def _check_all(parts: list[Check], value: Any, path: str, complaints: Complaints
 
 
 def shown_value(value: Any) -> object:
-    """A value as messages show it: null, lists and objects as JSON with sorted names and numbers as Go writes them."""
+    """A value as messages show it: null, lists and objects as JSON with sorted keys, and numbers as Go writes them."""
     if value is None or isinstance(value, dict | list):
         return fields.Literal(_sorted_json.encode(_go_numbers(value)).decode())
     return value
@@ -394,7 +394,7 @@ def _say(path: str, value: object, words: str, complaints: Complaints) -> None:
 
 
 def _complain_loosely(words: str, complaints: Complaints) -> None:
-    """A complaint about the object as a whole; the words name the place."""
+    """An error about the object as a whole; the message names the place."""
     _complain(fields.invalid(fields.ROOT, "", words), complaints)
 
 

@@ -1,4 +1,4 @@
-"""Whether the defaults in a structural schema are values that the schema itself would accept."""
+"""Checks that the defaults in a structural schema are valid by the schema itself."""
 
 import copy
 import dataclasses
@@ -11,7 +11,7 @@ from rota.apiserver.crd.structure import JsonSchema
 
 
 def default_errors(schema: JsonSchema, path: Path) -> Iterator[FieldError]:
-    """What is wrong with the defaults of a schema and of all schemas that shape its parts."""
+    """The errors of the defaults of a schema and of its nested schemas."""
     default = schema.get("default")
     if default is not None:
         yield from _errors(default, schema, path.child("default"))
@@ -32,7 +32,7 @@ def _errors(default: object, schema: JsonSchema, path: Path) -> Iterator[FieldEr
 
 
 def _joined(path: Path, field: str) -> str:
-    """A path within the default, seen from the root of the definition."""
+    """A path within the default, relative to the root of the definition."""
     if field in {"", str(fields.ROOT)}:
         return str(path)
     return f"{path}{field}" if field.startswith("[") else f"{path}.{field}"

@@ -1,9 +1,8 @@
-"""What a CustomResourceDefinition must look like, and what is filled in where it says nothing.
+"""Validation and defaulting of CustomResourceDefinitions.
 
-The rules and their words are upstream's, with two exceptions that are said by name: conversion by webhook is refused,
-and rules in CEL are accepted and not enforced (`admission.unenforced` warns of them). What all versions of a
-definition say alike is named in errors as if it stood above them (`spec.validation`, not `spec.versions[0].schema`), as
-upstream does.
+Rules and messages are upstream's, with two exceptions: conversion by webhook is refused, and CEL rules are accepted but
+not enforced (`admission.unenforced` warns of them). As upstream, fields that are equal in all versions are named in
+errors as if they were above them (`spec.validation`, not `spec.versions[0].schema`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,13 +16,13 @@ from rota.apiserver.crd.structure import JsonSchema
 Definition: TypeAlias = Mapping[str, Any]
 
 NOT_ENFORCED: Final = "x-kubernetes-validations are not enforced by this server"
-#: Schemas are walked by functions that call themselves; those of real kinds are a few dozen levels deep.
+#: Schemas are walked recursively; those of real kinds are a few dozen levels deep.
 MAX_DEPTH: Final = 100
 _SPEC: Final = Path("spec")
 _APPROVAL: Final = "api-approved.kubernetes.io"
 _DISCUSSION: Final = "see https://github.com/kubernetes/enhancements/pull/1111"
 _IMMUTABLE: Final = "field is immutable"
-#: What may stand at the root of a schema beside which the status is judged on its own.
+#: Fields that the root of a schema may have together with the status subresource.
 _AT_ROOT: Final = {
     "description": "Description",
     "type": "Type",
@@ -51,7 +50,7 @@ _AT_ROOT: Final = {
 
 
 def set_defaults(definition: dict[str, Any]) -> None:
-    """Fill in names that follow from the kind, and the conversion that does nothing."""
+    """Set the names that follow from the kind, and the conversion strategy None."""
     spec = definition.setdefault("spec", {})
     given = spec.setdefault("names", {})
     kind = given.get("kind") or ""
@@ -63,12 +62,12 @@ def set_defaults(definition: dict[str, Any]) -> None:
 
 
 def storage_version(definition: Definition) -> str:
-    """The version in which objects are kept; empty if none is marked."""
+    """The version in which objects are stored; empty if none is marked."""
     return next((one.get("name") or "" for one in _versions(definition) if one.get("storage")), "")
 
 
 def validate(definition: Definition) -> list[FieldError]:
-    """Everything that is wrong with a new definition, its metadata aside."""
+    """All errors of a new definition, except for its metadata."""
     return [
         *_name_errors(definition),
         *_spec_errors(definition["spec"]),
@@ -78,7 +77,7 @@ def validate(definition: Definition) -> list[FieldError]:
 
 
 def validate_update(new: Definition, old: Definition) -> list[FieldError]:
-    """Everything that is wrong with a changed definition, its metadata aside."""
+    """All errors of a changed definition, except for its metadata."""
     found = [*_spec_errors(new["spec"]), *_stored_version_errors(new)]
     fixed: list[tuple[str, ...]] = [("group",), ("names", "plural")]
     if is_established(old):
@@ -102,7 +101,7 @@ def condition(definition: Definition, type_: str) -> Mapping[str, Any]:
 
 
 def warnings(definition: Definition) -> list[str]:
-    """What the author should know although the definition is accepted."""
+    """Warnings about an accepted definition."""
     found: dict[str, None] = {}
     for version in _versions(definition):
         root = (version.get("schema") or {}).get("openAPIV3Schema") or {}
@@ -114,7 +113,7 @@ def warnings(definition: Definition) -> list[str]:
 
 
 def has_rules(definition: Definition) -> bool:
-    """Whether a schema has rules in CEL, which are not enforced."""
+    """Whether a schema has CEL rules, which are not enforced."""
     roots = [(version.get("schema") or {}).get("openAPIV3Schema") or {} for version in _versions(definition)]
     return any(
         schema.get("x-kubernetes-validations") for root in roots if _is_shallow(root) for schema in _all_schemas(root)
@@ -122,7 +121,7 @@ def has_rules(definition: Definition) -> bool:
 
 
 def schema_errors(schema: JsonSchema, path: Path, *, has_status: bool) -> Iterator[FieldError]:
-    """Everything that is wrong with the schema of a version."""
+    """All errors of the schema of a version."""
     if not _is_shallow(schema):
         yield fields.invalid(path, "", f"must not be nested more than {MAX_DEPTH} levels deep")
         return
@@ -199,7 +198,7 @@ def _version_list_errors(versions: list[Mapping[str, Any]]) -> Iterator[FieldErr
 
 
 def _distinct(versions: list[Mapping[str, Any]], name: str, above: str) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """The versions that say something under a name; just one, under the name above, if all say the same."""
+    """The versions that have a field; just one, under the top-level name, if all are equal."""
     saying = [(position, version) for position, version in enumerate(versions) if version.get(name) is not None]
     if len(saying) == len(versions) and all(version[name] == versions[0][name] for version in versions):
         yield from ((_SPEC.child(above), version) for version in versions[:1])
@@ -277,7 +276,7 @@ def _stored_version_errors(definition: Definition) -> Iterator[FieldError]:
 
 
 def _approval_errors(definition: Definition) -> Iterator[FieldError]:
-    """Groups of the Kubernetes community are not anybody's to define kinds in."""
+    """Groups of the Kubernetes community need an approval annotation."""
     group = definition["spec"].get("group") or ""
     if not f".{group}".endswith((".k8s.io", ".kubernetes.io")):
         return

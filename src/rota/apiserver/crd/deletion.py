@@ -1,7 +1,7 @@
-"""How a definition goes: its objects first, then itself.
+"""Deletion of a definition: its objects first, then itself.
 
-Every definition carries a finalizer from its creation. When it is deleted, whoever looks after definitions asks for the
-next step, takes it, and asks again with the number of objects that are left. Pure; deleting is left to the caller.
+Every definition has a finalizer from its creation. When it is deleted, the CRD controller asks for the next step,
+performs it, and asks again with the number of remaining objects. Pure; the caller deletes.
 """
 
 import enum
@@ -15,22 +15,22 @@ FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 
 
 class Step(enum.Enum):
-    """What is to be done about a definition."""
+    """What to do about a definition."""
 
-    #: It stays, or others still hold on to it.
+    #: Nothing: it is not being deleted, or other finalizers remain.
     NOTHING = "nothing"
-    #: Delete all its objects (their own finalizers are respected), then ask again.
+    #: Delete all its objects (their finalizers are respected), then ask again.
     DELETE_OBJECTS = "delete objects"
-    #: Remove our finalizer: write what `finished` gives.
+    #: Remove Rota's finalizer: write the result of `finished`.
     FINISH = "finish"
 
 
 def next_step(definition: Definition, *, objects_left: int) -> Step:
-    """What comes next for a definition of whose kind this many objects exist."""
+    """The next step for a definition with this many objects."""
     metadata = definition["metadata"]
     if not metadata.get("deletionTimestamp") or FINALIZER not in (metadata.get("finalizers") or ()):
         return Step.NOTHING
-    # of a kind that was never served there are no objects that are its own
+    # a kind that was never served has no objects of its own
     return Step.DELETE_OBJECTS if objects_left and is_established(definition) else Step.FINISH
 
 
@@ -41,7 +41,7 @@ def terminating(definition: Definition, *, now: float) -> dict[str, Any]:
 
 
 def finished(definition: Definition, *, now: float) -> dict[str, Any]:
-    """The definition without our finalizer, after its objects have gone."""
+    """The definition without Rota's finalizer, after its objects are gone."""
     done = _with_condition(definition, "False", "InstanceDeletionCompleted", "removed all instances", now=now)
     metadata: Mapping[str, Any] = done["metadata"]
     kept = [name for name in metadata.get("finalizers") or () if name != FINALIZER]

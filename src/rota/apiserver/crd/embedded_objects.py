@@ -1,4 +1,4 @@
-"""Whole objects inside of custom objects (`x-kubernetes-embedded-resource`): they must say what they are."""
+"""Complete objects inside custom objects (`x-kubernetes-embedded-resource`): they need apiVersion and kind."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from rota.apiserver.crd.structure import Structure
 
 
 def errors(value: Any, at: Structure | None, path: Path = fields.ROOT) -> Iterator[FieldError]:
-    """What is wrong with the objects embedded in a value."""
+    """The errors of the objects embedded in a value."""
     if at is None or not at.holds_resources:
         return
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""The string formats that upstream checks in custom objects; any other format is taken as a remark.
+"""The string formats that upstream checks in custom objects; other formats are ignored.
 
-Names are compared without dashes, as upstream does. Each check answers whether a string is of the format.
+Names are compared without dashes, as upstream does. Each check returns whether a string has the format.
 """
 
 import base64
@@ -81,7 +81,7 @@ def _hostname(text: str) -> bool:
 
 
 def _mark(character: str) -> str:
-    """What a character is in a host name: a letter, a digit, a symbol, or itself."""
+    """The class of a character in a host name: a letter, a digit, a symbol, or itself."""
     if character.isascii() and character.isdigit():
         return "d"
     return {"L": "l", "S": "s"}.get(unicodedata.category(character)[0], character)
@@ -95,7 +95,7 @@ def _email(text: str) -> bool:
 
 
 def _uri(text: str) -> bool:
-    """An absolute address or an absolute path, as in the first line of a request."""
+    """An absolute URI or an absolute path, as in a request line."""
     if not text or any(character <= " " or character == "\x7f" for character in text):
         return False
     try:

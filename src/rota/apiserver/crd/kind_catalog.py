@@ -1,8 +1,8 @@
-"""The custom kinds that a server knows at this moment, behind the lookups that its other rooms ask.
+"""The custom kinds that a server knows, for lookups by its other packages.
 
-`put` and `forget` follow the definitions in the store, one call for each change; lookups never wait. A definition is
-served from the moment its names are accepted until it is gone, also while it is being deleted: its objects can still
-be seen and deleted then.
+`put` and `forget` are called for each change of a definition in the store; lookups never wait. A definition is served
+from the acceptance of its names until it is gone, also while it is being deleted: its objects can still be read and
+deleted then.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from rota.apiserver.crd.registration import CustomVersion
 
 
 class CustomKindCatalog:
-    """Definitions, and what they put into a scheme."""
+    """Definitions, and the kinds that they add to a scheme."""
 
     def __init__(self, scheme: Scheme) -> None:
         self._scheme: Final = scheme
@@ -26,11 +26,11 @@ class CustomKindCatalog:
 
     @property
     def definitions(self) -> tuple[Definition, ...]:
-        """All definitions, served or not; what `naming.claims` compares a newcomer with."""
+        """All definitions, served or not; `names.claims` compares new ones with them."""
         return tuple(self._definitions.values())
 
     def put(self, definition: Definition) -> None:
-        """Take in a definition or its newer state, and serve its kind if it is established."""
+        """Add or update a definition, and serve its kind if it is established."""
         known = self._definitions.get(definition["metadata"]["name"])
         self._definitions[definition["metadata"]["name"]] = definition
         resource = registration.resource_of(definition)
@@ -40,15 +40,15 @@ class CustomKindCatalog:
             self._serve(resource, registration.versions(definition))
 
     def forget(self, name: str) -> None:
-        """A definition is gone, and its kind with it."""
+        """Remove a definition and its kind."""
         definition = self._definitions.pop(name, None)
         if definition is not None:
             self._drop(registration.resource_of(definition))
 
     def version(self, resource: ResourceType) -> CustomVersion:
-        """What is known of a kind without a Struct; the `SchemaLookup` of the server's `Kinds`.
+        """The version of a kind without a Struct; the `SchemaLookup` of the server's `Kinds`.
 
-        Also for kinds that no definition describes, or none any more: whoever asks has found them in the scheme.
+        Also for kinds that have no definition, or no longer one: the caller has found them in the scheme.
         """
         return self._versions.get(resource.gvr) or registration.without_definition(resource)
 
@@ -56,7 +56,7 @@ class CustomKindCatalog:
         try:
             self._scheme.replace(resource, [one.resource for one in versions])
         except SchemeError:
-            # a built-in kind of a newer release has taken the name; it wins
+            # a built-in kind of a newer release has the same name; it wins
             self._drop(resource)
             return
         kept = {gvr: one for gvr, one in self._versions.items() if gvr.group_resource != resource}

@@ -1,7 +1,7 @@
-"""Whether a definition gets the names it asks for, and what its status says about that.
+"""Name conflicts of definitions, and the status conditions about them.
 
-Names of resources (plural, singular, short) and of kinds must be unique in a group. Who has accepted names keeps them;
-a newcomer that asks for one of them is told so and is not served. Pure: the present time is an argument.
+Names of resources (plural, singular, short) and of kinds must be unique in a group. Accepted names are kept; a new
+definition that asks for one of them gets a condition and is not served. Pure: the present time is an argument.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,19 +15,19 @@ from rota.apiserver.crd.definitions import Definition, condition
 
 @dataclass(slots=True)
 class Claims:
-    """The names of a group that are taken."""
+    """The names of a group that are in use."""
 
     resources: set[str] = field(default_factory=set)
     kinds: set[str] = field(default_factory=set)
 
     def add(self, names: Mapping[str, Any]) -> None:
-        """Take the accepted names of a definition."""
+        """Add the accepted names of a definition."""
         self.resources.update(filter(None, (names.get("plural"), names.get("singular"), *_short(names))))
         self.kinds.update(filter(None, (names.get("kind"), names.get("listKind"))))
 
 
 def claims(definition: Definition, others: Iterable[Definition], built_in: Iterable[ResourceType]) -> Claims:
-    """What others have of the names in a definition's group; the definition itself may be among the others."""
+    """The names in use in a definition's group by other definitions; the definition itself may be in the argument."""
     group, name = definition["spec"]["group"], definition["metadata"]["name"]
     found = Claims()
     for other in others:
@@ -41,12 +41,12 @@ def claims(definition: Definition, others: Iterable[Definition], built_in: Itera
 
 
 def status(definition: Definition, taken: Claims, *, now: float) -> dict[str, Any]:
-    """The status that a definition should have; equal to the one it has if nothing is to be done."""
+    """The status that a definition should have; equal to the present one if nothing is to be done."""
     wanted: Mapping[str, Any] = definition["spec"]["names"]
     present: Mapping[str, Any] = (definition.get("status") or {}).get("acceptedNames") or {}
     accepted, refusals = _accepted(wanted, present, taken)
     if refusals:
-        # the last one is shown, as upstream does
+        # the last one is reported, as upstream does
         names_accepted = _condition("NamesAccepted", False, *refusals[-1])
     else:
         names_accepted = _condition("NamesAccepted", True, "NoConflicts", "no conflicts found")
@@ -65,7 +65,7 @@ def status(definition: Definition, taken: Claims, *, now: float) -> dict[str, An
 
 
 def with_conditions(definition: Definition, *fresh: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
-    """The conditions of a definition with some of them set; a time only changes together with its status."""
+    """The conditions of a definition with some of them set; a transition time changes only with its status."""
     listed = {one["type"]: dict(one) for one in (definition.get("status") or {}).get("conditions") or ()}
     for one in fresh:
         before = listed.get(one["type"], {})
@@ -78,7 +78,7 @@ def with_conditions(definition: Definition, *fresh: Mapping[str, Any], now: floa
 def _accepted(
     wanted: Mapping[str, Any], present: Mapping[str, Any], taken: Claims
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """The names that are granted, and why others are not: reason and message."""
+    """The accepted names, and the reason and message of refused ones."""
     accepted = dict(present)
     refusals = []
     for name, reason, used in (

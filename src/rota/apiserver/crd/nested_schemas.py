@@ -1,8 +1,8 @@
-"""Schemas within schemas, brought into the shape of their type.
+"""Decodes schemas within schemas.
 
-Decoding a definition reaches as far as the models know the types of its fields, and they do not know those of maps and
-of fields that hold one thing or another: `properties`, `items`, `additionalProperties`. What is in them is looked at
-here, so that whatever walks a schema later may rely on its shape.
+Decoding a definition covers fields whose type the models know. They do not know the types in maps and in union fields:
+`properties`, `items`, `additionalProperties`. These are decoded here, so that code that walks a schema later can rely
+on its types.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def clean_schemas(definition: Mapping[str, Any]) -> None:
 
 
 def _cleaned(schema: Any) -> dict[str, Any]:
-    # null is an empty schema, as it is to Go
+    # null is an empty schema, as in Go
     cleaned, _ = schemas.clean({} if schema is None else schema, _MODEL)
     for name in _OF_SCHEMAS:
         if name in cleaned:

@@ -1,7 +1,7 @@
-"""Bringing an object into the shape of its structure: undeclared fields go, nulls that may not be go, defaults come.
+"""Pruning and defaulting: removes undeclared fields and disallowed nulls, and sets defaults.
 
-All functions change the object that they are given. The order is upstream's: prune, drop nulls, default; a null where
-a default is known becomes that default. `apiVersion`, `kind` and `metadata` of the object itself are not touched.
+All functions change the object in place. The order is upstream's: prune, drop nulls, default; a null where a default
+exists becomes that default. `apiVersion`, `kind` and `metadata` of the object itself are not touched.
 """
 
 import copy
@@ -12,12 +12,12 @@ import msgspec
 from rota.api import errors
 from rota.apiserver.crd.structure import META_FIELDS, NO_DEFAULT, Structure
 
-#: How much defaults may add to one object: what a decoded body may have.
+#: How many bytes defaults may add to one object: the limit of a decoded body.
 MAX_DEFAULTS_BYTES: Final = 3 * 1024 * 1024
 
 
 def shape(obj: dict[str, Any], structure: Structure) -> list[str]:
-    """Do all three; the answer is the sorted paths of the fields that were not declared."""
+    """Do all three; returns the sorted paths of the undeclared fields."""
     unknown = prune(obj, structure)
     drop_nulls(obj, structure)
     fill_defaults(obj, structure)
@@ -25,7 +25,7 @@ def shape(obj: dict[str, Any], structure: Structure) -> list[str]:
 
 
 def prune(obj: dict[str, Any], structure: Structure) -> list[str]:
-    """Remove what is not declared from a whole object; its sorted paths."""
+    """Remove undeclared fields from a complete object; returns their sorted paths."""
     unknown: list[str] = []
     for name in list(obj):
         if name not in META_FIELDS:
@@ -34,7 +34,7 @@ def prune(obj: dict[str, Any], structure: Structure) -> list[str]:
 
 
 def prune_value(value: Any, at: Structure) -> list[str]:
-    """Remove what is not declared from a value that is no whole object; its sorted paths."""
+    """Remove undeclared fields from a value inside an object; returns their sorted paths."""
     unknown: list[str] = []
     _prune(value, at, "", unknown)
     return sorted(unknown)
@@ -51,7 +51,7 @@ def _prune_field(obj: dict[str, Any], name: str, at: Structure, path: str, unkno
         del obj[name]
 
 
-#: What is known of values in fields that may stand there without a declaration: nothing, so nothing is kept in them.
+#: Fields that are allowed without a declaration have no structure, so nothing is kept in their values.
 _UNDECLARED = Structure()
 
 
@@ -62,7 +62,7 @@ def _prune(value: Any, at: Structure | None, path: str, unknown: list[str]) -> N
             if not (at.embeds_resource and name in META_FIELDS):
                 _prune_field(value, name, at, path, unknown)
     elif isinstance(value, list):
-        # what is preserved in a list without a structure is preserved whole
+        # values preserved in a list without a structure are preserved completely
         if at.items is None and at.preserves_unknown_fields:
             return
         inherited = at.items
@@ -71,7 +71,7 @@ def _prune(value: Any, at: Structure | None, path: str, unknown: list[str]) -> N
 
 
 def drop_nulls(value: Any, at: Structure | None) -> None:
-    """Remove nulls from fields that cannot be null and have no default."""
+    """Remove nulls from fields that are not nullable and have no default."""
     if isinstance(value, dict):
         for name, item in list(value.items()):
             below = at.of_field(name) if at else None
@@ -85,7 +85,7 @@ def drop_nulls(value: Any, at: Structure | None) -> None:
 
 
 def fill_defaults(value: Any, at: Structure | None) -> None:
-    """Set what is absent, or null without being allowed to, to its default; RequestEntityTooLarge if that is too much.
+    """Set absent fields, and nulls that are not allowed, to their default; RequestEntityTooLarge above the limit.
 
     A small default in a long list is a large object, so defaults are counted before they are copied.
     """
@@ -93,7 +93,7 @@ def fill_defaults(value: Any, at: Structure | None) -> None:
 
 
 class _Defaults:
-    """Defaults on their way into one object."""
+    """The defaults added to one object."""
 
     def __init__(self) -> None:
         self._left_bytes = MAX_DEFAULTS_BYTES

@@ -1,8 +1,8 @@
-"""Complaints about an update that the update is not to blame for.
+"""Ratcheting: suppresses validation errors about parts that an update does not change.
 
-When a definition is tightened, objects remain that break the new rules. An update that leaves the broken part as it
-was passes, so that labels and finalizers can still be changed; whoever touches the part has to put it right. A part of
-a list counts as left alone only if the whole list is: elements have no identity of their own here.
+When a definition becomes stricter, existing objects may violate it. An update that leaves the invalid part unchanged is
+accepted, so that labels and finalizers can still be changed; an update of that part must fix it. An element of a list
+counts as unchanged only if the whole list is: elements have no identity here.
 """
 
 import re
@@ -16,14 +16,14 @@ _INDEX: Final = re.compile(r"\[.*", re.DOTALL)
 
 
 def fresh(errors: Iterable[FieldError], new: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:
-    """The complaints about what changed; those about no field in particular count as such."""
+    """The errors about changed parts, and those about no particular field."""
     return [error for error in errors if not _was_there(error, new, old)]
 
 
 def _was_there(error: FieldError, new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     steps = _INDEX.sub("", error.field).split(".")
     if error.type is ErrorType.REQUIRED:
-        # what is missing is missing in the object around it
+        # a missing field belongs to the object around it
         steps = steps[:-1]
     value = _value(new, steps)
     return value is not _ABSENT and bool(steps) and _same(value, _value(old, steps))

@@ -1,7 +1,8 @@
-"""Regular expressions of schemas, matched by RE2: the syntax that Go has, in time linear in the text.
+"""Regular expressions of schemas, matched by RE2: Go's syntax, in time linear in the text.
 
-Schemas come from users who may define kinds and texts from users who may write objects. A backtracking matcher can be
-kept busy for years by the two; RE2 cannot. Refusals are in the words of Go's parser, because clients know them.
+Users who may define kinds choose the expressions, and users who may write objects choose the texts. Together they could
+keep a backtracking matcher busy for years; RE2 cannot be attacked so. Error messages are those of Go's parser, because
+clients know them.
 """
 
 import functools
@@ -10,11 +11,11 @@ from typing import Final
 
 import re2
 
-#: What one compiled expression may use; an expression that needs more is refused.
+#: Memory limit of one compiled expression; an expression that needs more is refused.
 _MAX_MEMORY_BYTES: Final = 8 << 20
-#: Escapes and quoted parts, one by one: `\C` (one byte) is RE2's alone, Go refuses it.
+#: Escapes and quoted parts, one by one: Go refuses `\C` (one byte), which RE2 accepts.
 _ESCAPES: Final = re.compile(r"\\(?:Q.*?(?:\\E|\Z)|.)", re.DOTALL)
-#: What RE2 and Go call the same error, by the beginning of RE2's message.
+#: Errors that RE2 and Go have in common, by the beginning of RE2's message.
 _GO_WORDS: Final = {
     "invalid perl operator": "invalid or unsupported Perl syntax",
     "bad repetition operator": "invalid nested repetition operator",
@@ -29,7 +30,7 @@ _GO_WORDS: Final = {
 
 
 class PatternError(ValueError):
-    """An expression that cannot be used; the message is that of Go's parser."""
+    """An invalid expression; the message is that of Go's parser."""
 
     def __init__(self, what: str, where: str) -> None:
         super().__init__(f"error parsing regexp: {what}: `{where}`")
@@ -62,7 +63,7 @@ class Pattern:
 
 @functools.lru_cache(maxsize=1024)
 def compile_pattern(pattern: str) -> Pattern:
-    """An expression of RE2's syntax; PatternError if it is none."""
+    """Compile an expression of RE2's syntax; PatternError if it is invalid."""
     return Pattern(pattern)
 
 

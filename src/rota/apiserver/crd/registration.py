@@ -1,7 +1,7 @@
-"""From a definition to the kinds it defines: one `ResourceType` and one `CustomVersion` for each served version.
+"""Converts a definition to the kinds it defines: one `ResourceType` and one `CustomVersion` for each served version.
 
 All versions are one resource without conversion: an object differs between them in its `apiVersion` only, and each
-version looks at it through its own schema.
+version applies its own schema.
 """
 
 import copy
@@ -30,7 +30,7 @@ _SCALE: Final = Subresource(
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CustomVersion:
-    """One served version of a custom kind; it is the server's `CustomSchema`."""
+    """One served version of a custom kind; implements the server's `CustomSchema`."""
 
     resource: ResourceType
     #: The `openAPIV3Schema`, as clients see it; None if the definition has none.
@@ -41,7 +41,7 @@ class CustomVersion:
     #: The `additionalPrinterColumns`.
     printer_columns: Sequence[Mapping[str, Any]]
     scale: ScalePaths | None
-    #: What users of this version are warned with; empty if it is not deprecated.
+    #: The deprecation warning; empty if the version is not deprecated.
     deprecation_warning: str
 
     def clean(self, obj: dict[str, Any], /) -> tuple[dict[str, Any], list[str]]:
@@ -51,7 +51,7 @@ class CustomVersion:
 
 
 def resource_of(definition: Definition) -> GroupResource:
-    """The resource that a definition is about."""
+    """The resource that a definition defines."""
     return GroupResource(definition["spec"]["group"], definition["spec"]["names"]["plural"])
 
 
@@ -61,7 +61,7 @@ def versions(definition: Definition) -> list[CustomVersion]:
 
 
 def without_definition(resource: ResourceType) -> CustomVersion:
-    """What holds for a kind without a Struct that no definition describes: its objects may hold anything."""
+    """The version of a kind without a Struct and without a definition: its objects may hold anything."""
     return CustomVersion(
         resource=resource,
         openapi=None,

@@ -1,6 +1,6 @@
-"""The scale of a custom object: where its definition says that the replicas and their selector are.
+"""The scale subresource of a custom object, at the paths that its definition gives.
 
-`ScalePaths` does the reading and writing that the scale projection of the server needs for custom kinds.
+`ScalePaths` reads and writes the fields for custom kinds.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from rota.apiserver.crd import version_rules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalePaths:
-    """Ways from the root of an object, by names."""
+    """Paths from the root of an object, as keys."""
 
     spec_replicas: tuple[str, ...]
     status_replicas: tuple[str, ...]
@@ -35,7 +35,7 @@ class ScalePaths:
         }
 
     def write(self, obj: Mapping[str, Any], replicas: int) -> dict[str, Any]:
-        """The object with another number of wanted replicas; the argument stays as it is."""
+        """The object with another number of replicas; the argument is not changed."""
         return _with_value(obj, self.spec_replicas, replicas)
 
 

@@ -1,8 +1,8 @@
-"""What the schema of a custom kind must look like: OpenAPI as far as it is supported, and structural.
+"""Validation of a custom kind's schema: the supported part of OpenAPI, and structural.
 
-Structural means that the shape of objects (types, fields, items, what is kept, defaults) can be read off the schema
-without solving it: `allOf`, `anyOf`, `oneOf` and `not` may only narrow down values of fields that are declared outside
-of them. The rules and their words are upstream's. `defaults` are judged in a module of their own.
+Structural means that the shape of objects (types, fields, items, preserved fields, defaults) can be read off the schema
+without solving it: `allOf`, `anyOf`, `oneOf` and `not` may only restrict values of fields that are declared outside of
+them. Rules and messages are upstream's. `default_rules` checks defaults.
 """
 
 import enum
@@ -19,14 +19,14 @@ _JUNCTORS: Final = ("anyOf", "allOf", "oneOf")
 
 
 class _Level(enum.Enum):
-    """Where a schema stands; the value is what is said where its type is missing."""
+    """The level of a schema; the value is the message if its type is missing."""
 
     ROOT = "must not be empty at the root"
     ITEM = "must not be empty for specified array items"
     FIELD = "must not be empty for specified object fields"
 
 
-#: What shapes an object and so must not stand under a junctor, with what it must be instead.
+#: Fields that shape an object and so must not be under a junctor, with the value they must have there.
 _SHAPING: Final = {
     "type": "must be empty to be structural",
     "additionalProperties": "must be undefined to be structural",
@@ -114,12 +114,12 @@ def _meta_rules(properties: Mapping[str, JsonSchema], level: _Level, path: Path)
 def _narrowing(
     schema: JsonSchema, path: Path, *, skip_any_of: bool = False, outermost: bool = False
 ) -> Iterator[FieldError]:
-    """What stands under the junctors of a schema."""
+    """The schemas under the junctors of a schema."""
     for junctor in _JUNCTORS:
         if junctor == "anyOf" and skip_any_of:
             continue
         for position, part in enumerate(schema.get(junctor) or ()):
-            # a number or a string may also be said within the first of several demands
+            # int-or-string may also be declared within the first element of allOf
             first = outermost and junctor == "allOf" and position == 0
             exempt = first and part.get("anyOf") == _INT_OR_STRING
             yield from _narrowed(part, path.child(junctor).index(position), skip_any_of=exempt)
@@ -150,7 +150,7 @@ def _bad_pattern(pattern: str, path: Path) -> Iterator[FieldError]:
 
 
 def _incomplete(narrowing: JsonSchema, shape: JsonSchema, shape_path: Path, path: Path) -> Iterator[FieldError]:
-    """Fields that are spoken of under junctors without being declared outside of them."""
+    """Fields that are used under junctors without being declared outside of them."""
     parts = [(path.child("not"), narrowing["not"])] if narrowing.get("not") is not None else []
     for junctor in _JUNCTORS:
         parts += [(path.child(junctor).index(at), part) for at, part in enumerate(narrowing.get(junctor) or ())]

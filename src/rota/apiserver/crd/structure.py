@@ -1,8 +1,8 @@
-"""A structural schema as a tree of what may stand where, for pruning, defaulting and the uniqueness of lists.
+"""A structural schema as a tree, for pruning, defaulting and the uniqueness of lists.
 
-Read from the `openAPIV3Schema` of a CustomResourceDefinition, which has been found to be structural (`schema_rules`):
-everything that shapes an object stands outside of `allOf`, `anyOf`, `oneOf` and `not`, and those only narrow values
-down (`checks`). Structures are shared and never change.
+Built from the `openAPIV3Schema` of a CustomResourceDefinition, which is known to be structural (`schema_rules`):
+everything that shapes an object is outside of `allOf`, `anyOf`, `oneOf` and `not`, and those only restrict values
+(`checks`). Structures are shared and immutable.
 """
 
 from collections.abc import Mapping
@@ -11,20 +11,20 @@ from typing import Any, Final, TypeAlias
 
 JsonSchema: TypeAlias = Mapping[str, Any]
 
-#: Stands for the absence of a default; null is none either, as upstream reads it.
+#: Means no default; null is no default either, as upstream reads it.
 NO_DEFAULT: Final = None
 META_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Structure:
-    """One place in an object."""
+    """One node of the tree."""
 
     properties: Mapping[str, "Structure"] = field(default_factory=dict)
     items: "Structure | None" = None
     #: The values of fields that are not declared by name.
     additional: "Structure | None" = None
-    #: Whether fields may stand there that are not declared at all (`additionalProperties: true`).
+    #: Whether undeclared fields are allowed (`additionalProperties: true`).
     allows_additional: bool = False
     preserves_unknown_fields: bool = False
     embeds_resource: bool = False
@@ -32,17 +32,17 @@ class Structure:
     default: Any = NO_DEFAULT
     list_type: str = ""
     list_keys: tuple[str, ...] = ()
-    #: Whether there is, here or below, a list that is a set or a map; an object that is a resource. Most have neither.
+    #: Whether there is, here or below, a list that is a set or a map; an embedded resource. Most have neither.
     holds_unique_lists: bool = False
     holds_resources: bool = False
 
     def of_field(self, name: str) -> "Structure | None":
-        """The place of a field; None where nothing is declared."""
+        """The structure of a field; None if it is not declared."""
         return self.properties.get(name) or self.additional
 
 
 def read(schema: JsonSchema) -> Structure:
-    """The structure that a schema describes."""
+    """Build the structure of a schema."""
     items, additional = schema.get("items"), schema.get("additionalProperties")
     properties = {name: read(part) for name, part in (schema.get("properties") or {}).items()}
     of_items = read(items) if isinstance(items, dict) else None

@@ -1,7 +1,6 @@
-"""Which parts of OpenAPI a schema of a custom kind may use, and how the extensions for lists and maps go together.
+"""Which parts of OpenAPI a custom kind's schema may use, and which extensions for lists and maps can be combined.
 
-The rules and their words are upstream's. Whether a schema is structural is another question (`schema_rules`), which
-only arises when `unsupported` finds nothing.
+Rules and messages are upstream's. `schema_rules` checks whether a schema is structural, if `unsupported` finds nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ from rota.api.fields import FieldError, Path
 from rota.apiserver.crd.structure import META_FIELDS, JsonSchema
 
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
-#: Parts of JSON Schema that are refused wherever they stand.
+#: Parts of JSON Schema that are refused anywhere.
 _UNSUPPORTED: Final = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
 _LIST_TYPES: Final = ("atomic", "set", "map")
 _MAP_TYPES: Final = ("atomic", "granular")
@@ -21,21 +20,21 @@ _MAP_TYPES: Final = ("atomic", "granular")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """What holds for a schema because of where it stands."""
+    """What applies to a schema because of its position."""
 
     is_root: bool = False
-    #: Why there must not be a default; None where there may be one.
+    #: Why a default is not allowed; None if it is.
     no_defaults: str | None = None
     inside_meta: bool = False
 
 
 def unsupported(schema: JsonSchema) -> bool:
-    """Whether a schema uses, anywhere, what cannot be read as a structure at all."""
+    """Whether a schema uses, anywhere, a keyword that cannot be part of a structure."""
     return any(schema.get(name) for name in _UNSUPPORTED) or any(unsupported(part) for _, part in parts(schema))
 
 
 def support_errors(schema: JsonSchema, path: Path) -> list[FieldError]:
-    """All uses of what is not supported, and extensions that do not go together."""
+    """All uses of unsupported keywords, and conflicting extensions."""
     return list(_errors(schema, path, _Place(is_root=True)))
 
 
@@ -79,7 +78,7 @@ def _own_errors(schema: JsonSchema, path: Path, place: _Place) -> Iterator[Field
 
 
 def parts(schema: JsonSchema) -> Iterator[tuple[tuple[str, str | int | None], JsonSchema]]:
-    """The schemas in a schema, each with the keyword it stands under and its key or position there."""
+    """The nested schemas of a schema, each with its keyword and its key or index."""
     if isinstance(schema.get("additionalProperties"), dict):
         yield ("additionalProperties", None), schema["additionalProperties"]
     for name, part in (schema.get("properties") or {}).items():
@@ -140,7 +139,7 @@ def _list_type_errors(schema: JsonSchema, path: Path) -> Iterator[FieldError]:
 
 
 def _set_errors(items: JsonSchema, path: Path) -> Iterator[FieldError]:
-    """What is in a set is compared as a whole."""
+    """Elements of a set are compared as a whole."""
     why = "must be atomic as item of a list with x-kubernetes-list-type=set"
     inner = items.get("x-kubernetes-list-type")
     if items.get("type") == "array" and inner not in {None, "atomic"}:
@@ -176,7 +175,7 @@ def _list_map_errors(schema: JsonSchema, path: Path) -> Iterator[FieldError]:
 
 
 def _list_key_errors(schema: JsonSchema, path: Path) -> Iterator[FieldError]:
-    """Elements that are told apart must be there, and so must their keys."""
+    """The keys of list elements must be declared, and required or defaulted."""
     declared, items = schema.get("x-kubernetes-list-type"), _items(schema)
     if declared not in {"set", "map"}:
         return

@@ -1,6 +1,6 @@
 """Lists that are sets or maps: no element, or no key, may occur twice.
 
-An element that occurs again is told once, at its first repetition. Pure.
+A repeated element is reported once, at its first repetition. Pure.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a version of a definition may say besides its schema: deprecation, scale, printer columns, selectable fields."""
+"""Validation of a definition's version besides its schema: deprecation, scale, printer columns, selectable fields."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -15,7 +15,7 @@ _MAX_WARNING: Final = 256
 
 
 def deprecation_errors(version: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
-    """The words that users of a deprecated version are warned with."""
+    """The deprecation warning."""
     warning = version.get("deprecationWarning")
     if warning is None:
         return
@@ -33,7 +33,7 @@ def deprecation_errors(version: Mapping[str, Any], path: Path) -> Iterator[Field
 
 
 def scale_errors(scale: Mapping[str, Any] | None, path: Path) -> Iterator[FieldError]:
-    """Where the replicas and their selector are found."""
+    """The paths of the replicas and their selector."""
     if scale is None:
         return
     for name, root in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
@@ -52,7 +52,7 @@ def scale_errors(scale: Mapping[str, Any] | None, path: Path) -> Iterator[FieldE
 
 
 def column_errors(columns: Sequence[Mapping[str, Any]], path: Path) -> Iterator[FieldError]:
-    """What `kubectl get` shows of an object."""
+    """The printer columns."""
     for position, column in enumerate(columns):
         at = path.index(position)
         type_, format_, json_path = (column.get(name) or "" for name in ("type", "format", "jsonPath"))
@@ -70,7 +70,7 @@ def column_errors(columns: Sequence[Mapping[str, Any]], path: Path) -> Iterator[
 
 
 def selectable_errors(selectable: Sequence[Mapping[str, Any]], schema: JsonSchema, path: Path) -> Iterator[FieldError]:
-    """What field selectors may name."""
+    """The fields that field selectors may use."""
     seen: set[str] = set()
     for position, one in enumerate(selectable):
         json_path, at = one.get("jsonPath") or "", path.index(position).child("jsonPath")
@@ -94,12 +94,12 @@ def selectable_errors(selectable: Sequence[Mapping[str, Any]], schema: JsonSchem
 
 
 def steps(json_path: str) -> tuple[str, ...]:
-    """The names in a simple path: `.spec.replicas`."""
+    """The keys of a simple path: `.spec.replicas`."""
     return tuple(json_path.removeprefix(".").split("."))
 
 
 def declared(schema: JsonSchema, json_path: str) -> JsonSchema | None:
-    """The schema of the field that a simple path leads to; None if it leads nowhere."""
+    """The schema of the field at a simple path; None if it is not declared."""
     if not json_path.startswith("."):
         return None
     found: JsonSchema | None = schema

@@ -1,7 +1,8 @@
 """The store in memory: for tests, simulations and temporary clusters.
 
 Several stores of one process may share a `Database`; they then behave like several processes on one database.
-`memory://` opens a private one, `memory://NAME` a shared one. The data ends with the process."""
+`memory://` opens a private one, `memory://NAME` a shared one. The data ends with the process.
+"""
 
 import bisect
 from collections.abc import Callable, Iterable, Sequence

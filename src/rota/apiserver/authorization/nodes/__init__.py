@@ -1,1 +1,1 @@
-"""What a node may do: its own objects, its pods, and what these reference."""
+"""The node authorizer: a node's access to its own objects, its pods, and what these reference."""

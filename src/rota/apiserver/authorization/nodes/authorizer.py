@@ -1,8 +1,8 @@
-"""What a node may do, by upstream's rules and in its words (`plugin/pkg/auth/authorizer/node`, 1.36).
+"""What a node may do, by upstream's rules and with its messages (`plugin/pkg/auth/authorizer/node`, 1.36).
 
-Reading what is not its own needs a relation (`relations`). What a node writes is limited further by admission, which
-sees the object (`rota.apiserver.admission.node_restriction`); all else is the same for all nodes and stands in the role
-`system:node`, which is bound to nobody.
+Reading other objects needs a relation to the node (`relations`). Admission, which sees the object, restricts writes
+further (`rota.apiserver.admission.node_restriction`). The rest is the same for all nodes and is in the role
+`system:node`, which has no subjects.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ def _no(reason: str) -> Verdict:
 
 
 class NodeAuthorizer:
-    """Decides questions of nodes; about those of others it has no opinion."""
+    """Decides requests of nodes; no opinion about others."""
 
     def __init__(self, related: Relations) -> None:
         self._relations: Final = related
@@ -55,7 +55,7 @@ class NodeAuthorizer:
         }
 
     def decide(self, question: Question) -> Verdict:
-        """The verdict on a question."""
+        """The decision about a request."""
         node = identity.node_of(question.user)
         if node is None:
             return NO_OPINION
@@ -109,7 +109,7 @@ class NodeAuthorizer:
         if question.subresource:
             return _no("cannot authorize ResourceSlice subresources")
         if question.verb == "create":
-            return _ALLOWED  # admission looks at the node that it names
+            return _ALLOWED  # admission checks the node that it names
         if question.verb in _OWN:
             return self._related(node, question)
         if question.verb not in _COLLECTION:
@@ -132,7 +132,7 @@ class NodeAuthorizer:
                     return self._related(node, question)
                 return _no("can only list/watch pods with spec.nodeName field selector")
             case ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create"):
-                return _ALLOWED  # admission looks at the pod
+                return _ALLOWED  # admission checks the pod
         return NO_OPINION
 
 
@@ -159,7 +159,7 @@ def _csi_node(node: str, question: Question) -> Verdict:
 def _node(node: str, question: Question) -> Verdict:
     match question.subresource, question.verb:
         case ("", "create" | "update" | "patch") | ("status", "update" | "patch"):
-            return _ALLOWED  # admission looks at the name
+            return _ALLOWED  # admission checks the name
         case "", "get" | "list" | "watch":
             if question.name == node:
                 return _ALLOWED
@@ -170,17 +170,17 @@ def _node(node: str, question: Question) -> Verdict:
 
 
 def _endpoints(_: str, question: Question) -> Verdict:
-    """Workers pass connections to services on, as kube-proxy does with a role of its own."""
+    """Workers forward connections to services, as kube-proxy does with a role of its own."""
     if question.verb in _READ and not question.subresource:
         return _ALLOWED
     return _no("can only read resources of this type")
 
 
 def _statuses(_: str, question: Question) -> Verdict:
-    return _ALLOWED if question.verb == "create" else NO_OPINION  # admission looks at each pod
+    return _ALLOWED if question.verb == "create" else NO_OPINION  # admission checks each pod
 
 
 def _uniform_rules() -> tuple[Rule, ...]:
-    """What all nodes may do alike, with anything of which the rest of this module says nothing."""
+    """The rules that are the same for all nodes, without the resources that this module decides."""
     role = next(one for one in objects.all_defaults() if one["metadata"]["name"] == "system:node")
     return rules.from_role(role)

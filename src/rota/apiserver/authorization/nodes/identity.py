@@ -1,4 +1,4 @@
-"""Which users are nodes: those of the group `system:nodes`, by a name that says which node."""
+"""Which users are nodes: members of `system:nodes` with a name that contains the node's."""
 
 from typing import Final
 
@@ -9,5 +9,5 @@ PREFIX: Final = "system:node:"
 
 
 def node_of(user: User) -> str | None:
-    """The node that a user is; empty if it is one and does not say which, None if it is none."""
+    """The node of a user; empty if the name does not contain one, None if the user is not a node."""
     return user.name.removeprefix(PREFIX) if GROUP in user.groups and user.name.startswith(PREFIX) else None

@@ -1,6 +1,6 @@
-"""What pods and volumes reference, as plain facts of their specs. Pure.
+"""What pods and volumes reference, from their specs. Pure.
 
-The places where a reference may stand are upstream's (`pkg/api/v1/pod/util.go`, `pkg/api/v1/persistentvolume/util.go`,
+The fields that may hold a reference are upstream's (`pkg/api/v1/pod/util.go`, `pkg/api/v1/persistentvolume/util.go`,
 1.36).
 """
 
@@ -17,7 +17,7 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 #: Volume sources that name a secret in `secretRef`.
 _WITH_SECRET: Final = ("cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos")
-#: Secrets of a CSI volume that its node needs; its controller's are none of the node's business.
+#: Secrets of a CSI volume that its node needs; the node may not read those of the controller.
 _CSI_OF_NODES: Final = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef")
 
 
@@ -32,7 +32,7 @@ class Reference(NamedTuple):
 def of_pod(pod: Mapping[str, Any]) -> frozenset[Reference]:
     """Everything that a pod references, which its node may read."""
     if MIRROR in (pod["metadata"].get("annotations") or {}):
-        return frozenset()  # made by the node itself: it must not gain anything by what it writes there
+        return frozenset()  # a mirror pod is written by the node itself and must not grant it anything
     namespace = pod["metadata"].get("namespace", "")
     named = (
         *((SECRETS, name) for name in secrets(pod)),

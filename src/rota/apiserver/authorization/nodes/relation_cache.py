@@ -1,7 +1,7 @@
-"""The relations of nodes as the store has them.
+"""The relations of nodes, in step with the store.
 
-Nobody follows pods for this until a node asks for the first time: a server without workers does not pay for them. From
-then on it costs a look at every change of a pod, and the names that the pod references.
+Pods are not watched for this until the first request of a node: a server without workers does not pay for them. After
+that it costs a check of every change of a pod, and the names that the pod references.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _decoder: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class RelationCache:
-    """Relations that follow the store, once they are wanted."""
+    """Relations in step with the store, once they are needed."""
 
     def __init__(self, store: Store, scheme: Scheme, clock: Clock) -> None:
         self.relations: Final = Relations()
@@ -57,7 +57,7 @@ class RelationCache:
             self._others.append(followed)
 
     async def run(self, rng: Rng) -> None:
-        """Follow until cancelled, from the moment that somebody wants to know."""
+        """Watch until cancelled, starting when the relations are first needed."""
         await self._wanted.wait()
         async with tasks.Supervisor("relations of nodes", clock=self._clock, rng=rng) as beside:
             beside.start("pods", self._pods.run)
@@ -67,7 +67,7 @@ class RelationCache:
             await beside.wait()
 
     async def ready(self) -> None:
-        """Until everything that is there is known; to ask for it is what starts the following."""
+        """Wait until the first list is complete; the first call starts the watch."""
         self._wanted.set()
         await self._pods.ready()
         await self._runs.ready()
@@ -75,7 +75,7 @@ class RelationCache:
             await one.ready()
 
     async def catch_up(self, revision: int) -> None:
-        """Know everything up to a revision. ServiceUnavailable if that fails."""
+        """Wait until everything up to a revision is known. ServiceUnavailable if that fails."""
         followers: tuple[StoreReflector | WatchCache, ...] = (self._pods, self._runs, *self._others)
         behind = [one for one in followers if one.revision < revision]
         if not all(await asyncio.gather(*(one.reach(revision) for one in behind))):
@@ -110,7 +110,7 @@ class RelationCache:
 
 _Wants: TypeAlias = tuple[str, frozenset[references.Reference]]
 _NOTHING: Final[_Wants] = ("", frozenset())
-#: What makes references depend on more than a spec: claims are named after their pods, or in their statuses.
+#: Fields that make references depend on more than the spec: claims are named after their pods, or in their statuses.
 _OWN_CLAIMS: Final = (b'"ephemeral":', b'"resourceClaims":')
 
 
@@ -128,7 +128,7 @@ _pod_decoder: Final = msgspec.json.Decoder(_Pod)
 
 
 def _wants(value: bytes) -> _Wants:
-    """The node of a stored pod, and what it references; pods of one template on one node are looked at once."""
+    """The node of a stored pod, and what it references; pods of one template on one node are parsed once."""
     pod = _pod_decoder.decode(value)
     spec = bytes(pod.spec)
     if pod.metadata.annotations or any(mark in spec for mark in _OWN_CLAIMS):
@@ -151,7 +151,7 @@ class _RunStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Run(msgspec.Struct, frozen=True, gc=False):
-    """What is read of a run: it may be large, and nothing else of it matters here."""
+    """The fields of a run that are read; the rest, which may be large, is skipped."""
 
     status: _RunStatus | None = None
 
@@ -160,7 +160,7 @@ _run_decoder: Final = msgspec.json.Decoder(_Run)
 
 
 class _Related:
-    """What the followers of pods and of runs feed; see `Sink`."""
+    """The sink of the reflectors of pods and runs; see `Sink`."""
 
     def __init__(
         self, known: Callable[[], set[tuple[str, str]]], put: Callable[[str, str, bytes | None], None]

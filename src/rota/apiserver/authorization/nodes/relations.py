@@ -4,7 +4,7 @@
     node <- pod <- volume claim <- volume <- secret
     node <- volume attachment, resource slice, run of a pipeline whose shared folder is on it
 
-Of every pod only its node and what it references are kept, so a cluster's pods take little room here.
+Of every pod only its node and its references are kept, to use little memory.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from typing import Final
 from rota.apiserver.authorization.nodes.references import SECRETS, Reference
 
 VOLUMES: Final = "persistentvolumes"
-#: Related to a node by naming it: volume attachments, resource slices.
+#: Related to the node that they name: volume attachments, resource slices.
 ATTACHMENTS: Final = "volumeattachments"
 SLICES: Final = "resourceslices"
 PODS: Final = "pods"
@@ -22,7 +22,7 @@ RUNS: Final = "pipelineruns"
 
 
 class Relations:
-    """What is related to what; fed with every change."""
+    """The relations; updated with every change."""
 
     def __init__(self) -> None:
         self._pods: Final[dict[tuple[str, str], tuple[str, frozenset[Reference]]]] = {}

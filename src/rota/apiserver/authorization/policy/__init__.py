@@ -1,1 +1,1 @@
-"""The roles and bindings that every cluster begins with, as tables."""
+"""The default roles and bindings of every cluster, as tables."""

@@ -1,7 +1,7 @@
-"""The roles of the controllers of a stock kube-controller-manager, as Kubernetes 1.36 has them.
+"""The roles of the controllers of a stock kube-controller-manager, as in Kubernetes 1.36.
 
-With `--use-service-account-credentials` each controller acts as the service account of its name in kube-system; the
-role is `system:controller:` and that name. Our own controllers have roles of their own (`own`).
+With `--use-service-account-credentials` each controller uses the service account of its name in kube-system; the role
+is `system:controller:` and that name. Rota's own controllers have roles of their own (`own`).
 """
 
 from typing import Final

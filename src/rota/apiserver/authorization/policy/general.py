@@ -1,12 +1,12 @@
-"""The roles of users, of nodes and of the cluster's components, as Kubernetes 1.36 has them.
+"""The roles of users, nodes and cluster components, as in Kubernetes 1.36.
 
-`admin`, `edit` and `view` are aggregated: they hold the rules of all roles that are labelled for them, to begin with
-those of `system:aggregate-to-*`, and `objects` makes them.
+`admin`, `edit` and `view` are aggregated: they hold the rules of all roles with their label, initially those of
+`system:aggregate-to-*`; `objects` builds them.
 """
 
 from typing import Final
 
-#: Has a binding to nobody, which operators of old may add to: what nodes may do is the node authorizer's business.
+#: Its binding has no subjects; operators of old clusters may add some. The node authorizer decides what nodes may do.
 UNBOUND: Final = "system:node"
 
 TABLE: Final = """

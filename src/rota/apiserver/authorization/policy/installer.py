@@ -1,7 +1,7 @@
-"""Puts the default roles and bindings into the store when a server starts, and puts right what is there.
+"""Writes the default roles and bindings to the store when a server starts, and repairs existing ones.
 
-They go in together, in a few transactions and past the usual way of a write: a server that starts on an empty store is
-not to spend its time on 150 creations. Several servers may start at once; who loses a race looks again.
+They are written in a few transactions, without the usual write path: a server that starts on an empty store should not
+spend its time on 150 creations. Several servers may start at once; one that loses a race reads again.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ log = logs.get(__name__)
 
 _GROUP: Final = "rbac.authorization.k8s.io"
 _PLURALS: Final = ("clusterroles", "clusterrolebindings", "roles", "rolebindings")
-#: etcd takes 128 operations in a transaction, guards included.
+#: etcd allows 128 operations in a transaction, preconditions included.
 _TOGETHER: Final = 50
 _TRIES: Final = 8
 
 
 async def install(registry: Registry, rng: random.Random) -> None:
-    """Have every default role and binding in the store, as it should be."""
+    """Ensure that every default role and binding is in the store."""
     resources = [registry.resource(GroupResource(_GROUP, plural)) for plural in _PLURALS]
     by_kind = {resource.kind: resource for resource in resources}
     for _ in range(_TRIES):

@@ -1,4 +1,4 @@
-"""Roles in the system's namespaces: as Kubernetes 1.36 has them, and for the elections of our own parts."""
+"""Roles in the system's namespaces: as in Kubernetes 1.36, and for the leader elections of Rota's components."""
 
 from typing import Final
 

@@ -1,14 +1,14 @@
-"""How the tables of this package are written, and how they are read.
+"""The notation of the tables in this package, and its parser.
 
     a-role
         read  core  pods,pods/log          verbs, groups, resources
         get   core  configmaps  settings   ... and the names of objects
-        get   paths  /healthz,/livez       paths that are no resources
-        record-events                      what everybody who records events needs
-    another-role: Group/some-group User/somebody ServiceAccount/namespace/name
+        get   paths  /healthz,/livez       non-resource paths
+        record-events                      what every recorder of events needs
+    another-role: Group/some-group User/some-user ServiceAccount/namespace/name
 
-Subjects behind a role's name are bound to it by a binding of the same name. `core` is the group without a name, `read`
-stands for get, list and watch, `write` for all that changes. A line that is indented further goes on with the last one.
+Subjects after a role's name are bound to it by a binding of the same name. `core` is the group without a name, `read`
+means get, list and watch, `write` all verbs that change. A line that is indented further continues the last one.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _CONTINUED: Final = "        "
 
 
 class Grant(NamedTuple):
-    """A role and who is bound to it."""
+    """A role and its subjects."""
 
     name: str
     rules: tuple[dict[str, Any], ...]
@@ -32,7 +32,7 @@ class Grant(NamedTuple):
 
 
 def read(table: str) -> Iterator[Grant]:
-    """The roles of a table."""
+    """Parse the roles of a table."""
     head, rules = "", list[str]()
     for line in table.strip("\n").splitlines():
         if line.startswith(_CONTINUED) and rules:

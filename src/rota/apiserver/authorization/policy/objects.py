@@ -1,4 +1,4 @@
-"""The tables as objects of the API: all default roles and bindings, in the order in which they are made."""
+"""The tables as API objects: all default roles and bindings, in the order in which they are created."""
 
 import functools
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ from rota.apiserver.interfaces import Object
 
 _GROUP: Final = "rbac.authorization.k8s.io"
 _API_VERSION: Final = f"{_GROUP}/v1"
-#: With the value "false", an object is left as it is when a server starts.
+#: With the value "false", a server does not update the object when it starts.
 AUTO_UPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
 _LABELS: Final = {"kubernetes.io/bootstrapping": "rbac-defaults"}
-#: Roles that are the sum of others, and the role that they go into themselves.
+#: Aggregated roles, and the role that each is aggregated to itself.
 _AGGREGATED: Final = {"admin": "", "edit": "admin", "view": "edit"}
 _SUMMAND: Final = "system:aggregate-to-"
 _CONTROLLER: Final = "system:controller:"
@@ -35,7 +35,7 @@ def _cluster_roles() -> Iterator[Object]:
             grant.name.removeprefix(_SUMMAND) if grant.name.startswith(_SUMMAND) else own.PART_OF.get(grant.name, "")
         )
         yield _object("ClusterRole", grant.name, labels=_into(summand), rules=list(grant.rules))
-    # the smaller ones first, since the greater are made from them
+    # the smaller ones first, since the larger ones are built from them
     for name, greater in reversed(_AGGREGATED.items()):
         selectors = [{"matchLabels": _into(name)}]
         yield _object(

@@ -1,10 +1,10 @@
-"""The roles of this product's own parts: each may do what it does, and nothing else.
+"""The roles of Rota's own components, with the permissions that each one needs.
 
-The scheduler is the user `rota:scheduler`, a controller `rota:controller:` and its name, and `rota:controllers` who
-campaigns for all of them; leases are in kube-system (`namespaced`). Workers are nodes: what they may do is the node
-authorizer's business. A newcomer with a join token may ask for a worker's certificate, and a worker for its next one.
-`rota:explain` is for people, and bound to nobody: why a pod is where it is tells about all nodes and others' pods.
-`rota:metrics-reader` is part of `view`: whoever may see pods may see what they use.
+The scheduler is the user `rota:scheduler`, a controller is `rota:controller:` and its name, and `rota:controllers` is
+the candidate of the leader election for all of them; leases are in kube-system (`namespaced`). Workers are nodes, which
+the node authorizer decides about. A new machine with a join token may request a worker's certificate, and a worker its
+next one. `rota:explain` is for people and has no subjects: an explanation shows all nodes and pods of other users.
+`rota:metrics-reader` is part of `view`: users who may see pods may see their usage.
 """
 
 from typing import Final
@@ -180,13 +180,13 @@ rota:controller:ttl-after-finished: User/rota:controller:ttl-after-finished
     read,delete  batch  jobs
 """
 
-#: Roles whose rules go into one that is the sum of others.
+#: Roles that are aggregated to others.
 PART_OF: Final = {
     "rota:metrics-reader": "view",
     "rota:pipelines-view": "view",
     "rota:pipelines-edit": "edit",
 }
-#: Bindings of roles that `general` has: the role, then who is bound.
+#: Bindings of roles that are in `general`: the role, then its subjects.
 BINDINGS: Final = {
     "rota:join-workers": ("system:node-bootstrapper", "Group/system:bootstrappers"),
     "rota:approve-workers": (

@@ -1,7 +1,7 @@
-"""What becomes of a default role or binding when a server starts and the object is there already. Pure.
+"""Reconciles an existing default role or binding when a server starts. Pure.
 
-As upstream does it: what is missing is added, what was added by others stays, and an object whose annotation says so is
-left alone. A binding of another role than it should bind is put right, since what it binds cannot be changed otherwise.
+As upstream: missing rules and subjects are added, additional ones stay, and an object with the annotation
+autoupdate=false is left alone. A binding to another role than it should have is replaced, since a roleRef is immutable.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from rota.apiserver.interfaces import Object
 
 
 def reconciled(expected: Object, existing: Object) -> Object | None:
-    """The object as it should be stored; None if it may stay as it is."""
+    """The object as it should be stored; None if it needs no change."""
     if meta.annotations(existing).get(AUTO_UPDATE) == "false":
         return None
     metadata = {**existing["metadata"]}

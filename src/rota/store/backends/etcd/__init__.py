@@ -3,7 +3,8 @@
 `address` parses the URL, `connection` makes gRPC calls to one of several members, `methods` lists the calls, `faults`
 translates errors, `keyspace` maps keys and revisions to etcd's, `transactions` maps transactions, `store_status` reads
 the revision range; `watch_feed` receives every change through one etcd watch, `history` reads older history,
-`bulk_load` restores, `store` combines them. `make proto` generates `etcd_pb2` from `etcd.proto`."""
+`bulk_load` restores, `store` combines them. `make proto` generates `etcd_pb2` from `etcd.proto`.
+"""
 
 import os
 

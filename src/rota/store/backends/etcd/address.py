@@ -1,7 +1,8 @@
 """The URL of a store on etcd: `etcd://[user:password@]host:port[,host:port][/prefix]`, `etcds://` for TLS.
 
 `?ca=FILE` names the authority of the servers' certificates (the system's by default), `?cert=FILE&key=FILE` this
-client's certificate. The path is the prefix of all keys, `/rota/` by default."""
+client's certificate. The path is the prefix of all keys, `/rota/` by default.
+"""
 
 import ssl
 import urllib.parse

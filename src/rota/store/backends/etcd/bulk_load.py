@@ -3,7 +3,8 @@
 A restore first writes the meta key `restoring` with a random token. Every batch is written only if that key still holds
 the token. The last transaction removes it and sets the base that continues the old revision order. An interrupted
 restore leaves the key behind: the store refuses to work until another restore has finished, which begins by removing
-what the first one wrote."""
+what the first one wrote.
+"""
 
 import secrets
 from collections.abc import Iterable, Iterator

@@ -2,7 +2,8 @@
 
 There is one channel per member, opened on demand; calls go to one member until it fails, then to the next. A read is
 repeated for up to `Settings.patience_s`. A write is repeated only if the failed attempt certainly had no effect;
-otherwise its caller gets `Unavailable` with `uncertain` set. This module knows etcd's methods, not their use."""
+otherwise its caller gets `Unavailable` with `uncertain` set. This module knows etcd's methods, not their use.
+"""
 
 import asyncio
 import contextlib

@@ -2,7 +2,8 @@
 
 etcd reports the reason in the text of the status, which is part of its API (`etcdserver: ...`); the code alone does not
 distinguish "wrong password" from "request too large". Errors to which the store adds numbers (`Expired`,
-`LeaseNotFound`) have a class of their own here."""
+`LeaseNotFound`) have a class of their own here.
+"""
 
 import grpc  # type: ignore[import-untyped]  # ships no types
 

@@ -3,7 +3,8 @@
 Such a watch does not report that it has caught up. So it is read up to a change that is known to exist at or above the
 broadcaster's oldest revision; if there has been none since the store was opened, the store writes its meta key `mark`.
 Reads are serialized, and a reader that waited reuses what another one read of the same range: a hundred watches that
-resume after a restart cost one or two etcd watches."""
+resume after a restart cost one or two etcd watches.
+"""
 
 import asyncio
 

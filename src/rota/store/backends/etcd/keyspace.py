@@ -6,7 +6,8 @@ store that was backed up. etcd counts the changes of all its keys: revisions hav
 same etcd, or where a meta key changes.
 
 Meta keys: `format` (the version of this layout), `base`, `restoring` (a restore began and has not ended) and `mark`,
-which is written only to advance the revision."""
+which is written only to advance the revision.
+"""
 
 from collections.abc import Iterable
 from typing import Final

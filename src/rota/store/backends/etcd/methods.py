@@ -1,6 +1,7 @@
 """The methods of etcd's v3 API that the store calls.
 
-The paths are etcd's; the messages are wire-compatible subsets, see `etcd.proto`."""
+The paths are etcd's; the messages are wire-compatible subsets, see `etcd.proto`.
+"""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar

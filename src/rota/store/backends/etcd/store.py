@@ -1,7 +1,8 @@
 """A store on etcd: implements `store_interface.Store` with the modules beside it.
 
 Reads are linearizable. Heartbeats are written like other values: etcd keeps its own history, which only compaction
-bounds. Compaction is etcd's as well: it affects the keys of all clients."""
+bounds. Compaction is etcd's as well: it affects the keys of all clients.
+"""
 
 import asyncio
 import contextlib

@@ -2,7 +2,8 @@
 
 etcd does not report its compacted revision, and other clients may compact it. But it refuses a read below that
 revision, so a read at the known floor shows whether it is still the floor; and it reports its own to a watch that
-begins below it. So the floor is exact at every read, and needs a second request only after it has moved."""
+begins below it. So the floor is exact at every read, and needs a second request only after it has moved.
+"""
 
 from rota.store import errors
 from rota.store.backends.etcd import connection, faults, methods

@@ -1,7 +1,8 @@
 """Converts transactions to etcd's, and etcd's responses to outcomes.
 
 A precondition becomes one or two comparisons. If they do not hold, etcd reads the guarded keys in the same step, so the
-conflicts show exactly the state that refused the transaction."""
+conflicts show exactly the state that refused the transaction.
+"""
 
 from collections.abc import Iterable
 

@@ -12,7 +12,8 @@ else happened there. The changes of a single process reach its watches in this w
 The revision in the header of other responses is the member's, not that of what it has sent. Progress is not requested
 either (`WatchProgressRequest`): before etcd 3.4.25 and 3.5.8 the response may overtake changes (etcd-io/etcd#15220). If
 no key of the store changes while other clients use the same etcd, the broadcaster's revision falls behind etcd's
-without having missed anything; then the store writes its meta key `mark`, and so catches up."""
+without having missed anything; then the store writes its meta key `mark`, and so catches up.
+"""
 
 import asyncio
 
@@ -120,7 +121,8 @@ class WatchFeed:
 
     def offer(self, events: list[Event]) -> None:
         """Accept an own change: at once if it directly follows the last one, else when those in between have
-        arrived."""
+        arrived.
+        """
         if events and events[0].revision > self._broadcaster.revision and len(self._own) < _MOST_OWN:
             self.renumber()
             self._own[events[0].revision] = events

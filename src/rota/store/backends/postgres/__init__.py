@@ -2,7 +2,8 @@
 
 `engine` has the reads and the idempotent writes, `writer` commits each batch of work exactly once, `statements` has the
 SQL of that commit, `listener` receives notifications of other processes' commits, `sessions` connects, `schema` creates
-and recognises the tables, `faults` translates PostgreSQL's errors."""
+and recognises the tables, `faults` translates PostgreSQL's errors.
+"""
 
 from rota.kit import backoff, clock
 from rota.store.backends.postgres.engine import PostgresEngine
@@ -16,7 +17,8 @@ async def open_store(
     """Open the database at `url`, which may have any parameter of libpq.
 
     The tables are looked for in the first schema of the search path, so that ``?options=-csearch_path%3DNAME`` chooses
-    another one than ``public``."""
+    another one than ``public``.
+    """
     settings = settings or Settings()
     engine = await PostgresEngine.open(url, time=time, rng=rng, settings=settings, create=create)
     try:

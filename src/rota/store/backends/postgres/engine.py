@@ -1,6 +1,7 @@
 """Reads of the PostgreSQL backend, and its idempotent writes.
 
-These run on a few shared sessions, each in one statement or in one snapshot. `writer` changes entries and history."""
+These run on a few shared sessions, each in one statement or in one snapshot. `writer` changes entries and history.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self

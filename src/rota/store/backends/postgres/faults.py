@@ -1,7 +1,8 @@
 """Translates PostgreSQL's errors into store errors with a remedy.
 
 A server's error about a statement carries an SQLSTATE, by which it is classified here; an error before a session exists
-is only text. Messages name the URL without its password."""
+is only text. Messages name the URL without its password.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -71,7 +72,8 @@ def is_answer(problem: psycopg.Error) -> bool:
     """Whether the server reported a failed statement in a session that stays open.
 
     Then its transaction is rolled back for certain. Any other error, the end of the session included, may have come
-    after the commit."""
+    after the commit.
+    """
     return problem.diag.severity_nonlocalized == "ERROR"
 
 

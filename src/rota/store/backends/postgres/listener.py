@@ -1,7 +1,8 @@
 """Receives notifications of other processes' commits on a session of its own.
 
 A notification is a hint without content: the changes are read from the log. Hints are lost while the connection is
-down, so a new connection begins with one of our own."""
+down, so a new connection begins with one of our own.
+"""
 
 from collections.abc import Callable
 

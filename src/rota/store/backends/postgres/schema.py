@@ -3,7 +3,8 @@
 `rota_entries` has the current state, so a list never reads history; `rota_log` is history. `rota_meta` is one row whose
 `turn` grows with every commit: a writer plans on the state that it read and commits if the turn is unchanged. This
 makes revision order equal to commit order, without gaps, in whatever order transactions begin. `rota_writers` has a row
-for each process: its last committed batch, and that it listens for commits."""
+for each process: its last committed batch, and that it listens for commits.
+"""
 
 import psycopg
 

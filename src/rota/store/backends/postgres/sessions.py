@@ -1,7 +1,8 @@
 """Connections to the server with common settings, and the shared sessions of readers.
 
 A session with any error is closed, never reused: a new one costs a few milliseconds, finding out an old one's state
-costs more. If a server is reachable but does not answer, its connection is closed."""
+costs more. If a server is reachable but does not answer, its connection is closed.
+"""
 
 import asyncio
 import contextlib
@@ -113,7 +114,8 @@ def is_usable(session: Session | None) -> TypeGuard[Session]:
 async def used(session: Session, address: Address, *, within_s: float = 0.0) -> AsyncIterator[None]:
     """Wraps a use of a session: translates errors, limits the waiting time, and closes the session after any error.
 
-    `within_s` is for uses that need another limit than usual."""
+    `within_s` is for uses that need another limit than usual.
+    """
     try:
         with faults.translated(address.place), _answered(session, within_s or address.answer_s):
             yield
@@ -142,7 +144,8 @@ class Sessions:
     """A few sessions that calls borrow, opened when needed.
 
     Not a psycopg_pool: that reconnects in the background, at its own growing intervals and with the reason only in its
-    log, while here a call without a session gets the reason and is retried by the store's own rules."""
+    log, while here a call without a session gets the reason and is retried by the store's own rules.
+    """
 
     def __init__(self, address: Address, most: int) -> None:
         self._address = address

@@ -2,7 +2,8 @@
 
 The statement begins by taking the turn (see `schema`); otherwise no other part of it finds a row to work with, so it
 commits everything or nothing and returns which. One statement is one round trip, commit included, and leaves no open
-transaction in which a stalled process could block the others."""
+transaction in which a stalled process could block the others.
+"""
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
@@ -130,7 +131,8 @@ async def read_state(session: Session, work: Sequence[Work]) -> State | None:
     """The state of the keys and leases that `work` touches; None if there is no head.
 
     The turn is read first: state that is read after it is valid for it unless another process commits, and then our
-    commit fails."""
+    commit fails.
+    """
     cursor = await session.execute(_STATE, [list(write_plan.touched_keys(work, {}))], binary=True)
     found = await cursor.fetchall()
     if not found:
@@ -149,7 +151,8 @@ async def read_state(session: Session, work: Sequence[Work]) -> State | None:
 async def commit(session: Session, plan: Plan, head: Head, *, writer: str, batch: int, all_new: bool = False) -> bool:
     """Apply `plan`, made on `head`; False, without effect, if another process has advanced the turn.
 
-    With `all_new` it also has no effect if one of the keys exists."""
+    With `all_new` it also has no effect if one of the keys exists.
+    """
     changes = _changes(plan)
     needed = {
         "put": any(change.stands and change.value is not None for change in changes),

@@ -6,7 +6,8 @@ otherwise a distant process would always lose to a near one.
 
 If the connection breaks during a commit, its outcome is unknown. Each commit therefore writes its writer's name and
 batch number to a table. On a new session the writer first advances the turn, which waits for the old commit if it is
-still running and makes it fail if it comes later, and then reads that table."""
+still running and makes it fail if it comes later, and then reads that table.
+"""
 
 import asyncio
 import contextlib

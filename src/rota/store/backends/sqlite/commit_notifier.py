@@ -2,7 +2,8 @@
 
 Every process has a FIFO in a folder beside the file; a process that commits writes one byte into each of the others.
 That wakes them at once, costs nothing while there are no commits, and removes the FIFOs of killed processes: a FIFO
-without a reader refuses the byte and is removed. The byte is only a hint: the changes are read from the log."""
+without a reader refuses the byte and is removed. The byte is only a hint: the changes are read from the log.
+"""
 
 import asyncio
 import contextlib
@@ -17,7 +18,8 @@ class CommitNotifier:
     """This process's FIFO and the write ends of the others'.
 
     `listen` and `close` run on the event loop, `announce` in the writer's thread, which must have ended before `close`:
-    a file descriptor that it still writes to could belong to another file by then."""
+    a file descriptor that it still writes to could belong to another file by then.
+    """
 
     def __init__(self, database: Path) -> None:
         self._folder = database.with_name(database.name + ".peers")
@@ -43,7 +45,8 @@ class CommitNotifier:
         """Wake the other processes.
 
         Never fails: the announced change is committed, and a process that misses the byte polls the log after a
-        while."""
+        while.
+        """
         with contextlib.suppress(OSError):
             self._look_around()
         for name, outbox in list(self._others.items()):

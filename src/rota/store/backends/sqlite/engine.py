@@ -4,7 +4,8 @@ One thread writes, holding a file lock on which Rota's processes queue: with SQL
 growing sleeps, and in the end reports that the database is locked. Point reads run on the event loop, since in WAL mode
 they wait neither for the writer nor for each other and take a tenth of the time of a switch to a thread; recent entries
 that have not changed come from memory (`read_cache`). Lists and history, which may be long, run in reader threads with
-connections of their own."""
+connections of their own.
+"""
 
 import asyncio
 import contextlib
@@ -403,7 +404,8 @@ class SqliteEngine:
     ) -> _T:
         """Run `write` in a transaction, exclusively among Rota's processes, and notify the others.
 
-        `changed` holds the entries that it changed, once it has run; None if that is not known."""
+        `changed` holds the entries that it changed, once it has run; None if that is not known.
+        """
         connection = self._connection()
         with self._locked():
             self._check_file()
@@ -434,7 +436,8 @@ class SqliteEngine:
         """Restart the write-ahead log when it has grown large.
 
         SQLite does so by itself only when there are no readers, which never happens under many lists. This waits for
-        the current readers, while new ones already read from the file itself."""
+        the current readers, while new ones already read from the file itself.
+        """
         try:
             size = self._path.with_name(self._path.name + "-wal").stat().st_size
         except FileNotFoundError:

@@ -6,7 +6,8 @@ generation at which its cache was valid knows, without a query, that nothing was
 is the newest, and includes every write that was acknowledged before the read began. A crash during a commit leaves an
 odd generation, which disables the cache until the next writer makes it even again.
 
-Writes of this process update its cache; a commit of another process clears it."""
+Writes of this process update its cache; a commit of another process clears it.
+"""
 
 import mmap
 import os

@@ -2,7 +2,8 @@
 
 `entries` has the current state, so a list never reads history. `log` is history: its id holds the revision in the upper
 bits and the position within the transaction in the lower twenty, so order and range scans are those of the primary
-key."""
+key.
+"""
 
 import sqlite3
 from pathlib import Path

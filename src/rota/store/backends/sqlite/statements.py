@@ -2,7 +2,8 @@
 
 Python releases its interpreter lock for every step of a statement and has to get it back, for which it waits until the
 event loop yields. A commit that writes a hundred rows in a hundred steps waits a hundred times. So rows are read and
-written in portions, with few sizes of portions, so that SQLite keeps all statements prepared."""
+written in portions, with few sizes of portions, so that SQLite keeps all statements prepared.
+"""
 
 import functools
 from collections.abc import Iterator, Sequence
