@@ -189,8 +189,7 @@ async def run_federation(
     settings: control_plane.Settings,
     *,
     ready: Callable[[dict[str, str]], None],
-    every_s: float,
-    threshold_s: float,
+    federated: federation.Settings,
 ) -> None:
     """Run a federation's control plane on the store at `url` until a signal asks to stop.
 
@@ -208,8 +207,7 @@ async def run_federation(
                     client,
                     clock=clock,
                     rng=rng,
-                    every_s=every_s,
-                    threshold_s=threshold_s,
+                    settings=federated,
                     identity="" if settings.alone else _passing_identity(),
                 ).run()
 

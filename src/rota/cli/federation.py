@@ -78,7 +78,31 @@ def command() -> None:
     show_default=True,
     help="How long a member's health must have changed before its condition changes; 0: at once.",
 )
-def up(*, data: Path, store_url: str | None, port: int | None, every_s: float, threshold_s: float) -> None:
+@click.option(
+    "--taint-eviction",
+    type=click.Choice(["on", "off"]),
+    default="off",
+    show_default=True,
+    help="Whether resources leave clusters with NoExecute taints that their policies do not tolerate.",
+)
+@click.option(
+    "--eviction-timeout",
+    "eviction_timeout_s",
+    type=options.Duration(),
+    default="10m",
+    show_default=True,
+    help="How long what leaves a cluster waits for a healthy successor.",
+)
+def up(
+    *,
+    data: Path,
+    store_url: str | None,
+    port: int | None,
+    every_s: float,
+    threshold_s: float,
+    taint_eviction: str,
+    eviction_timeout_s: float,
+) -> None:
     """Run the control plane of a federation on this machine until interrupted.
 
     It is a master without scheduler, workers and workload controllers: its resources run in member clusters. The
@@ -89,7 +113,17 @@ def up(*, data: Path, store_url: str | None, port: int | None, every_s: float, t
     logs.configure(level="warning")
     folder = options.made_folder(data.absolute())
     url = store_url or options.sqlite_url(folder / "rota.db")
-    commands.up(url, folder, port=port, alone=not store_url, every_s=every_s, threshold_s=threshold_s, ready=_ready)
+    commands.up(
+        url,
+        folder,
+        port=port,
+        alone=not store_url,
+        every_s=every_s,
+        threshold_s=threshold_s,
+        evict_tainted=taint_eviction == "on",
+        eviction_timeout_s=eviction_timeout_s,
+        ready=_ready,
+    )
     click.echo("The federation has stopped.")
 
 

@@ -102,7 +102,7 @@ class FederationProcess(RotaProcess):
     """`rota federation up`, asking its members every second and believing them at once."""
 
     def __init__(self, folder: Path) -> None:
-        arguments = ("federation", "up", "--port", "0", "--every", "1s", "--threshold", "0")
+        arguments = ("federation", "up", "--port", "0", "--every", "1s", "--threshold", "0", "--taint-eviction", "on")
         super().__init__(folder, arguments, "The federation is up.")
 
 

@@ -303,6 +303,52 @@ async def test_a_member_that_is_away_is_not_ready_and_comes_back(place: Place) -
     place.masters["m2"].start()
 
 
+async def test_replicas_of_a_lost_member_come_up_elsewhere(place: Place) -> None:
+    namespace = await place.namespace("lost-member")
+    # not ready means that what is there has to go; well again takes that back
+    taints = {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "ClusterTaintPolicy",
+        "metadata": {"name": "lost"},
+        "spec": {
+            "addOnConditions": [{"conditionType": "Ready", "operator": "NotIn", "statusValues": ["True"]}],
+            "removeOnConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["True"]}],
+            "taints": [{"key": "lost", "effect": "NoExecute"}],
+        },
+    }
+    await place.control.create(kinds.TAINT_POLICIES, taints)
+    movable = policy(namespace, "Deployment", divided=True)
+    fixed = policy(namespace, "ConfigMap", name="fixed", placement={"clusterAffinity": {"clusterNames": ["m2"]}})
+    await place.submit(deployment("web", namespace, 4), movable, config_map("facts", namespace, a="1"), fixed)
+    for member in place.members.values():
+        await until(member, DEPLOYMENTS, "web", replicas(2), namespace=namespace)
+    await until(place.members["m2"], CONFIG_MAPS, "facts", lambda obj: obj is not None, namespace=namespace)
+
+    place.masters["m2"].kill()
+    await until(place.members["m1"], DEPLOYMENTS, "web", replicas(4), namespace=namespace)
+
+    def settled(binding: Object | None) -> bool:
+        spec = (binding or {}).get("spec") or {}
+        targets = [(target["name"], target.get("replicas")) for target in spec.get("clusters") or ()]
+        return targets == [("m1", 4)] and not spec.get("gracefulEvictionTasks")
+
+    # the eviction is over when the successor is healthy
+    await until(place.control, kinds.BINDINGS, "web-deployment", settled, namespace=namespace)
+    # what no other cluster can take stays where it is
+    stays = await place.control.get(kinds.BINDINGS, "facts-configmap", namespace=namespace)
+    assert [target["name"] for target in stays["spec"]["clusters"]] == ["m2"]
+    assert not stays["spec"].get("gracefulEvictionTasks")
+
+    # the member comes back without its taint, and what has moved away is removed there
+    place.masters["m2"].start()
+    await until(
+        place.control, kinds.CLUSTERS, "m2", lambda obj: is_ready(obj) and not (obj or {})["spec"].get("taints")
+    )
+    await until(place.members["m2"], DEPLOYMENTS, "web", absent, namespace=namespace)
+    assert await place.members["m2"].get(CONFIG_MAPS, "facts", namespace=namespace)
+    await place.control.delete(kinds.TAINT_POLICIES, "lost")
+
+
 async def test_an_unknown_or_doubled_cluster_is_refused_in_one_line(place: Place, tmp_path: Path) -> None:
     doubled = place.federation.rota("federation", "join", "m1", "--member", str(place.federation.folder / "kubeconfig"))
     assert (doubled.returncode, doubled.stderr.count("\n")) == (2, 1)

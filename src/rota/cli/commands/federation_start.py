@@ -6,6 +6,7 @@ from typing import Final
 
 from rota import assembly, control_plane
 from rota.apiserver.admission.unenforced import Mode
+from rota.federation.control.federation import Settings
 
 #: What a federation's control plane looks after itself; workloads are for its members.
 _CONTROLLERS: Final = "certificates,event-expiry,garbage,namespaces,role-aggregation,service-accounts"
@@ -19,6 +20,8 @@ def up(
     alone: bool,
     every_s: float,
     threshold_s: float,
+    evict_tainted: bool,
+    eviction_timeout_s: float,
     ready: Callable[[dict[str, str]], None],
 ) -> None:
     """Run a control plane until a signal asks to stop."""
@@ -31,4 +34,10 @@ def up(
         unenforced=Mode.WARN,  # members enforce what they can
         alone=alone,
     )
-    assembly.run(assembly.run_federation(url, settings, ready=ready, every_s=every_s, threshold_s=threshold_s))
+    federated = Settings(
+        every_s=every_s,
+        threshold_s=threshold_s,
+        evict_tainted=evict_tainted,
+        eviction_timeout_s=eviction_timeout_s,
+    )
+    assembly.run(assembly.run_federation(url, settings, ready=ready, federated=federated))

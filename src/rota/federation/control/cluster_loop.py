@@ -50,6 +50,7 @@ class ClusterLoop:
         self._frame: Final = Frame[str]("clusters", clock=clock, rng=rng)
         self._clusters: Final = self._frame.follow(client, kinds.CLUSTERS, self._changed)
         self._works: Final = self._frame.follow(client, kinds.WORKS, self._work_changed)
+        self._policies: Final = self._frame.follow(client, kinds.TAINT_POLICIES, self._policy_changed)
         self._thresholds: Final[dict[str, Threshold]] = {}
 
     async def run(self) -> None:
@@ -65,6 +66,10 @@ class ClusterLoop:
         if new is None and cluster is not None:
             self._frame.queue.add(cluster)
 
+    def _policy_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
+        for name in [cluster.name for cluster, _ in self._clusters.items()]:
+            self._frame.queue.add(name)
+
     async def _process(self, name: str) -> float | None:
         cluster = self._clusters.get(name)
         if cluster is None:
@@ -78,7 +83,9 @@ class ClusterLoop:
         await ensure_namespace(self._client, object_names.execution_space(name))
         if (cluster.get("spec") or {}).get("syncMode") != "Pull":
             cluster = await self._observe(cluster)
-        taints = cluster_taints.by_readiness(cluster, times.format_time(self._clock.now()))
+        now = times.format_time(self._clock.now())
+        ready = {**cluster, "spec": {**cluster["spec"], "taints": cluster_taints.by_readiness(cluster, now)}}
+        taints = cluster_taints.by_policies(ready, self._policies.values(), now)
         if taints != list((cluster.get("spec") or {}).get("taints") or ()):
             await self._client.patch(kinds.CLUSTERS, name, {"spec": {"taints": taints or None}})
         return self._every_s

@@ -1,5 +1,6 @@
 """All loops of a federation's control plane, on one API server."""
 
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from rota.api import errors, meta
@@ -9,6 +10,7 @@ from rota.client.verbs import Client
 from rota.federation import kinds
 from rota.federation.control.cluster_loop import EVERY_S, THRESHOLD_S, ClusterLoop, ensure_namespace
 from rota.federation.control.detector import Detector
+from rota.federation.control.eviction_loop import TIMEOUT_S, EvictionLoop
 from rota.federation.control.execution import Engines
 from rota.federation.control.scheduler_loop import SchedulingLoop
 from rota.federation.control.types import Types
@@ -23,6 +25,21 @@ log = logs.get(__name__)
 LEASE: Final = "rota-federation"
 _ESTABLISHED_S: Final = 30.0
 _LOOK_AGAIN_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What an operator decides about a federation."""
+
+    #: How often members are asked how they are.
+    every_s: float = EVERY_S
+    #: For how long a member must be well or ill before that counts.
+    threshold_s: float = THRESHOLD_S
+    #: Whether bindings leave clusters with NoExecute taints that they do not tolerate.
+    evict_tainted: bool = False
+    #: How long a graceful eviction may take where its policy says nothing.
+    eviction_timeout_s: float = TIMEOUT_S
+    gates: Gates = DEFAULT
 
 
 class _Loop(Protocol):
@@ -54,18 +71,14 @@ class Federation:
         *,
         clock: Clock,
         rng: Rng,
-        gates: Gates = DEFAULT,
-        every_s: float = EVERY_S,
-        threshold_s: float = THRESHOLD_S,
+        settings: Settings,
         identity: str = "",
     ) -> None:
         """`identity` is this process's name among several on one store; without it there is no other."""
         self._client: Final = client
         self._clock: Final = clock
         self._rng: Final = rng
-        self._gates: Final = gates
-        self._every_s: Final = every_s
-        self._threshold_s: Final = threshold_s
+        self._settings: Final = settings
         self._identity: Final = identity
 
     async def run(self) -> None:
@@ -87,11 +100,22 @@ class Federation:
         await install(client, clock=self._clock)
         clock, rng = self._clock, self._rng
         types = Types(client)
+        settings, gates = self._settings, self._settings.gates
         loops: dict[str, _Loop] = {
-            "clusters": ClusterLoop(client, clock=clock, rng=rng, every_s=self._every_s, threshold_s=self._threshold_s),
-            "detector": Detector(client, types, self._gates, clock=clock, rng=rng),
-            "scheduling": SchedulingLoop(client, self._gates, clock=clock, rng=rng),
-            "works": WorksLoop(client, types, self._gates, clock=clock, rng=rng),
+            "clusters": ClusterLoop(
+                client, clock=clock, rng=rng, every_s=settings.every_s, threshold_s=settings.threshold_s
+            ),
+            "detector": Detector(client, types, gates, clock=clock, rng=rng),
+            "scheduling": SchedulingLoop(client, gates, clock=clock, rng=rng),
+            "works": WorksLoop(client, types, gates, clock=clock, rng=rng),
+            "evictions": EvictionLoop(
+                client,
+                gates,
+                clock=clock,
+                rng=rng,
+                by_taints=settings.evict_tainted,
+                timeout_s=settings.eviction_timeout_s,
+            ),
             "engines": Engines(client, clock=clock, rng=rng),
         }
         async with tasks.Supervisor("federation", clock=clock, rng=rng) as running:
