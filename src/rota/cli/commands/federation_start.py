@@ -8,8 +8,9 @@ from rota import assembly, control_plane
 from rota.apiserver.admission.unenforced import Mode
 from rota.federation.control.federation import Settings
 
-#: What a federation's control plane looks after itself; workloads are for its members.
-_CONTROLLERS: Final = "certificates,event-expiry,garbage,namespaces,role-aggregation,service-accounts"
+#: What a federation's control plane looks after itself. Workloads are for its members, and so are the accounts and
+#: certificates of namespaces: policies would propagate them, and members have their own.
+_CONTROLLERS: Final = "certificates,event-expiry,garbage,namespaces,role-aggregation"
 
 
 def up(

@@ -62,7 +62,7 @@ class EvictionLoop:
             self._frame.queue.add(key)
 
     def _cluster_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        if ((old or {}).get("spec") or {}).get("taints") == ((new or {}).get("spec") or {}).get("taints"):
+        if old is not None and new is not None and _left_by(old) == _left_by(new):
             return
         for cache in self._bindings.values():
             for binding in [key for key, _ in cache.items()]:
@@ -85,9 +85,15 @@ class EvictionLoop:
         if not present:
             return None
         found = graceful.assess(binding, self._clock.now(), self._timeout_s)
-        if list(found.kept) != list(present):
-            await self._write(target, binding, {"gracefulEvictionTasks": list(found.kept) or None})
+        # A cluster that leaves the federation, or has left it, keeps nothing for its successor.
+        kept = [task for task in found.kept if self._stays(task.get("fromCluster", ""))]
+        if kept != list(present):
+            await self._write(target, binding, {"gracefulEvictionTasks": kept or None})
         return found.retry_after_s or None
+
+    def _stays(self, name: str) -> bool:
+        cluster = self._clusters.get(name)
+        return cluster is not None and not meta.is_deleting(cluster)
 
     async def _leave_tainted(self, target: kinds.Target, binding: Object) -> float | None:
         waits: list[float] = []
@@ -134,3 +140,8 @@ class EvictionLoop:
         patch = {"metadata": {"resourceVersion": meta.metadata(binding).get("resourceVersion")}, "spec": members}
         with contextlib.suppress(errors.NotFound, errors.Conflict):  # a newer version comes back by itself
             await self._client.patch(target, meta.name(binding), patch, namespace=meta.namespace(binding))
+
+
+def _left_by(cluster: Object) -> tuple[object, ...]:
+    """What of a cluster makes bindings leave it."""
+    return (cluster.get("spec") or {}).get("taints"), meta.is_deleting(cluster)

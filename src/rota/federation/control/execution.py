@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from rota.api import errors, meta, times
 from rota.client.informers.cache import Key
+from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client, Object, Propagation, Selection
 from rota.federation import kinds, object_names
 from rota.federation.control import members
@@ -26,6 +27,8 @@ log = logs.get(__name__)
 
 _NAME: Final = "work.karmada.io/name"
 _SPACE: Final = "work.karmada.io/namespace"
+#: After how long a Work is tried again that a member refuses or does not answer for.
+_AGAIN_S: Final = 5.0
 _OURS: Final = Selection(labels=f"{manifests.MANAGED}=true")
 
 
@@ -95,7 +98,11 @@ class Engine:
                 work = works.get(name, self._space)
                 if work is None:
                     return None
-                return await session.keep(work)
+                try:
+                    return await session.keep(work)
+                except TransportError as error:
+                    log.info("a member does not answer", work=f"{self._space}/{name}", error=str(error))
+                    return _AGAIN_S
 
             await frame.run(process, workers=4)
 
@@ -135,7 +142,8 @@ class _Session:
         except (errors.ApiError, NotServed) as error:
             failed = {"type": "Applied", "status": "False", "reason": "AppliedFailed", "message": str(error)}
             await self._report(work, failed, None)
-            raise
+            log.info("a Work cannot be applied", work=meta.qualified_name(work), error=str(error))
+            return _AGAIN_S
         done = {
             "type": "Applied",
             "status": "True",
