@@ -253,7 +253,7 @@ async def test_tasks_go_on_while_the_agent_is_away_and_run_once(client: Client, 
 async def test_what_was_deleted_while_the_agent_was_away_is_ended(client: Client, worker: Worker) -> None:
     await _create(client, "sleep", "600")
     await _phase(client, "Running")
-    (record,) = (await worker.runtime._nurse.ask("list"))["runs"]
+    (record,) = (await worker.runtime._shim.ask("list"))["runs"]
     await worker.stop()
     await client.delete(PODS, "p", namespace="default", grace_period_s=0)
     assert Path(f"/proc/{record['pid']}").exists()

@@ -1,11 +1,11 @@
-"""The worker's shell: what the API and the runtime tell becomes events of the machine, and its instructions are done.
+"""The agent: turns changes in the API and the runtime into events of the pod machine, and carries out its instructions.
 
-A pod comes by the watch, or sooner by an offer (`offer`), which is taken only where the watch cannot have told of the
-pod before: what was here already, or is gone again, is the watch's business. A pod that was offered and that the watch
-does not show soon is looked up, and let go if the API does not have it.
+A pod arrives by the watch, or earlier by a dispatch of the leader (`offer`). A dispatched pod is accepted only if the
+watch cannot have shown it before: pods that are here already, or were deleted, are left to the watch. If the watch does
+not show a dispatched pod soon, the pod is looked up, and dropped if the API does not have it.
 
-Every event goes through one queue, so the machine sees one history. Instructions for one container are carried out in
-their order; different containers do not wait for each other.
+Every event goes through one queue, so the pod machine sees one history. Instructions for one container are carried out
+in order; different containers do not wait for each other.
 """
 
 import asyncio
@@ -55,15 +55,15 @@ from rota.worker.workspaces import Workspaces
 log = logs.get(__name__)
 
 PODS: Final = ("", "v1", "pods")
-#: How often files that are made from objects of the API are brought up to date; the kubelet's rhythm.
+#: How often files made from API objects are refreshed; the kubelet's interval.
 _REFRESH_S: Final = 60.0
-#: How long the watch has to show a pod that was offered.
+#: How long the watch may take to show a dispatched pod.
 _SHOWN_S: Final = 3.0
-#: How many pods that are gone are remembered, so that a late offer of one is known for what it is.
+#: How many deleted pods are remembered, to recognise a late dispatch.
 _GONE: Final = 10_000
-#: How often is looked whether pods have written too much.
+#: How often the disk usage of pods is checked.
 _STORAGE_S: Final = 10.0
-#: How long a container's first hook may take.
+#: Timeout of a postStart hook.
 _HOOK_S: Final = 300.0
 _PROBES: Final[Mapping[str, str]] = {
     "startup": "startupProbe",
@@ -90,7 +90,8 @@ class Agent:
         offers_after_s: float = 0.0,
         services: ServiceNetwork | None = None,
     ) -> None:
-        """Offers are taken so long after the watch has begun; what an agent before this one let go is late by then."""
+        """Dispatched pods are accepted after this many seconds of watching; a dispatch of a pod that a former agent
+        removed has arrived by then."""
         self._offers_after_s: Final = offers_after_s
         self._services: Final = services
         self._takes_offers = False
@@ -107,11 +108,11 @@ class Agent:
         self._volumes: Final = folder / "volumes"
         self.machine: Final = PodMachine(allocatable=hardware.allocatable, address=hardware.address)
         self._events: Final[asyncio.Queue[Event]] = asyncio.Queue()
-        #: The last thing under way for a container, which the next one waits for.
+        #: The last task of a container, which the next one waits for.
         self._lanes: Final[dict[tuple[str, str], asyncio.Task[None]]] = {}
         self._probes: Final[dict[tuple[str, str, int, str], asyncio.Task[None]]] = {}
         self._launches: Final[dict[str, Launch]] = {}
-        #: Every run that something is kept of, by pod.
+        #: Every run of which data is kept, by pod.
         self._runs: Final[dict[str, set[str]]] = {}
         self._background: Final[set[asyncio.Task[None]]] = set()
         self._reporter: Final = StatusReporter(client, self._seen, clock=clock, rng=rng)
@@ -124,12 +125,12 @@ class Agent:
         )
         self._pods.add_handler(self._changed)
         self._workspaces: Final = Workspaces(client, folder / "workspaces", pods=self._all_pods, clock=clock)
-        #: Pods that were offered and that the watch has not shown yet.
+        #: Dispatched pods that the watch has not shown yet.
         self._offered: Final[set[str]] = set()
         self._gone: Final[dict[str, None]] = {}
 
     async def run(self) -> None:
-        """Work until cancelled; what runs goes on without us."""
+        """Work until cancelled; containers go on running."""
         known = await self._runtime.open(self._exited)
         rows = {"allocatable": self._hardware.allocatable, "first": self._hardware.first_devices}
         with (
@@ -157,16 +158,17 @@ class Agent:
                     task.cancel()
 
     async def _watch_runtime(self) -> None:
-        """An agent without its runtime is of no use: it ends, and whoever runs it makes another."""
+        """An agent without its runtime is useless: it ends, and the worker makes another."""
         await self._runtime.lost()
         raise RuntimeError("the runtime has failed")
 
     # --- events -------------------------------------------------------------------------------------------------------
 
     def offer(self, pod: Object) -> str:
-        """A pod that was just bound to this node; taken if the answer is empty, else it says why not.
+        """Accept a pod that was just bound to this node; returns an empty string, or the reason why it was not
+        accepted.
 
-        Whoever offers need not care: the watch brings what was not taken.
+        The caller need not act on a refusal: the watch brings the pod.
         """
         uid = meta.uid(pod)
         if not uid or pod["spec"].get("nodeName") != self._hardware.node:
@@ -184,7 +186,7 @@ class Agent:
         return ""
 
     async def _look_up(self, uid: str, name: str, namespace: str) -> None:
-        """See to it that a pod that was offered is one of the API's."""
+        """Check that the API has a dispatched pod."""
         while True:
             await self._clock.sleep(_SHOWN_S)
             if uid not in self._offered:
@@ -246,7 +248,7 @@ class Agent:
         self._events.put_nowait(event)
 
     async def _adopt(self, known: Sequence[Known]) -> None:
-        """Tell the machine what was found of pods that were begun before."""
+        """Report the runs of earlier pods that were found to the pod machine."""
         runs: dict[str, dict[str, list[Known]]] = {}
         for one in sorted(known, key=lambda one: parse_run_id(one.id)[2]):
             uid, container, _ = parse_run_id(one.id)
@@ -259,7 +261,7 @@ class Agent:
             self._carry_out(self.machine.handle(event))
 
     async def _found_run(self, pod: Object, one: Known) -> FoundRun:
-        """A run that was begun before, with its termination message if it has ended."""
+        """A run of an earlier agent, with its termination message if it has ended."""
         uid, container, run = parse_run_id(one.id)
         found = FoundRun(container=container, run=run, id=one.id, started_at=one.started_at)
         ended = one.exit
@@ -331,7 +333,7 @@ class Agent:
             case machine_events.Start():
                 self._in_turn((one.uid, one.container), functools.partial(self._start, one))
             case machine_events.Stop():
-                # Not in turn: a sooner end must not wait for a later one.
+                # Not in order: a shorter grace period must not wait for a longer one.
                 run = run_id(one.uid, one.container, one.run)
                 self._spawn(functools.partial(self._runtime.stop, run, one.grace_s))
             case machine_events.RunHook():
@@ -356,11 +358,11 @@ class Agent:
         async def logged() -> None:
             try:
                 await work()
-            except Exception as problem:  # one pod's trouble is not the others'
+            except Exception as problem:  # an error of one pod must not affect the others
                 log.exception("an instruction failed", error=problem)
 
         task = asyncio.create_task(logged())
-        # A task that nobody holds may vanish in the middle of its work.
+        # The event loop holds only weak references to tasks.
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
@@ -387,7 +389,7 @@ class Agent:
             await self.refresh_files()
 
     async def refresh_files(self) -> None:
-        """Bring files that are made from objects of the API up to date, in all pods."""
+        """Refresh files made from API objects, in all pods."""
         for pod in list(self.machine.pods):
             seen = dict(pod.seen)
             if not volumes.may_change(seen):
@@ -403,7 +405,7 @@ class Agent:
         await self._workspaces.run()
 
     def _all_pods(self) -> Iterator[Object]:
-        """The pods of this node, over or not, as the API or an offer told of them."""
+        """The pods of this node, ended or not, as the API or a dispatch had them."""
         yield from self._pods.cache.values()
         yield from (dict(pod.seen) for pod in self.machine.pods)
 
@@ -413,7 +415,7 @@ class Agent:
             await self.check_storage()
 
     async def check_storage(self) -> None:
-        """Let pods go that have written more than they may."""
+        """Evict pods that have exceeded their storage limits."""
         for pod in list(self.machine.pods):
             seen = dict(pod.seen)
             if pod.over or not storage.is_limited(seen):
@@ -423,7 +425,7 @@ class Agent:
                 self._happened(machine_events.Exceeded(now=self._clock.now(), uid=pod.uid, message=message))
 
     def _written(self, uid: str, names: Sequence[str]) -> tuple[dict[str, int], int]:
-        """What a pod has written: into its volumes, and elsewhere."""
+        """The bytes that a pod has written: into its volumes, and elsewhere."""
         in_volumes = {name: folder_size(self._volumes / uid / name) for name in names}
         return in_volumes, sum(map(folder_size, self._runtime.folders(uid)))
 
@@ -481,7 +483,7 @@ class Agent:
         )
 
     def _with_names(self, launch: Launch, pod: Object) -> Launch:
-        """A launch with the names of services in its hosts file, unless its pod has one of its own."""
+        """A launch with the names of services in its hosts file, unless its pod has its own."""
         if self._services is None or any(one.target == str(hosts.MACHINE) for one in launch.mounts):
             return launch
         cheap = bool(launch.mounts) or launch.runtime == CONTAINER
@@ -499,7 +501,7 @@ class Agent:
         await self._runtime.clean_up(uid, logs=logs)
         made = self._volumes / uid
         if made.exists():
-            # The API may not have heard of the end yet: termination messages are kept until the pod is gone.
+            # The API may not know of the end yet: termination messages are kept until the pod is deleted.
             await asyncio.to_thread(volumes.remove, made, keep=() if logs else (termination_message.FOLDER,))
             await asyncio.to_thread(termination_message.trim, made)
 
@@ -578,7 +580,7 @@ class Agent:
         )
 
     async def launch_of(self, uid: str, container: str, run: int) -> Launch | None:
-        """Everything about a run: as it was started or, if the agent was away since, as it would be; None if gone."""
+        """The launch of a run: as it was started, or rebuilt after a restart of the agent; None if the pod is gone."""
         return self._launches.get(run_id(uid, container, run)) or await self._launch(uid, container, run)
 
     def _seen(self, uid: str) -> dict[str, Any] | None:

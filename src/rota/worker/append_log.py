@@ -1,9 +1,9 @@
-"""What must be known after a crash, in one file: keys with a line of text each, appended as they change.
+"""An append-only file of keys with one line of text each, for state that must survive a crash.
 
-A file for each key would say the same, but making files is the dearest thing that a short task asks of a disk; a line
-more in a file that is open costs a hundredth of it. What was written is there after the death of the program, not after
-that of the machine, with which everything has ended that is told of here. A line that was cut off is as if it had not
-been written. Needs nothing but the standard library: the nursery uses it.
+A file per key would do the same, but creating files is the most expensive disk operation of a short task; appending a
+line to an open file costs a hundredth of it. Lines survive the end of the program. They need not survive that of the
+machine, since everything that they describe ends with it. A truncated line counts as not written. Uses only the
+standard library, because the shim imports it.
 """
 
 import os
@@ -13,18 +13,18 @@ from typing import Final
 
 _PUT: Final = b"+"
 _DROP: Final = b"-"
-#: Lines that say nothing any more before the file is written anew.
+#: Number of obsolete lines after which the file is rewritten.
 _MOST_STALE: Final = 4096
 
 
 class AppendLog:
-    """A file of keys and texts; neither may hold a line's end, and keys no blank."""
+    """A file of keys and texts; neither may contain a newline, and keys no blank."""
 
     def __init__(self, path: Path) -> None:
         self._path: Final = path
         self._known: Final[dict[str, bytes]] = {}
         self._stale = 0
-        #: Whether the file may end in half a line.
+        #: Whether the file may end in a truncated line.
         self._torn = False
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._read()
@@ -42,7 +42,7 @@ class AppendLog:
         return iter(tuple(self._known.values()))
 
     def put(self, key: str, text: bytes) -> None:
-        """This is the text of the key from now on; OSError if it cannot be written down, and then it is not."""
+        """Set the text of the key; raises OSError if it cannot be written, and then it is not set."""
         self._append(_PUT + key.encode() + b" " + text)
         if key in self._known:
             self._stale += 1
@@ -50,14 +50,14 @@ class AppendLog:
         self._tidy()
 
     def drop(self, key: str) -> None:
-        """Nothing need be known of the key any more."""
+        """Remove the key."""
         if self._known.pop(key, None) is not None:
             self._append(_DROP + key.encode())
             self._stale += 2
             self._tidy()
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         os.close(self._fd)
 
     def _append(self, line: bytes) -> None:
@@ -86,7 +86,7 @@ class AppendLog:
                 self._known.pop(key.decode(errors="replace"), None)
 
     def _rewritten(self) -> int:
-        """Write what is known into a new file that takes the place of the old one; open for more."""
+        """Write the current entries into a new file that replaces the old one; returns it open for appending."""
         draft = self._path.with_name(f"{self._path.name}.draft")
         lines = [_PUT + key.encode() + b" " + text + b"\n" for key, text in self._known.items()]
         opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""The pods that this worker has begun, on disk: whoever comes after a crash knows what the runs belong to."""
+"""Checkpoint: the pods that this worker has started, on disk, so that the next worker knows what the runs belong to."""
 
 import contextlib
 from collections.abc import Iterator
@@ -20,20 +20,20 @@ class Checkpoint:
         return len(self._append_log)
 
     def write(self, pod: Object) -> None:
-        """Remember a pod, before anything of it is started."""
+        """Add a pod, before any of it is started."""
         self._append_log.put(meta.uid(pod), codec.encode(dict(pod)))
 
     def forget(self, uid: str) -> None:
-        """Nothing is left of a pod."""
+        """Remove a pod of which nothing is left."""
         self._append_log.drop(uid)
 
     def pods(self) -> Iterator[dict[str, Any]]:
-        """Every pod that was begun and not forgotten."""
+        """Every pod that was added and not removed."""
         for text in self._append_log.texts():
-            # What cannot be read was cut off by a crash, and belongs to a pod that was not begun yet.
+            # An unreadable entry was truncated by a crash and belongs to a pod that was not started.
             with contextlib.suppress(ValueError):
                 yield codec.decode(text)
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         self._append_log.close()

@@ -1,7 +1,7 @@
-"""What a container is made of: its pod's spec, and everything that the spec refers to.
+"""The container config: a container's launch from its pod's spec and the objects that the spec refers to.
 
-Variables come from values, fields of the pod, ConfigMaps and Secrets; `$(NAME)` is expanded as upstream does. What is
-missing and not optional keeps the container from starting, with a message that names it.
+Variables come from values, fields of the pod, ConfigMaps and Secrets; `$(NAME)` is expanded as upstream does. A missing
+object that is not optional prevents the start, with a message that names it.
 """
 
 import math
@@ -19,16 +19,16 @@ from rota.worker.references import References
 from rota.worker.runtimes.runtime_interface import CONTAINER, PROCESS, Launch, LaunchError, Limits, Mount, Security
 
 _MISSING: Final = "CreateContainerConfigError"
-#: What every process has, whatever its pod says; besides them `ROTA_PYTHON`, the worker's own.
+#: Variables that every process inherits from the worker, besides `ROTA_PYTHON`.
 _INHERITED: Final = ("PATH", "LANG", "TZ", "ROTA_ENVIRONMENTS")
 
 
-#: A container's volumes, by its variables.
+#: A container's mounts, given its variables.
 Mounts: TypeAlias = Callable[[Mapping[str, str]], Sequence[Mount]]
 
 
 class Settings(Protocol):
-    """What the machine contributes."""
+    """The settings of the machine."""
 
     @property
     def node(self) -> str:
@@ -42,12 +42,12 @@ class Settings(Protocol):
 
     @property
     def allocatable(self) -> Mapping[str, int]:
-        """What the node has, for those who do not limit themselves."""
+        """The node's allocatable resources, for containers without limits."""
         ...
 
     @property
     def pids(self) -> int | None:
-        """How many processes a container may have."""
+        """The limit of processes per container."""
         ...
 
     @property
@@ -57,17 +57,17 @@ class Settings(Protocol):
 
     @property
     def run_as(self) -> Account | None:
-        """Whom processes run as whose pods do not say; None for the worker's own user."""
+        """The account of processes whose pods set no user; None for the worker's own user."""
         ...
 
     @property
     def allow_root(self) -> bool:
-        """Whether pods may have any user of the machine, root included."""
+        """Whether pods may run as any user of the machine, root included."""
         ...
 
     @property
     def api_server(self) -> tuple[str, str]:
-        """Where software in pods finds the API: host and port."""
+        """The API's host and port for software in pods."""
         ...
 
 
@@ -82,10 +82,10 @@ async def launch(
     home: str,
     links: Mapping[str, str] | None = None,
 ) -> Launch:
-    """Everything about one run of a container; LaunchError if something that it needs is not there.
+    """The launch of one run of a container; LaunchError if a referenced object is missing.
 
-    `mounts` says where its volumes go, of which its variables may have a word to say. `links` are variables that tell
-    where services are.
+    `mounts` returns the mounts of its volumes, which may depend on its variables. `links` are the variables of
+    services.
     """
     spec = pod["spec"]
     container = _container(spec, name)
@@ -133,7 +133,7 @@ async def launch(
 def _process_user(
     pod: Object, container: Mapping[str, Any], user: int | None, group: int | None, settings: Settings
 ) -> tuple[int | None, int | None]:
-    """Whom a process of the machine runs as; LaunchError if its pod may not have that user."""
+    """The user of a process; LaunchError if its pod may not run as that user."""
     if os.geteuid() == 0 and not settings.allow_root and (why := identities.refusal(pod, container, settings.run_as)):
         raise LaunchError(_MISSING, why)
     account = settings.run_as
@@ -143,14 +143,14 @@ def _process_user(
 
 
 def _gains_nothing(security: Mapping[str, Any], user: int | None, settings: Settings) -> bool:
-    """Whether programs with the set-user-id bit run without it: for all but root where a worker of root has a say."""
+    """Whether setuid programs run without their privileges: for every user but root if the worker is root."""
     if security.get("allowPrivilegeEscalation") is False:
         return True
     return bool(user) and settings.run_as is not None
 
 
 def _host_access(spec: Mapping[str, Any], container: Mapping[str, Any]) -> str:
-    """By what of its spec a container reaches the machine behind its image; empty if by nothing."""
+    """The field of a spec by which a container can access the host; empty if none."""
     mounted = {one["name"] for one in container.get("volumeMounts") or ()}
     for volume in spec.get("volumes") or ():
         path = (volume.get("hostPath") or {}).get("path")
@@ -160,7 +160,7 @@ def _host_access(spec: Mapping[str, Any], container: Mapping[str, Any]) -> str:
 
 
 def chosen(spec: Mapping[str, Any], settings: Settings) -> str:
-    """The runtime of a pod: the one that its class is called after, else the node's; LaunchError for any other."""
+    """The runtime of a pod: the one that its runtime class names, else the node's; LaunchError for any other."""
     named = spec.get("runtimeClassName")
     if not named:
         return settings.runtime
@@ -193,7 +193,7 @@ async def variables(
     settings: Settings,
     links: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The variables that a container's spec asks for, and where it finds services and the API."""
+    """The environment of a container: its spec's variables, services, and the API's address."""
     host, port = settings.api_server
     found = dict(links or {})
     found |= {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, "KUBERNETES_SERVICE_PORT_HTTPS": port}
@@ -258,7 +258,7 @@ def _one(kind: str, namespace: str, wanted: Mapping[str, Any], values: Mapping[s
 
 
 async def _texts(kind: str, namespace: str, name: str, references: References) -> Mapping[str, str] | None:
-    """What variables may be made of: the texts of a ConfigMap, the values of a Secret."""
+    """The values of a ConfigMap or a Secret for variables."""
     if kind == "configmap":
         found = await references.config_map(namespace, name)
         return None if found is None else found.texts
@@ -269,7 +269,7 @@ async def _texts(kind: str, namespace: str, name: str, references: References) -
 
 
 def field(pod: Object, path: str, settings: Settings) -> str:
-    """A field of the pod, as the downward API shows it; LaunchError for one that it does not show."""
+    """A field of the pod by the downward API; LaunchError for a field that it does not support."""
     metadata, spec = meta.metadata(pod), pod.get("spec") or {}
     for prefix, labels in (("metadata.labels[", meta.labels(pod)), ("metadata.annotations[", meta.annotations(pod))):
         if path.startswith(prefix):
@@ -295,7 +295,7 @@ def field(pod: Object, path: str, settings: Settings) -> str:
 def resource_field(
     pod: Object, wanted: Mapping[str, Any], container: Mapping[str, Any] | None, settings: Settings
 ) -> str:
-    """How much of a resource a container asks for or may have, in units of a divisor."""
+    """A container's request or limit of a resource, in units of a divisor."""
     name = wanted.get("containerName")
     if name:
         container = _container(pod["spec"], name)
@@ -313,7 +313,7 @@ def resource_field(
 
 
 def _listed(values: Mapping[str, str]) -> str:
-    """Labels as lines of the downward API: sorted, with quoted values."""
+    """Labels in the format of the downward API: sorted lines with quoted values."""
     return "\n".join(f'{name}="{value}"' for name, value in sorted(values.items()))
 
 

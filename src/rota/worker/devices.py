@@ -1,9 +1,9 @@
-"""Which of the machine's devices a container has: numbers that no other container has at the same time.
+"""Assignment of devices to containers: device numbers that no other container has at the same time.
 
-A resource with a domain before a slash (`nvidia.com/gpu`, `example.com/fpga`) is a row of devices, as many as the node
-declares. The scheduler counts them; which ones a container gets is decided here, written down before it starts, and
-told to it by variables. Pods give theirs back when all of their containers have ended. What an init container had, the
-containers after it have again, as the scheduler counts on.
+A resource with a domain (`nvidia.com/gpu`, `example.com/fpga`) is a list of devices, as many as the node declares. The
+scheduler counts them; the worker chooses the numbers, stores them before the container starts, and passes them in
+variables. A pod releases its devices when all its containers have ended. Containers reuse the devices of init
+containers that ended before them, as the scheduler counts.
 """
 
 import contextlib
@@ -20,17 +20,17 @@ from rota.client.verbs import Object
 from rota.worker.append_log import AppendLog
 from rota.worker.runtimes.runtime_interface import Launch, LaunchError
 
-#: What programs that use such devices look at.
+#: Variables that software for such devices reads.
 _KNOWN: Final[Mapping[str, Sequence[str]]] = {
     "nvidia.com/gpu": ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
     "amd.com/gpu": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
 }
-#: Containers and what they have, of one pod.
+#: The devices of a pod's containers, by container.
 _Held = dict[str, dict[str, list[int]]]
 
 
 class Devices:
-    """The devices of one worker; those that are its own begin, in each row, with `first`."""
+    """The devices of one worker; its own numbers begin, for each resource, with `first`."""
 
     def __init__(self, path: Path, *, allocatable: Mapping[str, int], first: Mapping[str, int]) -> None:
         self._rows: Final = {
@@ -41,18 +41,18 @@ class Devices:
         self._append_log: Final = AppendLog(path)
         self._held: Final[dict[str, _Held]] = {}
         for text in self._append_log.texts():
-            # What cannot be read was cut off by a crash, and belongs to a container that was not begun.
+            # An unreadable entry was truncated by a crash and belongs to a container that was not started.
             with contextlib.suppress(ValueError, KeyError):
                 record = json.loads(text)
                 self._held[record["uid"]] = record["held"]
 
     def keep(self, uids: Iterable[str]) -> None:
-        """Nothing is left of all other pods."""
+        """Release the devices of all other pods."""
         for uid in self._held.keys() - set(uids):
             self.release(uid)
 
     def given(self, launch: Launch, pod: Object) -> Launch:
-        """The same container with the devices that it asks for; LaunchError if there are not enough."""
+        """The same launch with the requested devices; LaunchError if there are not enough."""
         wanted = {name: amount for name, amount in _wanted(pod, launch.container).items() if name in self._rows}
         if not wanted:
             return launch
@@ -66,21 +66,21 @@ class Devices:
         for name, numbers in held[launch.container].items():
             text = ",".join(str(one) for one in numbers)
             told |= dict.fromkeys((*_KNOWN.get(name, ()), _variable(name)), text)
-        # Whoever names such a variable knows better.
+        # A variable in the pod's spec overrides ours.
         return msgspec.structs.replace(launch, env={**told, **launch.env})
 
     def release(self, uid: str) -> None:
-        """All of a pod's containers have ended."""
+        """Release the devices of a pod whose containers have ended."""
         if self._held.pop(uid, None) is not None:
             self._append_log.drop(uid)
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         self._append_log.close()
 
     def _free(self, name: str, amount: int, pod: Object, container: str) -> list[int]:
         own = self._held.get(meta.uid(pod), {})
-        # Init containers are over when others start, unless they stay beside them.
+        # Init containers end before others start, unless they are sidecars.
         passing = _passing(pod)
         beside = {one: numbers for one, numbers in own.items() if one not in passing and one != container}
         others = (numbers for uid, held in self._held.items() if uid != meta.uid(pod) for numbers in held.values())
@@ -98,7 +98,7 @@ def _wanted(pod: Object, container: str) -> dict[str, int]:
     spec = pod["spec"]
     every: list[Mapping[str, Any]] = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     asked = next((one.get("resources") or {} for one in every if one["name"] == container), {})
-    # Such resources are given for good, so what is asked for is the limit.
+    # Extended resources cannot be overcommitted, so the request equals the limit.
     limits: Mapping[str, Any] = asked.get("limits") or {}
     return {name: amount for name in limits if "/" in name and (amount := quantities.value(limits[name])) > 0}
 

@@ -1,6 +1,6 @@
-"""`$(NAME)` in commands, arguments and values of variables: replaced where the name is known, left alone where not.
+"""`$(NAME)` in commands, arguments and variables: replaced if the name is known, else left as it is.
 
-`$$` stands for one dollar, so `$$(NAME)` is the text `$(NAME)`. Pure; the rules are upstream's.
+`$$` is an escaped dollar, so `$$(NAME)` is the text `$(NAME)`. Pure; the rules are upstream's.
 """
 
 import re
@@ -11,7 +11,7 @@ _REFERENCE: Final = re.compile(r"\$(?:(\$)|\(([^()$]*)\))")
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:
-    """The text with everything replaced that is known."""
+    """The text with all known names replaced."""
     if "$" not in text:
         return text
 
@@ -24,5 +24,5 @@ def expand(text: str, known: Mapping[str, str]) -> str:
 
 
 def expand_all(texts: Iterable[str], known: Mapping[str, str]) -> list[str]:
-    """All of them."""
+    """`expand` for each of the texts."""
     return [expand(text, known) for text in texts]

@@ -1,7 +1,7 @@
-"""A worker's folder: one worker at a time has it, and it knows who had it before.
+"""The lock of a worker's folder: one worker at a time, and it knows the previous one.
 
-Each start of a worker is an incarnation of its own. What the one before claimed is this one's only if that one is known
-to be dead, which whoever holds its folder knows.
+Each start of a worker is an incarnation. A Lease of the previous incarnation is taken over only if that one is known to
+be dead, which holding the folder's lock proves.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _LOCK: Final = "worker.lock"
 
 
 class WorkerInstance(NamedTuple):
-    """This start of the worker, and the one before; empty for the first."""
+    """This incarnation of the worker, and the previous one; empty for the first."""
 
     name: str
     predecessor: str
@@ -25,7 +25,7 @@ class WorkerInstance(NamedTuple):
 
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[WorkerInstance]:
-    """Have the folder for as long as the context lasts; UserError if another worker has it."""
+    """Hold the folder's lock inside a `with` block; UserError if another worker holds it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / _LOCK).open("a+") as lock:
         try:
@@ -42,7 +42,7 @@ def held(folder: Path) -> Iterator[WorkerInstance]:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a worker has the folder now."""
+    """Whether a worker holds the folder's lock."""
     try:
         with (folder / _LOCK).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""The health check of gRPC (`grpc.health.v1.Health/Check`), which says whether a service in a container serves.
+"""The gRPC health check (`grpc.health.v1.Health/Check`) for probes.
 
-The two messages are small enough to be written by hand. The connection is grpcio's, which is not a dependency: where it
-is missing, the probe says so.
+The two messages are small enough to be encoded by hand. The connection is grpcio's, which is an optional dependency:
+without it the probe fails with a message that says so.
 """
 
 import importlib
@@ -14,21 +14,21 @@ _MISSING: Final = "gRPC probes need grpcio on the worker, and it is not installe
 
 
 class Health(NamedTuple):
-    """What a service says of itself."""
+    """The result of a health check."""
 
     serves: bool
     message: str = ""
 
 
 async def ask(target: str, service: str) -> Health:
-    """Ask the service at `host:port`, empty for the whole server; ends when the caller's patience does."""
+    """Check the service at `host:port`, empty for the whole server; the caller sets the timeout."""
     try:
-        # Loaded when the first such probe is asked: most workers never need it.
+        # Imported at the first such probe: most workers never need it.
         grpc: Any = importlib.import_module("grpc")
         aio: Any = importlib.import_module("grpc.aio")
     except ImportError:
         return Health(False, _MISSING)
-    # Names and loopback are asked directly: a proxy of the machine's owner is not for containers.
+    # Without a proxy: the machine's HTTP proxy is not meant for containers.
     async with aio.insecure_channel(target, options=[("grpc.enable_http_proxy", 0)]) as channel:
         check = channel.unary_unary(_METHOD, request_serializer=bytes, response_deserializer=bytes)
         try:
@@ -47,7 +47,7 @@ def request(service: str) -> bytes:
 
 
 def status(answer: bytes) -> int:
-    """The status in a HealthCheckResponse, which is field 1; 0 if it is left out. ValueError for anything else."""
+    """The status of a HealthCheckResponse, field 1; 0 if it is absent. ValueError for anything else."""
     if not answer:
         return 0
     if answer[0] != 0x08:

@@ -1,4 +1,4 @@
-"""What a machine has, and the part of it that pods may use."""
+"""The resources of a machine, and the part that pods may use."""
 
 import os
 import platform
@@ -15,30 +15,30 @@ from rota.worker.identities import Account
 from rota.worker.runtimes.runtime_interface import PROCESS
 
 PODS: Final = 110
-#: Kept back for the machine itself, as a share, and at least.
+#: Reserved for the system: a share, and a minimum.
 _RESERVED: Final = 0.05
 _LEAST_MEMORY: Final = 128 * 1024 * 1024
 _GPU: Final = "nvidia.com/gpu"
 
 
 class HostResources(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine as its node tells of it."""
+    """A machine as its node reports it."""
 
     node: str
     address: str
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
-    #: The number of the first device in each row, where several workers share the machine's.
+    #: The first device number of each resource, if several workers share the machine.
     first_devices: Mapping[str, int] = {}
-    #: Where software in pods finds the API: host and port.
+    #: The API's host and port for software in pods.
     api_server: tuple[str, str] = ("127.0.0.1", "6443")
-    #: Of pods that do not name one.
+    #: The runtime of pods that do not name one.
     runtime: str = PROCESS
-    #: How many processes a container may have; None for as many as there is room for.
+    #: The limit of processes per container; None for no limit.
     pids: int | None = None
-    #: Whom processes run as whose pods do not say; None for the worker's own user.
+    #: The account of processes whose pods set no user; None for the worker's own user.
     run_as: Account | None = None
-    #: Whether pods may have any user of the machine, root included.
+    #: Whether pods may run as any user of the machine, root included.
     allow_root: bool = False
 
 
@@ -49,10 +49,10 @@ def measure(
     overrides: Mapping[str, int] | None = None,
     reserve: Mapping[str, int] | None = None,
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """What this machine has, and what of it pods may have; whoever names amounts means both.
+    """The resources of this machine, and those that pods may use; amounts that an operator sets count as both.
 
-    `share` is the part of the machine that is meant, where several workers have it together; `reserve` is kept back for
-    the machine itself, in place of what is otherwise.
+    `share` is the part of the machine for this worker, if several share it; `reserve` replaces the default reservation
+    for the system.
     """
     capacity = {
         resources.CPU: len(os.sched_getaffinity(0)) * 1000,
@@ -73,15 +73,15 @@ def measure(
 
 
 def gpus(*, dev: Path = Path("/dev"), proc: Path = Path("/proc")) -> int:
-    """How many graphics cards of NVIDIA there are: device files, or what the driver tells while there are none."""
+    """The number of NVIDIA GPUs: device files, or the driver's list if there are none."""
     devices = [one for one in dev.glob("nvidia*") if one.name.removeprefix("nvidia").isdecimal()]
     return len(devices) or len(list(proc.glob("driver/nvidia/gpus/*")))
 
 
 def own_address(toward: str = "192.0.2.1") -> str:
-    """The address by which this machine goes out to another; loopback where there is no way to it."""
+    """The address by which this machine reaches another one; loopback if there is no route."""
     try:
-        # Nothing is sent: connecting a datagram socket only chooses a way.
+        # Nothing is sent: connecting a datagram socket only selects a route.
         family, kind, protocol, _, place = socket.getaddrinfo(toward, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.connect(place)
@@ -92,7 +92,7 @@ def own_address(toward: str = "192.0.2.1") -> str:
 
 
 def has_address(address: str) -> bool:
-    """Whether an address is one of this machine's own."""
+    """Whether an address belongs to this machine."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -103,7 +103,7 @@ def has_address(address: str) -> bool:
 
 
 def system_info(incarnation: str, *, runtime: str = PROCESS) -> dict[str, Any]:
-    """The node's `nodeInfo`; `runtime` is the one of pods that do not name one."""
+    """The node's `nodeInfo`; `runtime` is that of pods that do not name one."""
     system = platform.uname()
     return {
         "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(system.machine, system.machine),
@@ -115,7 +115,7 @@ def system_info(incarnation: str, *, runtime: str = PROCESS) -> dict[str, Any]:
         "machineID": _text("/etc/machine-id"),
         "operatingSystem": system.system.lower(),
         "osImage": _os_name(),
-        # Another one for each start of the agent: what a former one claimed is not this one's.
+        # Different for each start of the agent, so that a former agent's Lease is not taken for this one's.
         "systemUUID": incarnation,
     }
 

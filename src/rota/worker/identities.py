@@ -1,8 +1,8 @@
-"""Which user of the machine a task runs as, and which one it may ask for.
+"""The user of a task, and the users that a pod may request.
 
-A worker that is root runs tasks as an account of its own (`Account`), which no person and no other program has. A pod
-may ask for another user or group by its number as long as nothing on the machine belongs to that one; for root, and for
-users and groups that the machine knows, an administrator has to start the worker with `--allow-root`.
+A worker that runs as root runs tasks as a separate account (`Account`), which no person and no other program has. A pod
+may request another uid or gid if it is not in use on the machine. For root, and for users and groups of the machine, an
+administrator must start the worker with `--allow-root`.
 """
 
 import grp
@@ -14,16 +14,16 @@ from typing import Any, Final, NamedTuple
 
 from rota.kit.errors import UserError
 
-#: The account that tasks have unless told otherwise: behind those of people, before those that systemd gives out.
+#: The default uid of tasks: above the range of login users, below the dynamic users of systemd.
 _FIRST: Final = 60_800
 _TRIES: Final = 100
-#: By convention nothing belongs to this user and to this group.
+#: By convention no files belong to this user and group.
 _NOBODY: Final = 65_534
 _REMEDY: Final = "leave it out, or have an administrator start the worker with --allow-root"
 
 
 class Account(NamedTuple):
-    """A user of the machine, and its group."""
+    """A uid and a gid."""
 
     uid: int
     gid: int
@@ -31,7 +31,7 @@ class Account(NamedTuple):
 
 
 def of_tasks() -> Account:
-    """An account that nobody on this machine has: the first free one from a number on, so it is the same each time."""
+    """An account that is not used on this machine: the first free one from a number on, so it is the same each time."""
     for number in range(_FIRST, _FIRST + _TRIES):
         if not _is_known(pwd.getpwuid, number) and not _is_known(grp.getgrgid, number):
             return Account(number, number, "rota-task")
@@ -39,7 +39,7 @@ def of_tasks() -> Account:
 
 
 def named(text: str) -> Account:
-    """An account by `USER` or `USER:GROUP`, names or numbers; UserError for a name that the machine does not know."""
+    """An account by `USER` or `USER:GROUP`, names or numbers; UserError for an unknown name."""
     user, _, group = text.partition(":")
     try:
         found = pwd.getpwuid(int(user)) if user.isdecimal() else pwd.getpwnam(user)
@@ -59,7 +59,7 @@ def named(text: str) -> Account:
 
 
 def chosen(text: str) -> Account | None:
-    """What `--run-as` comes to; None if tasks run as the worker itself. UserError if that cannot be."""
+    """The account of `--run-as`; None if tasks run as the worker itself. UserError if that is impossible."""
     if os.geteuid():
         if text and named(text).uid != os.geteuid():
             raise UserError(f"only a worker that root starts can run tasks as {text}", "start it as root")
@@ -71,7 +71,7 @@ def chosen(text: str) -> Account | None:
 def tasks(run_as: str, *, allow_root: bool, own: tuple[Path, ...]) -> dict[str, Any]:
     """The settings of a worker that follow from `--run-as` and `--allow-root`.
 
-    Tasks do not see Rota's own files, unless they are said to be the user that the worker is anyway.
+    Rota's own files are hidden from tasks, unless they run explicitly as the worker's own user.
     """
     account = chosen(run_as)
     is_itself = bool(run_as) and account is None
@@ -84,7 +84,7 @@ def tasks(run_as: str, *, allow_root: bool, own: tuple[Path, ...]) -> dict[str, 
 
 
 def refusal(pod: Mapping[str, Any], container: Mapping[str, Any], run_as: Account | None) -> str:
-    """Why a process may not be whom its pod wants it to be; empty if it may."""
+    """Why a process may not run as the user that its pod requests; empty if it may."""
     for path, number, look in _wanted(pod, container):
         own = run_as is not None and number == (run_as.uid if look is pwd.getpwuid else run_as.gid)
         if own or number == _NOBODY:
@@ -98,7 +98,7 @@ def refusal(pod: Mapping[str, Any], container: Mapping[str, Any], run_as: Accoun
 
 
 def is_somebody(uid: int) -> bool:
-    """Whether something on this machine belongs to a user: root, or one that the machine knows."""
+    """Whether a uid is in use on this machine: root, or a known user."""
     return uid == 0 or (uid != _NOBODY and _is_known(pwd.getpwuid, uid))
 
 

@@ -1,4 +1,4 @@
-"""The worker as a Node: registers it, keeps its status true, and renews its Lease, which says that the worker lives."""
+"""The worker's Node: registers it, updates its status, and renews its Lease."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -17,24 +17,24 @@ log = logs.get(__name__)
 NODES: Final = ("", "v1", "nodes")
 LEASES: Final = ("coordination.k8s.io", "v1", "leases")
 LEASE_NAMESPACE: Final = "kube-node-lease"
-#: For how long a worker is believed after it was last heard, as upstream has it; a quarter of that it is silent.
+#: Lease duration, as upstream; it is renewed after a quarter of it.
 LEASE_S: Final = 40
-#: Where a node says by which key its worker can be known.
+#: Annotation of a node with the hash of its worker's client key.
 KEY_ANNOTATION: Final = "rota.dev/client-key"
 _RENEWALS: Final = 4
-#: How often a status in which nothing changes is told all the same.
+#: How often an unchanged status is written.
 STATUS_S: Final = 300.0
 _ENTERING: Final = backoff.Policy(initial_s=0.5, cap_s=10.0)
-#: From this code on an answer is about the server, not about what was asked.
+#: From this code on a response is about the server, not about the request.
 _SERVERS_OWN: Final = 500
 
 
 class NodeTaken(UserError):
-    """Another worker has this one's name."""
+    """Another worker uses this node name."""
 
 
 class NotTaken(UserError):
-    """The masters do not let this worker in."""
+    """The masters do not accept this worker."""
 
 
 class NodeKeeper:
@@ -56,7 +56,7 @@ class NodeKeeper:
         lease_s: int = LEASE_S,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        # A master that does not answer by the next renewal is left for another.
+        # A master that does not answer before the next renewal is given up for another.
         self._client: Final = client.with_settings(timeout_s=lease_s / _RENEWALS)
         self._machine: Final = machine
         self._identity: Final = f"{machine.node}_{incarnation}"
@@ -69,13 +69,13 @@ class NodeKeeper:
         self._conditions: Final = conditions
         self._port: Final = port
         self._lease_s: Final = lease_s
-        #: Which conditions held when the node's status was last written.
+        #: The conditions of the last written status.
         self._told: dict[str, str] = {}
-        #: Whether the Lease has been this worker's.
+        #: Whether this worker has held the Lease.
         self._holds = False
 
     async def enter(self, rng: Rng) -> None:
-        """Register, as soon as a master answers: a machine may be back before they are."""
+        """Register as soon as a master answers: after a power failure the machine may be up before the masters."""
         pauses = backoff.Backoff(_ENTERING, rng)
         while True:
             try:
@@ -95,7 +95,7 @@ class NodeKeeper:
                 return
 
     async def register(self) -> None:
-        """Make the node known as it is now; NodeTaken if another worker lives under its name."""
+        """Create or update the node; NodeTaken if another live worker uses its name."""
         name = self._machine.node
         await self._check_taken()
         node = {
@@ -116,7 +116,7 @@ class NodeKeeper:
         await self.renew()
 
     async def run(self) -> None:
-        """Renew and tell until cancelled."""
+        """Renew the Lease and update the status until cancelled."""
         told = self._clock.monotonic()
         while True:
             await self._clock.sleep(self._lease_s / _RENEWALS)
@@ -132,11 +132,11 @@ class NodeKeeper:
                     await self._return()
 
     def _present(self) -> dict[str, str]:
-        """Which conditions hold now."""
+        """The current conditions."""
         return {one["type"]: one["status"] for one in self._conditions()}
 
     async def _return(self) -> None:
-        """Somebody removed the node while its worker lives."""
+        """Register again after the node was deleted while its worker runs."""
         try:
             await self.register()
         except (errors.ApiError, TransportError) as problem:
@@ -153,7 +153,7 @@ class NodeKeeper:
             return
 
     async def renew(self) -> None:
-        """Say that the worker lives; NodeTaken if another one has become this node meanwhile."""
+        """Renew the Lease; NodeTaken if another worker has taken the node meanwhile."""
         name, now = self._machine.node, times.format_micro_time(self._clock.now())
         spec = {"holderIdentity": self._identity, "leaseDurationSeconds": self._lease_s, "renewTime": now}
         try:
@@ -172,7 +172,7 @@ class NodeKeeper:
         self._holds = True
 
     async def _is_believed(self) -> bool:
-        """Whether the masters take this worker for alive; while it was cut off they may have come to another view."""
+        """Whether the masters see this worker as ready; after a network partition they may not."""
         return meta.is_condition_true(await self._client.get(NODES, self._machine.node), "Ready")
 
     async def _check_taken(self) -> None:
@@ -228,7 +228,7 @@ def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, s
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
-#: What holds while the agent lives.
+#: True while the agent runs.
 _READY: Final = _condition("Ready", "True", "WorkerReady", "the worker is posting ready status")
 
 

@@ -1,7 +1,7 @@
-"""Whether the machine is running short of memory, disk or processes, as conditions of its node. Pure.
+"""Memory, disk and PID pressure of the machine, as conditions of its node. Pure.
 
-A node under pressure gets no more pods: masters taint it. The limits are where trouble is near, not where a machine is
-merely full: the kubelet's for memory and files, and for the disk a tenth of it, but never more than a gibibyte.
+Masters taint a node under pressure, so it gets no more pods. The thresholds are the kubelet's for memory and inodes;
+for the disk a tenth of it, but at most a gibibyte.
 """
 
 from typing import Final
@@ -16,11 +16,11 @@ _LEAST_PROCESSES_PART: Final = 0.05
 
 
 def conditions(node: NodeUsage) -> list[dict[str, str]]:
-    """The three conditions, whether they hold or not."""
+    """The three conditions, true or false."""
     memory = node.memory_available_bytes
     disk = node.disk_available_bytes
     least_disk = min(node.disk_capacity_bytes * _LEAST_DISK_PART, _ENOUGH_DISK_BYTES)
-    # Some file systems have no count of files.
+    # Some file systems do not count inodes.
     files_short = node.inodes > 0 and node.inodes_free < node.inodes * _LEAST_INODES_PART
     used = node.total.processes or 0
     left = node.most_processes - used

@@ -1,6 +1,6 @@
-"""Asks containers how they are: a command, an HTTP or gRPC answer, an open port. One task for each probe of each run.
+"""Probes of containers: exec, HTTP, gRPC and TCP. One task for each probe of each run.
 
-What an answer means is for the machine to say; here is only asked, in the rhythm that the probe's spec gives.
+The pod machine interprets the results; this module only probes, at the period of the probe's spec.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ _MOST_BYTES: Final = 10 * 1024
 
 
 class Answer(NamedTuple):
-    """What came of asking once."""
+    """The result of one probe."""
 
     success: bool
     message: str = ""
 
 
-#: Runs a command in a container; its exit code and the beginning of what it said.
+#: Runs a command in a container; returns its exit code and the beginning of its output.
 Execute: TypeAlias = Callable[[list[str]], Awaitable[tuple[int, bytes]]]
 
 
@@ -35,7 +35,7 @@ async def run_probe(
     address: str,
     clock: Clock,
 ) -> None:
-    """Ask until cancelled."""
+    """Probe until cancelled."""
     await clock.sleep(probe.get("initialDelaySeconds") or 0)
     period = probe.get("periodSeconds") or 10
     while True:
@@ -44,7 +44,7 @@ async def run_probe(
 
 
 async def ask(probe: Mapping[str, Any], *, execute: Execute, ports: Mapping[str, int], address: str) -> Answer:
-    """Ask once; no answer in time is a bad answer."""
+    """Probe once; a timeout is a failure."""
     timeout = probe.get("timeoutSeconds") or 1
     try:
         async with asyncio.timeout(timeout):
@@ -56,7 +56,7 @@ async def ask(probe: Mapping[str, Any], *, execute: Execute, ports: Mapping[str,
 
 
 async def handle(handler: Mapping[str, Any], *, execute: Execute, ports: Mapping[str, int], address: str) -> Answer:
-    """Carry out what a probe or a lifecycle hook says."""
+    """Carry out the handler of a probe or a lifecycle hook."""
     if wanted := handler.get("exec"):
         code, output = await execute(list(wanted.get("command") or ()))
         return Answer(code == 0, output.decode("utf-8", "replace"))
@@ -82,7 +82,7 @@ async def _http(wanted: Mapping[str, Any], ports: Mapping[str, int], address: st
     headers.setdefault("User-Agent", "kube-probe/rota")
     async with (
         aiohttp.ClientSession() as session,
-        # As upstream: whether the container answers is asked, not whether its certificate is in order.
+        # As upstream: the probe checks whether the container answers, not its certificate.
         session.get(url, headers=headers, ssl=False, allow_redirects=False) as answer,
     ):
         await answer.content.read(_MOST_BYTES)
@@ -101,7 +101,7 @@ async def _tcp(host: str, port: int) -> Answer:
 
 
 def _port(wanted: Any, ports: Mapping[str, int]) -> int:
-    """A number, or the name of one of the container's ports."""
+    """A port number, or the port of the container with this name."""
     if isinstance(wanted, int):
         return wanted
     if isinstance(wanted, str) and wanted in ports:

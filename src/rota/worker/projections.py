@@ -1,8 +1,8 @@
-"""Files that are made from objects of the API: ConfigMaps, Secrets, fields of the pod, tokens.
+"""Files made from API objects: ConfigMaps, Secrets, fields of the pod, tokens.
 
-They lie in a folder in the kubelet's way: `..data` is a link to a hidden folder with the files, and each name is a link
-through it. What changed is written into a new hidden folder, and the one link is replaced in a single step: whoever
-reads sees all of the old files or all of the new ones, while the folder itself stays the one that is mounted.
+The layout is the kubelet's: `..data` is a symlink to a hidden folder with the files, and each file name is a symlink
+through it. An update writes a new hidden folder and replaces the one symlink atomically: a reader sees all of the old
+files or all of the new ones, while the mounted folder stays the same.
 """
 
 import contextlib
@@ -25,23 +25,23 @@ KINDS: Final = ("configMap", "secret", "downwardAPI", "projected")
 _DEFAULT_MODE: Final = 0o644
 _TOKEN_MODE: Final = 0o600
 _DATA: Final = "..data"
-#: What a group that is given a volume may do with it.
+#: Mode bits for the fsGroup of a volume.
 _GROUP_FILE: Final = 0o440
 _GROUP_FOLDER: Final = 0o2550
 
 
 class File(NamedTuple):
-    """A file to be."""
+    """A file to write."""
 
     content: bytes
-    #: None for the volume's.
+    #: None for the volume's default mode.
     mode: int | None = None
 
 
 async def files(
     pod: Object, volume: Mapping[str, Any], *, references: References, settings: Settings
 ) -> dict[str, File]:
-    """The files of a volume, by path; LaunchError if something that they are made from is not there."""
+    """The files of a volume, by path; LaunchError if a source is missing."""
     kind = next(one for one in KINDS if one in volume)
     wanted: Mapping[str, Any] = volume[kind] or {}
     sources = wanted.get("sources") or () if kind == "projected" else ({kind: _named(kind, wanted)},)
@@ -55,7 +55,7 @@ async def files(
 
 
 def write(folder: Path, wanted: Mapping[str, File], *, group: int | None) -> bool:
-    """Let a folder hold just these files, readable by a group if there is one; whether anything has changed."""
+    """Make a folder contain exactly these files, readable by a group if given; returns whether anything changed."""
     for name in wanted:
         _check(name)
     folder.mkdir(mode=0o755, exist_ok=True)
@@ -100,7 +100,7 @@ async def _part(
 async def _token(pod: Object, wanted: Mapping[str, Any], lookup: References) -> dict[str, File]:
     token = await lookup.token(lookups.token_of(pod, wanted))
     group = ((pod.get("spec") or {}).get("securityContext") or {}).get("fsGroup")
-    # As upstream: where a group is given the volume, nobody else needs to read it.
+    # As upstream: if the volume has an fsGroup, other users need not read the token.
     return {wanted.get("path", "token"): File(token.encode(), None if group is None else _TOKEN_MODE)}
 
 
@@ -132,7 +132,7 @@ def _chosen(kind: str, wanted: Mapping[str, Any], values: Mapping[str, bytes] | 
 
 
 def _named(kind: str, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A volume's own source is written as those of a projected one are, but for the name of a Secret."""
+    """A volume's own source in the form of a projected one; only the name of a Secret differs."""
     return {**wanted, "name": wanted.get("secretName", "")} if kind == "secret" else wanted
 
 
@@ -153,7 +153,7 @@ def _read(folder: Path) -> dict[str, bytes]:
 
 
 def _link(folder: Path, names: set[str]) -> None:
-    """A link for each name, and none for others."""
+    """A symlink for each name, and none for others."""
     for one in folder.iterdir():
         if not one.name.startswith("..") and one.name not in names:
             one.unlink()

@@ -1,7 +1,7 @@
-"""Looks up what pods refer to: ConfigMaps, Secrets, and tokens of their service accounts.
+"""Objects that pods refer to: ConfigMaps, Secrets, and service account tokens.
 
-Only what a pod of this node refers to may be read by its worker, and nothing is kept but tokens: a token is asked for
-again when four fifths of its time are over, or after a day, as the kubelet does.
+A worker may read only the objects of its own pods. Only tokens are cached: a token is requested again after four fifths
+of its lifetime, or after a day, as the kubelet does.
 """
 
 import base64
@@ -22,14 +22,14 @@ _USED_PART: Final = 0.8
 
 
 class ConfigMap(NamedTuple):
-    """What is in a ConfigMap."""
+    """The content of a ConfigMap."""
 
     texts: Mapping[str, str]
     binaries: Mapping[str, bytes]
 
 
 class TokenWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A token for a pod."""
+    """A token request of a pod."""
 
     namespace: str
     account: str
@@ -40,7 +40,7 @@ class TokenWanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class References(Protocol):
-    """Looks up what pods refer to."""
+    """Looks up the objects that pods refer to."""
 
     async def config_map(self, namespace: str, name: str) -> ConfigMap | None:
         """A ConfigMap; None if there is none."""
@@ -51,7 +51,7 @@ class References(Protocol):
         ...
 
     async def token(self, wanted: TokenWanted) -> str:
-        """A token that is good for a while yet."""
+        """A token that is valid for a while."""
         ...
 
 
@@ -62,7 +62,7 @@ class _Token(NamedTuple):
 
 
 class ApiReferences:
-    """From the API."""
+    """Looks up objects in the API."""
 
     def __init__(self, client: Client, *, clock: Clock) -> None:
         self._client: Final = client
@@ -114,7 +114,7 @@ class ApiReferences:
 
 
 def token_of(pod: Object, source: Mapping[str, Any]) -> TokenWanted:
-    """What a pod's volume says about a token, with the API's defaults."""
+    """The token request of a pod's volume, with the API's defaults."""
     return TokenWanted(
         namespace=meta.namespace(pod),
         account=(pod.get("spec") or {}).get("serviceAccountName") or "default",

@@ -1,10 +1,10 @@
-"""A worker as a process of its own: a member of a cluster elsewhere, with an endpoint that masters reach it by.
+"""A worker as a process of its own: joined to a cluster, with an endpoint for the masters.
 
-    joined = await entry.enter(folder, name, invitation, clock=clock, chance=chance)
-    async with standalone.running_worker(joined, settings, listener=listener, clock=clock, chance=chance) as worker:
+    joined = await join.enter(folder, name, invitation, clock=clock, rng=rng)
+    async with standalone.running_worker(joined, settings, listener=listener, clock=clock, rng=rng) as worker:
         await worker.wait()
 
-Its certificates are renewed while it runs: calls go on with the newer one, the endpoint shows it from the next
+Its certificates are renewed while it runs: API calls continue with the new one, the endpoint uses it from the next
 handshake on.
 """
 
@@ -41,7 +41,7 @@ _AGENT: Final = "rota-worker"
 
 @contextlib.asynccontextmanager
 async def joined_client(joined: Membership, settings: Settings, *, clock: Clock, rng: Rng) -> AsyncIterator[Client]:
-    """A client with the worker's own certificate, which knows all masters; both are kept up to date in the block."""
+    """A client with the worker's certificate and the addresses of all masters; both are kept current in the block."""
     connection = _Connection(joined, settings.folder)
     transport = RetryingTransport(connection.transport, clock=clock, rng=rng)
     client = Client(transport).with_settings(user_agent=_AGENT)
@@ -67,7 +67,7 @@ async def joined_client(joined: Membership, settings: Settings, *, clock: Clock,
 
 
 class _Connection:
-    """How a worker calls its masters now: with which certificate, at which addresses. Changes are kept on disk."""
+    """The worker's present certificate and masters' addresses. Changes are stored on disk."""
 
     def __init__(self, joined: Membership, folder: Path) -> None:
         self._joined = joined
@@ -78,18 +78,18 @@ class _Connection:
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """The masters' addresses, the one that calls go to first."""
+        """The masters' addresses, in the order of use."""
         endpoint, number = self._joined.endpoint, self._failover.current
         found = (endpoint.server, *endpoint.fallbacks)
         return (*found[number:], *found[:number])
 
     async def renew(self, fresh: Identity) -> None:
-        """Use a newer certificate."""
+        """Switch to a new certificate."""
         async with self._changing:
             await self._use(self._joined.at(self.servers).renewed(fresh))
 
     async def move(self, servers: tuple[str, ...]) -> None:
-        """Use these addresses; the master that answers now stays the first, if it is among them."""
+        """Switch to these addresses; the master in use stays first, if it is among them."""
         async with self._changing:
             ordered = [one for one in self.servers if one in servers]
             await self._use(self._joined.at(tuple(dict.fromkeys((*ordered, *servers)))))
@@ -138,5 +138,5 @@ async def running_worker(
 
 
 def _key(identity: Identity) -> str:
-    """By which masters know the worker again."""
+    """The hash of the client key, by which masters recognise the worker."""
     return pinning.pin_of_key(identity.private_key().public_key())

@@ -1,11 +1,11 @@
-"""Tells the API how pods are. Of several statuses that pile up for one pod only the newest is written.
+"""Writes pod statuses to the API. Of several statuses of one pod only the newest is written.
 
-A write costs the masters more than a short task costs its worker, so none is made that says nothing. That containers
-are being made is told only where it takes a while. That a pod runs is told at once, unless very many do: then it waits
-for a moment, in which a short task has ended, and one write tells both. Statuses that come while others are on their
-way go together in the next request, where the server can take many at once.
+A write costs the masters more than a short task costs its worker, so redundant ones are avoided. ContainerCreating is
+written only if it takes a while. Running is written at once, unless there are very many starts: then it is delayed a
+little, so that for a short task one write covers start and end. Statuses that arrive while a request is in flight go
+together in the next one, if the server supports that.
 
-A deletion is confirmed only after the last status has arrived: what a pod ended with is not lost with it.
+A deletion is confirmed only after the last status was written, so that the pod's result is not lost.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ from rota.kit.rate_limit import TokenBucket
 
 log = logs.get(__name__)
 
-#: Statuses in one request, and requests at a time where each is for one.
+#: Statuses per request, and concurrent requests if each has one status.
 _TOGETHER: Final = 64
 _SINGLES: Final = 16
 _PATIENCE_S: Final = 10.0
-#: How long the next batch waits after one of several statuses: where many come, more are worth waiting for.
+#: How long the next batch waits after a batch of several: under load larger batches pay off.
 _GATHERING_S: Final = 0.01
-#: How many pods a second are told to run at once, after how many in a row; how long others may take to end before that.
+#: Rate limit and burst of immediate Running writes; and how long other pods are delayed.
 _PROMPT_RATE: Final = 25.0
 _PROMPT_BURST: Final = 10
 _MOMENT_S: Final = 0.1
-#: How long a pod may be about to start before that is told.
+#: How long a pod may be starting before that is written.
 _STARTING_S: Final = 0.5
 _STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 
@@ -46,8 +46,8 @@ class StatusReporter:
     """Writes statuses and confirms deletions."""
 
     def __init__(self, client: Client, find: Callable[[str], Object | None], *, clock: Clock, rng: Rng) -> None:
-        """`find` gives the pod of a uid as the API last had it."""
-        # A master that hangs is not worth a longer wait: there may be others.
+        """`find` returns the pod of a uid as the API last had it."""
+        # A shorter timeout than usual: another master may answer.
         self._client: Final = client.with_settings(timeout_s=_PATIENCE_S)
         self._find: Final = find
         self._status_batcher: Final = StatusBatcher(
@@ -66,7 +66,7 @@ class StatusReporter:
             running.create_task(self._queue.work(self._write, workers=_TOGETHER))
 
     def tell(self, uid: str, status: dict[str, Any]) -> None:
-        """This is how a pod is."""
+        """Set the status of a pod."""
         self._statuses[uid] = status
         if _is_starting(status):
             self._queue.add_after(uid, _STARTING_S)
@@ -76,7 +76,7 @@ class StatusReporter:
             self._queue.add(uid)
 
     def confirm(self, uid: str) -> None:
-        """Nothing of a pod runs any more."""
+        """Confirm the deletion: nothing of the pod runs."""
         self._confirming.add(uid)
         self._queue.add(uid)
 
@@ -93,18 +93,18 @@ class StatusReporter:
                 await self._client.delete(PODS, name, namespace=namespace, grace_period_s=0, uid=uid)
                 self._confirming.discard(uid)
         except (errors.NotFound, errors.Conflict):
-            # Gone, or another one has its name: the watch tells which.
+            # Deleted, or replaced by another pod of that name: the watch will show it.
             self._forget(uid)
 
     def _take(self, uid: str) -> Report | None:
-        """What there is to tell of a pod at this moment."""
+        """The status of a pod to write now."""
         pod, status = self._find(uid), self._statuses.pop(uid, None)
         if pod is None or status is None:
             return None
         return Report(namespace=meta.namespace(pod), pod=meta.name(pod), uid=uid, status=status)
 
     def _give_back(self, report: Report) -> None:
-        """It is not told yet, unless something newer is waiting to be."""
+        """Put back a status that was not written, unless a newer one is pending."""
         self._statuses.setdefault(report.uid, report.status)
 
     def _forget(self, uid: str) -> None:
@@ -113,10 +113,10 @@ class StatusReporter:
 
 
 class StatusBatcher:
-    """Sends statuses while `run` runs: all together that gathered while the last were on their way.
+    """Sends statuses while `run` runs, batched while earlier requests are in flight.
 
-    A status is taken when it is sent and not before, so that the newest is. To servers that do not know how to take
-    several, as stock ones, each is sent by itself.
+    A status is taken when it is sent and not before, so that it is the newest. To servers without batch support, as
+    stock ones, each is sent by itself.
     """
 
     def __init__(
@@ -127,19 +127,19 @@ class StatusBatcher:
         give_back: Callable[[Report], None],
         clock: Clock,
     ) -> None:
-        """`take` gives what there is to tell of a pod, `give_back` gets what could not be told."""
+        """`take` returns the status of a pod to write, `give_back` receives those that could not be written."""
         self._client: Final = client
         self._take: Final = take
         self._give_back: Final = give_back
         self._clock: Final = clock
-        #: Pods, and who waits for theirs to be told; False if the server takes one at a time only.
+        #: Pods, and the futures of their senders; False if the server takes one at a time only.
         self._waiting: Final[deque[tuple[str, asyncio.Future[bool]]]] = deque()
         self._some: Final = asyncio.Event()
         self._takes_several = True
         self._singles: Final = asyncio.Semaphore(_SINGLES)
 
     async def send(self, uid: str) -> None:
-        """Send the status of a pod, and wait for what becomes of it; raises why it was not taken."""
+        """Send the status of a pod and wait for the result; raises the error if it was refused."""
         if self._takes_several:
             answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self._waiting.append((uid, answer))
@@ -153,7 +153,7 @@ class StatusBatcher:
                     await pod_calls.report(self._client, report)
 
     async def run(self) -> None:
-        """Send what is to be sent, until cancelled."""
+        """Send until cancelled."""
         while True:
             await self._some.wait()
             self._some.clear()
@@ -171,14 +171,14 @@ class StatusBatcher:
             if verdict is not None and uid in reports:
                 self._give_back(reports[uid])
             if answer.done():
-                continue  # nobody waits any more
+                continue  # the sender was cancelled
             if verdict is None or isinstance(verdict, _OneAtATime):
                 answer.set_result(verdict is None)
             else:
                 answer.set_exception(verdict)
 
     async def _told(self, reports: Sequence[Report]) -> dict[str, Exception | None]:
-        """What became of each."""
+        """The error of each, or None."""
         verdicts: Sequence[Exception | None]
         try:
             with self._kept(reports):
@@ -193,7 +193,7 @@ class StatusBatcher:
 
     @contextlib.contextmanager
     def _kept(self, reports: Sequence[Report]) -> Iterator[None]:
-        """Whatever ends the block before its time, nothing of them is lost."""
+        """If the block fails, put all of them back."""
         try:
             yield
         except BaseException:
@@ -203,11 +203,11 @@ class StatusBatcher:
 
 
 class _OneAtATime(Exception):
-    """The server does not know how to take several statuses."""
+    """The server does not support batches of statuses."""
 
 
 def _is_starting(status: Mapping[str, Any]) -> bool:
-    """Whether all that a status says is that a pod has come and nothing of it has run yet."""
+    """Whether a status says only that a pod has arrived and nothing of it has run yet."""
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     return status.get("phase") == "Pending" and all(
         (one["state"].get("waiting") or {}).get("reason") in _STARTING for one in containers

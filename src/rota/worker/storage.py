@@ -1,6 +1,6 @@
-"""Pods that write more than they may: limits on `emptyDir` volumes and on ephemeral storage. Pure.
+"""Limits on `emptyDir` volumes and on ephemeral storage. Pure.
 
-Sizes are measured by whoever asks; here is only said what is too much, in the kubelet's words.
+The caller measures the sizes; the messages are the kubelet's.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,12 +11,12 @@ from rota.client.verbs import Object
 
 
 def is_limited(pod: Object) -> bool:
-    """Whether it is worth measuring what a pod has written."""
+    """Whether a pod has such limits."""
     return any(True for _ in _volume_limits(pod)) or _total_limit(pod) is not None
 
 
 def excess(pod: Object, *, volumes: Mapping[str, int], others: int) -> str:
-    """What a pod has written too much of; empty if nothing. Sizes are of its volumes, by name, and of all else."""
+    """The exceeded limit of a pod; empty if none. Sizes are those of its volumes, by name, and of everything else."""
     for name, limit in _volume_limits(pod):
         if volumes.get(name, 0) > quantities.value(limit):
             return f'Usage of EmptyDir volume "{name}" exceeds the limit "{limit}".'
@@ -28,7 +28,7 @@ def excess(pod: Object, *, volumes: Mapping[str, int], others: int) -> str:
 
 
 def own_volumes(pod: Object) -> list[str]:
-    """The volumes that count as a pod's own storage: those that come and go with it, and are not kept in memory."""
+    """The volumes that count as a pod's ephemeral storage: those with its lifetime that are not in memory."""
     return [name for name, _ in _own(pod)]
 
 
@@ -45,7 +45,7 @@ def _volume_limits(pod: Object) -> Iterator[tuple[str, str]]:
 
 
 def _total_limit(pod: Object) -> int | None:
-    """The limits of all containers together; None if none has one."""
+    """The sum of all containers' limits; None if none has one."""
     limits = [
         quantities.value(limit)
         for container in (pod.get("spec") or {}).get("containers") or ()

@@ -1,9 +1,8 @@
-"""What a container leaves behind for people when it ends: `terminationMessagePath` and its policy.
+"""Termination messages: `terminationMessagePath` and its policy.
 
-A small file is mounted where the container may write it, and is read when the run is over; where the policy says so and
-nothing was written, the end of the log of a run that failed takes its place. A mount takes root. Without it a process
-of the machine has the file by a plain name, which is meant in its home, or asks by ROTA_OUTPUTS, and is told where the
-file is.
+A small file is mounted at the path and read when the run has ended. If the policy says so and nothing was written, the
+end of the log of a failed run is used instead. A mount needs root. Without it a process of the machine has the file by
+a relative path, which is in its home, or asks for its name by ROTA_OUTPUTS.
 """
 
 import contextlib
@@ -16,22 +15,23 @@ import msgspec
 
 from rota.worker.runtimes.runtime_interface import CONTAINER, Launch, LaunchError, LogOptions, Mount
 
-#: Where containers write them if nobody says otherwise.
+#: The default path.
 USUAL: Final = "/dev/termination-log"
-#: By which a program is told the file's name; its pod sets it to the path above.
+#: The variable with the file's name; the pod sets it to the path above.
 VARIABLE: Final = "ROTA_OUTPUTS"
 #: The folder of these files, in that of a pod's volumes.
 FOLDER: Final = ".last-words"
-#: The kubelet's bounds.
+#: The kubelet's limits.
 _MOST_BYTES: Final = 4096
 _MOST_LOG_BYTES: Final = 2048
 LOG_END: Final = LogOptions(tail_lines=80)
 
 
 def given(launch: Launch, container: Mapping[str, Any], folder: Path, *, home: str, may_mount: bool) -> Launch:
-    """A run that finds its file, which is in its pod's folder of volumes; or as it was, if it has none.
+    """The launch with the file of its termination message, which is in its pod's folder of volumes; unchanged if it has
+    none.
 
-    A process finds it in its place if files can be mounted, else only by the variable; both are names of one file.
+    A process has it at its path if files can be mounted, else only by the variable; both are names of one file.
     """
     target, file = container.get("terminationMessagePath") or USUAL, str(_file(folder, container["name"], launch.run))
     if launch.runtime == CONTAINER:
@@ -43,7 +43,7 @@ def given(launch: Launch, container: Mapping[str, Any], folder: Path, *, home: s
         fields = {"mounts": [*launch.mounts, mount], "last_words": True}
     elif not target.startswith("/"):
         if "/" in target or target in {".", ".."}:
-            # Folders in its home are its own: a link in place of one would lead us anywhere.
+            # The task owns the folders in its home: a link instead of one would lead us anywhere.
             raise LaunchError("CreateContainerConfigError", f"terminationMessagePath: {target} is not absolute")
         fields = {"words": str(Path(home, target)), "last_words": True}
     if VARIABLE in launch.env and target == USUAL:
@@ -53,26 +53,26 @@ def given(launch: Launch, container: Mapping[str, Any], folder: Path, *, home: s
 
 
 def prepare(folder: Path, launch: Launch) -> None:
-    """Make the file of a run, for anybody to write."""
+    """Create the file of a run, writable by all users."""
     path = _file(folder, launch.container, launch.run)
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     path.touch()
     path.chmod(0o666)
     if launch.words and not os.path.lexists(launch.words):
-        # a second name of the same file: what its user puts in that place instead, nobody reads
+        # a hard link to the same file: if the user replaces it, the replacement is not read
         Path(launch.words).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         Path(launch.words).hardlink_to(path)
 
 
 def read(folder: Path, container: str, run: int) -> str:
-    """What a run has left; empty if nothing."""
+    """The message of a run; empty if none."""
     with contextlib.suppress(OSError), _file(folder, container, run).open("rb") as file:
         return file.read(_MOST_BYTES).decode("utf-8", "replace")
     return ""
 
 
 def trim(folder: Path) -> None:
-    """Cut the files of a pod that is over to what is read of them, since they are kept until the pod is gone."""
+    """Truncate the files of an ended pod to the part that is read, since they are kept until the pod is deleted."""
     with contextlib.suppress(OSError):
         for file in (folder / FOLDER).iterdir():
             if file.stat(follow_symlinks=False).st_size > _MOST_BYTES:
@@ -80,7 +80,7 @@ def trim(folder: Path) -> None:
 
 
 def wants_log(container: Mapping[str, Any]) -> bool:
-    """Whether the end of the log is taken for a failed run that left nothing."""
+    """Whether the end of the log is used for a failed run without a message."""
     return container.get("terminationMessagePolicy") == "FallbackToLogsOnError"
 
 

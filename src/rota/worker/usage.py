@@ -1,15 +1,14 @@
-"""How much of the machine pods and the machine itself use: cpu, memory, network, disk, processes.
+"""Resource usage of pods and the machine: cpu, memory, network, disk, processes.
 
     meter = Meter(runtime.places, folder=..., clock=clock)
     meter.usage(pod_uid)   ->  PodUsage | None       None if nothing of the pod runs here
     meter.everything()     ->  {pod_uid: PodUsage}   all pods of which something runs
     meter.node()           ->  NodeUsage
 
-`PodUsage` holds a `Usage` for each running container and their `total`. `cpu_nanos` counts from the container's start
-and only grows; `cpu_nanocores` is the rate since the last look (since the start, at the first one). Whatever the
-machine does not tell is None, never a guess. Counters are those of the control groups (version 1 or 2), else those of
-the processes in /proc. Reading is blocking and quick, but for the sizes of folders: callers use a thread. Parsing is
-pure.
+`PodUsage` has a `Usage` for each running container and their `total`. `cpu_nanos` counts from the container's start and
+only grows; `cpu_nanocores` is the rate since the last sample (since the start, at the first one). A value that the
+machine does not provide is None. Counters are those of the cgroups (version 1 or 2), else those of the processes in
+/proc. Reading is blocking and fast, except for the sizes of folders: callers use a thread. Parsing is pure.
 """
 
 import contextlib
@@ -25,9 +24,9 @@ from rota.worker.runtimes.runtime_interface import Place, parse_run_id
 
 _TICK_NANOS: Final = 10**9 // os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-#: Rates over less than this say more about the moment than about the container.
+#: Rates over a shorter time are not meaningful.
 _LEAST_SPAN_S: Final = 1.0
-#: How long a folder's size is taken for true: finding it means looking at every file.
+#: How long a folder's size is cached: computing it means a stat of every file.
 _SIZE_KEPT_S: Final = 60.0
 
 
@@ -41,7 +40,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What something uses at one moment."""
+    """The usage of a container, a pod or a machine at one moment."""
 
     #: Seconds since the epoch.
     at: float
@@ -49,18 +48,18 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     cpu_nanos: int | None = None
     cpu_nanocores: int | None = None
     memory_bytes: int | None = None
-    #: Without what the kernel could drop at once; this is what `kubectl top` shows.
+    #: Without reclaimable page cache; the value of `kubectl top`.
     working_set_bytes: int | None = None
     rss_bytes: int | None = None
     processes: int | None = None
-    #: Files that it wrote: its folder, its volumes that are not others', its logs. Only known for whole pods.
+    #: Files that it wrote: its folder, its own volumes, its logs. Only known for whole pods.
     disk_bytes: int | None = None
-    #: None where the network is shared with the machine.
+    #: None if the network is shared with the machine.
     network: Network | None = None
 
 
 class PodUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod's containers, by name, and all of them together."""
+    """A pod's containers by name, and their sum."""
 
     uid: str
     containers: Mapping[str, Usage]
@@ -68,7 +67,7 @@ class PodUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine: what it uses, and what of it is left."""
+    """The machine: its usage, and what is available."""
 
     total: Usage
     memory_capacity_bytes: int
@@ -81,7 +80,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Meter:
-    """Measures; remembers the last look, for rates."""
+    """Measures; keeps the last sample for rates."""
 
     def __init__(
         self,
@@ -92,7 +91,7 @@ class Meter:
         folders: Callable[[str], Iterable[Path]] = lambda _: (),
         proc: Path = Path("/proc"),
     ) -> None:
-        """`folder` is on the disk that counts as the node's; `folders` gives those of a pod, by its uid."""
+        """`folder` is on the disk that counts as the node's; `folders` returns those of a pod, by its uid."""
         self._places: Final = places
         self._folder: Final = folder
         self._clock: Final = clock
@@ -102,11 +101,11 @@ class Meter:
         self._sizes: Final[dict[str, tuple[float, int]]] = {}
 
     def usage(self, pod_uid: str) -> PodUsage | None:
-        """What a pod uses; None if nothing of it runs."""
+        """The usage of a pod; None if nothing of it runs."""
         return self._pod(pod_uid, self._by_pod().get(pod_uid, {}))
 
     def everything(self) -> dict[str, PodUsage]:
-        """What each pod uses of which something runs."""
+        """The usage of every pod of which something runs."""
         pods = self._by_pod()
         found = {uid: self._pod(uid, places) for uid, places in pods.items()}
         running = {run for places in pods.values() for run in places}
@@ -116,7 +115,7 @@ class Meter:
         return {uid: one for uid, one in found.items() if one is not None}
 
     def node(self) -> NodeUsage:
-        """What the whole machine uses."""
+        """The usage of the whole machine."""
         now = self._clock.now()
         cpu_nanos, booted_at = parse_machine_cpu((self._proc / "stat").read_text())
         memory = parse_meminfo((self._proc / "meminfo").read_text())
@@ -179,7 +178,7 @@ class Meter:
         span = now - then
         if span < _LEAST_SPAN_S and rate >= 0:
             return rate
-        # Processes that end without being waited for take their share of the count with them.
+        # Processes that end without being waited for are missing from the count.
         rate = max(int((cpu_nanos - nanos) / max(span, 0.001)), 0)
         if span >= _LEAST_SPAN_S:
             self._last[key] = (now, cpu_nanos, rate)
@@ -205,7 +204,7 @@ class Meter:
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kernel counts of one container."""
+    """The kernel's counters of one container."""
 
     cpu_nanos: int | None = None
     memory_bytes: int | None = None
@@ -215,7 +214,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_counters(place: Place, *, proc: Path = Path("/proc")) -> Counters:
-    """The counters of a container: its control groups', and its processes' for what they do not count."""
+    """The counters of a container: of its cgroups, and of its processes for what those do not count."""
     found: dict[str, int] = {}
     for folder in map(Path, place.cgroups):
         if stat := _text(folder / "cpu.stat"):
@@ -254,7 +253,7 @@ def _of_processes(pids: Iterable[int], proc: Path) -> dict[str, int]:
 
 
 def pids(place: Place, proc: Path) -> list[int]:
-    """Who belongs to a container: all in its control group, or its first process and those below it."""
+    """The processes of a container: all in its cgroup, or its first process and its descendants."""
     for folder in place.cgroups:
         if text := _text(Path(folder, "cgroup.procs")):
             return [int(one) for one in text.split()]
@@ -267,7 +266,7 @@ def pids(place: Place, proc: Path) -> list[int]:
 
 
 def combined(parts: Iterable[Usage], *, at: float) -> Usage:
-    """Several containers as one; what none of them knows stays unknown."""
+    """The sum of several containers; a value that is None for all stays None."""
     parts = list(parts)
 
     def total(name: str) -> int | None:
@@ -287,7 +286,7 @@ def combined(parts: Iterable[Usage], *, at: float) -> Usage:
 
 
 def folder_size(folder: Path) -> int:
-    """What the files below a folder take up; links are not followed, and files with several names count once."""
+    """The size of the files below a folder; links are not followed, and hard links count once."""
     found: dict[tuple[int, int], int] = {}
     for path, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -308,14 +307,14 @@ def parse_flat(text: str) -> dict[str, int]:
 
 def parse_process(stat: str) -> tuple[int, int]:
     """/proc/PID/stat: cpu time with that of children that it waited for, in nanoseconds, and resident bytes."""
-    # The name, in brackets, may hold anything.
+    # The name, in parentheses, may contain anything.
     fields = stat.rpartition(")")[2].split()
     ticks = sum(int(one) for one in fields[11:15])
     return ticks * _TICK_NANOS, int(fields[21]) * _PAGE_BYTES
 
 
 def parse_machine_cpu(stat: str) -> tuple[int, float]:
-    """/proc/stat: the time that all cpus were busy, in nanoseconds, and when the machine was started."""
+    """/proc/stat: the busy time of all cpus in nanoseconds, and the boot time."""
     busy, booted_at = 0, 0.0
     for line in stat.splitlines():
         name, *values = line.split()
@@ -339,7 +338,7 @@ def parse_meminfo(text: str) -> dict[str, int]:
 
 
 def parse_network(text: str) -> Network:
-    """/proc/net/dev: all interfaces together, but for the loopback."""
+    """/proc/net/dev: all interfaces together, without loopback."""
     sums = [0, 0, 0, 0]
     for line in text.splitlines()[2:]:
         name, _, rest = line.partition(":")
@@ -351,7 +350,7 @@ def parse_network(text: str) -> Network:
 
 
 def _count(loadavg: str) -> int | None:
-    """The number of processes and threads: behind the slash in the fourth field."""
+    """The number of processes and threads: after the slash in the fourth field."""
     parts = loadavg.split()
     return int(parts[3].partition("/")[2]) if len(parts) > 3 else None
 

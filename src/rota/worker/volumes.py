@@ -1,8 +1,8 @@
 """Volumes as folders: made before a pod's first container starts, removed after its last.
 
-`emptyDir`, `hostPath`, `configMap`, `secret`, `downwardAPI` and `projected` are made here; what is in the last four
-(`projections.py`) is brought up to date while the pod runs. Whatever else a pod asks for is a message on the pod, and
-is tried again: a claim may be bound, a ConfigMap made later.
+`emptyDir`, `hostPath`, `configMap`, `secret`, `downwardAPI` and `projected` are supported; the content of the last four
+(`projections.py`) is refreshed while the pod runs. For any other volume the pod gets a message, and the volume is tried
+again: a claim may be bound, a ConfigMap created later.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _CONFIG: Final = "CreateContainerConfigError"
 
 
 class VolumeError(Exception):
-    """A volume cannot be made, and why."""
+    """A volume cannot be made; the message says why."""
 
 
 async def prepare(pod: Object, folder: Path, *, references: References, settings: Settings) -> None:
@@ -48,16 +48,15 @@ async def prepare(pod: Object, folder: Path, *, references: References, settings
 
 
 def may_change(pod: Object) -> bool:
-    """Whether a pod has volumes whose files follow objects of the API."""
+    """Whether a pod has volumes whose files follow API objects."""
     volumes = (pod.get("spec") or {}).get("volumes") or ()
     return any(kind in volume for volume in volumes for kind in projections.KINDS)
 
 
 async def refresh(pod: Object, folder: Path, *, references: References, settings: Settings) -> list[str]:
-    """Bring the files of a running pod up to date; the names of volumes that have changed.
+    """Refresh the files of a running pod; returns the names of volumes that have changed.
 
-    What a volume was made from may be gone meanwhile: then it stays as it was, and VolumeError tells, after the others
-    have been looked at.
+    If the source of a volume is gone, the volume stays as it was, and VolumeError is raised after the other volumes.
     """
     changed, problems = [], []
     for volume in (pod.get("spec") or {}).get("volumes") or ():
@@ -73,7 +72,7 @@ async def refresh(pod: Object, folder: Path, *, references: References, settings
 
 
 def remove(folder: Path, *, keep: Collection[str] = ()) -> None:
-    """Remove the volumes of a pod, with what is mounted there; entries of the folder with these names stay."""
+    """Unmount and remove the volumes of a pod; entries of the folder with these names stay."""
     entries = list(folder.iterdir())
     for path in entries:
         if os.path.ismount(path):
@@ -87,7 +86,7 @@ def remove(folder: Path, *, keep: Collection[str] = ()) -> None:
 
 
 def mounts(pod: Object, container: str, folder: Path, environment: Mapping[str, str]) -> list[Mount]:
-    """Where a container finds its pod's volumes."""
+    """The mounts of a container's volumes."""
     spec = pod.get("spec") or {}
     volumes = {one["name"]: one for one in spec.get("volumes") or ()}
     wanted = next(
@@ -107,14 +106,14 @@ def mounts(pod: Object, container: str, folder: Path, environment: Mapping[str, 
 
 
 def _is_read_only(mount: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
-    # What follows objects of the API is not for containers to write.
+    # Files that follow API objects are read-only for containers.
     return bool(mount.get("readOnly")) or any(kind in volume for kind in projections.KINDS)
 
 
 async def _make(
     pod: Object, volume: Mapping[str, Any], path: Path, *, references: References, settings: Settings
 ) -> bool:
-    """Make a volume; whether something has changed."""
+    """Make a volume; returns whether it changed."""
     group = ((pod.get("spec") or {}).get("securityContext") or {}).get("fsGroup")
     if "emptyDir" in volume:
         wanted = volume["emptyDir"] or {}
@@ -145,7 +144,7 @@ def _empty(path: Path, group: int | None) -> None:
 
 
 def _in_memory(path: Path, limit: Any) -> None:
-    """A folder that is kept in memory, which counts as that of whoever writes; only root can have one."""
+    """A tmpfs, whose pages count as the writer's memory; only root can mount one."""
     if os.geteuid() != 0:
         raise LaunchError("", "a volume in memory takes root, which this worker does not run as")
     path.mkdir(exist_ok=True)
@@ -183,10 +182,10 @@ def _host_path(wanted: Mapping[str, Any]) -> None:
 
 
 def _inside(folder: Path, name: str, *, makes: bool) -> str:
-    """A path within a volume and without links, made if it is missing; LaunchError for one that would leave it.
+    """A path within a volume and without links, created if it is missing; LaunchError for one outside of the volume.
 
-    Containers may have put links into it, and may do so at any time. What they lead to is looked at here; each folder
-    is opened from the one above it without following links, and whatever mounts the path later does that again.
+    Containers may create links in it at any time. The links are resolved here; each folder is opened from its parent
+    without following links, and the mount does that again.
     """
     if name.startswith("/") or ".." in Path(name).parts:
         raise LaunchError(_CONFIG, f"the path {name} leaves its volume")
@@ -207,7 +206,7 @@ def _inside(folder: Path, name: str, *, makes: bool) -> str:
                 is_folder = True
                 _set_mode(part, mode, at)
             if not is_folder:
-                break  # a file, or a link that was put there just now: whatever mounts it finds out
+                break  # a file, or a link that was just created: the mount checks it
             at = _opened(part, opened, at=at)
     return "/".join(parts)
 
@@ -223,7 +222,7 @@ def _opened(path: str | Path, opened: contextlib.ExitStack, *, at: int | None = 
 
 
 def _set_mode(name: str, mode: int, at: int) -> None:
-    """Of a folder that was just made; not of what a link in its place leads to."""
+    """Of a folder that was just created; not of a link's target."""
     file = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
     try:
         os.fchmod(file, mode)

@@ -1,10 +1,9 @@
-"""One worker, put together: its machine, its runtime, its agent and its node.
+"""Assembles one worker: its machine, its runtime, its agent and its node.
 
-    async with running.worker(client, settings, clock=clock, chance=chance) as worker:
+    async with worker_assembly.worker(client, settings, clock=clock, rng=rng) as worker:
         ...
 
-A worker has a folder of its own, in which everything is that must outlive it. Its name is the node's; each start is an
-incarnation of its own.
+A worker has a folder for everything that must survive it. Its name is the node's; each start is an incarnation.
 """
 
 import asyncio
@@ -38,57 +37,57 @@ from rota.worker.runtimes.runtime_interface import CONTAINER, PROCESS, Runtime
 from rota.worker.services.network import ServiceNetwork
 from rota.worker.usage import Meter
 
-#: On nodes that can run containers from images.
+#: Label of nodes that can run containers from images.
 CONTAINERS_LABEL: Final = "rota.dev/containers"
 
-#: By then an offer that was made to a former agent of this worker has arrived or never will.
+#: By then a dispatch to a former agent of this worker has arrived or never will.
 _SETTLED_S: Final = 10.0
-#: Events for each second, and at once: they tell of the work and must not crowd it out.
+#: Rate limit and burst of Kubernetes events, so that they do not displace other requests.
 _EVENTS_RATE: Final = 10.0
 _EVENTS_BURST: Final = 25
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator decides about a worker."""
+    """The settings of a worker."""
 
     node: str
     folder: Path
     labels: Mapping[str, str] = {}
     taints: Sequence[Mapping[str, str]] = ()
-    #: Amounts that the node declares instead of what the machine has, as `rota.api.resources` counts them.
+    #: Amounts that the node declares instead of the machine's, in the units of `rota.api.resources`.
     resources: Mapping[str, int] = {}
-    #: The part of the machine that this worker is given, for those who run several.
+    #: This worker's share of the machine, if several share it.
     share: float = 1.0
-    #: How many others are before this one in what is shared that way.
+    #: The number of workers before this one, if several share the machine.
     before: int = 0
     address: str = ""
     api_server: tuple[str, str] = ("127.0.0.1", "6443")
-    #: Amounts that are kept back for the machine itself, in place of what is otherwise.
+    #: Amounts reserved for the system, instead of the default.
     reserve: Mapping[str, int] = {}
-    #: How many processes a container may have; None for as many as there is room for.
+    #: The limit of processes per container; None for no limit.
     pids: int | None = None
-    #: How containers run whose pods do not say: `process` or `container`.
+    #: The runtime of pods that do not name one: `process` or `container`.
     runtime: str = PROCESS
-    #: Where people put images for this worker; its folder's `images` if nothing is said.
+    #: The folder of images for this worker; `images` in its folder by default.
     images: Path | None = None
-    #: Whom processes run as whose pods do not say; None for the worker's own user.
+    #: The account of processes whose pods set no user; None for the worker's own user.
     run_as: Account | None = None
-    #: Whether pods may have any user of the machine, root included, and root in containers the machine's files.
+    #: Whether pods may run as any user of the machine, root included, and access its files as root from containers.
     allow_root: bool = False
-    #: Files and folders of Rota itself, which tasks may not see where that can be.
+    #: Files and folders of Rota itself, which are hidden from tasks where possible.
     own: tuple[Path, ...] = ()
-    #: The hash of the key that it calls masters with, by which it can show that it is the same worker; if it has one.
+    #: The hash of its client key, if it has one, by which it proves that it is the same worker.
     client_key: str = ""
-    #: Where its endpoint listens, if it has one.
+    #: The port of its endpoint, if it has one.
     port: int | None = None
-    #: For how long the masters believe in the worker after they last heard of it.
+    #: The duration of its node Lease.
     lease_s: int = LEASE_S
     #: Whether tasks reach services by name and address through this worker.
     services: bool = False
 
 
 class Worker:
-    """A running worker. Its runtime and its agent are made anew when the runtime has failed."""
+    """A running worker. Its runtime and its agent are replaced after a failure of the runtime."""
 
     def __init__(
         self,
@@ -101,7 +100,7 @@ class Worker:
         rng: Rng,
     ) -> None:
         self.machine: Final = machine
-        #: Which start of the worker this is; its node tells it.
+        #: This start of the worker; published in its node.
         self.incarnation: Final = incarnation
         self.recorder: Final = EventRecorder(
             client,
@@ -110,7 +109,7 @@ class Worker:
             rng=rng,
             bucket=TokenBucket(rate=_EVENTS_RATE, burst=_EVENTS_BURST, now=clock.monotonic()),
         )
-        #: What tasks see of services, where the operator wants that.
+        #: The service network of tasks, if it is enabled.
         self.services: Final = (
             ServiceNetwork(
                 client,
@@ -129,13 +128,13 @@ class Worker:
         self._rng: Final = rng
         self.runtime: Runtime
         self.agent: Agent
-        #: What runs of it; gone before it is entered and after it is left.
+        #: Its tasks; None before the worker is entered and after it is left.
         self._running: Supervisor | None = None
         self._meter: Final = Meter(dict, folder=settings.folder, clock=clock)
         self._renew(offers_after_s=0.0)
 
     async def run(self) -> None:
-        """Work until cancelled, or until the runtime fails; run again to go on."""
+        """Work until cancelled, or until the runtime fails; run again to continue."""
         try:
             await self.agent.run()
         finally:
@@ -143,16 +142,17 @@ class Worker:
             self._renew(offers_after_s=_SETTLED_S)
 
     def offer(self, incarnation: str, pods: Sequence[dict[str, Any]]) -> list[str]:
-        """Pods that were just bound to this node: for each an empty text if it was taken, or why not.
+        """Accept pods that were just bound to this node: for each an empty string, or the reason why it was not
+        accepted.
 
-        `Conflict` if another incarnation is meant: then whoever offers knows an older state of the node than there is.
+        `Conflict` if another incarnation is meant: then the leader has an outdated node.
         """
         if incarnation != self.incarnation:
             raise errors.Conflict(f"this is not incarnation {incarnation} of {self.machine.node}")
         return [self.agent.offer(pod) for pod in pods]
 
     async def wait(self) -> None:
-        """Return when nothing of it runs any more; raise what it cannot go on after, such as the loss of its name."""
+        """Return when nothing of it runs any more; raises fatal errors, such as the loss of its name."""
         assert self._running is not None, "it runs inside its context only"
         try:
             await self._running.wait()
@@ -162,21 +162,21 @@ class Worker:
             raise
 
     def runs_in(self, supervisor: Supervisor) -> None:
-        """Tell what looks after its tasks."""
+        """Set the supervisor of its tasks."""
         self._running = supervisor
 
     @property
     def folder(self) -> Path:
-        """Where everything of it is."""
+        """The folder with its files."""
         return self._settings.folder
 
     @property
     def share(self) -> float:
-        """The part of the machine that it is given."""
+        """Its share of the machine."""
         return self._settings.share
 
     def conditions(self) -> Sequence[Mapping[str, Any]]:
-        """What the node should tell about the machine and the runtime."""
+        """The node's conditions about the machine and the runtime."""
         return [*pressure.conditions(self._meter.node()), *self.runtime.conditions]
 
     def _renew(self, *, offers_after_s: float) -> None:
@@ -205,7 +205,7 @@ class Worker:
 
 @contextlib.asynccontextmanager
 async def worker(client: Client, settings: Settings, *, clock: Clock, rng: Rng) -> AsyncIterator[Worker]:
-    """A worker for as long as the context lasts; its tasks go on after that, until the next one finds them."""
+    """A worker for the duration of the block; its tasks go on after that, until the next worker adopts them."""
     if settings.runtime == CONTAINER and (problem := engines.problem()):
         raise UserError(f"this machine cannot run containers from images: {problem}", "or let the worker run processes")
     with folders.held(settings.folder) as incarnation:
@@ -237,7 +237,7 @@ async def _worker(
         made.runs_in(supervisor)
         await keeper.enter(rng)
         supervisor.start("events", made.recorder.run)
-        # Without its name it is nobody: then nothing of it goes on.
+        # Without its node name nothing of the worker may go on.
         supervisor.start("node", keeper.run, on_crash=tasks.OnCrash.FAIL)
         if made.services is not None:
             supervisor.start("services", made.services.run)
@@ -254,7 +254,7 @@ def _measured(settings: Settings) -> HostResources:
         address=settings.address or host_resources.own_address(),
         capacity=capacity,
         allocatable=allocatable,
-        # Amounts that were named are of this worker alone.
+        # Amounts that an operator sets are of this worker alone.
         first_devices={name: settings.before * n for name, n in allocatable.items() if name not in settings.resources},
         api_server=settings.api_server,
         runtime=settings.runtime,

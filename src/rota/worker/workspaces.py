@@ -1,9 +1,9 @@
-"""The folders that runs of pipelines share, on this node: made closed to others, and removed when their run is gone.
+"""Shared folders of pipeline runs on this node: created private, and removed after their run is gone.
 
-A folder belongs to the worker and nobody else can enter it; what is shared is one below, which pods have mounted. Which
-run a folder is of is written down in the worker's own folder, so that the next worker there knows. One that no pod here
-has any more is asked about after a while: the API server tells a node of those runs whose folder is on it, so a run
-that it knows nothing of is gone, or goes on elsewhere, and the folder is removed. What cannot be asked stays.
+A folder belongs to the worker, and only its user can enter it; the shared folder is inside, and pods have it mounted. A
+record in the worker's own folder has the run of each folder, for the next worker. A folder that no pod here uses is
+checked after a while: the API server shows a node the runs whose folder is on it, so a run that it does not show is
+gone, or continues elsewhere, and the folder is removed. If the API server cannot be asked, the folder stays.
 """
 
 import contextlib
@@ -28,16 +28,16 @@ from rota.worker.volumes import VolumeError
 log = logs.get(__name__)
 
 RUNS: Final = ("rota.dev", "v1alpha1", "pipelineruns")
-#: How often is looked for folders that nobody has.
+#: How often unused folders are looked for.
 _LOOK_S: Final = 30.0
-#: For so long nobody has to have had one. A run that has just begun does not say yet where its folder is.
+#: How long a folder must be unused. A run that has just begun does not name its folder yet.
 _GRACE_S: Final = 60.0
-#: A record that is being written begins like this.
+#: The prefix of a record that is being written.
 _DRAFT: Final = "."
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """Whose folder it is."""
+    """The run of a folder."""
 
     namespace: str
     run: str
@@ -47,30 +47,30 @@ class Workspaces:
     """The shared folders of one worker."""
 
     def __init__(self, client: Client, folder: Path, *, pods: Callable[[], Iterable[Object]], clock: Clock) -> None:
-        """`pods` are those of this node, over or not; `folder` is where is written down what was made."""
+        """`pods` returns those of this node, ended or not; `folder` has the records."""
         self._client: Final = client
         self._folder: Final = folder
         self._pods: Final = pods
         self._clock: Final = clock
-        #: Since when nobody has had a folder, by its run's uid.
+        #: Since when a folder is unused, by its run's uid.
         self._unused_since: Final[dict[str, float]] = {}
 
     def prepare(self, pod: Object) -> None:
-        """Make the folder that a pod shares with others of its run, if it does; VolumeError if that is not safe."""
+        """Create the shared folder of a pod's run, if it has one; VolumeError if that is not safe."""
         name = meta.annotations(pod).get(object_names.WORKSPACE_ANNOTATION)
         for uid in _wanted(pod):
             if name:
                 record = self._folder / uid
                 if not record.exists():
                     self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    # written down first, and whole: a folder of which nobody knows would stay for ever
+                    # recorded first, and completely: a folder without a record would stay for ever
                     draft = self._folder / f"{_DRAFT}{uid}"
                     draft.write_bytes(msgspec.json.encode(_Record(meta.namespace(pod), name)))
                     draft.replace(record)
                 _make(Path(object_names.workspace(uid)))
 
     async def run(self) -> None:
-        """Remove what is no longer of use, until cancelled."""
+        """Remove unused folders until cancelled."""
         while True:
             await self._clock.sleep(_LOOK_S)
             await self.collect()
@@ -100,7 +100,7 @@ class Workspaces:
                     log.warning("a record of a shared folder cannot be read", path=str(path), error=problem)
 
     async def _is_there(self, uid: str, record: _Record) -> bool:
-        """Whether the run is still there and has its folder on this node; so it is if that cannot be said."""
+        """Whether the run exists and has its folder on this node; True if that is unknown."""
         try:
             found = await self._client.get(RUNS, record.run, namespace=record.namespace)
         except (errors.NotFound, errors.Forbidden):
@@ -137,18 +137,18 @@ def _make(shared: Path) -> None:
         raise VolumeError(f"the shared folder {outer} is there already and is not the worker's alone")
     if not shared.exists():
         shared.mkdir()
-        # whoever the steps run as: nobody else comes this far
+        # for steps of any user: other users cannot get this far
         shared.chmod(0o777)
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether it is a folder, and no link to one, which only this worker's user may enter."""
+    """Whether it is a folder, not a link, that only this worker's user may enter."""
     found = path.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
 
 
 def remove(outer: Path) -> None:
-    """Remove a shared folder with everything in it; links are removed, and never followed. OSError if it cannot be."""
+    """Remove a shared folder with its content; links are removed, not followed. OSError if that fails."""
     if not os.path.lexists(outer):
         return
     if not _is_ours(outer):
@@ -158,7 +158,7 @@ def remove(outer: Path) -> None:
     except PermissionError:
         if os.geteuid() == 0:
             raise
-        # folders that a step has closed to itself, who was the same user
+        # folders that a step, run by the same user, has closed to itself
         for _, names, _, at in os.fwalk(outer):
             for name in names:
                 if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):

@@ -1,8 +1,8 @@
-"""Keeps a worker's two certificates fresh: the one that it calls with, and the one that its endpoint shows.
+"""Renews a worker's two certificates: the client certificate for the API, and the serving certificate of its endpoint.
 
-Each is replaced when two thirds of its life are over, by a request that the former one still signs for. A replacement
-that does not come is asked for again, and the old certificate is used meanwhile. Until the cluster has granted the
-first one, an endpoint shows a certificate that nobody believes: it can be reached, and is refused.
+Each is replaced after two thirds of its lifetime, by a request that is authenticated with the old one. A request that
+is not granted is repeated, and the old certificate stays in use. Until the cluster has granted the first serving
+certificate, the endpoint has a self-signed one that no client trusts.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,15 +23,15 @@ from rota.worker.cluster_join.certificate_requests import NotGranted
 
 log = logs.get(__name__)
 
-#: The clock may jump, so nobody sleeps longer than this before looking again.
+#: The clock may jump, so the remaining lifetime is checked at least this often.
 _LONGEST_SLEEP_S: Final = 3600.0
-#: Requests that nobody looks at are cleared away after a day: then the next one is made.
+#: Pending requests are garbage collected after a day; then the next one is made.
 _PATIENCE_S: Final = DAY_S - 3600.0
 _AGAIN: Final = backoff.Policy(initial_s=5.0, cap_s=600.0)
 
 
 class Certificate:
-    """One certificate of a worker, and its next ones."""
+    """One certificate of a worker, and its replacements."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Certificate:
         rng: Rng,
         names: Names | None = None,
     ) -> None:
-        """`first` is in use already; what comes after it is handed to `install`."""
+        """`first` is in use already; each replacement is passed to `install`."""
         self._client: Final = client
         self._node: Final = node
         self._signer: Final = signer
@@ -82,7 +82,7 @@ class Certificate:
 
 
 def stand_in(node: str, names: Names, *, clock: Clock) -> Identity:
-    """A certificate of nobody, for an endpoint that has none yet."""
+    """A self-signed certificate for an endpoint that has none yet."""
     nobody = Authority.create(now=clock.now(), name=f"{node} without a certificate")
     return nobody.issue(
         certificate_requests.subject(node), purpose=Purpose.SERVER, now=clock.now(), lifetime_s=DAY_S, names=names
@@ -90,9 +90,9 @@ def stand_in(node: str, names: Names, *, clock: Clock) -> Identity:
 
 
 def first_serving(folder: Path, node: str, names: Names, *, clock: Clock) -> tuple[Identity, Identity | None]:
-    """What an endpoint shows at first, and the certificate that it was granted before, if it is that."""
+    """The first certificate of an endpoint, and the one that was granted before, if it is that."""
     kept = membership.load_serving(folder, clock=clock)
-    # A machine may have another address than last time.
+    # The machine may have another address than last time.
     if kept is not None and certificates.names(certificates.read_pem(kept.certificate, source="it")) == names:
         return kept, kept
     return stand_in(node, names, clock=clock), None

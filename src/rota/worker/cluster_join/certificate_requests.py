@@ -1,7 +1,7 @@
-"""Certificates by request, as a worker asks for its own: one to call the API with, one to be called by.
+"""Certificate signing requests of a worker: a client certificate for the API, and a serving certificate.
 
-The key is made here and never leaves this machine. A request that the cluster does not grant by itself waits for a
-person, so whoever asks says how long.
+The key is made here and never leaves this machine. A request that the cluster does not approve automatically waits for
+an administrator, so the caller sets the timeout.
 """
 
 import base64
@@ -28,11 +28,11 @@ _LOOK_LATER_S: Final = 2.0
 
 
 class NotGranted(errors.UserError):
-    """The cluster does not give this worker a certificate, or nobody has decided yet."""
+    """The cluster denied the certificate, or did not decide in time."""
 
 
 def subject(node: str) -> Subject:
-    """Whom a worker's certificates name."""
+    """The subject of a worker's certificates."""
     return Subject(common_name=f"system:node:{node}", organizations=("system:nodes",))
 
 
@@ -46,7 +46,7 @@ async def obtain(
     names: Names | None = None,
     key: PrivateKey | None = None,
 ) -> Identity:
-    """A certificate for a key, or for a new one; `NotGranted` if it is refused, or not granted within `patience_s`."""
+    """A certificate for a key, or for a new one; `NotGranted` if it is denied, or not granted within `patience_s`."""
     key = key or keys.generate()
     wanted = signing_requests.make(key, subject(node), names=names)
     made = await client.create(

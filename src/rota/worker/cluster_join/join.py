@@ -1,8 +1,8 @@
-"""The way into a cluster: from what an operator hands a new worker to a certificate of its own.
+"""Joining a cluster: from an operator's invitation to a client certificate.
 
-A newcomer has either a token and a way to know the masters (the hash of their authority, or its certificate), or a
-kubeconfig. With that it asks for a worker's certificate, which it calls the API with from then on. A worker that was
-here before finds its certificate in its folder; what it is told of the masters' addresses counts anew.
+A new worker has either a token and a way to verify the masters (the hash of their CA, or its certificate), or a
+kubeconfig. With that it requests a worker's certificate, which it then uses for the API. A worker that joined before
+finds its certificate in its folder; the masters' addresses of the invitation are used again.
 """
 
 import asyncio
@@ -34,33 +34,33 @@ from rota.worker.worker_assembly import Settings
 log = logs.get(__name__)
 
 DEFAULT_PORT: Final = 6443
-#: How long the first certificate may take: a person may have to look at it.
+#: Timeout of the first certificate: an administrator may have to approve it.
 _PATIENCE_S: Final = 300.0
-#: How long the masters may take to say whether they know a worker that was here before.
+#: Timeout for asking the masters whether they still accept a worker that joined before.
 _ASKING_S: Final = 5.0
 
 
 class CannotJoin(errors.UserError):
-    """The worker does not become a member of the cluster."""
+    """The worker cannot join the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """What an operator hands a worker."""
+    """What an operator gives to a new worker."""
 
-    #: The masters, any of which will do.
+    #: The masters; any of them will do.
     servers: tuple[str, ...] = ()
     token: str = field(default="", repr=False)
-    #: The hash of the authority's key, `sha256:...`.
+    #: The hash of the CA's public key, `sha256:...`.
     authority_hash: str = ""
-    #: The authority's certificate (PEM).
+    #: The CA's certificate (PEM).
     authority: bytes | None = None
-    #: A kubeconfig's endpoint in place of all these.
+    #: A kubeconfig's endpoint instead of all these.
     endpoint: Endpoint | None = None
 
 
 async def enter(folder: Path, node: str, invitation: Invitation, *, clock: Clock, rng: Rng) -> Membership:
-    """Become the worker of a node, or be it again; `CannotJoin` or another `UserError` says why not."""
+    """Join the cluster as a node, or rejoin; `CannotJoin` or another `UserError` says why that is impossible."""
     kept = membership.load(folder, clock=clock)
     if kept is not None:
         again = _again(kept, folder, node, invitation)
@@ -71,7 +71,7 @@ async def enter(folder: Path, node: str, invitation: Invitation, *, clock: Clock
     if brought is not None and brought.node == node:
         joined = brought
     else:
-        # Of a worker that was here before, and whose certificate has expired, the key shows that it is the same.
+        # The key of an earlier worker whose certificate has expired proves that it is the same worker.
         key = membership.former_key(folder, node, clock=clock)
         identity = await _first_certificate(endpoint, node, key, clock=clock, rng=rng)
         joined = Membership(endpoint=replace(endpoint, credentials=credentials.ANONYMOUS), identity=identity).renewed(
@@ -82,10 +82,9 @@ async def enter(folder: Path, node: str, invitation: Invitation, *, clock: Clock
 
 
 def placed(settings: Settings, invitation: Invitation, *, clock: Clock) -> Settings:
-    """The settings with what follows from where the masters are: the way to the API, and this machine's address.
+    """The settings, completed by the address of the API and this machine's address.
 
-    Unless told otherwise a worker is known by the address that it goes to the masters by: they see it there, so they
-    can vouch for it.
+    By default a worker is known by the address from which it reaches the masters: they see it, so they can verify it.
     """
     servers = _servers(invitation)
     if not servers and (kept := membership.load(settings.folder, clock=clock)) is not None:
@@ -102,7 +101,7 @@ def placed(settings: Settings, invitation: Invitation, *, clock: Clock) -> Setti
 
 
 async def _is_taken(endpoint: Endpoint, node: str) -> bool:
-    """Whether the masters still take this worker's certificate; so it is while none of them can be asked."""
+    """Whether the masters still accept this worker's certificate; True while none of them can be reached."""
     transport = client_factory.over_http(endpoint)
     try:
         await Client(transport).with_settings(timeout_s=_ASKING_S).get(NODES, node)
@@ -131,7 +130,8 @@ def _again(kept: Membership, folder: Path, node: str, invitation: Invitation) ->
     servers = _servers(invitation)
     if not servers:
         return kept
-    # What an operator names comes first. What the worker has learned since is kept: the one named may be down.
+    # The operator's addresses come first. Addresses that the worker has learned are kept: the operator's master may be
+    # down.
     return kept.at(tuple(dict.fromkeys((*servers, kept.endpoint.server, *kept.endpoint.fallbacks))))
 
 
@@ -142,7 +142,7 @@ def _servers(invitation: Invitation) -> tuple[str, ...]:
 
 
 async def _endpoint(invitation: Invitation) -> Endpoint:
-    """Where to go with a token, and how to know that it is the right place."""
+    """The endpoint to use with a token, and how to verify it."""
     servers = _servers(invitation)
     if not servers:
         raise _told_nothing()
@@ -169,7 +169,7 @@ async def _endpoint(invitation: Invitation) -> Endpoint:
 
 
 def _address(server: str) -> str:
-    """A master's URL; people leave out what is always the same."""
+    """A master's URL; scheme and port may be omitted."""
     parts = urlsplit(server if "://" in server else f"https://{server}")
     if parts.scheme != "https" or not parts.hostname:
         raise CannotJoin(f"{server!r} is no address of a master", f"write it like https://host:{DEFAULT_PORT}")
@@ -185,7 +185,7 @@ def _port(server: str, place: str) -> int:
 
 
 async def _find_authority(servers: tuple[str, ...], wanted: str) -> bytes:
-    """The authority of that hash, from the first master that answers."""
+    """The CA with that hash, from the first master that answers."""
     problem: OSError | None = None
     for server in servers:
         parts = urlsplit(server)

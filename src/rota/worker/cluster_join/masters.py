@@ -1,7 +1,7 @@
-"""Keeps a worker's addresses of the masters up to date: it watches the Leases by which masters list themselves.
+"""Keeps a worker's addresses of the masters up to date: it watches the Leases by which masters register themselves.
 
-A worker that was told of one master learns of the others as soon as it has joined, and of each that comes later. An
-address that it was given by an operator stays. One that came from a Lease goes when the Lease is removed.
+A worker that was given one master learns the others as soon as it has joined, and each later one. An address that an
+operator gave stays. One that came from a Lease is removed with the Lease.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ from rota.kit.clock import Clock
 
 log = logs.get(__name__)
 
-#: After a watch that broke, and where Leases may not be read, as by nodes of a stock cluster.
+#: Pause after a broken watch, and if Leases may not be read, as on nodes of a stock cluster.
 _AGAIN_S: Final = 1.0
 _FORBIDDEN_S: Final = 600.0
 
@@ -34,12 +34,12 @@ class MasterAddresses:
         install: Callable[[tuple[str, ...]], Awaitable[None]],
         clock: Clock,
     ) -> None:
-        """`install` is called with all addresses whenever there are others than before."""
+        """`install` is called with all addresses whenever they change."""
         self._client: Final = client
         self._install: Final = install
         self._clock: Final = clock
         self._known = known
-        #: Those that come, or came once, from a Lease.
+        #: Addresses that come, or once came, from a Lease.
         self._from_leases: set[str] = set()
 
     async def run(self) -> None:
@@ -85,9 +85,10 @@ class MasterAddresses:
 
 
 def merged(known: tuple[str, ...], listed: list[str], from_leases: set[str]) -> tuple[str, ...]:
-    """The addresses to know from now on: without those whose Leases are gone, with those that are new.
+    """The new addresses: without those whose Leases are gone, with the new ones.
 
-    Loopback means the worker's own machine. It is of use only to a worker that reaches a master that way already.
+    A loopback address means the worker's own machine, so it is used only if the worker already reaches a master that
+    way.
     """
     kept = [one for one in known if one in listed or one not in from_leases]
     local = any(map(masters.is_loopback, known))

@@ -1,9 +1,9 @@
-"""What a worker keeps of its membership, in its own folder: where the masters are, and who it is there.
+"""The worker's membership on disk, in its own folder: the masters' addresses and its certificates.
 
-    kubeconfig     the masters' addresses and authority, the worker's certificate and key
-    serving.pem    the certificate and key that its endpoint shows
+    kubeconfig     the masters' addresses and CA, the worker's client certificate and key
+    serving.pem    the serving certificate and key of its endpoint
 
-A worker that is started again needs nothing else: no token, nobody's help.
+A restarted worker needs nothing else, and no token.
 """
 
 from dataclasses import dataclass, replace
@@ -26,35 +26,35 @@ _KEY: Final = b"-----BEGIN PRIVATE KEY-----"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """Where the masters are, and the certificate that this worker calls them with."""
+    """The masters' addresses, and this worker's client certificate."""
 
     endpoint: Endpoint
     identity: Identity
 
     @property
     def node(self) -> str:
-        """The name that the certificate gives the worker; empty if it is no worker's."""
+        """The node name in the certificate; empty if it is not a worker's."""
         return node_of(self.identity)
 
     def renewed(self, identity: Identity) -> "Membership":
-        """The same worker with a newer certificate."""
+        """The same membership with a newer certificate."""
         endpoint = replace(self.endpoint, client_certificate=identity.certificate, client_key=identity.key)
         return Membership(endpoint=endpoint, identity=identity)
 
     def at(self, servers: tuple[str, ...]) -> "Membership":
-        """The same worker with other addresses of its masters, the first of which is called first."""
+        """The same membership with other addresses of its masters; the first one is called first."""
         endpoint = replace(self.endpoint, server=servers[0], fallbacks=servers[1:])
         return Membership(endpoint=endpoint, identity=self.identity)
 
 
 def node_of(identity: Identity) -> str:
-    """The node whose worker a certificate belongs to; empty if it is no worker's."""
+    """The node name in a certificate; empty if it is not a worker's."""
     name, prefix = identity.facts.subject.common_name, certificate_requests.subject("").common_name
     return name.removeprefix(prefix) if name.startswith(prefix) else ""
 
 
 def of(endpoint: Endpoint) -> Membership | None:
-    """The membership that an endpoint's own certificate stands for; None if it has none that is a worker's."""
+    """The membership of an endpoint with a client certificate; None if it has none of a worker."""
     if endpoint.client_certificate is None or endpoint.client_key is None:
         return None
     identity = Identity(certificate=endpoint.client_certificate, key=endpoint.client_key)
@@ -63,7 +63,7 @@ def of(endpoint: Endpoint) -> Membership | None:
 
 
 def former_key(folder: Path, node: str, *, clock: Clock) -> PrivateKey | None:
-    """The key that a worker of this name had here before, be its certificate good or not; None if there is none."""
+    """The key of an earlier worker of this name, whether its certificate is valid or not; None if there is none."""
     path = folder / KUBECONFIG
     if not path.exists():
         return None
@@ -75,7 +75,7 @@ def former_key(folder: Path, node: str, *, clock: Clock) -> PrivateKey | None:
 
 
 def load(folder: Path, *, clock: Clock) -> Membership | None:
-    """What an earlier start has left; None if nothing, or nothing that is good any more."""
+    """The stored membership; None if there is none, or it is no longer valid."""
     path = folder / KUBECONFIG
     if not path.exists():
         return None
@@ -84,13 +84,13 @@ def load(folder: Path, *, clock: Clock) -> Membership | None:
 
 
 def save(folder: Path, membership: Membership) -> None:
-    """Keep it for the next start."""
+    """Store the membership for the next start."""
     files.make_private_folder(folder)
     files.write_private(folder / KUBECONFIG, kubeconfig.render(membership.endpoint, name="rota"))
 
 
 def load_serving(folder: Path, *, clock: Clock) -> Identity | None:
-    """The endpoint's certificate of an earlier start, if it is still good."""
+    """The stored serving certificate, if it is still valid."""
     path = folder / SERVING
     if not path.exists():
         return None
@@ -105,14 +105,14 @@ def load_serving(folder: Path, *, clock: Clock) -> Identity | None:
 
 
 def save_serving(folder: Path, identity: Identity) -> None:
-    """Keep the endpoint's certificate for the next start."""
+    """Store the serving certificate for the next start."""
     files.write_private(folder / SERVING, identity.certificate + identity.key)
 
 
 def authority_of(membership: Membership) -> bytes:
-    """The certificates of the cluster's authority, whose clients the endpoint believes."""
+    """The certificates of the cluster's CA, whose clients the endpoint accepts."""
     authority = membership.endpoint.certificate_authority
     assert authority is not None, "nobody joins a cluster whose authority is not known"
-    # Read here, so that what is wrong with it is said before anything listens.
+    # Validated here, so that an error is reported before the endpoint listens.
     certificates.read_pem(authority, source="the cluster's authority")
     return authority

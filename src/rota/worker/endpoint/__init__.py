@@ -1,1 +1,1 @@
-"""The worker's HTTPS endpoint: it speaks the kubelet's protocol, and only to the API server."""
+"""The worker's HTTPS endpoint: the kubelet's API (logs, exec, attach, port-forward, stats), for the API server only."""

@@ -1,10 +1,10 @@
-"""A session over a WebSocket, in the channel protocol of Kubernetes: the first byte of a message says which stream.
+"""A session over a WebSocket, in the channel protocol of Kubernetes: the first byte of a message is the stream.
 
-    client -> worker    0 input, 4 the terminal's size as JSON, 255 the end of a stream (version 5)
-    worker -> client    1 output, 2 errors, 3 how it ended, a Status, once
+    client -> worker    0 stdin, 4 the terminal's size as JSON, 255 the end of a stream (version 5)
+    worker -> client    1 stdout, 2 stderr, 3 the result, a Status, once
 
-Frames are read by aiohttp: messages beyond a size, frames without a mask and whatever else is against the rules end
-the connection with the code for it. When the client goes, the session is closed.
+aiohttp reads the frames: oversized messages, unmasked frames and other protocol errors end the connection with the
+matching code. When the client disconnects, the session is closed.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from rota.api import errors
 from rota.worker.runtimes.sessions import Session
 
-#: Newer ones first.
+#: Newest first.
 PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDIN, _STDOUT, _STDERR, _STATUS, _SIZE, _END = 0, 1, 2, 3, 4, 255
-#: The largest message that is taken in; clients send input in pieces of 32 KiB, but need not.
+#: Maximum message size; kubectl sends input in pieces of 32 KiB, but other clients may not.
 _MOST_BYTES: Final = 8 * 1024 * 1024
-#: How long a client has to answer that the conversation is over.
+#: How long a client may take to answer a close frame.
 _FAREWELL_S: Final = 5.0
 
-#: Begins what is talked to; an ApiError if that cannot be.
+#: Starts the session; raises an ApiError if that is impossible.
 Begin: TypeAlias = Callable[[], Awaitable[Session]]
 
 
@@ -39,10 +39,10 @@ _sizes: Final = msgspec.json.Decoder(_Size)
 
 
 async def converse(request: web.Request, begin: Begin, *, stdin: bool, outputs: Container[bool]) -> web.StreamResponse:
-    """Connect a client with a session until either has ended; `outputs` are False for output and True for errors.
+    """Connect a client with a session until either has ended; `outputs` are False for stdout and True for stderr.
 
-    What keeps the session from beginning is told as its end: clients take a refused handshake for a server that does
-    not speak WebSocket, and try older ways.
+    An error at the start is sent as the result of the session: clients treat a refused handshake as a server without
+    WebSocket support and try older protocols.
     """
     offered = [one.strip() for one in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
     if not any(one in PROTOCOLS for one in offered):
@@ -62,7 +62,7 @@ async def converse(request: web.Request, begin: Begin, *, stdin: bool, outputs: 
 
 
 async def _connect(socket: web.WebSocketResponse, session: Session, *, stdin: bool, outputs: Container[bool]) -> None:
-    # An empty message says that the session has begun.
+    # An empty message tells the client that the session has begun.
     await socket.send_bytes(bytes((_STDOUT,)))
     incoming = asyncio.create_task(_take_in(socket, session if stdin else None, session))
     outgoing = asyncio.create_task(_give_all(socket, session, outputs))
@@ -73,7 +73,7 @@ async def _connect(socket: web.WebSocketResponse, session: Session, *, stdin: bo
         else:
             incoming.result()
     except ConnectionError:
-        pass  # the client is gone
+        pass  # the client has disconnected
     finally:
         await _cancelled(incoming, outgoing)
 
@@ -100,7 +100,7 @@ async def _take_in(socket: web.WebSocketResponse, reader: Session | None, sessio
 
 
 async def _give_all(socket: web.WebSocketResponse, session: Session, outputs: Container[bool]) -> int:
-    """All that the session says; how it ended."""
+    """Send all output of the session; returns its result."""
     await asyncio.gather(
         *(_give_out(socket if which in outputs else None, session, errors=which) for which in (False, True))
     )
@@ -108,7 +108,7 @@ async def _give_all(socket: web.WebSocketResponse, session: Session, outputs: Co
 
 
 async def _give_out(socket: web.WebSocketResponse | None, session: Session, *, errors: bool) -> None:
-    """One of its streams; what nobody wants is read all the same, since the command would wait for that."""
+    """Send one stream; an unwanted stream is read as well, since the command would block otherwise."""
     channel = bytes((_STDERR if errors else _STDOUT,))
     while piece := await session.read(errors=errors):
         if socket is not None:
@@ -121,7 +121,7 @@ async def _end(
     with contextlib.suppress(ConnectionError):
         await socket.send_bytes(bytes((_STATUS,)) + msgspec.json.encode(status))
         if but_first is not None:
-            # Only one at a time may read, and the end of the conversation has to be read.
+            # Only one task may read, and the close frame has to be read.
             await _cancelled(but_first)
         await socket.close(code=WSCloseCode.OK)
 

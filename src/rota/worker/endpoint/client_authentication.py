@@ -1,10 +1,10 @@
-"""Who may use the endpoint: whoever shows a certificate of the cluster's authority that is in `system:masters`.
+"""Client authentication of the endpoint: a certificate of the cluster's CA in the group `system:masters`.
 
-That is the API server, which has done all asking for rights by then. TLS has verified what is shown; whoever shows
-nothing hears 401, whoever is somebody else 403. A node's certificate is good for calling the API, not other nodes.
+That is the API server, which has already authorized the request. TLS has verified the certificate. A client without one
+gets 401, any other client 403. A node's certificate is valid for the API, not for other nodes.
 
-A connection shows its certificate once, so it is looked at once. Whoever has not asked within a moment for something
-that he may have is cut off, so that strangers do not hold connections for nothing.
+A connection presents its certificate once, so it is checked once. A connection without an authorized request within a
+short time is closed, so that unauthorized clients do not hold connections.
 """
 
 import asyncio
@@ -19,26 +19,26 @@ from aiohttp.web_protocol import RequestHandler
 from rota.api import users
 from rota.pki import certificates
 
-#: How long a stranger's connection may last.
+#: How long an unauthorized connection may last.
 _MOMENT_S: Final = 20.0
 
 
 class ClientCertificateAuthentication:
-    """Tells guests from strangers."""
+    """Tracks which connections are authorized."""
 
     def __init__(self, *, moment_s: float = _MOMENT_S) -> None:
         self._moment_s: Final = moment_s
-        #: Connections of those who may ask for everything.
+        #: Authorized connections.
         self._guests: Final[set[RequestHandler]] = set()
 
     def entered(self, serve: Callable[[], RequestHandler]) -> RequestHandler:
-        """A new connection, which is a stranger's until he has shown who he is."""
+        """A new connection, unauthorized at first."""
         made = serve()
         asyncio.get_running_loop().call_later(self._moment_s, self._see_off, made)
         return made
 
     def guard(self) -> Middleware:
-        """Lets guests through."""
+        """The middleware that lets authorized requests through."""
 
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -1,9 +1,10 @@
-"""`POST /rota/v1/pods`: pods that were just bound to this node, told by the leader ahead of the watch.
+"""`POST /rota/v1/pods`: pods that were just bound to this node, sent by the leader ahead of the watch.
 
-    {"incarnation": "<which start of this worker is meant>", "pods": [{...}, ...]}
+    {"incarnation": "<the start of this worker that is meant>", "pods": [{...}, ...]}
 
-Answered with 200 and, for each pod, an empty text if it was taken, or why it was not; with 409 if another incarnation
-is meant. Whatever is not taken comes by the watch, so nothing need be sent twice; what is sent twice is taken once.
+The response is 200 with a string per pod: empty if it was accepted, else the reason; or 409 if another incarnation is
+meant. A pod that is not accepted arrives by the watch, so nothing is sent twice; a pod that is sent twice is accepted
+once.
 """
 
 from typing import Any, Final
@@ -19,7 +20,7 @@ PATH: Final = "/rota/v1/pods"
 
 
 class DispatchedPod(msgspec.Struct, frozen=True):
-    """What the leader sends."""
+    """The request of the leader."""
 
     incarnation: str
     pods: list[dict[str, Any]]
@@ -29,7 +30,7 @@ _decoder: Final = msgspec.json.Decoder(DispatchedPod)
 
 
 def route(worker: Worker) -> web.RouteDef:
-    """The way in for offers."""
+    """The route for dispatched pods."""
     return web.post(PATH, _take(worker))
 
 

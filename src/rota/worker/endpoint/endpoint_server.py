@@ -1,11 +1,14 @@
-"""The endpoint on a socket, and the table of what it serves.
+"""The endpoint's server and its routes.
 
-    listener = serving.listen(address, 10250)            # first, so that the node can tell its port
-    async with running.worker(client, settings, ...) as worker, serving.serve(worker, listener=listener, tls=tls):
+    listener = endpoint_server.listen(address, 10250)            # first, so that the node can publish its port
+    async with (
+        worker_assembly.worker(client, settings, ...) as worker,
+        endpoint_server.serve(worker, listener=listener, tls=tls),
+    ):
         ...
 
-`tls` shows the worker's own certificate and verifies those of clients (`pki.contexts.server`); who gets in is said in
-`client_authentication`. An API server in the worker's own process needs no socket (`unlistening`).
+`tls` has the worker's serving certificate and verifies client certificates (`pki.contexts.server`);
+`client_authentication` authorizes clients. An API server in the worker's own process needs no socket (`unlistening`).
 """
 
 import asyncio
@@ -32,16 +35,16 @@ log = logging.get(__name__)
 
 #: The kubelet's port.
 DEFAULT_PORT: Final = 10_250
-#: Where an application keeps what it measures.
+#: The key of the application's statistics.
 STATISTICS: Final = web.AppKey("statistics", Statistics)
 _BACKLOG: Final = 128
 _HANDSHAKE_S: Final = 10.0
-#: How long what is under way has to end when the endpoint closes.
+#: How long requests in progress may take when the endpoint closes.
 _GRACE_S: Final = 2.0
 
 
 def routes(worker: Worker, statistics: Statistics) -> list[web.RouteDef]:
-    """All that the endpoint serves."""
+    """All routes of the endpoint."""
     return [
         web.get("/healthz", _healthy),
         web.get("/pods", _pods(worker)),
@@ -54,7 +57,7 @@ def routes(worker: Worker, statistics: Statistics) -> list[web.RouteDef]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket for `serve`; port 0 takes a free one. A UserError if the address cannot be had."""
+    """A socket for `serve`; port 0 takes a free one. Raises a UserError if the address is not available."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -79,7 +82,7 @@ async def serve(
     port: int = DEFAULT_PORT,
     listener: socket.socket | None = None,
 ) -> AsyncIterator[int]:
-    """Serve until the block is left; yields the port. A `listener` takes the place of `host` and `port`."""
+    """Serve until the block is left; yields the port. A `listener` replaces `host` and `port`."""
     listener, lobby = listener or listen(host, port), ClientCertificateAuthentication()
     async with _runner(worker, lobby.guard()) as runner:
         assert runner.server is not None, "it was set up"
@@ -97,7 +100,7 @@ async def serve(
 
 
 def unlistening(worker: Worker) -> contextlib.AbstractAsyncContextManager[web.AppRunner]:
-    """The endpoint for an API server in this process, which brings connections itself and need not show who it is."""
+    """The endpoint for an API server in this process, which makes connections itself and needs no certificate."""
     return _runner(worker)
 
 
@@ -116,14 +119,14 @@ async def _runner(worker: Worker, *guards: Middleware) -> AsyncIterator[web.AppR
 
 @web.middleware
 async def _refusing(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refusals as the kubelet sends them: a code and a line of text."""
+    """Errors as the kubelet sends them: a code and a line of text."""
     try:
         return await handler(request)
     except errors.ApiError as refusal:
         return web.Response(status=refusal.code, text=refusal.message + "\n")
     except web.HTTPException:
         raise
-    except Exception as problem:  # one request's trouble is not the others'
+    except Exception as problem:  # an error of one request must not affect the others
         log.exception("a request to the worker failed", error=problem, path=request.path)
         return web.Response(status=500, text="see the worker's log\n")
 

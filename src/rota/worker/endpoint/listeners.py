@@ -1,7 +1,7 @@
-"""Where a pod listens: on which of the machine's sockets its own processes wait for connections.
+"""The listening sockets of a pod's own processes.
 
-Pods may share the machine's network, and with it everything that listens there. Whoever may reach a pod may reach what
-the pod offers, and nothing that others do.
+Pods may share the machine's network, and with it everything that listens there. A client that may access a pod may
+access what the pod listens on, and nothing else.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ _PROC: Final = Path("/proc")
 
 
 class OwnNetwork(Exception):
-    """The pod has a network of its own, into which there is no way from here."""
+    """The pod has its own network namespace, which cannot be reached from here."""
 
 
 def address(places: Iterable[Place], port: int, *, proc: Path = _PROC) -> str | None:
-    """Where to connect to reach a port of some containers; None if none of them listens there."""
+    """The address to connect to for a port of some containers; None if none of them listens there."""
     pids = [pid for place in places for pid in usage.pids(place, proc)]
     inodes = {inode for pid in pids for inode in _sockets(proc / str(pid))}
     for pid in pids[:1]:
@@ -37,13 +37,13 @@ def address(places: Iterable[Place], port: int, *, proc: Path = _PROC) -> str | 
 
 
 def parse_listeners(table: str) -> Iterator[tuple[str, int, str]]:
-    """Of /proc/net/tcp or tcp6: address, port and inode of each socket that waits for connections."""
+    """Of /proc/net/tcp or tcp6: address, port and inode of each listening socket."""
     for line in table.splitlines()[1:]:
         fields = line.split()
         if len(fields) < 10 or fields[3] != _LISTENING:
             continue
         host, _, port = fields[1].partition(":")
-        # In words of four bytes, each as this machine keeps numbers.
+        # In words of four bytes, each in the machine's byte order.
         words = [bytes.fromhex(host[start : start + 8])[::-1] for start in range(0, len(host), 8)]
         found = ipaddress.ip_address(b"".join(words))
         if found.is_unspecified:

@@ -1,7 +1,7 @@
-"""What a container wrote, for the API server: of the present run or the one before, as a stream.
+"""Logs of a container for the API server: of the present run or the previous one, as a stream.
 
-The same for an API server in this process, which calls `stream`, and for one elsewhere, which asks for
-`/containerLogs/<namespace>/<pod>/<container>`. Refusals come before the first piece.
+Used by an API server in this process, which calls `stream`, and by one elsewhere, which requests
+`/containerLogs/<namespace>/<pod>/<container>`. Errors are raised before the first piece.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -23,7 +23,7 @@ _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 async def stream(
     worker: Worker, pod: Pod, container: str, options: LogOptions, *, previous: bool
 ) -> AsyncIterator[bytes]:
-    """The pieces as they come; an ApiError before the first if there are none to be had."""
+    """The pieces as they come; raises an ApiError before the first if there is no log."""
     state = lookup.container(pod, container)
     run = state.run if state.live else state.run - 1
     if previous:
@@ -40,7 +40,7 @@ async def stream(
 
 
 def options(query: Mapping[str, str]) -> LogOptions:
-    """What a query in the kubelet's words asks for; BadRequest if it cannot be read."""
+    """The options of a query with the kubelet's parameters; BadRequest if it is invalid."""
     since_seconds = _number(query, "sinceSeconds")
     try:
         since = times.parse(query["sinceTime"]) if query.get("sinceTime") else None
@@ -58,7 +58,7 @@ def options(query: Mapping[str, str]) -> LogOptions:
 
 
 def route(worker: Worker) -> web.RouteDef:
-    """GET of a container's logs."""
+    """The route of container logs."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         at = request.match_info

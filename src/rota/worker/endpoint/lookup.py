@@ -1,4 +1,4 @@
-"""Finding the pod and the container that a caller names."""
+"""Finds the pod and the container that a request names."""
 
 from rota.api import errors, meta
 from rota.worker.pod_machine.containers import Container
@@ -7,7 +7,7 @@ from rota.worker.worker_assembly import Worker
 
 
 def by_name(worker: Worker, namespace: str, name: str) -> Pod:
-    """The pod of this name; of several, since a former one may not be gone yet, the newest."""
+    """The pod of this name; if there are several, since an old one may still terminate, the newest."""
     found = [
         one
         for one in worker.agent.machine.pods
@@ -19,7 +19,7 @@ def by_name(worker: Worker, namespace: str, name: str) -> Pod:
 
 
 def by_uid(worker: Worker, uid: str, name: str) -> Pod:
-    """The pod with this uid; `name` is what it is called in a refusal."""
+    """The pod with this uid; `name` is for the error message."""
     found = worker.agent.machine.pod(uid)
     if found is None:
         raise errors.NotFound(f"{worker.machine.node} has nothing of pod {name}")

@@ -1,7 +1,7 @@
-"""Forwarded ports, as `kubectl port-forward` asks for them: `/portForward/<namespace>/<pod>`, SPDY inside WebSocket.
+"""Port forwarding for `kubectl port-forward`: `/portForward/<namespace>/<pod>`, SPDY inside WebSocket.
 
-For every connection the client opens two streams with the same `requestid`: one for the bytes, and one for words in
-case of trouble. Only what the pod itself listens on is reached (`listeners`).
+For every connection the client opens two streams with the same `requestid`: one for data, and one for an error message.
+Only the pod's own listening sockets are reachable (`listeners`).
 """
 
 import asyncio
@@ -21,13 +21,13 @@ PROTOCOL: Final = "SPDY/3.1+portforward.k8s.io"
 _MOST_MESSAGE_BYTES: Final = 2 * 1024 * 1024
 _MOST_STREAMS: Final = 512
 _PIECE: Final = 32 * 1024
-#: So many pieces may wait for whoever listens.
+#: Number of pieces that may wait for the pod to read.
 _AHEAD: Final = 16
 _CONNECT_S: Final = 10.0
 
 
 def route(worker: Worker) -> web.RouteDef:
-    """GET with an upgrade."""
+    """The route of port forwarding."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         pod = lookup.by_name(worker, request.match_info["namespace"], request.match_info["pod"])
@@ -44,12 +44,12 @@ def route(worker: Worker) -> web.RouteDef:
 
 @dataclass(slots=True)
 class _Connection:
-    """What the client has opened for one connection."""
+    """The streams of one forwarded connection."""
 
     port: str
-    #: Streams by kind, `data` and `error`.
+    #: Streams by type, `data` and `error`.
     streams: dict[str, int] = field(default_factory=dict)
-    #: What the client sent; None is its end.
+    #: Data of the client; None is its end.
     sent: "asyncio.Queue[bytes | None]" = field(default_factory=lambda: asyncio.Queue(_AHEAD))
     work: "asyncio.Task[None] | None" = None
 
@@ -66,7 +66,7 @@ class _Forwarding:
         self._streams: Final[dict[int, tuple[str, _Connection]]] = {}
 
     async def run(self) -> None:
-        """Until the client goes."""
+        """Serve until the client disconnects."""
         reader = spdy.Reader()
         try:
             async for message in self._socket:
@@ -89,7 +89,7 @@ class _Forwarding:
             case spdy.Sent():
                 kind, connection = self._streams.get(frame.stream, ("", None))
                 if connection is not None and kind == "data":
-                    # One who does not read holds up the others of this client, and fills no memory.
+                    # A slow reader delays the other connections of this client, but memory stays bounded.
                     if frame.data:
                         await connection.sent.put(frame.data)
                     if frame.last:
@@ -101,7 +101,7 @@ class _Forwarding:
             case spdy.Asked():
                 await self._socket.send_bytes(spdy.pong(frame.number))
             case spdy.Leaving():
-                pass  # what is open goes on
+                pass  # open connections continue
 
     async def _open(self, frame: spdy.Opened) -> None:
         kind, number = frame.headers.get("streamtype", ""), frame.headers.get("requestid", "")
@@ -128,7 +128,7 @@ class _Forwarding:
             self._connections.pop(number, None)
             for stream in connection.streams.values():
                 self._streams.pop(stream, None)
-            # Whoever waits to hand something over need not.
+            # Release a task that waits for space in the queue.
             while not connection.sent.empty():
                 connection.sent.get_nowait()
             with contextlib.suppress(ConnectionError):
@@ -139,7 +139,7 @@ class _Forwarding:
         await self._socket.send_bytes(spdy.data(connection.streams["error"], complaint.encode(), last=True))
 
     async def _carry(self, connection: _Connection) -> str:
-        """Carry bytes until whoever listens has ended; what kept us from it, if anything did."""
+        """Copy data until the pod closes the connection; returns the error, if any."""
         name = meta.name(self._pod.seen)
         if not (connection.port.isascii() and connection.port.isdigit() and 0 < int(connection.port[:6]) < 1 << 16):
             return f"{connection.port!r} is no port"

@@ -1,6 +1,6 @@
-"""Commands in containers and looks at what containers say, for the API server, as `/exec` and `/attach`.
+"""`/exec` and `/attach` for the API server: commands in containers, and the streams of a container's own process.
 
-Attaching shows what a container's own process writes from now on, and lets it read if it has an input.
+Attach shows what a container's process writes from now on, and lets the client write if it has stdin.
 """
 
 from functools import partial
@@ -21,7 +21,7 @@ _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
 def routes(worker: Worker) -> list[web.RouteDef]:
-    """All conversations with containers."""
+    """The routes of exec and attach."""
 
     async def execute(request: web.Request) -> web.StreamResponse:
         at, query = request.match_info, request.query
@@ -79,7 +79,7 @@ def _not_found(container: str) -> errors.ApiError:
 
 
 def _outputs(request: web.Request) -> list[bool]:
-    """Which streams the client wants; a terminal has no errors of its own."""
+    """The streams that the client requests; a terminal has no stderr."""
     wanted = [which for which, name in ((False, "output"), (True, "error")) if request.query.get(name) in _TRUE]
     if request.query.get("tty") in _TRUE and True in wanted:
         wanted.remove(True)

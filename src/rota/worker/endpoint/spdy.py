@@ -1,8 +1,8 @@
-"""SPDY/3.1 as far as forwarded ports need it: frames read from bytes, and bytes of frames to send. Pure.
+"""SPDY/3.1 as far as port forwarding needs it: decodes and encodes frames. Pure.
 
-kubectl carries SPDY inside WebSocket for this. Streams are opened by the client; flow control is not spoken, as in
-Kubernetes. Sizes are bounded before anything is kept or unpacked; whatever is against the rules is a `SpdyError`, after
-which the connection is of no use.
+kubectl uses SPDY inside WebSocket for this. The client opens streams; flow control is not implemented, as in
+Kubernetes. Sizes are checked before anything is stored or decompressed. A protocol error is a `SpdyError`, after which
+the connection is unusable.
 """
 
 import struct
@@ -16,7 +16,7 @@ _CONTROL: Final = 0x8003
 _FIN: Final = 0x01
 _HEAD: Final = struct.Struct("!II")
 _LENGTH: Final = struct.Struct("!I")
-#: Before the headers of a new stream: its number, another's, and how urgent it is.
+#: Before the headers of SYN_STREAM: stream id, associated stream id, and priority.
 _OPENING: Final = 10
 _MOST_BYTES: Final = 1024 * 1024
 _MOST_HEADER_BYTES: Final = 64 * 1024
@@ -39,29 +39,29 @@ _TEXT: Final = (
     "chunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/javascript,"
     "publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
 )
-#: What both sides know of headers before the first one is sent; laid down by the protocol.
+#: The header compression dictionary of the protocol.
 DICTIONARY: Final = (
     b"".join(_LENGTH.pack(len(word)) + word.replace("_", " ").encode() for word in _WORDS.split()) + _TEXT.encode()
 )
 
 
 class SpdyError(Exception):
-    """The client does not speak SPDY/3.1."""
+    """The client violates SPDY/3.1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The client opens a stream."""
+    """SYN_STREAM: the client opens a stream."""
 
     stream: int
     headers: Mapping[str, str]
-    #: Whether it will send nothing on it.
+    #: Whether the client sends nothing on it.
     last: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Bytes on a stream."""
+    """A data frame."""
 
     stream: int
     data: bytes
@@ -70,35 +70,35 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The client gives a stream up."""
+    """RST_STREAM: the client aborts a stream."""
 
     stream: int
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The client asks whether we are there."""
+    """PING of the client."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """The client opens no more streams."""
+    """GOAWAY: the client opens no more streams."""
 
 
 Frame: TypeAlias = Opened | Sent | Broken | Asked | Leaving
 
 
 class Reader:
-    """Frames from bytes, however they are cut."""
+    """Decodes frames from pieces of any size."""
 
     def __init__(self) -> None:
         self._buffer: Final = bytearray()
         self._headers: Final = zlib.decompressobj(zdict=DICTIONARY)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """What is complete by now; SpdyError if that is no frame."""
+        """The complete frames so far; SpdyError if the data is invalid."""
         self._buffer.extend(data)
         while len(self._buffer) >= _HEAD.size:
             first, second = _HEAD.unpack_from(self._buffer)
@@ -126,7 +126,7 @@ class Reader:
             return Broken(_number(content))
         if kind == _PING:
             return Asked(_number(content))
-        return Leaving() if kind == _GOAWAY else None  # settings and windows nobody keeps here
+        return Leaving() if kind == _GOAWAY else None  # settings and windows are ignored
 
     def _unpacked(self, packed: bytes) -> dict[str, str]:
         try:
@@ -149,29 +149,29 @@ class Reader:
 
 
 class Writer:
-    """Bytes of frames; headers are packed one after the other, so there is one for each connection."""
+    """Encodes frames; header compression has state, so each connection needs one."""
 
     def __init__(self) -> None:
         self._headers: Final = zlib.compressobj(zdict=DICTIONARY)
 
     def accept(self, stream: int) -> bytes:
-        """A stream is open on our side, too."""
+        """SYN_REPLY: accept a stream."""
         packed = self._headers.compress(_LENGTH.pack(0)) + self._headers.flush(zlib.Z_SYNC_FLUSH)
         return _control(_SYN_REPLY, _LENGTH.pack(stream) + packed)
 
 
 def data(stream: int, content: bytes, *, last: bool = False) -> bytes:
-    """Bytes on a stream."""
+    """A data frame."""
     return _HEAD.pack(stream, (_FIN << 24 if last else 0) | len(content)) + content
 
 
 def refuse(stream: int) -> bytes:
-    """A stream is not taken on."""
+    """RST_STREAM: refuse a stream."""
     return _control(_RST_STREAM, _HEAD.pack(stream, 3))
 
 
 def pong(number: int) -> bytes:
-    """We are there."""
+    """The reply to a PING."""
     return _control(_PING, _LENGTH.pack(number))
 
 

@@ -1,8 +1,8 @@
-"""What the machine and its pods use, in forms that scrapers of kubelets know: `/stats/summary`, `/metrics/resource`.
+"""Resource usage of the machine and its pods for scrapers of kubelets: `/stats/summary`, `/metrics/resource`.
 
-Nothing is measured while nobody asks. Rates need two looks: whoever asks for the first time in a while waits a second
-for the other one, and what was found is good for a moment. A worker that has only a share of its machine tells of its
-node what its pods use; the rest of the machine is others'.
+Nothing is measured without a request. Rates need two samples: the first request after a while waits a second for the
+second sample, and a result is reused for a short time. A worker that has only a share of its machine reports the usage
+of its pods as that of its node.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from rota.worker.runtimes.runtime_interface import Place
 from rota.worker.usage import Meter, NodeUsage, PodUsage, Usage, combined
 from rota.worker.worker_assembly import Worker
 
-#: Looks that are further apart say little about the present.
+#: Samples that are further apart are not used for a rate.
 _STALE_S: Final = 30.0
 _BETWEEN_S: Final = 1.0
 _KEPT_S: Final = 1.0
@@ -27,20 +27,20 @@ _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found at one moment."""
+    """The usage at one moment."""
 
     at: float
-    #: Over how long rates are taken, at most: that of a container which is younger, since its start.
+    #: The period of rates, at most; for a younger container, the time since its start.
     window_s: float
     #: None for a worker that has only a share of its machine.
     machine: NodeUsage | None
-    #: All pods together.
+    #: The sum of all pods.
     all_pods: Usage
     pods: Mapping[str, PodUsage]
 
 
 class Statistics:
-    """Measures when asked."""
+    """Measures on request."""
 
     def __init__(self, worker: Worker, *, clock: Clock) -> None:
         self._worker: Final = worker
@@ -50,7 +50,7 @@ class Statistics:
         self._last: Look | None = None
 
     async def look(self) -> Look:
-        """What is used now."""
+        """The current usage."""
         async with self._looking:
             last, now = self._last, self._clock.now()
             if last is not None and 0 <= now - last.at < _KEPT_S:
@@ -62,7 +62,7 @@ class Statistics:
             return self._last
 
     async def summary(self) -> dict[str, Any]:
-        """As `/stats/summary`; `window` is ours, in seconds."""
+        """In the format of `/stats/summary`; `window` is our own field, in seconds."""
         found = await self.look()
         pods = {one.uid: one.seen for one in self._worker.agent.machine.pods}
         return {
@@ -72,7 +72,7 @@ class Statistics:
         }
 
     async def resources(self) -> str:
-        """As `/metrics/resource`."""
+        """In the format of `/metrics/resource`."""
         found = await self.look()
         pods = {one.uid: one.seen for one in self._worker.agent.machine.pods}
         total = found.machine.total if found.machine is not None else found.all_pods
@@ -101,7 +101,7 @@ class Statistics:
         )
 
     def _places(self) -> Mapping[str, Place]:
-        # Not the runtime of today: it is made anew when it has failed.
+        # Looked up each time: the runtime is replaced after a failure.
         return dict(self._worker.runtime.places())
 
     def _folders(self, uid: str) -> list[Path]:
@@ -109,7 +109,7 @@ class Statistics:
 
 
 def routes(statistics: Statistics) -> list[web.RouteDef]:
-    """GET of either form."""
+    """The routes of both formats."""
 
     async def summary(_: web.Request) -> web.Response:
         return web.json_response(await statistics.summary())
@@ -164,7 +164,7 @@ def _pod(pod: Mapping[str, Any], used: PodUsage) -> dict[str, Any]:
 
 
 def _shown(used: Usage) -> dict[str, Any]:
-    """What nodes, pods and containers have in common; what is not known is left out."""
+    """The common fields of nodes, pods and containers; unknown values are left out."""
     at = times.format_time(used.at)
     cpu = {"usageNanoCores": used.cpu_nanocores, "usageCoreNanoSeconds": used.cpu_nanos}
     memory = {

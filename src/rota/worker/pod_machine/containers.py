@@ -1,6 +1,6 @@
-"""One container of a pod: what it does now, what it did before, and how the API is told.
+"""One container of a pod: its present state, its last state, and its status in the API.
 
-Only what is known is changed here; what to do about it is decided by the pod (`pods`).
+Only state is kept here; `pods` decides what to do.
 """
 
 from dataclasses import dataclass, field
@@ -19,20 +19,20 @@ UNKNOWN: Final = "ContainerStatusUnknown"
 CREATING: Final = "ContainerCreating"
 INITIALIZING: Final = "PodInitializing"
 CRASHING: Final = "CrashLoopBackOff"
-#: What a run whose end nobody saw is said to have ended with.
+#: The exit code of a run whose end was not observed.
 UNKNOWN_CODE: Final = 137
 _RUNTIME: Final = "rota://"
 
 
 class Stage(Enum):
-    """Where a container is in its life."""
+    """The stage of a container."""
 
     #: Never started, or between two runs.
     IDLE = auto()
-    #: The shell was told to start it.
+    #: The agent was instructed to start it.
     STARTING = auto()
     RUNNING = auto()
-    #: Ended for good, as far as is known.
+    #: Ended, and not to be restarted as far as is known.
     ENDED = auto()
 
 
@@ -45,7 +45,7 @@ class Ending:
     reason: str = COMPLETED
     message: str = ""
     id: str = ""
-    #: None where nobody knows.
+    #: None if unknown.
     started_at: float | None = None
     finished_at: float | None = None
 
@@ -67,13 +67,13 @@ class Ending:
 
 @dataclass(slots=True)
 class Streak:
-    """Answers of a probe in a row."""
+    """Consecutive equal results of a probe."""
 
     successes: int = 0
     failures: int = 0
 
     def add(self, success: bool) -> None:
-        """One more answer."""
+        """Add a result."""
         self.successes = self.successes + 1 if success else 0
         self.failures = 0 if success else self.failures + 1
 
@@ -84,27 +84,27 @@ class Container:
 
     spec: ContainerSpec
     stage: Stage = Stage.IDLE
-    #: Which run this is, or will be the next.
+    #: The number of the present or the next run, from 0.
     run: int = 0
     restarts: int = 0
     id: str = ""
     started_at: float = 0.0
-    #: Whether the startup probe and the first hook are through.
+    #: Whether the startup probe and the postStart hook have succeeded.
     started: bool = False
     ready: bool = False
-    #: Why it waits, while it does.
+    #: The reason while it is waiting.
     reason: str = CREATING
     message: str = ""
-    #: How the present stage ended, if it is ENDED; and the run before.
+    #: How the run ended, if the stage is ENDED; and how the previous one did.
     ending: Ending | None = None
     before: Ending | None = None
     backoff: Backoff = field(default_factory=Backoff)
     streaks: dict[ProbeKind, Streak] = field(default_factory=dict)
     probing: set[ProbeKind] = field(default_factory=set)
     hook_pending: bool = False
-    #: When the run was told to end, and by when it must have; None while nobody told it.
+    #: When it was told to stop, and its deadline; None if it was not.
     stopping: float | None = None
-    #: Whether the hook before the end is under way.
+    #: Whether the preStop hook is running.
     pre_stopping: bool = False
 
     @property
@@ -114,17 +114,17 @@ class Container:
 
     @property
     def live(self) -> bool:
-        """Whether something of it runs, or is about to."""
+        """Whether it runs or is about to."""
         return self.stage in {Stage.STARTING, Stage.RUNNING}
 
     @property
     def succeeded(self) -> bool:
-        """Whether it has ended, and well."""
+        """Whether it has ended successfully."""
         return self.stage is Stage.ENDED and self.ending is not None and self.ending.code == 0
 
     @property
     def failed(self) -> bool:
-        """Whether it has ended, and not well."""
+        """Whether it has ended with a failure."""
         return self.stage is Stage.ENDED and not self.succeeded
 
     def begin(self) -> None:
@@ -135,19 +135,19 @@ class Container:
         self.reason, self.message = CREATING, ""
 
     def began(self, run_id: str, now: float) -> None:
-        """It runs."""
+        """The run has started."""
         self.stage, self.id, self.started_at = Stage.RUNNING, run_id, now
         self.hook_pending = self.spec.has_post_start
         self.streaks = {}
         self.stopping, self.pre_stopping = None, False
 
     def wait(self, reason: str, message: str = "") -> None:
-        """It does not run, and why not."""
+        """It does not run, for this reason."""
         self.stage, self.reason, self.message = Stage.IDLE, reason, message
         self.started = self.ready = False
 
     def end(self, ending: Ending) -> None:
-        """A run is over."""
+        """The run has ended."""
         self.stage, self.ending = Stage.ENDED, ending
         self.started = self.ready = False
         self.hook_pending = self.pre_stopping = False
@@ -155,7 +155,7 @@ class Container:
         self.run += 1
 
     def again(self) -> None:
-        """Another run will follow the one that ended."""
+        """Prepare another run after the one that ended."""
         self.restarts += 1
         self.before = self.ending
 

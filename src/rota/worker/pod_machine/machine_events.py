@@ -1,9 +1,9 @@
-"""What the machine is told and what it answers: events in, instructions out.
+"""Events and instructions of the pod machine.
 
-An event is something that happened, with the time at which it did. An instruction is something that the shell now has
-to do; whatever comes of it is an event again. Instructions are in the order in which they were thought of; those for
-different containers may be carried out at the same time. A container is started over and over under the same name: its
-*run* says which time it is, from 0, and whatever arrives late about a former run is recognised by it.
+An event is something that happened, with its time. An instruction is something that the agent has to do; its result is
+another event. Instructions are in order; those for different containers may be carried out concurrently. A container is
+restarted under the same name: the *run*, counted from 0, identifies each start, so that a late event of a former run is
+recognised.
 """
 
 from collections.abc import Mapping
@@ -33,21 +33,22 @@ class PodGone(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
 
 
 class Synced(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """Every pod that the API has for this node has been told; what was adopted and is not among them has no owner."""
+    """Every pod that the API has for this node has been seen; an adopted pod that is not among them was deleted."""
 
 
 class FoundRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What a runtime found of one run after the agent was away."""
+    """The state of one run that a runtime found after a restart of the agent."""
 
     container: str
     run: int
     id: str
     started_at: float
-    #: None while it still runs.
+    #: None while it runs.
     code: int | None = None
     signal: int = 0
     oom: bool = False
-    #: Whether it ended with the machine or with what supervised it, or nobody saw how: it is not to blame.
+    #: Whether it ended with the machine or its supervisor, or its end was not observed: it was disrupted and has not
+    #: failed.
     lost: bool = False
     finished_at: float = 0.0
     #: Its termination message.
@@ -55,21 +56,21 @@ class FoundRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Adopted(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """A pod that this node ran when the agent went away, as it was then, and what has become of its containers."""
+    """A pod that this node ran before a restart of the agent, and what became of its containers."""
 
     pod: dict[str, Any]
-    #: Of each container the last run, after the one before that if there was one.
+    #: The last run of each container, after the one before it if there was one.
     runs: tuple[FoundRun, ...] = ()
 
 
 class VolumesReady(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """A pod's folders are there."""
+    """A pod's volumes are ready."""
 
     uid: str
 
 
 class VolumesFailed(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """A pod's folders could not be made; it is tried again."""
+    """A pod's volumes could not be made; they are tried again."""
 
     uid: str
     message: str
@@ -95,7 +96,7 @@ class StartFailed(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
 
 
 class Exited(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """A container has ended, and nothing of it is left."""
+    """A container has ended, with all its processes."""
 
     uid: str
     container: str
@@ -103,14 +104,15 @@ class Exited(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
     code: int
     signal: int = 0
     oom: bool = False
-    #: Whether it ended with the machine or with what supervised it, or nobody saw how: it is not to blame.
+    #: Whether it ended with the machine or its supervisor, or its end was not observed: it was disrupted and has not
+    #: failed.
     lost: bool = False
-    #: What it left behind for people, if its spec says where to look.
+    #: Its termination message, if its spec has one.
     message: str = ""
 
 
 class Probed(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """A probe has an answer."""
+    """The result of a probe."""
 
     uid: str
     container: str
@@ -132,14 +134,14 @@ class HookDone(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
 
 
 class Exceeded(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """A pod has taken more of the machine than it may, and has to go."""
+    """A pod has exceeded its storage limits and is to be evicted."""
 
     uid: str
     message: str
 
 
 class Tick(_Event, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """The time that the machine asked to be woken at has come, or passed."""
+    """The time of `wake_at` has come."""
 
 
 Event: TypeAlias = (
@@ -153,7 +155,7 @@ class _Instruction(msgspec.Struct, frozen=True, kw_only=True, tag_field="is", ta
 
 
 class PrepareVolumes(_Instruction, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """Make the pod's folders; answered by VolumesReady or VolumesFailed."""
+    """Make the pod's volumes; answered by VolumesReady or VolumesFailed."""
 
 
 class Start(_Instruction, frozen=True, kw_only=True, tag_field="is", tag=True):
@@ -164,7 +166,7 @@ class Start(_Instruction, frozen=True, kw_only=True, tag_field="is", tag=True):
 
 
 class Stop(_Instruction, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """Ask a container to end; when the grace is over, end it with all that it started. Another one may hasten it."""
+    """Stop a container; after the grace period, kill it with all its processes. A later Stop may shorten the period."""
 
     container: str
     run: int
@@ -180,7 +182,7 @@ class RunHook(_Instruction, frozen=True, kw_only=True, tag_field="is", tag=True)
 
 
 class BeginProbe(_Instruction, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """Ask again and again, as the container's spec says, until the run ends or EndProbe."""
+    """Probe periodically, as the container's spec says, until the run ends or EndProbe."""
 
     container: str
     run: int
@@ -188,7 +190,7 @@ class BeginProbe(_Instruction, frozen=True, kw_only=True, tag_field="is", tag=Tr
 
 
 class EndProbe(_Instruction, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """Ask no more."""
+    """Stop probing."""
 
     container: str
     run: int
@@ -196,23 +198,23 @@ class EndProbe(_Instruction, frozen=True, kw_only=True, tag_field="is", tag=True
 
 
 class WriteStatus(_Instruction, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """Tell the API; of several for one pod only the last matters."""
+    """Write the status to the API; of several for one pod only the last matters."""
 
     status: dict[str, Any]
 
 
 class ConfirmDeletion(_Instruction, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """Nothing of the pod runs any more: let the API forget it, after its last status."""
+    """Nothing of the pod runs: delete it from the API, after its last status."""
 
 
 class CleanUp(_Instruction, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """Remove the pod's folders and whatever else was made for it; its logs only when the pod itself is gone."""
+    """Remove the pod's volumes and other files; its logs only when the pod itself is deleted."""
 
     logs: bool
 
 
 class Tell(_Instruction, frozen=True, kw_only=True, tag_field="is", tag=True):
-    """Record an event about the pod, for people."""
+    """Record a Kubernetes event about the pod."""
 
     type: Literal["Normal", "Warning"]
     reason: str

@@ -1,12 +1,12 @@
 """All pods of one worker: events in, instructions out.
 
-    machine = Machine(allocatable={...}, address="10.0.0.5")
+    machine = PodMachine(allocatable={...}, address="10.0.0.5")
     for instruction in machine.handle(event): ...
     sleep until machine.wake_at() or the next event
 
-A pod is let in only if it fits beside those that are here: what the cluster sold is checked once more by the one who
-has to deliver. After the agent was away it is told first what its runtime found (`Adopted`), then what the API has,
-then `Synced`; a pod that is adopted and not in the API has lost its owner and is stopped.
+A pod is admitted only if it fits beside the other pods of the node, as in the kubelet. After a restart of the agent the
+machine gets what the runtime found (`Adopted`), then the pods of the API, then `Synced`; an adopted pod that is not in
+the API was deleted and is stopped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ class PodMachine:
     """The state of one worker."""
 
     def __init__(self, *, allocatable: Mapping[str, int], address: str) -> None:
-        """`allocatable` as `rota.api.resources` counts it; `address` is that of the machine, which pods share."""
+        """`allocatable` in the units of `rota.api.resources`; `address` is that of the machine, which pods share."""
         self._allocatable: Final = allocatable
         self._address: Final = address
         self._pods: Final[dict[str, Pod]] = {}
@@ -31,7 +31,7 @@ class PodMachine:
 
     @property
     def pods(self) -> Iterable[Pod]:
-        """Every pod that something is known of."""
+        """Every known pod."""
         return self._pods.values()
 
     def pod(self, uid: str) -> Pod | None:
@@ -43,7 +43,7 @@ class PodMachine:
         return None if not self._wakes else self._wakes.peek()[1]
 
     def handle(self, event: Event) -> list[Instruction]:
-        """Take in what happened; what has to be done now."""
+        """Handle an event; returns the instructions."""
         match event:
             case machine_events.Tick():
                 return self._tick(event.now)
@@ -95,7 +95,7 @@ class PodMachine:
 
     def _adopted(self, event: machine_events.Adopted) -> list[Instruction]:
         pod = self._new(event.pod, event.now)
-        # Until the API shows it, nothing is told about it; what runs goes on.
+        # Until the API shows it, no status is written; its containers go on running.
         pod.confirmed_here = False
         last = {run.container: run.run for run in event.runs}
         for run in event.runs:
@@ -128,7 +128,7 @@ class PodMachine:
         out = pod.advance(now)
         wake = pod.wake_at()
         if wake is not None and ticked and wake <= now:
-            wake = None  # it was looked at, and nothing came of it
+            wake = None  # it was handled without a result
         if pod.forgotten:
             del self._pods[pod.uid]
             wake = None
@@ -139,7 +139,7 @@ class PodMachine:
         return out
 
     def _check_room(self, new: Pod) -> None:
-        """Refuse a pod that does not fit beside those that are here."""
+        """Refuse a pod that does not fit beside the other pods of the node."""
         used: dict[str, int] = {}
         count = 0
         for pod in self._pods.values():

@@ -1,10 +1,10 @@
-"""One pod: from the moment it is bound here until nothing of it is left. The kubelet's rules.
+"""One pod: from its binding to this node until nothing of it is left. The rules are the kubelet's.
 
-Every event changes what is known; then `advance` looks at all of it and says what has to be done next. Nothing is asked
-for twice: what was asked for is part of what is known.
+Every event changes the state; then `advance` inspects all of it and returns the next instructions. Nothing is
+instructed twice: pending instructions are part of the state.
 
-A container is started only if its last run is known to have ended. So whatever got lost (a reply, the agent itself),
-nothing runs twice at the same time.
+A container is started only if its last run is known to have ended. So nothing runs twice at the same time, whatever is
+lost: a response, or the agent itself.
 """
 
 from collections import deque
@@ -19,13 +19,13 @@ from rota.worker.pod_machine import machine_events, specs, statuses
 from rota.worker.pod_machine.containers import Container, Ending, Stage, Streak
 from rota.worker.pod_machine.machine_events import Instruction, Object
 
-#: What a container has left after the hook before its end, however long that took.
+#: The minimum grace period of a container after its preStop hook.
 _LEAST_GRACE_S: Final = 2.0
 #: When volumes that could not be made are tried again.
 _VOLUMES_AGAIN_S: Final = 2.0
-#: How much of a pod's story is kept.
+#: How many entries of a pod's history are kept.
 _STORY: Final = 64
-#: How long containers have when their pod has to go at once; the kubelet's.
+#: The grace period of an eviction; the kubelet's.
 _EVICTION_S: Final = 1.0
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 EVICTED: Final = "Evicted"
@@ -33,11 +33,11 @@ EVICTED: Final = "Evicted"
 
 @dataclass(slots=True)
 class Termination:
-    """The pod is being brought to its end."""
+    """The termination of the pod."""
 
-    #: By when its containers must be gone.
+    #: When its containers must have ended.
     deadline: float
-    #: What its status says when it is over; empty where its containers decide.
+    #: The phase of the terminated pod; empty if its containers decide.
     phase: str = ""
     reason: str = ""
     message: str = ""
@@ -54,7 +54,7 @@ class Pod:
         self.state_history: Final[deque[tuple[float, str]]] = deque(maxlen=_STORY)
         self.termination: Termination | None = None
         self.gone = False
-        #: Whether the API still has the pod under this uid once it is found; adopted pods have to show that.
+        #: Whether the API still has this uid; an adopted pod has to be confirmed.
         self.confirmed_here = True
         self._address: Final = address
         self._volumes = Stage.IDLE
@@ -63,10 +63,10 @@ class Pod:
         self._over = False
         self._told: dict[str, Any] | None = None
         self._out: list[Instruction] = []
-        #: What it asks for as it was last seen; None until somebody wants to know.
+        #: Its requests as last seen; None until they are needed.
         self._requests: Mapping[str, int] | None = None
 
-    # --- what is known ------------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     @property
     def uid(self) -> str:
@@ -75,7 +75,7 @@ class Pod:
 
     @property
     def requests(self) -> Mapping[str, int]:
-        """What it asks for, as `rota.api.resources` counts it."""
+        """Its requests in the units of `rota.api.resources`."""
         if self._requests is None:
             self._requests = resources.pod_requests(self.seen)
         return self._requests
@@ -99,7 +99,7 @@ class Pod:
         return [self.containers[one.name] for one in self.spec.main]
 
     def wake_at(self) -> float | None:
-        """When to look again, though nothing may happen until then."""
+        """When to call `advance` again without an event."""
         times_ahead = [
             one.backoff.until
             for one in self.containers.values()
@@ -117,7 +117,7 @@ class Pod:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def refuse(self, reason: str, message: str) -> None:
-        """The pod does not belong here: it fails without having run."""
+        """The pod is not admitted: it fails without having run."""
         self.termination = Termination(deadline=0.0, phase=statuses.FAILED, reason=reason, message=message)
 
     def see(self, pod: Object, now: float) -> None:
@@ -127,7 +127,7 @@ class Pod:
         adopted, self.confirmed_here = not self.confirmed_here, True
         status = pod.get("status") or {}
         if status.get("phase") in statuses.FINISHED and (adopted or not self._over) and self._told != status:
-            # Another component has given it up, or a former agent had told its end: that status stands, with the
+            # Another component has failed it, or a former agent had written its end: that status stays, with the
             # termination messages in it.
             self._told = dict(status)
             self._wind(Termination(deadline=now + self.spec.grace_s, phase=status["phase"]), now)
@@ -141,7 +141,7 @@ class Pod:
         self._wind(Termination(deadline=deadline), now)
 
     def lose(self, now: float) -> None:
-        """The API has it no more."""
+        """The pod was deleted from the API."""
         if self.gone:
             return
         self.gone = True
@@ -152,7 +152,7 @@ class Pod:
             self._out.append(machine_events.CleanUp(uid=self.uid, logs=True))
 
     def adopt(self, found: machine_events.FoundRun, now: float) -> None:
-        """A run of a container that a runtime found after the agent was away."""
+        """A run of a container that a runtime found after a restart of the agent."""
         container = self.containers.get(found.container)
         if container is None:
             return
@@ -168,13 +168,13 @@ class Pod:
             self._up(container)
 
     def adopt_previous(self, found: machine_events.FoundRun) -> None:
-        """The run before the one that is adopted next: the status tells of it as the container's last state."""
+        """The run before the one that is adopted next: the container's last state in the status."""
         container = self.containers.get(found.container)
         if container is not None:
             container.before = _found_ending(found)
 
     def restore(self) -> None:
-        """A pod that somebody ran here before, of which no runtime knows anything: what its status says is lost."""
+        """A pod that ran here before and that no runtime knows: the containers that its status shows are lost."""
         status = self.seen.get("status") or {}
         if status.get("phase") in statuses.FINISHED:
             self._over, self._told = True, dict(status)
@@ -185,19 +185,19 @@ class Pod:
                 self._restore(container, one)
 
     def prepared(self, now: float) -> None:
-        """Its folders are there."""
+        """Its volumes are ready."""
         if self._volumes is Stage.STARTING:
             self._volumes = Stage.RUNNING
             self._note(now, "folders made")
 
     def unprepared(self, message: str, now: float) -> None:
-        """Its folders could not be made."""
+        """Its volumes could not be made."""
         if self._volumes is Stage.STARTING:
             self._volumes, self._volumes_again = Stage.ENDED, now + _VOLUMES_AGAIN_S
             self._tell("Warning", "FailedMount", message)
 
     def start(self, name: str, run: int, run_id: str, now: float) -> None:
-        """A container runs."""
+        """A container has started."""
         container = self._current(name, run, Stage.STARTING)
         if container is None:
             return
@@ -229,7 +229,7 @@ class Pod:
         self._note(now, f"{name}: run {run} ended with {ending.code} ({ending.reason})")
         ran_s = now - container.started_at if container.stage is Stage.RUNNING else 0.0
         if container.stage is Stage.STARTING:
-            # Over before anybody could say that it had begun.
+            # It ended before its start was reported.
             self._tell("Normal", "Started", f"Started container {name}")
         container.end(ending)
         if self.termination is None and self._restarts(container):
@@ -244,7 +244,7 @@ class Pod:
                 container.wait(parts.CREATING)
 
     def probe(self, event: machine_events.Probed) -> None:
-        """A probe has an answer."""
+        """Handle the result of a probe."""
         container = self._current(event.container, event.run, Stage.RUNNING)
         if container is None or container.stopping is not None or event.kind not in container.probing:
             return
@@ -272,7 +272,7 @@ class Pod:
             self._up(container)
 
     def hook(self, event: machine_events.HookDone) -> None:
-        """A hook has ended."""
+        """Handle the end of a hook."""
         container = self._current(event.container, event.run, Stage.RUNNING)
         if container is None:
             return
@@ -288,10 +288,10 @@ class Pod:
                 self._tell("Warning", "FailedPostStartHook", event.message or "PostStartHook failed")
                 self._stop(container, event.now + self.spec.grace_s, event.now)
 
-    # --- what follows -------------------------------------------------------------------------------------------------
+    # --- decisions ----------------------------------------------------------------------------------------------------
 
     def advance(self, now: float) -> list[Instruction]:
-        """What has to be done next."""
+        """The next instructions."""
         if not self._over:
             self._check_deadline(now)
             if self.termination is None:
@@ -303,7 +303,7 @@ class Pod:
         return out
 
     def evict(self, message: str, now: float) -> None:
-        """It has taken more than it may."""
+        """It has exceeded its storage limits."""
         if self.termination is None and not self._over:
             self._note(now, f"evicted: {message}")
             self._tell("Warning", EVICTED, message)
@@ -332,7 +332,7 @@ class Pod:
             self._wind(Termination(deadline=now + self.spec.grace_s), now)
 
     def _begin_first(self, now: float) -> bool:
-        """See to init containers and sidecars; whether the main containers may run."""
+        """Advance init containers and sidecars; returns whether the main containers may run."""
         for container in self._first:
             if container.spec.kind == "init":
                 if container.succeeded or self._initialized:
@@ -353,7 +353,7 @@ class Pod:
             self._out.append(machine_events.Start(uid=self.uid, container=container.name, run=container.run))
 
     def _restarts(self, container: Container) -> bool:
-        """Whether a container that has ended is to run again."""
+        """Whether a container that has ended is to be restarted."""
         kind, policy = container.spec.kind, self.spec.restart_policy
         if kind == "sidecar":
             return True
@@ -362,7 +362,7 @@ class Pod:
         return policy != "Never"
 
     def _up(self, container: Container) -> None:
-        """A container runs and its first hook is through: ask it how it is."""
+        """A container runs and its postStart hook has ended: start its probes."""
         wanted = container.spec.probes
         if "startup" in wanted and not container.streaks.get("startup", Streak()).successes:
             self._begin_probe(container, "startup")
@@ -379,10 +379,10 @@ class Pod:
             machine_events.BeginProbe(uid=self.uid, container=container.name, run=container.run, kind=kind)
         )
 
-    # --- the end ------------------------------------------------------------------------------------------------------
+    # --- termination --------------------------------------------------------------------------------------------------
 
     def _wind(self, ending: Termination, now: float) -> None:
-        """Begin the end, or hasten it."""
+        """Begin the termination, or shorten it."""
         known = self.termination
         if known is None:
             self.termination = ending
@@ -411,7 +411,7 @@ class Pod:
             for container in workers:
                 self._stop(container, self.termination.deadline, now)
         else:
-            # Sidecars serve the others, and those after them: the last one goes first.
+            # Sidecars serve the others, and the sidecars after them: they stop in reverse order.
             alive = [one for one in self._first if one.live]
             if alive:
                 self._stop(alive[-1], self.termination.deadline, now)
@@ -422,7 +422,7 @@ class Pod:
                 self._after_pre_stop(container, now)
 
     def _stop(self, container: Container, deadline: float, now: float) -> None:
-        """Have a container end by a time; one that is just starting is stopped as soon as it runs."""
+        """Stop a container by a deadline; one that is starting is stopped as soon as it runs."""
         if container.stage is not Stage.RUNNING:
             return
         if container.stopping is not None:
@@ -455,7 +455,7 @@ class Pod:
         self._report(now)
         self._out.append(machine_events.CleanUp(uid=self.uid, logs=self.gone))
 
-    # --- telling ------------------------------------------------------------------------------------------------------
+    # --- status -------------------------------------------------------------------------------------------------------
 
     def _report(self, now: float) -> None:
         if self.gone or not self.confirmed_here:
@@ -470,7 +470,7 @@ class Pod:
                 self._out.append(confirm)
 
     def status(self, now: float) -> dict[str, Any]:
-        """The pod's status as the API should have it."""
+        """The pod's status for the API."""
         if self._told is not None and self._told.get("phase") in statuses.FINISHED:
             return self._told
         termination = self.termination
@@ -501,7 +501,7 @@ class Pod:
         return found
 
     def _explain_waiting(self) -> None:
-        """Containers that wait for those before them say so."""
+        """Set the waiting reason of containers that wait for init containers."""
         for one in self.containers.values():
             if one.stage is Stage.IDLE and one.run == 0 and one.reason in {parts.CREATING, parts.INITIALIZING}:
                 waits = bool(self.spec.first) and not self._initialized and self._volumes is Stage.RUNNING
@@ -510,7 +510,7 @@ class Pod:
     # --- details ------------------------------------------------------------------------------------------------------
 
     def _current(self, name: str, run: int, stage: Stage) -> Container | None:
-        """A container that is in this stage of this run; None if what arrived is about another time."""
+        """A container in this stage of this run; None if the event is about another run."""
         found = self.containers.get(name)
         return found if found is not None and found.run == run and found.stage is stage else None
 
@@ -545,7 +545,7 @@ class Pod:
 
 
 def ending_of(event: machine_events.Exited, container: Container | None) -> Ending:
-    """How a run ended, from what the runtime tells."""
+    """The ending of a run, from the runtime's event."""
     return Ending(
         code=event.code,
         signal=event.signal,
@@ -558,7 +558,7 @@ def ending_of(event: machine_events.Exited, container: Container | None) -> Endi
 
 
 def _found_ending(found: machine_events.FoundRun) -> Ending | None:
-    """How a run that was found ended; None while it goes on."""
+    """The ending of a run that was found; None while it runs."""
     if found.code is None:
         return None
     return Ending(

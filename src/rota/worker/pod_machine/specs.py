@@ -1,4 +1,4 @@
-"""A pod's spec as far as running it depends on it. Read once, when the pod is first seen: these parts never change."""
+"""The parts of a pod's spec that running it depends on. Read once, when the pod is first seen: they are immutable."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -20,11 +20,11 @@ _DEFAULT_GRACE_S: Final = 30
 
 
 class ProbeSpec(msgspec.Struct, frozen=True):
-    """How many answers in a row decide."""
+    """The thresholds of a probe."""
 
     successes: int
     failures: int
-    #: How long the container is given when the probe has it ended; None: as long as the pod says.
+    #: The grace period when the probe fails; None: the pod's.
     grace_s: int | None
 
 
@@ -40,7 +40,7 @@ class ContainerSpec(msgspec.Struct, frozen=True):
 
 
 class PodSpec(msgspec.Struct, frozen=True):
-    """What is to run, in which order, and when it is over."""
+    """What is to run, in which order, and when the pod has ended."""
 
     uid: str
     namespace: str
@@ -48,7 +48,7 @@ class PodSpec(msgspec.Struct, frozen=True):
     restart_policy: RestartPolicy
     grace_s: int
     deadline_s: int | None
-    #: Init containers and sidecars in their order.
+    #: Init containers and sidecars in order.
     first: tuple[ContainerSpec, ...]
     main: tuple[ContainerSpec, ...]
     readiness_gates: tuple[str, ...]
@@ -60,7 +60,7 @@ class PodSpec(msgspec.Struct, frozen=True):
 
 
 def read(pod: Object) -> PodSpec:
-    """The spec of a pod that an API server has let in."""
+    """The spec of a pod that an API server has accepted."""
     spec = pod.get("spec") or {}
     deadline = spec.get("activeDeadlineSeconds")
     return PodSpec(
@@ -81,7 +81,7 @@ def read(pod: Object) -> PodSpec:
 
 def _container(found: Mapping[str, Any], kind: Kind) -> ContainerSpec:
     hooks = found.get("lifecycle") or {}
-    # An init container is over before anybody could ask it anything.
+    # Init containers have no probes, sidecars do.
     probes = {
         name: _probe(found[key]) for name, key in _PROBES.items() if found.get(key) is not None and kind != "init"
     }

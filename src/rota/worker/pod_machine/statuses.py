@@ -1,6 +1,6 @@
-"""What the API is told about a pod: its phase, its conditions, its containers.
+"""The status of a pod: its phase, its conditions, its containers.
 
-Conditions that others keep (the scheduler's, readiness gates, disruption targets) are handed through as they were seen.
+Conditions of other components (the scheduler's, readiness gates, disruption targets) are passed through.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ FAILED: Final = "Failed"
 FINISHED: Final = frozenset({SUCCEEDED, FAILED})
 _DISRUPTED: Final = "DisruptionTarget"
 _LOST: Final = "The machine, or what looks after containers on it, was lost while the pod ran there."
-#: Fields of a status that the worker does not write and must not lose.
+#: Fields of a status that other components write and the worker must keep.
 _OTHERS: Final = ("qosClass", "nominatedNodeName", "observedGeneration", "resize", "resourceClaimStatuses")
 
 
@@ -29,7 +29,7 @@ def final_phase(main: Iterable[Container], first: Iterable[Container]) -> str:
 
 
 def phase(main: Sequence[Container], *, initialized: bool) -> str:
-    """The phase of a pod that is under way."""
+    """The phase of a pod that has not ended."""
     if not initialized or any(one.run == 0 and one.stage is not Stage.RUNNING for one in main):
         return PENDING
     return RUNNING
@@ -46,7 +46,7 @@ def conditions(
     phase: str,
     now: str,
 ) -> list[dict[str, Any]]:
-    """All conditions of a pod; `told` is the status that was told last, whose times are kept where nothing changed."""
+    """All conditions of a pod; `told` is the last status, whose transition times are kept where nothing changed."""
     own = [
         _condition("PodReadyToStartContainers", prepared and phase not in FINISHED),
         _initialized(spec, containers, initialized, phase),
@@ -62,7 +62,7 @@ def conditions(
 
 
 def _was_lost(containers: Iterable[Container]) -> bool:
-    """Whether something ended that nobody saw end: the machine went down with it, and it is not to blame."""
+    """Whether a container ended unobserved: it was disrupted with its machine and has not failed."""
     return any(one.ending is not None and one.ending.reason == UNKNOWN for one in containers)
 
 
@@ -73,7 +73,7 @@ def _timed(new: dict[str, Any], old: Mapping[str, Any] | None, now: str) -> dict
 
 
 def kept(seen: Object) -> dict[str, Any]:
-    """What stands in the status already and is others' business."""
+    """The fields of the present status that other components own."""
     status = seen.get("status") or {}
     return {name: status[name] for name in _OTHERS if status.get(name)}
 

@@ -1,1 +1,1 @@
-"""Ways to run containers, behind one protocol."""
+"""Container runtimes behind one interface (`runtime_interface`): processes of the machine, or OCI containers."""

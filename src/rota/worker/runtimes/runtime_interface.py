@@ -1,7 +1,7 @@
-"""What the worker knows of a runtime: it starts containers, ends them, and remembers them while the agent is away.
+"""The interface of a runtime: it starts and stops containers, and keeps track of them while the agent is away.
 
-A run is one start of a container; its id is made by the agent (`run_id`) before anything happens, so that a request
-whose answer got lost can be repeated without starting anything twice.
+A run is one start of a container. The agent makes its id (`run_id`) beforehand, so that a request whose response was
+lost can be repeated without starting anything twice.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -12,42 +12,42 @@ import msgspec
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a container may use at most; None for as much as there is."""
+    """The limits of a container; None for no limit."""
 
     cpu_milli: int | None = None
-    #: What it asks for, which decides when cpu is short.
+    #: The request, which determines the cpu weight.
     cpu_request_milli: int = 0
     memory_bytes: int | None = None
     pids: int | None = None
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder or file of the machine, and where the container finds it."""
+    """A folder or file of the machine, and its path in the container."""
 
     source: str
     target: str
     read_only: bool = False
-    #: What of the source is mounted: a path below it without links, which must still be without them at that time.
+    #: The mounted path below the source; without links, which is checked again when it is mounted.
     inside: str = ""
-    #: Whether the worker made the source for this pod: then it may lie among the worker's own files.
+    #: Whether the worker made the source for this pod: then it may be among the worker's own files.
     own: bool = False
-    #: Whether a missing target is made as the container's user, and so only where that one could have made it.
+    #: Whether a missing target is created as the container's user, and so only where that user may create it.
     as_user: bool = False
 
 
-#: Where containers run: as processes of the machine, or in root file systems of their own.
+#: Runtime names: processes of the machine, or containers with a root file system of their own.
 PROCESS: Final = "process"
 CONTAINER: Final = "container"
 
 
 class Security(msgspec.Struct, frozen=True, kw_only=True):
-    """What a container in a root file system of its own may do; processes of the machine may do what their user may."""
+    """The security settings of a container with its own root file system; processes have only a user."""
 
     privileged: bool = False
     read_only_root: bool = False
-    #: Whether programs may give it more rights than it has, as those with the set-user-id bit do.
+    #: Whether setuid programs and the like may gain privileges.
     may_gain: bool = True
-    #: Whether it must not be root, whatever its image says.
+    #: Whether it must not run as root, whatever its image says.
     not_root: bool = False
     #: Capabilities, without `CAP_`; `ALL` for all of them.
     add: Sequence[str] = ()
@@ -55,7 +55,7 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """A container, ready to run: everything that it refers to has been looked up."""
+    """A container, ready to start: everything that it refers to has been looked up."""
 
     uid: str
     namespace: str
@@ -63,7 +63,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     container: str
     run: int
     image: str
-    #: Empty parts are the image's own, where there is one.
+    #: If empty, the image's own, where there is one.
     command: Sequence[str]
     args: Sequence[str]
     env: Mapping[str, str]
@@ -74,21 +74,21 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     mounts: Sequence[Mount] = ()
     tty: bool = False
-    #: Whether it has an input that others can write to, and whether that ends with the first of them.
+    #: Whether it has stdin, and whether that ends with the first client.
     stdin: bool = False
     stdin_once: bool = False
     runtime: str = PROCESS
     #: As the spec says: `Always`, `IfNotPresent` or `Never`.
     pull_policy: str = "IfNotPresent"
     security: Security = Security()
-    #: Whether it sees the machine's processes, and whether it shares messages and memory with them.
+    #: Whether it shares the machine's PID and IPC namespaces.
     host_pid: bool = False
     host_ipc: bool = False
-    #: By what it reaches the machine behind its image, as its spec calls it; empty if by nothing.
+    #: The field of its spec by which it can access the host; empty if none.
     host_access: str = ""
-    #: Whether programs with the set-user-id bit or capabilities of their own run without them.
+    #: Whether setuid bits and file capabilities have no effect.
     no_new_privileges: bool = False
-    #: Whether one of its mounts is a file for what it wants people to know when it ends.
+    #: Whether one of its mounts is the file of its termination message.
     last_words: bool = False
     #: A second name of that file, in the pod's home; empty if there is none.
     words: str = ""
@@ -100,7 +100,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inside(msgspec.Struct, frozen=True, kw_only=True):
-    """A command line of the machine that runs a command in a container, as the container."""
+    """A command line of the machine that runs a command in a container."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -108,9 +108,9 @@ class Inside(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attached(NamedTuple):
-    """Open files that lead to what a container's process writes from now on, and to what it reads; ours to close.
+    """Open files for what a container's process writes from now on, and for its input; the caller closes them.
 
-    None for what there is not, or not any more. At a terminal everything is output.
+    None for a stream that does not exist, or no longer exists. At a terminal everything is stdout.
     """
 
     output: int | None
@@ -120,7 +120,7 @@ class Attached(NamedTuple):
 
 
 class LaunchError(Exception):
-    """A container cannot be started; `reason` is what its status says."""
+    """A container cannot be started; `reason` is the reason in its status."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -135,13 +135,14 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     code: int
     signal: int = 0
     oom: bool = False
-    #: Whether it ended with the machine or with what supervised it, or nobody saw how: it is not to blame.
+    #: Whether it ended with the machine or its supervisor, or its end was not observed: it was disrupted and has not
+    #: failed.
     lost: bool = False
     finished_at: float = 0.0
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that a runtime remembers."""
+    """A run that a runtime has a record of."""
 
     id: str
     started_at: float
@@ -150,17 +151,17 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run is on the machine, for those who measure it."""
+    """The pid and the cgroups of a run, for measuring it."""
 
     #: Its first process.
     pid: int
     started_at: float
-    #: Folders of its control groups; none where there are no groups.
+    #: Its cgroup folders; empty without cgroups.
     cgroups: Sequence[str] = ()
 
 
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of a log."""
+    """The requested part of a log."""
 
     follow: bool = False
     timestamps: bool = False
@@ -180,85 +181,84 @@ class Runtime(Protocol):
 
     @property
     def name(self) -> str:
-        """As it stands before ids in statuses: `rota`, `podman`."""
+        """The prefix of container ids in statuses: `rota`, `podman`."""
         ...
 
     @property
     def conditions(self) -> Sequence[Mapping[str, Any]]:
-        """What a node that uses it should tell about itself, such as limits that it cannot enforce."""
+        """Conditions of a node that uses it, such as limits that it cannot enforce."""
         ...
 
     @property
     def may_mount(self) -> bool:
-        """Whether processes of the machine can have files in places of their own."""
+        """Whether processes of the machine can have mounts of their own."""
         ...
 
     async def open(self, on_exit: OnExit) -> Sequence[Known]:
-        """Begin, or go on after the agent was away; what is remembered. Ends from now on are told."""
+        """Start, or continue after a restart of the agent; returns the known runs. `on_exit` gets later ends."""
         ...
 
     async def start(self, launch: Launch) -> None:
-        """Start a run; LaunchError if that cannot be. Starting one that is known already changes nothing."""
+        """Start a run; LaunchError if that is impossible. Starting a known run again changes nothing."""
         ...
 
     async def stop(self, run: str, grace_s: float) -> None:
-        """Ask a run to end, and end it with all that it started when the grace is over; its end is told as usual."""
+        """Stop a run, and kill it with all its processes after the grace period; its end is reported as usual."""
         ...
 
     async def execute(self, launch: Launch, command: Sequence[str]) -> tuple[int, bytes]:
-        """Run a command beside a container, as the container; its exit code and the beginning of what it said."""
+        """Run a command in a container; returns its exit code and the beginning of its output."""
         ...
 
     def remark(self, launch: Launch) -> str:
-        """What people should know about how a container is run that they would not expect; empty if nothing."""
+        """A note for the user about how a container is run, if that is unexpected; else empty."""
         ...
 
     def inside(self, launch: Launch, command: Sequence[str], *, tty: bool = False) -> Inside:
-        """How to run a command in a container that runs, within its limits; for those who want to talk to it.
+        """The command line that runs a command in a running container, within its limits; for sessions.
 
-        The command line is to be started by root's agent in a session of its own; with `tty` its standard input is a
-        terminal.
+        A root agent starts it in a session of its own; with `tty` its standard input is a terminal.
         """
         ...
 
     async def attach(self, run: str) -> Attached:
-        """Talk to the process of a container itself; LaunchError if it does not run, or nobody can talk to it."""
+        """Attach to the process of a container; LaunchError if it does not run or cannot be attached to."""
         ...
 
     async def end_input(self, run: str) -> None:
-        """There is no more input for a run."""
+        """Close the input of a run."""
         ...
 
     def places(self) -> Mapping[str, Place]:
-        """Everything that runs, by the ids of the runs."""
+        """All running runs by id."""
         ...
 
     def home(self, uid: str) -> Path:
-        """The folder in which a pod's containers find themselves; there as soon as one of them runs."""
+        """The working directory of a pod's containers; exists as soon as one of them runs."""
         ...
 
     def folders(self, uid: str) -> Sequence[Path]:
-        """What a pod's containers wrote outside of their volumes: home, logs, changes in images."""
+        """Folders with what a pod's containers wrote outside of their volumes: home, logs, upper layers."""
         ...
 
     async def forget(self, run: str) -> None:
-        """The end of a run has been taken note of."""
+        """The end of a run has been handled; drop its record."""
         ...
 
     def logs(self, uid: str, container: str, run: int, options: LogOptions) -> AsyncIterator[bytes]:
-        """What a run wrote; FileNotFoundError if nothing is kept of it."""
+        """The log of a run; FileNotFoundError if none is kept."""
         ...
 
     async def clean_up(self, uid: str, *, logs: bool) -> None:
-        """Remove what was made for a pod, its logs only if asked to."""
+        """Remove the files of a pod, its logs only if asked to."""
         ...
 
     async def lost(self) -> None:
-        """Return when the runtime has failed, so that it must be opened anew."""
+        """Return when the runtime has failed, so that it must be opened again."""
         ...
 
     async def close(self) -> None:
-        """Let go; what runs goes on."""
+        """Disconnect; containers go on running."""
         ...
 
 
@@ -268,6 +268,6 @@ def run_id(uid: str, container: str, run: int) -> str:
 
 
 def parse_run_id(text: str) -> tuple[str, str, int]:
-    """The parts of an id; neither uids nor containers' names hold a dot."""
+    """The parts of an id; neither uids nor container names contain a dot."""
     uid, container, run = text.rsplit(".", 2)
     return uid, container, int(run)

@@ -1,8 +1,8 @@
-"""A command that somebody looks at while it runs: a process with pipes, or with a terminal.
+"""Interactive sessions with a command or a container's process: with pipes, or with a terminal.
 
-What a runtime starts to run a command in a container is started here, whatever program that takes. Closing a session
-ends the process with its whole group; the end of the agent does as well, where the program sees to that. A session
-may also be with a container's own process, which goes on when the session is closed.
+The command line of a runtime for a command in a container is started here. Closing a session kills the process with its
+whole group; so does the end of the agent, where the program supports that. A session may also be with a container's own
+process, which goes on when the session is closed.
 """
 
 import asyncio
@@ -17,46 +17,46 @@ from rota.worker.runtimes import terminals
 from rota.worker.runtimes.runtime_interface import Attached, Inside
 
 _PIECE: Final = 64 * 1024
-#: How long output may still come when the process is over: others may hold the other end for ever.
+#: How long output is read after the process has ended: another process may hold the pipe open for ever.
 _REST_S: Final = 0.5
 _KILLED: Final = 128
 
 
 class Session(Protocol):
-    """A running command."""
+    """A session."""
 
     async def read(self, *, errors: bool = False) -> bytes:
-        """What it wrote next, as output or as errors; empty at the end. With a terminal all is output."""
+        """The next output, stdout or stderr; empty at the end. With a terminal all is stdout."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Give it input; what it does not read any more is lost."""
+        """Write input; it is lost if the process no longer reads."""
         ...
 
     def end_input(self) -> None:
-        """There is no more input."""
+        """Close the input."""
         ...
 
     def resize(self, *, columns: int, rows: int) -> None:
-        """The size of the terminal, if there is one."""
+        """Set the size of the terminal, if there is one."""
         ...
 
     async def wait(self) -> int:
-        """How it ended: its exit code, or 128 and the signal."""
+        """The exit code, or 128 plus the signal."""
         ...
 
     async def close(self) -> None:
-        """End it, if it has not ended."""
+        """Kill the process, if it has not ended."""
         ...
 
 
 async def begin(how: Inside, *, tty: bool, stdin: bool) -> Session:
-    """Start a command; OSError if that cannot be."""
+    """Start a command; OSError if that fails."""
     return _Process(await asyncio.to_thread(_at_terminal if tty else _at_pipes, how, stdin))
 
 
 def attached(ends: Attached, *, end_input: Callable[[], Awaitable[None]] | None) -> Session:
-    """Talk to a container's process; with the session its input ends as well, if there is a way to do that."""
+    """A session with a container's process; its input is closed with the session if `end_input` is given."""
     return _Attachment(ends, end_input=end_input)
 
 
@@ -87,7 +87,7 @@ def _at_pipes(how: Inside, stdin: bool) -> _Started:
 
 
 def _taken(pipe: IO[bytes] | None) -> int | None:
-    """A pipe's number, for ourselves to close."""
+    """The descriptor of a pipe, which the caller closes."""
     if pipe is None:
         return None
     number = os.dup(pipe.fileno())
@@ -116,7 +116,7 @@ def _at_terminal(how: Inside, _: bool) -> _Started:
 
 
 class _Streams:
-    """Our ends of the streams of something that runs on this machine."""
+    """Our ends of the streams of a process."""
 
     def __init__(self, *, into: int | None, output: int | None, errors: int | None, tty: bool) -> None:
         for file in {into, output, errors}:
@@ -126,7 +126,7 @@ class _Streams:
         self._outputs: Final = {False: output, True: errors}
         self._tty: Final = tty
         self._over: Final = asyncio.Event()
-        #: Those who wait for a stream; they look again when the process is over.
+        #: Readers that wait for a stream; they check again when the process has ended.
         self._waiting: Final[set[asyncio.Event]] = set()
         self._loop: Final = asyncio.get_running_loop()
 
@@ -138,7 +138,7 @@ class _Streams:
             except BlockingIOError:
                 pass
             except OSError:
-                return b""  # nobody is at the other end of the terminal
+                return b""  # the other end of the terminal is closed
             if not self._over.is_set():
                 await self._readable(file)
                 continue
@@ -157,10 +157,10 @@ class _Streams:
             except BlockingIOError:
                 await self._writable(self._into)
             except OSError:
-                return  # nobody reads any more
+                return  # the process no longer reads
 
     def end_input(self) -> None:
-        """See `Session.end_input`; a terminal has a sign for that."""
+        """See `Session.end_input`; a terminal has a control character for that."""
         if self._into is None:
             return
         if self._tty:
@@ -210,8 +210,8 @@ class _Streams:
 class _Process(_Streams):
     """A session with a process of its own.
 
-    asyncio's own processes are not over before everybody has let go of their pipes, which may be never; so the end is
-    seen by other means here.
+    asyncio's processes do not end before all their pipes are closed, which may be never; so the end is detected by
+    other means here.
     """
 
     def __init__(self, started: _Started) -> None:
@@ -244,7 +244,7 @@ class _Process(_Streams):
 
 
 class _Attachment(_Streams):
-    """A session with the process of a container, which does not end with it."""
+    """A session with a container's process, which does not end with it."""
 
     def __init__(self, attached: Attached, *, end_input: Callable[[], Awaitable[None]] | None) -> None:
         super().__init__(into=attached.into, output=attached.output, errors=attached.errors, tty=attached.tty)
@@ -252,7 +252,7 @@ class _Attachment(_Streams):
         self._ending: asyncio.Future[None] | None = None
 
     def end_input(self) -> None:
-        """See `Session.end_input`; its input outlives those who do not have it alone."""
+        """See `Session.end_input`; shared input stays open."""
         if self._into is not None and self._end_input is not None and self._ending is None:
             self._ending = asyncio.ensure_future(self._end_input())
             if not self._tty:
@@ -260,7 +260,7 @@ class _Attachment(_Streams):
                 self._into = None
 
     async def wait(self) -> int:
-        """See `Session.wait`; it is over when all was read. How the container ended is told elsewhere."""
+        """See `Session.wait`; ends when all output was read. The container's exit code is reported elsewhere."""
         return 0
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Standard input and terminals of what a runtime starts. Only the standard library: the nursery needs no more.
+"""Standard input and terminals of processes. Only the standard library, for the shim.
 
-A process that nobody talks to reads nothing and writes to pipes. One with an input has a pipe for that; one at a
-terminal has the terminal for everything, and leads its session, so that Ctrl-C reaches whatever runs there.
+A process without stdin reads nothing and writes to pipes. One with stdin has a pipe for it. One with a terminal has it
+for all streams and leads its session, so that Ctrl-C reaches its foreground processes.
 """
 
 import contextlib
@@ -12,24 +12,24 @@ import subprocess
 import termios
 from typing import Final
 
-#: What Ctrl-D sends.
+#: Ctrl-D.
 END_OF_INPUT: Final = b"\x04"
-#: Whoever leads a session and opens a terminal has it as its own.
+#: A session leader that opens a terminal makes it its controlling terminal.
 OWN: Final = ("sh", "-c", 'exec <>/proc/self/fd/0 >&0 2>&0; exec "$@"', "sh")
 _MOST_CELLS: Final = 1 << 16
 
 
 class Ends:
-    """Both ends of the streams of a process that is about to be started."""
+    """Both ends of the streams of a process before its start."""
 
     def __init__(self, *, stdin: bool, tty: bool, user: int | None = None) -> None:
-        #: Where its input is written to, if it has any; at a terminal also where its output is read.
+        #: The writing end of its input, if it has any; at a terminal also the reading end of its output.
         self.into: int | None = None
         self.stdin, self.output = subprocess.DEVNULL, subprocess.PIPE
         self._its: int | None = None
         if tty:
             self.into, self._its = os.openpty()
-            # What a terminal has that nobody looks at; whoever does tells the size of theirs.
+            # The default size; a client sends its own.
             resize(self.into, columns=80, rows=24)
             self.stdin = self.output = self._its
             if user:
@@ -43,13 +43,13 @@ class Ends:
             self.stdin = self._its
 
     def let_go(self) -> None:
-        """The process has its ends now, or there is none."""
+        """Close the process's ends after the start."""
         if self._its is not None:
             os.close(self._its)
             self._its = None
 
     def close(self) -> None:
-        """No process was started."""
+        """Close everything: no process was started."""
         self.let_go()
         if self.into is not None:
             os.close(self.into)
@@ -57,7 +57,7 @@ class Ends:
 
 
 def resize(terminal: int, *, columns: int, rows: int) -> None:
-    """Tell what runs at a terminal how large it is; sizes that no terminal has are not told."""
+    """Set the size of a terminal; invalid sizes are ignored."""
     if 0 < columns < _MOST_CELLS and 0 < rows < _MOST_CELLS:
         with contextlib.suppress(OSError):
             fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

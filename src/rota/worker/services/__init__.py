@@ -1,1 +1,1 @@
-"""Services as tasks of this machine reach them: names, variables, and a proxy at the addresses of services."""
+"""Cluster services for tasks of this machine: names, variables, and a proxy at the services' addresses."""

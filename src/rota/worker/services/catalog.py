@@ -1,8 +1,7 @@
-"""What services come to on a machine: which connections go where, which names resolve, which variables are set. Pure.
+"""The services of a machine: routes of the proxy, host names, and variables. Pure.
 
-Services and EndpointSlices are those of the API. Names are those of Kubernetes' DNS specification, variables those of
-the kubelet (`pkg/kubelet/envvars`, 1.36). The service `default/kubernetes` is left out: tasks are told where the API
-is.
+Services and EndpointSlices are those of the API. Names follow Kubernetes' DNS specification, variables the kubelet
+(`pkg/kubelet/envvars`, 1.36). The service `default/kubernetes` is left out: tasks get the address of the API otherwise.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,14 +17,14 @@ _API: Final = ("default", "kubernetes")
 
 
 class Backend(NamedTuple):
-    """Where a connection may go."""
+    """An endpoint that a connection may go to."""
 
     address: str
     port: int
 
 
 class Route(NamedTuple):
-    """Where connections to a port of a service go; to nothing while no pod is ready."""
+    """The backends of a service's port; none while no pod is ready."""
 
     address: str
     port: int
@@ -36,7 +35,7 @@ class Route(NamedTuple):
 
 
 class Unserved(NamedTuple):
-    """A port of a service that is not served here, and why."""
+    """A port of a service that is not served here, and the reason."""
 
     namespace: str
     name: str
@@ -44,7 +43,7 @@ class Unserved(NamedTuple):
 
 
 class Catalog:
-    """Services with their endpoints, as a machine sees them."""
+    """Services with their endpoints."""
 
     def __init__(self, services: Iterable[Object], slices: Iterable[Object], *, node: str) -> None:
         self._node: Final = node
@@ -72,7 +71,7 @@ class Catalog:
         ]
 
     def unserved(self) -> list[Unserved]:
-        """Services with an address that is not this machine's own, at which nothing can listen."""
+        """Services with an address that is not this machine's own, on which nothing can listen."""
         return [
             Unserved(*_key(one), f"{_address(one)} is not a loopback address: delete the service and create it anew")
             for one in self._services
@@ -80,7 +79,7 @@ class Catalog:
         ]
 
     def hosts(self, namespace: str) -> Iterator[tuple[str, list[str]]]:
-        """Addresses and their names for pods of a namespace, as a hosts file lists them."""
+        """Addresses and their names for pods of a namespace, as in a hosts file."""
         for service in self._services:
             names = _names(service, namespace)
             if is_loopback(_address(service)):
@@ -91,7 +90,7 @@ class Catalog:
                     yield endpoint["addresses"][0], [*names, *below]
 
     def variables(self, namespace: str) -> dict[str, str]:
-        """What tells a pod of a namespace where its services are."""
+        """The service variables of a pod of a namespace."""
         found: dict[str, str] = {}
         for service in self._services:
             if meta.namespace(service) == namespace and is_loopback(_address(service)) and _ports(service):
@@ -107,7 +106,7 @@ class Catalog:
                 return
 
     def _in_state(self, service: Object, port: Mapping[str, Any], state: str, *, local: bool) -> Iterator[Backend]:
-        """Endpoints of a port in a state: those that are ready or, if there are none, those that serve to their end."""
+        """Endpoints of a port: the ready ones or, if there are none, those that serve while terminating."""
         for one in self._slices.get(_key(service), ()):
             numbers = [
                 each["port"]
@@ -124,7 +123,7 @@ class Catalog:
 
 
 def _is(endpoint: Mapping[str, Any], state: str) -> bool:
-    # What is not said about an endpoint counts as true, by the API's own words.
+    # An absent condition of an endpoint counts as true, as the API specifies.
     return (endpoint.get("conditions") or {}).get(state) is not False
 
 

@@ -1,8 +1,8 @@
 """Hosts files for tasks, one for each namespace: the machine's own lines, then the names of services.
 
-A task has the file in place of `/etc/hosts`, and programs read it at every lookup, so names follow their services, also
-while the worker is away. It is a mount of this very file: it is changed in place and never replaced. A program that
-reads in the moment of a change may see some lines of the old file and some of the new.
+A task has the file mounted at `/etc/hosts`, and programs read it at every lookup, so names follow their services, also
+while the worker is away. It is a bind mount of this file, so the file is changed in place and never replaced. A program
+that reads during a change may see some lines of the old file and some of the new.
 """
 
 import os
@@ -16,7 +16,7 @@ _MODE: Final = 0o644
 
 
 def text(machine: str, entries: Iterable[tuple[str, list[str]]]) -> str:
-    """The file's content; a name that the machine's own file has stays the machine's."""
+    """The content of the file; the machine's own names take precedence."""
     taken = set(_names(machine))
     lines = []
     for address, names in entries:
@@ -27,7 +27,7 @@ def text(machine: str, entries: Iterable[tuple[str, list[str]]]) -> str:
 
 
 def write(path: Path, content: str) -> bool:
-    """Bring a file up to date in place; whether it has changed."""
+    """Update a file in place; returns whether it changed."""
     new = content.encode()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
     try:
@@ -42,7 +42,7 @@ def write(path: Path, content: str) -> bool:
 
 
 def of_machine(path: Path = MACHINE) -> str:
-    """The machine's own file; nothing if it has none."""
+    """The machine's own hosts file; empty if there is none."""
     try:
         return path.read_text(errors="replace")
     except OSError:

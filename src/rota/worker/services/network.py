@@ -1,6 +1,7 @@
-"""Keeps what tasks of a worker see of services: follows the API, and has the proxy and the hosts files follow it.
+"""Keeps the proxy and the hosts files of a worker in step with the services of the API.
 
-A worker that may not read EndpointSlices, as in a stock cluster, which has its own means, does nothing of this.
+A worker that may not read EndpointSlices does nothing of this, as in a stock cluster, which has its own service
+network.
 """
 
 import asyncio
@@ -30,11 +31,11 @@ log = logs.get(__name__)
 
 SERVICES: Final = ("", "v1", "services")
 SLICES: Final = ("discovery.k8s.io", "v1", "endpointslices")
-#: Changes that come together are followed together.
+#: Changes within this time are handled together.
 _TOGETHER_S: Final = 0.05
-#: How often is tried again what could not be listened for.
+#: How often a failed listener is tried again.
 _AGAIN_S: Final = 10.0
-#: How long a container waits for services to be known.
+#: How long a container start waits for the initial list of services.
 _KNOWN_S: Final = 5.0
 
 
@@ -79,7 +80,7 @@ class ServiceNetwork:
         self._complaints: Final[set[tuple[str, str, str]]] = set()
 
     async def run(self) -> None:
-        """Follow services until cancelled."""
+        """Watch services until cancelled."""
         try:
             await self._client.list(SLICES)
         except (errors.Forbidden, errors.NotFound) as problem:
@@ -97,22 +98,22 @@ class ServiceNetwork:
             await self._proxy.close()
 
     async def wait_known(self) -> None:
-        """Until services are known, or have had their time."""
+        """Wait for the initial list of services, or a timeout."""
         if not self._known.is_set():
             with contextlib.suppress(TimeoutError):
                 await self._clock.wait_for(self._known.wait(), _KNOWN_S)
 
     def variables(self, pod: Object) -> Mapping[str, str]:
-        """What tells a pod where the services of its namespace are."""
+        """The service variables of a pod."""
         if pod["spec"].get("enableServiceLinks") is False:
             return {}
         return self._catalog.variables(meta.namespace(pod))
 
     def mounts(self, pod: Object, *, cheap: bool) -> list[Mount]:
-        """The hosts file of a pod; none where it could not be mounted.
+        """The mount of a pod's hosts file; none where it cannot be mounted.
 
-        A mount costs a process some milliseconds. It is worth them where the pod has mounts anyway (`cheap`), where
-        there is a service, and for a pod that runs on and may see one come.
+        A mount namespace costs a process some milliseconds. It is used if the pod has mounts anyway (`cheap`), if there
+        is a service, and for a long-running pod, which may see one later.
         """
         runs_on = pod["spec"].get("restartPolicy", "Always") == "Always"
         if self._absent or not self._may_mount or not (cheap or runs_on or self._catalog):
@@ -164,7 +165,7 @@ class ServiceNetwork:
         self._tell(route.namespace, route.name, f"cannot listen at {route.address}:{route.port}: {why}{remedy}")
 
     def _tell(self, namespace: str, name: str, why: str) -> None:
-        """Once, as an event of the service."""
+        """Record an event about the service, once."""
         if (namespace, name, why) in self._complaints:
             return
         self._complaints.add((namespace, name, why))

@@ -1,8 +1,9 @@
-"""Listens at the addresses of services and passes connections on to their pods. TCP, in user space, on loopback only.
+"""A TCP proxy in user space: listens at the addresses of services and forwards connections to their pods. On loopback
+only.
 
-Each connection goes to one of the pods that are ready, in turn; one that does not answer is passed over for the next.
-Several workers of a machine listen side by side (`SO_REUSEPORT`), and any of them may take a connection. Those that are
-under way go on when endpoints change, and end with the worker.
+Connections go to the ready pods in turn; a pod that does not answer is skipped for the next. Several workers of a
+machine listen side by side (`SO_REUSEPORT`), and any of them may accept a connection. Open connections go on when
+endpoints change, and end with the worker.
 """
 
 import asyncio
@@ -17,23 +18,23 @@ from rota.worker.services.catalog import Backend, Route
 
 log = logs.get(__name__)
 
-#: Connections that are passed on at once; more are closed.
+#: Limit of concurrent connections; more are closed.
 MOST: Final = 4096
 _CONNECT_S: Final = 5.0
 _PIECE: Final = 64 * 1024
 
-#: Told a route that cannot be listened for, and why.
+#: Called with a route that cannot be listened on, and the reason.
 Complain: TypeAlias = Callable[[Route, str], None]
 
 
 class _Listener(NamedTuple):
     server: asyncio.Server
-    #: The route as it is now.
+    #: The current route.
     routes: list[Route]
 
 
 class Proxy:
-    """Listeners for routes."""
+    """Listeners of routes."""
 
     def __init__(self, complain: Complain) -> None:
         self._complain: Final = complain
@@ -42,9 +43,9 @@ class Proxy:
         self._turns: Final = itertools.count()
 
     async def serve(self, routes: Iterable[Route]) -> bool:
-        """Listen for these routes and no others; whether all of them are listened for.
+        """Listen for exactly these routes; returns whether all listeners are open.
 
-        Connections for which there is no pod are refused: nothing listens then.
+        A service without a pod has no listener, so connections are refused.
         """
         wanted = {(one.address, one.port): one for one in routes if one.backends}
         for place in [one for one in self._listeners if one not in wanted]:
@@ -59,7 +60,7 @@ class Proxy:
         return complete
 
     async def close(self) -> None:
-        """End all of it, with what is under way."""
+        """Close everything, open connections included."""
         for one in self._listeners.values():
             one.server.close()
         self._listeners.clear()
@@ -92,7 +93,7 @@ class Proxy:
         with contextlib.closing(writer):
             found = await self._connected(route)
             if found is None:
-                writer.transport.abort()  # the client is told at once, as by a port that nothing listens at
+                writer.transport.abort()  # the client gets a reset at once, as from a closed port
                 return
             behind, onwards = found
             with contextlib.closing(onwards):
@@ -120,7 +121,7 @@ class Proxy:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy until the end, and tell the other side that it was the end; what it still says may go on."""
+    """Copy until the end, then half-close the other side; the opposite direction may go on."""
     while piece := await reader.read(_PIECE):
         writer.write(piece)
         await writer.drain()

@@ -1,1 +1,1 @@
-"""Containers in root file systems of their own: images, bundles, and the engine that runs them."""
+"""The container runtime: images, OCI bundles, and the engine (crun) that runs them."""

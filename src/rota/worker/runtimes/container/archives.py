@@ -1,9 +1,8 @@
 """Images as files: the OCI image layout, as a folder or an archive, and the archives of `docker save`.
 
-An image is a list of layers, archives that are unpacked above each other. They come from strangers, and links in them
-may point anywhere, so a program of its own does that with the new root file system as its root (`layer_unpacker.py`).
-The result is kept under the hash of what describes the image, and appears there in one step, if everything in it had
-the hash that it was said to have.
+An image is a list of layers, archives that are unpacked above each other. They are untrusted, and links in them may
+point anywhere, so a separate program unpacks them with the new root file system as its root (`layer_unpacker.py`). The
+result is stored under the image's digest, and appears there atomically, if all digests were correct.
 """
 
 import bz2
@@ -26,7 +25,7 @@ Settings: TypeAlias = Mapping[str, Any]
 _PROGRAM: Final = "rota.worker.runtimes.container.layer_unpacker"
 _TITLE: Final = "org.opencontainers.image.ref.name"
 _PIECE: Final = 1024 * 1024
-#: By what compressed files begin with.
+#: By the magic number of compressed files.
 _DECOMPRESSORS: Final[Sequence[tuple[bytes, Callable[[], Any]]]] = (
     (b"\x1f\x8b", lambda: zlib.decompressobj(31)),
     (b"BZh", bz2.BZ2Decompressor),
@@ -36,11 +35,11 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class ImageError(Exception):
-    """A file is no image that can be used here."""
+    """A file is not an image that can be used here."""
 
 
 class Layer(NamedTuple):
-    """One layer: its name in the archive, and the hash that its bytes have, as they are or unpacked."""
+    """One layer: its name in the archive, and the digest of its bytes, compressed or not."""
 
     name: str
     digest: str
@@ -48,7 +47,7 @@ class Layer(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What an image consists of: a hash of all of it, its settings, and its layers."""
+    """The content of an image: its digest, its configuration, and its layers."""
 
     digest: str
     settings: Settings
@@ -56,7 +55,7 @@ class Contents(NamedTuple):
 
 
 class Archive:
-    """A folder or an archive with an image in it."""
+    """A folder or an archive that contains an image."""
 
     def __init__(self, path: Path) -> None:
         self._folder: Final = path if path.is_dir() else None
@@ -66,7 +65,7 @@ class Archive:
             raise ImageError(f"{path} cannot be read: {problem}") from problem
 
     def close(self) -> None:
-        """Read no more."""
+        """Close the archive."""
         if self._archive is not None:
             self._archive.close()
 
@@ -101,7 +100,7 @@ class Archive:
 
 
 def unpacked(path: Path, tag: str, folder: Path) -> tuple[Path, Settings]:
-    """The root file system of an image, unpacked below `folder` if it is not there already, and its settings."""
+    """The root file system of an image, unpacked below `folder` if it is not there already, and its configuration."""
     with _opened(path) as archive:
         contents = contents_of(archive, tag)
         target = folder / contents.digest
@@ -113,14 +112,14 @@ def unpacked(path: Path, tag: str, folder: Path) -> tuple[Path, Settings]:
                 for layer in contents.layers:
                     with archive.open(layer.name) as file:
                         _unpack(file, layer, root)
-                # Somebody else may have been quicker.
+                # Another process may have been faster.
                 with contextlib.suppress(OSError):
                     root.rename(target)
         return target, contents.settings
 
 
 def contents_of(archive: Archive, tag: str) -> Contents:
-    """What an image consists of; ImageError if there is none of that tag."""
+    """The content of an image; ImageError if there is none with that tag."""
     if archive.has("index.json"):
         digest, manifest = _manifest(archive, archive.document("index.json"), tag)
         document = _verified(archive, manifest["config"]["digest"])
@@ -133,7 +132,7 @@ def contents_of(archive: Archive, tag: str) -> Contents:
         with archive.open(chosen[0]["Config"]) as file:
             content = file.read()
         digest, document = hashlib.sha256(content).hexdigest(), json.loads(content)
-        # The hash of the configuration stands for everything, since the hashes of the layers are in it.
+        # The digest of the configuration covers everything, since it contains the digests of the layers.
         hashes = (document.get("rootfs") or {}).get("diff_ids") or []
         if len(hashes) != len(chosen[0]["Layers"]):
             raise ImageError("its configuration does not name its layers")
@@ -144,7 +143,7 @@ def contents_of(archive: Archive, tag: str) -> Contents:
 
 
 def _manifest(archive: Archive, index: Mapping[str, Any], tag: str) -> tuple[str, Mapping[str, Any]]:
-    """The manifest for this machine that an index leads to, through other indexes if there are some, and its hash."""
+    """The manifest for this machine's platform, through nested indexes if there are some, and its digest."""
     listed = index.get("manifests") or []
     if tag:
         listed = [one for one in listed if (one.get("annotations") or {}).get(_TITLE) == tag]
@@ -159,7 +158,7 @@ def _manifest(archive: Archive, index: Mapping[str, Any], tag: str) -> tuple[str
 
 
 def _verified(archive: Archive, digest: str) -> Mapping[str, Any]:
-    """A JSON document that has the hash it is called after."""
+    """A JSON document whose digest was verified."""
     with archive.open(_blob(digest)) as file:
         content = file.read()
     _check(digest, hashlib.sha256(content), digest)
@@ -180,7 +179,7 @@ def _blob(digest: str) -> str:
 
 
 class _Unpacked:
-    """The hash of what compressed bytes come to."""
+    """The digest of the decompressed bytes."""
 
     def __init__(self) -> None:
         self.hash: Final = hashlib.sha256()
@@ -196,7 +195,7 @@ class _Unpacked:
 
 
 def _unpack(layer: IO[bytes], wanted: Layer, target: Path) -> None:
-    """Unpack a layer; ImageError if it cannot be, or if it was not the one that was meant."""
+    """Unpack a layer; ImageError if that fails or the digest does not match."""
     name, stored, unpacked_ = wanted.name, hashlib.sha256(), _Unpacked()
     with subprocess.Popen(
         [sys.executable, "-m", _PROGRAM, str(target)], stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"

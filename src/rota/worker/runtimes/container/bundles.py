@@ -1,8 +1,8 @@
-"""A container as the Open Container Initiative writes it down: the `config.json` that an engine runs. Pure.
+"""OCI bundles: the `config.json` that an engine runs. Pure.
 
-What the pod leaves open is the image's: its entry point, variables, folder and user. The network is the machine's, as
-for processes; names, messages and processes are the container's own. There is no control group in it: the nursery puts
-the engine into one that has the limits, and what the engine starts is born there.
+Fields that the pod leaves open come from the image: entry point, variables, working directory and user. The network is
+the machine's, as for processes; the container has its own mount, UTS, IPC and PID namespaces. There is no cgroup in it:
+the shim starts the engine in a cgroup with the limits, and its children inherit it.
 """
 
 import signal
@@ -14,7 +14,7 @@ from rota.worker.runtimes.container.users import User
 from rota.worker.runtimes.runtime_interface import Launch, LaunchError, Mount, Security
 
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#: What root in a container may do. Making device files is not among it: no group keeps containers from using them.
+#: Capabilities of root in a container. CAP_MKNOD is not included: no device cgroup restricts containers.
 _CAPABILITIES: Final = (
     "AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "NET_RAW", "SETFCAP",
     "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
@@ -30,14 +30,14 @@ _MASKED: Final = (
     "/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/firmware",
 )  # fmt: skip
 _READ_ONLY: Final = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-#: What engines and other tools call it.
+#: The annotation's name, as other tools write it.
 STOP_SIGNAL: Final = "org.opencontainers.image.stopSignal"
 #: The kernel's limit.
 LONGEST_HOST_NAME: Final = 63
 
 
 def command(launch: Launch, image: Config) -> list[str]:
-    """What runs: the pod's command takes the entry point's place, its args that of the image's; LaunchError if none."""
+    """The command: the pod's command replaces the entry point, its args the image's; LaunchError if there is none."""
     own = [*launch.command, *launch.args]
     argv = own if launch.command else [*image.entrypoint, *(launch.args or image.cmd)]
     if not argv:
@@ -48,14 +48,14 @@ def command(launch: Launch, image: Config) -> list[str]:
 
 
 def environment(launch: Launch, image: Config) -> dict[str, str]:
-    """The image's variables, and the pod's above them."""
+    """The image's variables, overridden by the pod's."""
     return {"PATH": _PATH, **image.env, **launch.env}
 
 
 def config(
     launch: Launch, image: Config, user: User, *, namespaces: Mapping[str, str], files: Sequence[Mount]
 ) -> dict[str, Any]:
-    """The engine's configuration; `namespaces` are the pod's, by kind and file, `files` what all containers get."""
+    """The engine's configuration; `namespaces` are the pod's, by type and file, `files` mounts of all containers."""
     security = launch.security
     cwd = launch.working_dir or image.working_dir or "/"
     targets = {one.target.rstrip("/") for one in launch.mounts}
@@ -83,12 +83,12 @@ def config(
 
 
 def unusual(capabilities: Sequence[str]) -> list[str]:
-    """Those of some capabilities that root in a container does not have anyway."""
+    """The capabilities that root in a container does not have by default."""
     return sorted(_plain(capabilities) - set(_CAPABILITIES))
 
 
 def signal_number(name: str) -> int:
-    """The signal that an image names: `SIGQUIT`, `QUIT` or `3`; the usual one for none, and for what is none here."""
+    """The signal that an image names: `SIGQUIT`, `QUIT` or `3`; SIGTERM for none and for an unknown one."""
     if name.isdecimal():
         return int(name) if int(name) in set(signal.Signals) else int(signal.SIGTERM)
     found = signal.Signals.__members__.get(f"SIG{name.upper().removeprefix('SIG')}", signal.SIGTERM)
@@ -108,7 +108,7 @@ def _capabilities(security: Security, *, root: bool) -> dict[str, list[str]]:
     added = _plain(security.add)
     names |= set(_ALL_CAPABILITIES) if "ALL" in added else added
     held = sorted(f"CAP_{name}" for name in names)
-    # Whoever is not root has none, but may get those of files that have them.
+    # A user other than root has none, but may gain file capabilities.
     own = held if root else []
     return {"bounding": held, "effective": own, "permitted": own, "inheritable": [], "ambient": []}
 

@@ -1,9 +1,9 @@
-"""The program that makes containers out of bundles: crun. Its command lines; nothing is started here.
+"""Command lines of the container engine, crun. Nothing is started here.
 
-Everything is mounted in a mount namespace that ends with the container, so nothing stays mounted whatever happens: the
-image as the lower layer, what the container writes above it. crun does not make control groups, since the nursery has
-put it into the container's already. It refuses machines that have both versions of them mounted; there the newer
-one's mount, which carries none of the limits, is taken out of its sight.
+Everything is mounted in a mount namespace that ends with the container, so no mount is left behind: the image is the
+lower layer of an overlay, the container's own files the upper one. crun creates no cgroups, since the shim has put it
+into the container's already. crun refuses machines with both cgroup versions mounted; there the version 2 mount, which
+has none of the limits, is hidden from it.
 """
 
 import os
@@ -19,14 +19,14 @@ ENGINE: Final = "crun"
 _PROGRAMS: Final = (ENGINE, "unshare", "mount", "umount", "sh")
 _CAP_SYS_ADMIN: Final = 21
 _BOTH: Final = Path("/sys/fs/cgroup/unified")
-#: Names in a bundle.
+#: File names in a bundle.
 CONFIG: Final = "config.json"
 LOWER: Final = "lower"
 PID: Final = "pid"
 ERRORS: Final = "errors"
-#: What the container itself has written.
+#: The upper layer of the container.
 OWN: Final = "own"
-#: Where a layer cannot be kept on the disk, as on a disk that is a layer itself, it is kept in memory.
+#: If the disk cannot hold an upper layer, as with a disk that is an overlay itself, it is kept in memory.
 _LAYERS: Final = (
     "mkdir -p rootfs own/upper own/work",
     "mount -t overlay overlay -o lowerdir=lower,upperdir=own/upper,workdir=own/work rootfs 2>/dev/null || "
@@ -36,7 +36,7 @@ _LAYERS: Final = (
 
 
 def problem() -> str:
-    """Why containers cannot be run here; empty if they can."""
+    """Why containers cannot run here; empty if they can."""
     missing = [one for one in _PROGRAMS if shutil.which(one) is None]
     if missing:
         return f"{', '.join(missing)} not found; install crun and util-linux"
@@ -52,7 +52,7 @@ def _may_mount() -> bool:
 
 
 def check() -> None:
-    """LaunchError if containers cannot be run here."""
+    """LaunchError if containers cannot run here."""
     if found := problem():
         raise LaunchError("CreateContainerError", f"this node cannot run containers from images: {found}")
 
@@ -70,7 +70,7 @@ class Engine:
         return ["unshare", "--mount", "--propagation", "private", "sh", "-c", "; ".join(steps)]
 
     def execute(self, run: str, process: Path, *, cgroups: Sequence[str], pid_file: str = "") -> list[str]:
-        """Run a process, as a file describes it, in a container that runs, and within its control groups."""
+        """Run a process, described by a file, in a running container and in its cgroups."""
         options = [f"--process={process}", *([f"--pid-file={pid_file}"] if pid_file else [])]
         join = (f"echo $$ > {shlex.quote(one)}/cgroup.procs" for one in cgroups)
         steps = ["set -e", *join, *_hide(), 'exec "$@"']
@@ -78,7 +78,7 @@ class Engine:
         return ["unshare", "--mount", "--propagation", "private", "sh", "-c", "; ".join(steps), "sh", *crun]
 
     def forget(self, run: str) -> None:
-        """Remove what crun keeps of a run that has ended."""
+        """Remove crun's state of a run that has ended."""
         shutil.rmtree(self._folder / run, ignore_errors=True)
 
     def _crun(self) -> list[str]:

@@ -1,8 +1,7 @@
-"""How long unpacked images are kept: as long as somebody uses them, and a week beyond.
+"""Garbage collection of unpacked images: they are kept while they are used, and for a week after.
 
-Several workers of a machine may share the folder, so a file beside each root file system says when it was last used;
-every worker brings those of its own containers up to date. What nobody has used for a week is unpacked again when it is
-asked for again.
+Several workers of a machine may share the folder, so a file beside each root file system has the time of its last use;
+every worker updates those of its own containers. An image that was removed is unpacked again when it is needed.
 """
 
 import contextlib
@@ -18,7 +17,7 @@ _MARK: Final = ".used"
 
 
 def use(root: Path, now: float) -> None:
-    """A root file system is used."""
+    """Record the use of a root file system."""
     mark = _mark(root)
     with contextlib.suppress(OSError):
         mark.touch(mode=0o644)
@@ -26,7 +25,7 @@ def use(root: Path, now: float) -> None:
 
 
 def collect(folder: Path, *, used: Iterable[Path], now: float) -> list[str]:
-    """Take away what nobody has used for long; the names of what is gone."""
+    """Remove images that were not used for a week; returns their names."""
     for root in used:
         if root.parent == folder:
             use(root, now)
@@ -35,7 +34,7 @@ def collect(folder: Path, *, used: Iterable[Path], now: float) -> list[str]:
         try:
             last = _mark(root).stat().st_mtime
         except FileNotFoundError:
-            use(root, now)  # from before there were marks
+            use(root, now)  # unpacked before last uses were recorded
             continue
         if now - last > KEPT_S:
             _remove(root)
@@ -44,7 +43,7 @@ def collect(folder: Path, *, used: Iterable[Path], now: float) -> list[str]:
 
 
 def _remove(root: Path) -> None:
-    """In one step for those who look: half an image must not be found."""
+    """Atomic for readers: half an image must not be found."""
     with tempfile.TemporaryDirectory(prefix=".gone-", dir=root.parent, ignore_cleanup_errors=True) as grave:
         root.rename(Path(grave, root.name))
         _mark(root).unlink(missing_ok=True)

@@ -1,13 +1,13 @@
-"""What a container is made from: a root file system on this machine, and what its image says about running it.
+"""Finds images: a root file system on this machine, and the image's configuration.
 
 An image is named in one of these ways:
 
 - `/path` or `file:///path`: a folder that is a root file system, a folder in the OCI image layout, or an archive;
-- `oci:/path[:tag]`, `oci-archive:/path[:tag]`, `docker-archive:/path[:name]`: what tools that copy images write;
-- any other name: looked for in the worker's `images` folder (`images/team/app:1`, with or without `.tar`), then asked
-  of podman, where it is installed, which may pull it.
+- `oci:/path[:tag]`, `oci-archive:/path[:tag]`, `docker-archive:/path[:name]`: the names of skopeo and podman;
+- any other name: looked for in the worker's `images` folder (`images/team/app:1`, with or without `.tar`), then in
+  podman's store, if podman is installed, which may pull it.
 
-Root file systems of images are unpacked once. Nobody writes to them: each container has a layer of its own above.
+Root file systems of images are unpacked once and are read-only: each container has an upper layer of its own.
 """
 
 import asyncio
@@ -29,29 +29,29 @@ _NEVER: Final = "Never"
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """What an image says about containers that are made from it."""
+    """The configuration of an image for its containers."""
 
     entrypoint: Sequence[str] = ()
     cmd: Sequence[str] = ()
     env: Mapping[str, str] = {}
     working_dir: str = ""
     user: str = ""
-    #: The signal that asks it to end, if not the usual one.
+    #: The stop signal, if it is not SIGTERM.
     stop_signal: str = ""
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
-    """An image that is here."""
+    """An image that is available."""
 
     root: Path
     config: Config = Config()
 
 
 class Store(Protocol):
-    """Has images by name, or gets them: podman."""
+    """A store of images by name, which may pull them: podman."""
 
     async def find(self, name: str, *, policy: str) -> tuple[Path, Settings] | None:
-        """A root file system and its image's settings; None if there is no such store here. LaunchError if not had."""
+        """The root file system and settings of an image; None without a store. LaunchError if it cannot be pulled."""
         ...
 
 
@@ -59,20 +59,20 @@ class Images:
     """Finds images."""
 
     def __init__(self, *, folder: Path, unpacked: Path, store: Store, clock: Clock, anywhere: bool = False) -> None:
-        """`folder` is where people put images, `unpacked` where their root file systems are kept.
+        """`folder` is where an operator puts images, `unpacked` where their root file systems are stored.
 
-        `anywhere` on the machine images may be, not only in that folder: they are read as root.
+        With `anywhere` images may be anywhere on the machine, not only in that folder: they are read as root.
         """
         self._anywhere: Final = anywhere
         self._clock: Final = clock
         self._folder: Final = folder
         self._unpacked: Final = unpacked
         self._store: Final = store
-        #: One is unpacked at a time: two of the same would be in each other's way.
+        #: One image is unpacked at a time: two of the same would conflict.
         self._unpacking: Final = asyncio.Lock()
 
     async def find(self, reference: str, *, policy: str) -> Image:
-        """The image of a reference; LaunchError with what to do if there is none."""
+        """The image of a reference; LaunchError with a remedy if there is none."""
         if not reference or reference.isspace():
             raise LaunchError("InvalidImageName", "the container names no image")
         scheme, _, rest = reference.partition(":")
@@ -92,11 +92,11 @@ class Images:
         return await self._ask(reference, policy)
 
     async def collect(self, used: Iterable[Path]) -> list[str]:
-        """Take away what was unpacked and nobody has used for long; the names of what is gone."""
+        """Remove unpacked images that were not used for long; returns their names."""
         return await asyncio.to_thread(image_gc.collect, self._unpacked, used=list(used), now=self._clock.now())
 
     def _allowed(self, path: Path, reference: str) -> Path:
-        """A path that a pod may name, without links; LaunchError for any other."""
+        """A path that a pod may name, with links resolved; LaunchError for any other."""
         found = _absolute(path, reference).resolve()
         if not self._anywhere and self._folder.resolve() not in found.parents:
             raise LaunchError(
@@ -133,7 +133,7 @@ class Images:
         )
 
     def _candidates(self, reference: str) -> Iterator[Path]:
-        """Where an image of this name could be in the folder; never outside of it."""
+        """Possible paths of an image of this name in the folder; never outside of it."""
         if ".." in reference.split("/"):
             return
         names = {reference, *(reference.removeprefix(one) for one in _DEFAULT_PREFIXES)}
@@ -145,7 +145,7 @@ class Images:
 
 
 def parse_config(settings: Settings) -> Config:
-    """The settings of an image, as its configuration has them."""
+    """The configuration of an image."""
     pairs = (one.partition("=") for one in settings.get("Env") or ())
     return Config(
         entrypoint=tuple(settings.get("Entrypoint") or ()),
@@ -170,7 +170,7 @@ def _kind(path: Path) -> str:
 
 
 def _split(rest: str) -> tuple[Path, str]:
-    """`path[:tag]`; a path may hold colons itself if it exists as it stands."""
+    """`path[:tag]`; a path may contain colons itself if it exists."""
     if Path(rest).exists():
         return Path(rest), ""
     path, _, tag = rest.partition(":")

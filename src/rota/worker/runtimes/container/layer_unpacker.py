@@ -1,9 +1,9 @@
-"""A small program that unpacks one layer of an image, from its standard input, into a root file system.
+"""A program that unpacks one layer of an image, from its standard input, into a root file system.
 
     python -m rota.worker.runtimes.container.layer_unpacker ROOT
 
-The folder becomes the root of this process before a single name of the layer is looked at: whatever links are in it,
-nothing outside can be written. Files whose names begin with `.wh.` take files of lower layers away.
+It changes its root to the folder before it reads the layer: whatever links are in it, nothing outside can be written.
+Whiteout files (`.wh.*`) remove files of lower layers.
 """
 
 import bz2
@@ -19,12 +19,12 @@ from typing import Final
 _AWAY: Final = ".wh."
 _ALL_AWAY: Final = ".wh..wh..opq"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
-#: Loaded before they are needed: behind the new root there is no library to load them from.
+#: Imported early: after chroot there is no library to import them from.
 _LOADED: Final = (bz2, lzma, zlib)
 
 
 def unpack(archive: tarfile.TarFile, root: Path) -> None:
-    """Unpack a layer above what is in `root`; only safe if that is the root of this process."""
+    """Unpack a layer above the content of `root`; only safe if that is the root of this process."""
     fresh: set[str] = set()
     for member in archive:
         name = member.name.lstrip("/").removeprefix("./")
@@ -37,14 +37,14 @@ def unpack(archive: tarfile.TarFile, root: Path) -> None:
             target = root / name
             if (target.is_symlink() or target.exists()) and not (member.isdir() and target.is_dir()):
                 _remove(target)
-            # Where its folder is a link, what that leads to; which need not be there yet.
+            # If its folder is a link, the link's target, which may not exist yet.
             target.parent.resolve().mkdir(mode=0o755, parents=True, exist_ok=True)
             archive.extract(member, root, numeric_owner=True, filter="fully_trusted")
             fresh.add(name)
 
 
 def _empty(folder: Path, fresh: set[str], name: str) -> None:
-    """Take away what lower layers put into a folder, and leave what this one has put there."""
+    """Opaque whiteout: remove what lower layers put into a folder, and keep the files of this one."""
     if folder.is_dir():
         for one in folder.iterdir():
             if f"{name}/{one.name}".lstrip("/") not in fresh:

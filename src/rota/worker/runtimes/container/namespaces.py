@@ -1,7 +1,7 @@
-"""What the containers of a pod share beside the network: a host name, messages between processes, and shared memory.
+"""Namespaces that the containers of a pod share besides the network: UTS, IPC, and shared memory.
 
-Namespaces are kept by files that they are mounted on, shared memory by a small file system, so that no process has to
-live for them. They outlive the agent, and go when the pod does.
+Namespaces are kept by bind mounts of their files, shared memory by a tmpfs, so that no process is needed to hold them.
+They survive the agent and are removed with the pod.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _MEMORY_OPTIONS: Final = "nosuid,nodev,noexec,mode=1777,size=64m"
 
 
 def made(folder: Path, *, host_name: str) -> dict[str, str]:
-    """The pod's namespaces, by kind and file, made if they are missing, and its shared memory with them."""
+    """The pod's namespaces, by type and file, created if they are missing, with its shared memory."""
     files = {kind: folder / kind for kind in _KINDS}
     if not all(map(os.path.ismount, (*files.values(), folder / _MEMORY))):
         removed(folder)
@@ -33,14 +33,14 @@ def made(folder: Path, *, host_name: str) -> dict[str, str]:
 
 
 def shared_memory(folder: Path | None) -> Mount:
-    """The pod's shared memory, or the machine's for None, where containers look for it."""
+    """The mount of the pod's shared memory, or of the machine's for None."""
     return Mount(source=_PLACE if folder is None else str(folder / _MEMORY), target=_PLACE)
 
 
 def removed(folder: Path) -> None:
-    """Let what a pod's containers shared go."""
+    """Remove the namespaces of a pod."""
     for path in (*(folder / kind for kind in _KINDS), folder / _MEMORY):
-        # Mounted more than once if a start was cut off in the middle.
+        # Mounted more than once if a start was interrupted.
         while os.path.ismount(path) and _run(["umount", str(path)]).returncode == 0:
             pass
         with contextlib.suppress(OSError):

@@ -1,6 +1,7 @@
-"""Images by name, from podman where it is installed: it keeps them, pulls them, and shows their root file systems.
+"""Images by name from podman's store, if podman is installed: it stores them, pulls them, and mounts their root file
+systems.
 
-Only its store is used; containers are run in the same way whatever their images come from.
+Only its store is used; containers run in the same way whatever the source of their images.
 """
 
 import asyncio

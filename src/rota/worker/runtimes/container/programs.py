@@ -1,4 +1,4 @@
-"""Whether a container's program is in its image, found as the container would find it, before anything is started."""
+"""Checks that a container's program exists in its image, by the container's own PATH, before the start."""
 
 import os
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from rota.worker.runtimes.runtime_interface import LaunchError, Mount
 
 
 def check(root: Path, program: str, *, path: str, cwd: str, mounts: Iterable[Mount]) -> None:
-    """LaunchError for a program that is not there or cannot be run; whatever a volume may bring is let through."""
+    """LaunchError for a program that is missing or not executable; a path below a volume is not checked."""
     if "/" in program:
         places = [program if program.startswith("/") else f"{cwd}/{program}"]
     else:

@@ -1,8 +1,8 @@
-"""Containers in root file systems of their own, beside those that are processes of the machine.
+"""The container runtime: containers in root file systems of their own, and processes of the machine beside them.
 
-To the nursery a container is one process more: the engine, which sets it up, hands signals on to it, and ends with its
-code. So limits, output, restarts, and what happens while the agent is away are those of the process runtime, and so is
-the code. What is different is here: images, bundles, and commands in containers.
+For the shim a container is a process: the engine, which sets it up, forwards signals to it, and exits with its code. So
+limits, output, restarts and recovery are those of the process runtime, whose class this one extends. This module adds
+images, bundles, and commands in containers.
 """
 
 import asyncio
@@ -44,13 +44,13 @@ from rota.worker.runtimes.runtime_interface import (
 
 log = logs.get(__name__)
 
-#: How often is looked whether the engine has made a container.
+#: How often a starting container is checked.
 _LOOK_S: Final = 0.005
-#: How often is looked for images that nobody uses.
+#: The interval of image garbage collection.
 _COLLECT_S: Final = 3600.0
-#: Files of the machine that every container finds where it would look for them.
+#: Files of the machine that are mounted into every container.
 _SHARED: Final = ("/etc/hosts", "/etc/resolv.conf")
-#: Processes that the engine itself needs within a container's limit: it sets up, hands on, and runs commands inside.
+#: Processes of the engine within a container's limit: for setup, forwarding, and commands inside.
 _ENGINE_PIDS: Final = 3
 #: Mount points in a bundle.
 _SOURCES: Final = "sources"
@@ -58,7 +58,7 @@ _OUTER_ENVIRONMENT: Final = {"PATH": os.environ.get("PATH", os.defpath)}
 
 
 class ContainerRuntime(ProcessRuntime):
-    """A `Runtime`: containers whose launch asks for it get a root file system, others are processes."""
+    """A `Runtime`: launches that ask for it get a root file system, others are processes."""
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class ContainerRuntime(ProcessRuntime):
         own: Sequence[Path] = (),
         trusted: bool = False,
     ) -> None:
-        """`images` is the folder in which people put images for this node.
+        """`images` is the folder in which an operator puts images for this node.
 
-        `trusted` are pods that may do what root may: have images anywhere, and reach the machine as root.
+        `trusted` says whether pods may act as root: use images anywhere, and access the machine as root.
         """
         super().__init__(folder, node=node, clock=clock, own=own)
         self._trusted: Final = trusted
@@ -83,9 +83,9 @@ class ContainerRuntime(ProcessRuntime):
         self._images: Final = Images(
             folder=images, unpacked=images / ".unpacked", store=Podman(), clock=clock, anywhere=trusted
         )
-        #: Containers of a pod start together, and the first makes what they share.
+        #: Containers of a pod start concurrently, and the first makes the shared namespaces.
         self._sharing: Final = asyncio.Lock()
-        #: Runs whose engine is setting them up: how these end is for whoever starts them to hear first.
+        #: Runs that the engine is setting up: `start` handles their end first.
         self._starting: Final[dict[str, Exit | None]] = {}
         self._tell: OnExit | None = None
 
@@ -104,7 +104,7 @@ class ContainerRuntime(ProcessRuntime):
             return
         engines.check()
         if self.keeps(launch.id):
-            return  # the same start again
+            return  # a repeated start
         bundle = self._bundles / launch.id
         if not (bundle / engines.CONFIG).exists():
             image = await self._images.find(launch.image, policy=launch.pull_policy)
@@ -116,7 +116,7 @@ class ContainerRuntime(ProcessRuntime):
             await super().start(self._outer(launch, bundle))
             await self._settled(launch.id, bundle)
         except LaunchError:
-            # Nothing of it runs. After any other error something may, with this bundle under it.
+            # Nothing of it runs. After any other error a process may, with this bundle.
             self._starting.pop(launch.id)
             await self._remove(launch.id)
             raise
@@ -133,7 +133,7 @@ class ContainerRuntime(ProcessRuntime):
         with tempfile.NamedTemporaryFile(dir=self._bundles / launch.id, prefix="asked-") as pid_file:
 
             def end() -> None:
-                # The engine is gone then, but not what it started in the container.
+                # The engine has exited, but not the processes that it started in the container.
                 with contextlib.suppress(OSError, ValueError):
                     os.kill(int(pid_file.read()), signal.SIGKILL)
 
@@ -141,7 +141,7 @@ class ContainerRuntime(ProcessRuntime):
             return await command_output.output(how, on_cut_off=end)
 
     def asking_signal(self, run: str) -> int:
-        """See `ProcessRuntime.asking_signal`; an image may name one of its own."""
+        """See `ProcessRuntime.asking_signal`; an image may have its own stop signal."""
         try:
             config = json.loads((self._bundles / run / engines.CONFIG).read_bytes())
         except FileNotFoundError:
@@ -183,7 +183,7 @@ class ContainerRuntime(ProcessRuntime):
         await super().close()
 
     async def _sweep(self) -> None:
-        """Remove what was made for runs that are over, and for pods of which nothing runs."""
+        """Remove files of runs that have ended, and of pods of which nothing runs."""
         running = set(self.places()) | set(self._starting)
         pods = {parse_run_id(run)[0] for run in running}
         for bundle in _entries(self._bundles):
@@ -194,7 +194,7 @@ class ContainerRuntime(ProcessRuntime):
                 await asyncio.to_thread(namespaces.removed, shared)
 
     async def _collect_images(self) -> None:
-        """Keep the disk free of images that nobody uses any more, from time to time."""
+        """Garbage collect images periodically."""
         while True:
             used = {one.resolve() for one in (bundle / engines.LOWER for bundle in _entries(self._bundles))}
             for name in await self._images.collect(used):
@@ -211,14 +211,14 @@ class ContainerRuntime(ProcessRuntime):
             self._tell(ended)
 
     async def _settled(self, run: str, bundle: Path) -> None:
-        """Wait until a container is there; LaunchError if the engine gives up before."""
+        """Wait until a container is created; LaunchError if the engine exits before."""
         while self._starting[run] is None and not (bundle / engines.PID).exists():
             await self._looking.sleep(_LOOK_S)
         if (bundle / engines.PID).exists():
             return
         said = (bundle / engines.ERRORS).read_text() if (bundle / engines.ERRORS).exists() else ""
         if not said:
-            # It did not come as far as the engine.
+            # The engine did not get this far.
             pieces = [piece async for piece in self.logs(*parse_run_id(run), LogOptions(tail_lines=1))]
             said = b"".join(pieces).decode("utf-8", "replace")
         lines = said.strip().splitlines() or ["nothing is said about why"]
@@ -231,7 +231,7 @@ class ContainerRuntime(ProcessRuntime):
         return {kind: path for kind, path in made.items() if kind != "ipc" or not launch.host_ipc}
 
     def _write(self, launch: Launch, image: Image, bundle: Path, shared: Mapping[str, str]) -> None:
-        """Make a bundle; its configuration comes last, so one that has it is whole."""
+        """Write a bundle; its configuration comes last, so a bundle with one is complete."""
         user = users.find(image.root, image.config.user, user=launch.user, group=launch.group)
         if launch.security.not_root and user.uid == 0:
             raise LaunchError("CreateContainerConfigError", "container has runAsNonRoot and image will run as root")
@@ -265,7 +265,7 @@ class ContainerRuntime(ProcessRuntime):
         draft.rename(bundle / engines.CONFIG)
 
     def _outer(self, launch: Launch, bundle: Path) -> Launch:
-        """The engine, as the nursery sees it: a process of the machine, with the container's limits."""
+        """The engine as the shim starts it: a process of the machine, with the container's limits."""
         limits = launch.limits
         if limits.pids is not None:
             limits = msgspec.structs.replace(limits, pids=limits.pids + _ENGINE_PIDS)
@@ -295,7 +295,7 @@ class ContainerRuntime(ProcessRuntime):
         return place
 
     def _process(self, run: str, command: Sequence[str], *, tty: bool) -> Path:
-        """A file that describes a command as the container's own process is described; the same for the same one."""
+        """The file that describes a command as a process of the container; equal commands share it."""
         bundle = self._bundles / run
         own = json.loads((bundle / engines.CONFIG).read_bytes())["process"]
         text = json.dumps({**own, "args": list(command), "terminal": tty})
@@ -305,7 +305,7 @@ class ContainerRuntime(ProcessRuntime):
         return path
 
     async def _remove(self, run: str) -> None:
-        """Remove what was made for a run that has ended."""
+        """Remove the files of a run that has ended."""
         bundle = self._bundles / run
         if bundle.exists():
             await asyncio.to_thread(shutil.rmtree, bundle, ignore_errors=True)
@@ -313,7 +313,7 @@ class ContainerRuntime(ProcessRuntime):
 
 
 def _sources(launch: Launch, bundle: Path) -> list[Mount]:
-    """Where the nursery mounts what a container's volumes show, once and for the engine alone."""
+    """Mounts that the shim makes for a container's volumes, in the engine's mount namespace only."""
     return [
         msgspec.structs.replace(one, target=str(bundle / _SOURCES / str(number)), read_only=False, as_user=False)
         for number, one in enumerate(launch.mounts)
@@ -321,7 +321,7 @@ def _sources(launch: Launch, bundle: Path) -> list[Mount]:
 
 
 def _reach(launch: Launch, user: users.User) -> str:
-    """By what a container acts on the machine as one of its users; empty if by nothing."""
+    """The field by which a container accesses the machine as one of its users; empty if none."""
     if launch.security.privileged:
         return "privileged"
     if more := bundles.unusual(launch.security.add):

@@ -1,6 +1,6 @@
-"""Who a container is: numbers, from the pod, or from the image's names, which its own /etc/passwd and /etc/group know.
+"""The user of a container: uid and gids, from the pod, or from the image's own /etc/passwd and /etc/group.
 
-Files are looked for as the container will see them: a link in an image points into the image.
+Files are looked up as the container will see them: a link in an image points into the image.
 """
 
 import os
@@ -14,7 +14,7 @@ _MOST_LINKS = 40
 
 
 class User(NamedTuple):
-    """Numbers of a user and of its groups."""
+    """A uid and gids."""
 
     uid: int
     gid: int
@@ -22,7 +22,7 @@ class User(NamedTuple):
 
 
 def find(root: Path, image_user: str, *, user: int | None, group: int | None) -> User:
-    """Who runs: what the pod says, else what the image says, else root; LaunchError for a name that nobody has."""
+    """The user: the pod's, else the image's, else root; LaunchError for an unknown name."""
     name, _, group_name = (image_user if user is None else str(user)).partition(":")
     found = next((one for one in _entries(root, "etc/passwd", 7) if name in {one[0], one[2]}), None)
     if found is None and name and not name.isdecimal():
@@ -42,7 +42,7 @@ def find(root: Path, image_user: str, *, user: int | None, group: int | None) ->
 
 
 def resolve(root: Path, path: str) -> Path | None:
-    """Where a path of the container is on the machine; None if it is not there or leads in a circle."""
+    """The path on the machine of a path in the container; None if it does not exist or has a loop."""
     left = [part for part in path.split("/") if part][::-1]
     here: list[str] = []
     for _ in range(_MOST_LINKS + len(left)):

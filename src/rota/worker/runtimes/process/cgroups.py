@@ -1,9 +1,9 @@
-"""Control groups for containers: limits on cpu, memory and the number of processes, and a fence around what they start.
+"""Cgroups for containers: limits on cpu, memory and the number of processes, and the set of processes of a run.
 
-Both versions of the kernel's interface are spoken. Groups lie below the one that the agent itself is in, so whatever
-limits the machine's owner gave the agent hold for all that it runs; in version 2, where a group that holds processes
-has no limited children, beside it. Where groups cannot be made (no rights, no controllers) containers run without
-limits, and `problem` says why, for the node's conditions.
+Both versions are supported. Cgroups are created below the agent's own, so that the limits that the machine's owner gave
+to the agent apply to all that it runs; in version 2, where a cgroup with processes cannot have limited children, beside
+it. Where cgroups cannot be created (no permission, no controllers) containers run without limits, and `problem` has the
+reason for the node's conditions.
 """
 
 import contextlib
@@ -15,18 +15,18 @@ from rota.worker.runtimes.runtime_interface import Limits
 
 _CONTROLLERS: Final = ("cpu", "memory", "pids")
 _PERIOD_US: Final = 100_000
-#: The least that the kernel takes for a quota.
+#: The kernel's minimum for a quota.
 _LEAST_QUOTA_US: Final = 1_000
 _SHARES_PER_CORE: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A container's control groups."""
+    """The cgroups of a container."""
 
-    #: Where its processes go, one for each hierarchy.
+    #: Its cgroup folders, one for each hierarchy.
     folders: tuple[str, ...] = ()
-    #: The one that tells whether memory ran out.
+    #: The cgroup with the memory events.
     memory: str = ""
 
 
@@ -34,11 +34,11 @@ NO_GROUP: Final = Group()
 
 
 class ControlGroups:
-    """Makes and removes groups below `name`."""
+    """Creates and removes cgroups below `name`."""
 
     def __init__(self, name: str, *, proc: Path = Path("/proc/self")) -> None:
         self._name: Final = name
-        #: Why there are no groups, or not all of them; empty if all is well.
+        #: Why there are no cgroups, or not all of them; empty otherwise.
         self.problem = ""
         self._unified: Path | None = None
         #: Version 1: a hierarchy for each controller.
@@ -47,11 +47,11 @@ class ControlGroups:
 
     @property
     def available(self) -> bool:
-        """Whether containers can have groups."""
+        """Whether containers can have cgroups."""
         return self._unified is not None or bool(self._split)
 
     def make(self, container: str, limits: Limits) -> Group:
-        """The groups of a container; making them again changes the limits."""
+        """The cgroups of a container; a second call changes the limits."""
         if self._unified is not None:
             folder = self._unified / container
             folder.mkdir(parents=True, exist_ok=True)
@@ -66,14 +66,14 @@ class ControlGroups:
         return Group(tuple(str(one) for one in folders.values()), str(folders.get("memory", "")))
 
     def remove(self, container: str) -> None:
-        """Take the groups away; whoever is still in them keeps them for now."""
+        """Remove the cgroups; those with processes stay for now."""
         bases = [self._unified] if self._unified is not None else list(self._split.values())
         for base in bases:
             with contextlib.suppress(OSError):
                 (base / container).rmdir()
 
     def close(self) -> None:
-        """Take groups away that hold nobody, and the common ones if none is left."""
+        """Remove empty cgroups, and the common ones if none is left."""
         bases = [self._unified] if self._unified is not None else list(self._split.values())
         for base in bases:
             with contextlib.suppress(OSError):
@@ -109,18 +109,18 @@ class ControlGroups:
             self.problem = f"no limits on {', '.join(missing)}: {self.problem or 'no such controller'}"
 
     def _try_unified(self, point: Path, own: Path) -> None:
-        """Make the common group as deep as can be: in the agent's own, or in the nearest one above that may have it."""
+        """Create the common cgroup as deep as possible: in the agent's own, or the nearest ancestor that allows it."""
         try:
             if not set(_CONTROLLERS) <= set((point / "cgroup.controllers").read_text().split()):
-                return  # the controllers are with version 1, or with nobody
+                return  # the controllers are with version 1, or not available
         except OSError as problem:
             self.problem = f"control groups cannot be read: {problem.strerror}"
             return
         above = [own, *own.parents]
         for parent in above[: above.index(point) + 1]:
             try:
-                # Controllers are handed down from the top, and a group that holds processes, as the agent's own does,
-                # cannot hand them on; nor can one that belongs to somebody else.
+                # Controllers are enabled from the top. A cgroup with processes, as the agent's own, cannot enable them
+                # for its children; nor can one that belongs to another user.
                 for folder in reversed(above[above.index(parent) : above.index(point) + 1]):
                     _hand_on(folder)
                 base = parent / self._name
@@ -144,7 +144,7 @@ class ControlGroups:
 
 
 def _hand_on(folder: Path) -> None:
-    """Let a group's children have the controllers."""
+    """Enable the controllers for a cgroup's children."""
     path = folder / "cgroup.subtree_control"
     if not set(_CONTROLLERS) <= set(path.read_text().split()):
         path.write_text(" ".join(f"+{one}" for one in _CONTROLLERS))
@@ -173,7 +173,7 @@ def _limit_split(controller: str, folder: Path, limits: Limits) -> None:
 def _limit_unified(folder: Path, limits: Limits) -> None:
     quota = "max" if limits.cpu_milli is None else str(_quota_us(limits.cpu_milli))
     (folder / "cpu.max").write_text(f"{quota} {_PERIOD_US}")
-    # The two versions count differently; this is upstream's way from one to the other.
+    # The two versions count differently; this is upstream's conversion.
     shares = max(limits.cpu_request_milli * _SHARES_PER_CORE // 1000, 2)
     (folder / "cpu.weight").write_text(str(1 + ((shares - 2) * 9999) // 262142))
     (folder / "memory.max").write_text("max" if limits.memory_bytes is None else str(limits.memory_bytes))

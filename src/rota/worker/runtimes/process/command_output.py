@@ -1,4 +1,4 @@
-"""Runs a command in a container for its answer: whether it went well, and the beginning of what it said."""
+"""Runs a command in a container for its exit code and the beginning of its output."""
 
 import asyncio
 import contextlib
@@ -11,16 +11,16 @@ from rota.worker.runtimes.runtime_interface import Inside
 
 _MOST_OUTPUT: Final = 10 * 1024
 _PIECE: Final = 64 * 1024
-#: How long output may still come when the command is over: others may hold the other end for ever.
+#: How long output is read after the command has ended: another process may hold the pipe open for ever.
 _REST_S: Final = 0.1
 
 
 async def output(how: Inside, *, on_cut_off: Callable[[], None] = lambda: None) -> tuple[int, bytes]:
-    """The exit code and the beginning of the output. Whoever loses patience cancels: the command is ended then.
+    """The exit code and the beginning of the output. The caller cancels on a timeout, which kills the command.
 
-    `on_cut_off` ends what is part of the command and not of its process group.
+    `on_cut_off` kills processes of the command outside of its process group.
     """
-    # A pipe of our own: asyncio's processes are not over before everybody has let go of theirs.
+    # A pipe of our own: asyncio's processes do not end before all their pipes are closed.
     ours, its = os.pipe()
     pipe = os.fdopen(ours, "rb", buffering=0)
     try:
@@ -55,7 +55,7 @@ async def output(how: Inside, *, on_cut_off: Callable[[], None] = lambda: None) 
 
 
 async def _read(pipe: object, said: bytearray) -> None:
-    """Take in everything, so that nobody waits for room, and keep the beginning."""
+    """Read everything, so that the writer does not block, and keep the beginning."""
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), pipe

@@ -1,8 +1,8 @@
-"""What a container runs when there is no image: a program of this machine, and what people should know about that.
+"""The command of a container without an image: a program of this machine.
 
-A container without a command runs what its image is called, if that is a program here, so that `image: /usr/bin/true`
-does what one would think; else its args, if they begin with a program, as `kubectl run --image=x -- program` writes
-them. Where neither is one, nothing is guessed.
+A container without a command runs the program that its image names, if there is one, so that `image: /usr/bin/true`
+does what one would expect; else its args, if they begin with a program, as `kubectl run --image=x -- program` writes
+them. If neither is a program, the launch fails.
 """
 
 import shutil
@@ -33,7 +33,7 @@ def command(launch: Launch) -> list[str]:
 
 
 def remark(launch: Launch) -> str:
-    """What is done in place of using the image; empty if nobody would expect anything else."""
+    """The note for the user that the image is not used; empty if that is expected."""
     if launch.image in _NO_IMAGES or (not launch.command and launch.image.startswith("/")):
         return ""
     program = command(launch)[0]

@@ -1,7 +1,7 @@
-"""The command line that runs a command inside a container that runs: in its control groups and namespaces, as its user.
+"""The command line that runs a command inside a running container: in its cgroups and namespaces, as its user.
 
-It takes `sh`, and, where the container has namespaces of its own or another user than the agent, `nsenter` and
-`setpriv` of util-linux.
+It needs `sh`, and `nsenter` and `setpriv` of util-linux if the container has namespaces of its own or another user than
+the agent.
 """
 
 import os
@@ -15,7 +15,7 @@ from rota.worker.runtimes.runtime_interface import Inside, Launch, LaunchError, 
 
 
 def inside(launch: Launch, command: Sequence[str], place: Place | None, *, home: Path, restrictions: Sandbox) -> Inside:
-    """How to run a command in a container; LaunchError if it does not run."""
+    """The command line for a container; LaunchError if the container does not run."""
     if place is None:
         raise LaunchError("ContainerNotRunning", f'container "{launch.container}" does not run')
     steps = ["set -e", *(f"echo $$ > {shlex.quote(one)}/cgroup.procs" for one in place.cgroups), 'exec "$@"']

@@ -1,16 +1,16 @@
-"""The mount namespace of one process, made between fork and exec. Only the standard library, as in all of the nursery.
+"""The mount namespace of one process, made between fork and exec. Only the standard library, as in the shim.
 
-A plan is a dictionary that came with the request to start the process:
+A plan is a dictionary from the start request:
 
     mounts           bind mounts: source, inside (a path below the source), target, read_only, own, made_as
     hidden           folders that are covered with an empty one, and files that are covered with nothing
-    exposed          folders below hidden ones that stay where they are
-    forbidden        folders of which no volume may show anything
-    user_namespace   whether the process is not root, and gets the right to mount by a user namespace
+    exposed          folders below hidden ones that stay visible
+    forbidden        folders that no volume may expose
+    user_namespace   whether the process is not root, and needs a user namespace in order to mount
 
-A source is opened once, component by component below its volume and without following links, and what was opened is
-what is mounted: a link that a container puts there meanwhile changes nothing. The machine's files stay as they are, but
-for one thing: what is mounted on must exist, so an empty folder or file is made where there is none.
+A source is opened once, component by component below its volume and without following links, and the open file is what
+is mounted: a link that a container creates meanwhile changes nothing. The machine's files stay unchanged with one
+exception: a mount target must exist, so an empty folder or file is created if it is missing.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from typing import Any, Final
 _CLONE_NEWNS: Final = 0x00020000
 _CLONE_NEWUSER: Final = 0x10000000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
-#: Of what `statvfs` tells of a mount: what `mount` calls by the same numbers. They stay when it becomes read-only.
+#: Mount flags of `statvfs` with the same values as in `mount`. They are kept when a mount becomes read-only.
 _KEPT: Final = 2 | 4 | 8 | 1024 | 2048
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _COVER: Final = b"mode=711,size=64k"
@@ -33,11 +33,11 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Refused(Exception):
-    """A volume may not be mounted, and why."""
+    """A volume may not be mounted; the message says why."""
 
 
 def enter(plan: Mapping[str, Any]) -> None:
-    """Go on in a mount namespace that is as the plan says; OSError names what cannot be had, Refused what may not."""
+    """Enter a mount namespace made by the plan; OSError names what is not available, Refused what is not allowed."""
     uid, gid = os.geteuid(), os.getegid()
     in_user_namespace = bool(plan.get("user_namespace"))
     _check(_libc.unshare(_CLONE_NEWNS | (_CLONE_NEWUSER if in_user_namespace else 0)), "namespaces")
@@ -59,12 +59,12 @@ def enter(plan: Mapping[str, Any]) -> None:
 
 
 def gain_nothing() -> None:
-    """Let no program that this process runs have more rights than it has itself, whatever bits its file has."""
+    """Set no_new_privs: setuid bits and file capabilities have no effect for this process."""
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no-new-privileges")
 
 
 def problem(plan: Mapping[str, Any]) -> str:
-    """Why such a namespace cannot be had by this user here; empty if it can. A process of its own tries."""
+    """Why this user cannot have such a namespace here; empty if it can. Tried in a child process."""
     heard, said = os.pipe()
     child = os.fork()
     if not child:
@@ -98,7 +98,7 @@ def _opened(path: str | Path, *, at: int | None = None, flags: int = 0) -> Itera
 
 @contextlib.contextmanager
 def _source(mount: Mapping[str, Any], forbidden: Sequence[str]) -> Iterator[int]:
-    """What a mount shows, opened."""
+    """The source of a mount, opened."""
     parts = [one for one in (mount.get("inside") or "").split("/") if one not in {"", "."}]
     with contextlib.ExitStack() as opened:
         file = opened.enter_context(_opened(mount["source"]))
@@ -128,7 +128,7 @@ def _bind(file: int, mount: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _acting_as(who: Sequence[int] | None) -> Iterator[None]:
-    """Make files as a user and a group, with no more rights than those have."""
+    """Create files as a user and a group, with their permissions only."""
     if who is None:
         yield
         return

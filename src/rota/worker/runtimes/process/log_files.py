@@ -1,7 +1,7 @@
-"""Reading what containers wrote, as the nursery keeps it: rotated files of `<time> <stream> F|P <line>`.
+"""Reads the logs of containers as the shim writes them: rotated files of `<time> <stream> F|P <line>`.
 
-Reads the newest part that was asked for without going through all that is before it. Files are read in pieces on the
-event loop: they are on a local disk and mostly in memory.
+Reads the newest part that was requested without reading all that is before it. Files are read in pieces on the event
+loop: they are on a local disk and mostly in the page cache.
 """
 
 import contextlib
@@ -15,12 +15,12 @@ from rota.kit.clock import Clock
 from rota.worker.runtimes.runtime_interface import LogOptions
 
 _PIECE: Final = 64 * 1024
-#: How often a followed file is looked at.
+#: The polling interval of a followed file.
 _LOOK_S: Final = 0.1
 
 
 class Line(NamedTuple):
-    """A line, or a piece of one."""
+    """A line, or a part of one."""
 
     time: str
     stream: str
@@ -29,7 +29,7 @@ class Line(NamedTuple):
 
 
 def parse(raw: bytes) -> Line | None:
-    """A line of the file; None if it is none."""
+    """Parse a line of the file; None if it is invalid."""
     parts = raw.split(b" ", 3)
     if len(parts) != 4:
         return None
@@ -38,7 +38,7 @@ def parse(raw: bytes) -> Line | None:
 
 
 async def read(path: Path, options: LogOptions, *, clock: Clock, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
-    """What was written, as it was written, or with times; if asked to, goes on until the run has `ended`."""
+    """The log, with or without timestamps; with `follow`, until the run has `ended`."""
     left = options.limit_bytes
     with contextlib.closing(_Follower(path)) as reader:
         lines = _tail(_of_stream(reader.rest(), options), options)
@@ -66,7 +66,7 @@ async def read(path: Path, options: LogOptions, *, clock: Clock, ended: Callable
 
 
 class _Follower:
-    """Reads on from where it stopped, through rotations; a file that is not there yet may come."""
+    """Reads on from its position, through rotations; the file may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path: Final = path
@@ -75,12 +75,12 @@ class _Follower:
         self._half = b""
 
     def close(self) -> None:
-        """Read no more."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 
     def rest(self) -> Iterator[Line]:
-        """Every line that has come since the last call."""
+        """Every line since the last call."""
         if not self._started:
             self._started = True
             for older in _older(self._path):
@@ -95,7 +95,7 @@ class _Follower:
                 if os.path.samestat(os.fstat(self._file.fileno()), os.fstat(newest.fileno())):
                     newest.close()
                     return
-                # Rotated away; what came between the last look and that is still in the old one.
+                # Rotated; lines written before the rotation are still in the old file.
                 yield from self._present()
                 self._file.close()
             self._file = newest
@@ -113,7 +113,7 @@ class _Follower:
 
 
 def _older(path: Path) -> list[Path]:
-    """The rotated files, the oldest first."""
+    """The rotated files, oldest first."""
     found = [one for one in path.parent.glob(f"{path.name}.*") if one.suffix[1:].isdecimal()]
     return sorted(found, key=lambda one: -int(one.suffix[1:]))
 
@@ -127,7 +127,7 @@ def _tail(lines: Iterator[Line], options: LogOptions) -> list[Line]:
         return list(lines)
     kept: list[Line] = []
     every = list(lines)
-    # A last line without an end is one all the same.
+    # A last line without a newline counts as a line.
     count = int(bool(every) and not every[-1].whole)
     for line in reversed(every):
         count += line.whole

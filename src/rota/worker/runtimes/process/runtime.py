@@ -1,4 +1,4 @@
-"""Containers as processes: a command with its environment in a folder, in a session and control groups of its own.
+"""The process runtime: a command with its environment in a folder, in its own session and cgroups.
 
 There is no image: `command` and `args` name a program of this machine (`commands.py`).
 """
@@ -35,21 +35,21 @@ from rota.worker.runtimes.runtime_interface import (
     run_id,
 )
 
-#: What a run whose end nobody could see is said to have ended with.
+#: The exit code of a run whose end was not observed.
 _UNSEEN: Final = 137
-#: How long after a death by a signal that this worker did not send the worker has to live for it to be a failure.
+#: How long the worker must survive a death by a signal that it did not send, for that to be a failure.
 _AFTERMATH_S: Final = 1.0
-#: Of a home whose pod has containers of other users.
+#: The mode of a home whose pod has containers of several users.
 _ANYBODYS: Final = 0o1777
 
 
 class ProcessRuntime:
-    """A `Runtime` in a folder of its own."""
+    """A `Runtime` with its state in a folder."""
 
     name: Final = "rota"
 
     def __init__(self, folder: Path, *, node: str, clock: Clock, own: Sequence[Path] = ()) -> None:
-        """`own` are files and folders of Rota itself, which tasks may not see."""
+        """`own` are files and folders of Rota itself, which are hidden from tasks."""
         self._folder: Final = folder
         self._sandbox: Final = Sandbox(own)
         self._clock: Final = clock
@@ -58,9 +58,9 @@ class ProcessRuntime:
         self._groups: Final = ControlGroups(f"rota-{node}-{mark:08x}")
         self._homes: Final = _reachable(mark) if self._sandbox.homes_are_out_of_reach else folder / "homes"
         self._on_exit: OnExit | None = None
-        self._nurse: Final = ShimClient(folder / "nursery", clock=clock, on_exit=self._ended)
+        self._shim: Final = ShimClient(folder / "nursery", clock=clock, on_exit=self._ended)
         self._running: Final[dict[str, asyncio.Event]] = {}
-        #: The runs of each pod of which something is kept; one that said nothing has no file for its log.
+        #: The runs of each pod of which data is kept; a run without output has no log file.
         self._kept: Final[dict[str, set[str]]] = {}
         self._places: Final[dict[str, Place]] = {}
         self._tasks: Final[set[asyncio.Task[None]]] = set()
@@ -86,10 +86,10 @@ class ProcessRuntime:
     async def open(self, on_exit: OnExit) -> Sequence[Known]:
         """See `Runtime.open`."""
         self._on_exit = on_exit
-        await self._nurse.open()
+        await self._shim.open()
         if (what_if := self._sandbox.what_if) is not None:
-            self._sandbox.tried((await self._nurse.ask("try_isolation", plan=what_if))["problem"])
-        found = (await self._nurse.ask("list"))["runs"]
+            self._sandbox.tried((await self._shim.ask("try_isolation", plan=what_if))["problem"])
+        found = (await self._shim.ask("list"))["runs"]
         known = []
         for record in found:
             ended = _exit(record) if "code" in record else None
@@ -116,13 +116,13 @@ class ProcessRuntime:
         group = NO_GROUP
         if self._groups.available:
             try:
-                # Not in a thread: these folders are the kernel's own, and cost less than the way there and back.
+                # Not in a thread: cgroup folders are in memory, and cost less than a switch of threads.
                 group = self._groups.make(name, launch.limits)
             except OSError as problem:
                 raise LaunchError("CreateContainerError", f"control groups: {problem.strerror}") from problem
         self._running.setdefault(launch.id, asyncio.Event())
         self._keep(launch.id)
-        answer = await self._nurse.ask(
+        answer = await self._shim.ask(
             "spawn",
             id=launch.id,
             argv=argv,
@@ -155,18 +155,18 @@ class ProcessRuntime:
         if ended is None:
             return
         if grace_s > 0:
-            await self._nurse.ask("signal", id=run, signal=self.asking_signal(run))
+            await self._shim.ask("signal", id=run, signal=self.asking_signal(run))
             with contextlib.suppress(TimeoutError):
                 await self._clock.wait_for(ended.wait(), grace_s)
         if not ended.is_set():
-            await self._nurse.ask("signal", id=run, signal=int(signal.SIGKILL))
+            await self._shim.ask("signal", id=run, signal=int(signal.SIGKILL))
 
     def keeps(self, run: str) -> bool:
-        """Whether a run has been started, and not been forgotten."""
+        """Whether a run was started and not forgotten."""
         return run in self._kept.get(parse_run_id(run)[0], ())
 
     def asking_signal(self, run: str) -> int:
-        """The signal by which a run is asked to end."""
+        """The stop signal of a run."""
         return int(signal.SIGTERM)
 
     async def execute(self, launch: Launch, command: Sequence[str]) -> tuple[int, bytes]:
@@ -177,7 +177,7 @@ class ProcessRuntime:
         """See `Runtime.forget`."""
         self._groups.remove(_group_name(run))
         self._kept.get(parse_run_id(run)[0], set()).discard(run)
-        await self._nurse.ask("forget", id=run)
+        await self._shim.ask("forget", id=run)
 
     async def logs(self, uid: str, container: str, run: int, options: LogOptions) -> AsyncIterator[bytes]:
         """See `Runtime.logs`."""
@@ -192,8 +192,8 @@ class ProcessRuntime:
     async def clean_up(self, uid: str, *, logs: bool) -> None:
         """See `Runtime.clean_up`."""
         home, written = self.home(uid), self._folder / "logs" / uid
-        # Most homes are empty; even so it takes a disk long enough that others should not wait for it here.
-        if not (await self._nurse.ask("remove", path=str(home)))["removed"]:
+        # Most homes are empty, and the shim removes those. A disk may take long for that, so the event loop does not.
+        if not (await self._shim.ask("remove", path=str(home)))["removed"]:
             await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
         if logs:
             self._kept.pop(uid, None)
@@ -202,16 +202,16 @@ class ProcessRuntime:
 
     async def lost(self) -> None:
         """See `Runtime.lost`."""
-        await self._nurse.lost()
+        await self._shim.lost()
 
     async def close(self) -> None:
         """See `Runtime.close`."""
         for task in self._tasks:
             task.cancel()
         with contextlib.suppress(ShimGone):
-            # It ends only if nothing runs.
-            await self._nurse.ask("end")
-        await self._nurse.close()
+            # The shim exits only if nothing runs.
+            await self._shim.ask("end")
+        await self._shim.close()
         self._groups.close()
 
     def remark(self, launch: Launch) -> str:
@@ -227,7 +227,7 @@ class ProcessRuntime:
     async def attach(self, run: str) -> Attached:
         """See `Runtime.attach`."""
         try:
-            files = await self._nurse.ask_for_files("attach", id=run)
+            files = await self._shim.ask_for_files("attach", id=run)
         except (ShimGone, RuntimeError) as problem:
             raise LaunchError("ContainerNotRunning", str(problem)) from problem
         if not files:
@@ -238,7 +238,7 @@ class ProcessRuntime:
     async def end_input(self, run: str) -> None:
         """See `Runtime.end_input`."""
         with contextlib.suppress(ShimGone):
-            await self._nurse.ask("end_input", id=run)
+            await self._shim.ask("end_input", id=run)
 
     def places(self) -> Mapping[str, Place]:
         """See `Runtime.places`."""
@@ -267,12 +267,12 @@ class ProcessRuntime:
             self._on_exit(_exit(record))
 
     async def _tell_later(self, record: dict[str, Any]) -> None:
-        """A machine that is switched off kills in any order: let some time pass in which it may be our turn."""
+        """A machine that is switched off kills in any order: wait, in case this worker is killed next."""
         await self._clock.sleep(_AFTERMATH_S)
         self._tell_end(record)
 
     async def _watch_lost(self, record: dict[str, Any]) -> None:
-        """Wait for the end of a run whose nursery was killed; with which code, nobody can know."""
+        """Wait for the end of a run whose shim was killed; its exit code is unknown."""
         try:
             watched = os.pidfd_open(record["pid"])
         except OSError:
@@ -301,7 +301,7 @@ class ProcessRuntime:
 
 
 def _advice(launch: Launch, problem: str) -> str:
-    """What to do where a task's user is in its way; empty if that is not why."""
+    """The remedy if a task's user is the problem; empty if it is not."""
     folder = launch.working_dir
     if not launch.user or os.geteuid() or not folder or f'"{folder}"' not in problem:
         return ""
@@ -309,7 +309,7 @@ def _advice(launch: Launch, problem: str) -> str:
 
 
 def _give(home: Path, user: int) -> None:
-    """Let a user have a pod's home; it is everybody's of the pod if its containers have different users."""
+    """Give a pod's home to a user; it is open to all users of the pod if its containers have several."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner = home.stat().st_uid
     if owner == os.geteuid():
@@ -320,7 +320,7 @@ def _give(home: Path, user: int) -> None:
 
 
 def _reachable(mark: int) -> Path:
-    """A folder for homes that other users can pass through, where they cannot be brought to a closed one."""
+    """A folder for homes that other users can traverse, where mount namespaces are not available."""
     folder = Path("/var/tmp") / f"rota-{os.geteuid()}-{mark:08x}"  # noqa: S108 - checked to be ours
     folder.mkdir(mode=0o711, exist_ok=True)
     found = folder.lstat()
@@ -345,5 +345,5 @@ def _place(record: Mapping[str, Any]) -> Place:
 
 
 def _group_name(run: str) -> str:
-    """A run's control group; slashes would make it deeper, and there are none in ids."""
+    """The cgroup name of a run; ids contain no slashes."""
     return run.replace("/", "_")

@@ -1,10 +1,9 @@
-"""What a process of the machine is kept from, and what it is given: the worker's side of `isolation.py`.
+"""What is hidden from a process of the machine, and what is mounted for it: the worker's side of `isolation.py`.
 
-A worker that is root runs tasks as another user, who cannot pass through folders that are closed to others. Those on
-the way to what a task needs (its home, the worker's Python) are covered in a mount namespace of the task's own, with
-nothing in them but that. Rota's own files are covered as well, wherever they lie. A worker that is an ordinary user
-runs tasks as itself and has no right to mount; where the system lets it make user namespaces, Rota's own files are
-covered in one.
+A worker that is root runs tasks as another user, who cannot traverse folders that are closed to others. Those on the
+path to what a task needs (its home, the worker's Python) are covered in a mount namespace of the task's own, with
+nothing in them but that. Rota's own files are covered as well. A worker that is an ordinary user runs tasks as itself
+and may not mount; where the system allows user namespaces, Rota's own files are covered in one.
 """
 
 import os
@@ -24,14 +23,14 @@ _PROGRAMS: Final = ("nsenter", "setpriv", "sh")
 
 
 class Sandbox:
-    """Plans for the processes of one worker."""
+    """Mount plans for the processes of one worker."""
 
     def __init__(self, own: Sequence[Path] = ()) -> None:
-        """`own` are Rota's own files and folders, which no task may see."""
+        """`own` are Rota's own files and folders, which are hidden from tasks."""
         self._own: Final = [str(one.resolve()) for one in own]
         self._is_root: Final = os.geteuid() == 0
         self._may_mount: Final = self._is_root and may_mount()
-        #: Why an ordinary user's tasks see Rota's own files; None before anything was tried.
+        #: Why tasks of an ordinary user see Rota's own files; None before the plan was tried.
         self._problem: str | None = None
 
     @property
@@ -41,13 +40,13 @@ class Sandbox:
 
     @property
     def what_if(self) -> dict[str, Any] | None:
-        """A plan to try before tasks rely on it; None if nothing depends on that."""
+        """A plan to try before tasks depend on it; None if nothing does."""
         if self._is_root or not self._own or self._problem is not None:
             return None
         return {"hidden": self._own, "user_namespace": True}
 
     def tried(self, problem: str) -> None:
-        """Whether the plan of `trial` can be had: an empty problem says so."""
+        """The result of trying the plan of `what_if`; an empty problem means success."""
         self._problem = problem
 
     @property
@@ -57,16 +56,16 @@ class Sandbox:
 
     @property
     def may_mount(self) -> bool:
-        """Whether processes can have files in places of their own."""
+        """Whether processes can have mounts of their own."""
         return self._may_mount
 
     @property
     def homes_are_out_of_reach(self) -> bool:
-        """Whether tasks of other users cannot be brought to folders that are closed to them."""
+        """Whether tasks of other users cannot reach folders that are closed to them."""
         return self._is_root and not self._may_mount
 
     def plan(self, launch: Launch, home: Path) -> dict[str, Any] | None:
-        """The mount namespace of a process; None if it needs none, LaunchError if it cannot be had."""
+        """The mount namespace of a process; None if it needs none, LaunchError if it is not available."""
         if launch.mounts and not self._may_mount:
             why = "it lacks CAP_SYS_ADMIN" if self._is_root else "this worker does not run as root"
             raise LaunchError("CreateContainerError", f"volumes cannot be mounted: {why}")
@@ -97,7 +96,7 @@ class Sandbox:
         }
 
     def entry(self, launch: Launch, home: Path, pid: int) -> list[str]:
-        """The program that goes where a process is; nothing if that is where everything is."""
+        """The program that enters the namespaces of a process; empty if it has none of its own."""
         if self.plan(launch, home) is None:
             return []
         as_user = [] if self._is_root else [f"--user=/proc/{pid}/ns/user", "--preserve-credentials"]
@@ -112,7 +111,7 @@ class Sandbox:
         return sorted(one for one in found if not any(inside(one, [other]) for other in found if other != one))
 
     def _python(self) -> list[str]:
-        """What it takes to run the worker's Python and to import what it imports."""
+        """The paths that the worker's Python and its imports need."""
         found = [sys.prefix, sys.base_prefix, str(Path(rota.__file__).parents[1])]
         found += os.environ.get("ROTA_ENVIRONMENTS", "").split(os.pathsep)
         real = {str(Path(one).resolve()) for one in found if one and Path(one).is_dir()}
@@ -120,7 +119,7 @@ class Sandbox:
 
 
 def become(launch: Launch) -> list[str]:
-    """The program that takes on the user of a container, for commands that root's agent runs in it."""
+    """The program that switches to the user of a container, for commands that a root agent runs in it."""
     user, group = launch.user, launch.group if launch.group is not None else launch.user
     last = ["--no-new-privs"] if launch.no_new_privileges else []
     if user is None and group is None and not launch.groups:
@@ -132,12 +131,12 @@ def become(launch: Launch) -> list[str]:
 
 
 def missing_programs() -> list[str]:
-    """What it takes to run a command in a container with a namespace, and is not here."""
+    """The programs that commands in a namespace need and that are missing here."""
     return [one for one in _PROGRAMS if shutil.which(one) is None]
 
 
 def may_mount() -> bool:
-    """Whether this process has the right to mount file systems."""
+    """Whether this process may mount file systems."""
     status = Path("/proc/self/status").read_text()
     held = next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
     return bool(int(held, 16) >> _CAP_SYS_ADMIN & 1)

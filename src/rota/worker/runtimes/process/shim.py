@@ -1,14 +1,15 @@
-"""A small program that starts processes, keeps their output, and sees them end, whatever becomes of the agent.
+"""The shim: a small program that starts processes, stores their output, and waits for their end, independent of the
+agent.
 
     python -m rota.worker.runtimes.process.shim FOLDER
 
-The agent may be stopped, updated or killed; the processes that it had started go on, their output is kept, and how
-they ended is written down until the agent has taken note of it. So this program does little, needs nothing but the
-standard library, and is never restarted while something runs. It listens on `FOLDER/nursery.sock`, which only this user
-can reach; a message is a length of four bytes and a JSON object. Requests carry an `n` that the answer repeats; ends
-are told without being asked. What runs and what has ended stands in `FOLDER/runs.ledger`, a record for each run.
+The agent may be stopped, updated or killed; the processes that it started go on, their output is stored, and their exit
+codes are kept until the agent has read them. So this program does little, needs only the standard library, and is never
+restarted while something runs. It listens on `FOLDER/nursery.sock`, which only this user can access; a message is a
+length of four bytes and a JSON object. Requests have an `n` that the response repeats; ends are sent unasked.
+`FOLDER/runs.ledger` has a record of each run.
 
-Output is kept in the form of the container runtimes' logs: `<time> stdout|stderr F|P <line>`.
+Output is stored in the CRI log format: `<time> stdout|stderr F|P <line>`.
 """
 
 import contextlib
@@ -41,36 +42,36 @@ from rota.worker.runtimes.process.spawn import Started
 _LENGTH: Final = struct.Struct("!I")
 _MOST: Final = 16 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
-#: As much as the kernel lets a pipe hold.
+#: The kernel's maximum size of a pipe.
 _PIPE_BYTES: Final = 1024 * 1024
-#: Longer lines are kept in pieces.
+#: Longer lines are stored in parts.
 _LINE: Final = 16 * 1024
 _PR_SET_CHILD_SUBREAPER: Final = 36
-#: Held by the one nursery of a folder; its time is when that one last said that it lives.
+#: Held by the only shim of a folder; its modification time is the shim's last sign of life.
 _LOCK: Final = "nursery.lock"
-#: How long the program stays without an agent when it has nothing to look after.
+#: How long the program stays without an agent and without runs.
 _IDLE_S: Final = 30.0
 _LOG_BYTES: Final = 10 * 1024 * 1024
 _LOG_FILES: Final = 5
-#: By which what a run leaves behind is known where there are no control groups.
+#: Identifies processes that a run leaves behind where there are no cgroups.
 _RUN_VARIABLE: Final = "ROTA_RUN"
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Log:
-    """The output of one run, rotated by size: `x.log` is the newest, `x.log.1` the one before."""
+    """The output of one run, rotated by size: `x.log` is the newest, `x.log.1` the previous one."""
 
     def __init__(self, path: str, *, most_bytes: int, files: int) -> None:
         self._path: Final = path
         self._most: Final = most_bytes
         self._files: Final = files
-        #: None before the first line: most short runs say nothing, and need no file for that.
+        #: None before the first line: most short runs write nothing, and need no file.
         self._fd: int | None = None
         self._size = 0
         self._rest: dict[str, bytes] = {}
 
     def write(self, stream: str, data: bytes) -> None:
-        """Keep what came; a line is written when it is whole, or too long to wait for the rest."""
+        """Store output; a line is written when it is complete, or too long to wait for the rest."""
         head = self._head(stream)
         *whole, rest = (self._rest.pop(stream, b"") + data).split(b"\n")
         lines = []
@@ -88,7 +89,7 @@ class Log:
             self._append(b"\n".join(lines) + b"\n")
 
     def close(self) -> None:
-        """Nothing more comes: what has no end of a line is kept without one."""
+        """The output has ended: a last line without a newline is stored."""
         for stream, rest in self._rest.items():
             self._append(self._head(stream) + b" P " + rest + b"\n")
         if self._fd is not None:
@@ -100,7 +101,7 @@ class Log:
         return f"{now} {stream}".encode()
 
     def _append(self, data: bytes) -> None:
-        # A full disk costs output, not the process that wrote it.
+        # A full disk loses output, but must not affect the process.
         with contextlib.suppress(OSError):
             if self._fd is None:
                 Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -133,20 +134,20 @@ class Child:
         self.memory: Final[str] = request.get("memory") or ""
         self.log: Final = log
         self.tty: Final = bool(request.get("tty"))
-        #: Where its input is written to, if it has one that has not ended; a terminal is read there, too.
+        #: The writing end of its input, if it has one that has not ended; a terminal is also read there.
         self.into = into
         outputs = started.outputs
         if self.tty and into is not None:
             outputs = {"stdout": os.fdopen(into, "rb", buffering=0, closefd=False)}
-        #: What is read from it, with the names of the streams.
+        #: The pipes of its output, by the names of the streams.
         self.pipes: Final = {pipe.fileno(): (name, pipe) for name, pipe in outputs.items()}
-        #: The writing ends of pipes whose readers want to know what it says, by stream.
+        #: The writing ends of pipes to attached readers, by stream.
         self.listeners: Final[dict[str, list[int]]] = {}
-        #: What was shown at its terminal before anybody looked: the first who does wants to see the prompt.
+        #: Terminal output before the first reader attached: that reader needs to see the prompt.
         self.unseen: bytearray | None = bytearray() if self.tty else None
-        #: Whether it was told to end, so that a death by a signal is no surprise.
+        #: Whether it was told to stop, so that a death by a signal is expected.
         self.asked = False
-        #: How it ended, as soon as it has; told when its output has come to an end as well.
+        #: Its exit status; reported when its output has ended as well.
         self.status: int | None = None
         self.finished_at = 0.0
 
@@ -155,7 +156,7 @@ class Shim:
     """The program."""
 
     def __init__(self, folder: Path, *, predecessor_ended_at: float) -> None:
-        """The predecessor, if there was one that was killed, gave its last sign of life then; else 0."""
+        """`predecessor_ended_at` is the last sign of life of a shim that was killed; 0 if there was none."""
         self._name: Final = secrets.token_hex(8)
         self._predecessor_ended_at: Final = predecessor_ended_at
         self._said_alive_at = 0.0
@@ -164,10 +165,10 @@ class Shim:
         self._children: Final[dict[str, Child]] = {}
         self._by_pid: Final[dict[int, Child]] = {}
         self._agents: Final[dict[socket.socket, bytearray]] = {}
-        #: What is to be sent at the end of this round.
+        #: Messages to send at the end of this iteration.
         self._unsent: Final[dict[socket.socket, list[bytes]]] = {}
         self._done = False
-        # By a name relative to the folder: the whole path may be longer than an address of a socket can be.
+        # By a name relative to the folder: the whole path may exceed the limit of a socket address.
         os.chdir(folder)
         path = Path("nursery.sock")
         path.unlink(missing_ok=True)
@@ -180,13 +181,13 @@ class Shim:
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
     def run(self) -> None:
-        """Serve until told to end while nothing runs."""
-        # What a container leaves behind becomes our child, and is ended with it.
+        """Serve until told to exit while nothing runs."""
+        # Orphans of a container become our children, and are killed with it.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         wake, waker = socket.socketpair()
         for end in (wake, waker):
             end.setblocking(False)
-        # Heard and not minded. What is ignored outright would be ignored by everything that is started here, too.
+        # Handled without an action. A signal that is ignored would be ignored by all child processes, too.
         for heard in (signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(heard, lambda *_: None)
         signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
@@ -194,18 +195,18 @@ class Shim:
         while not self._done:
             self._say_alive()
             ready = self._selector.select(ALIVE_S if self._children else _IDLE_S)
-            # Nobody is here, and there is nothing to keep: what has ended stands on disk.
+            # No agent, and nothing to keep: ended runs are on disk.
             self._done = not ready and not self._agents and not self._children
             if self._done:
                 break
             for key, _ in ready:
-                # What came earlier in this round may have closed it.
+                # An earlier event of this iteration may have closed it.
                 present = self._selector.get_map().get(key.fd)
                 if present is not None and present.data is key.data:
                     self._guarded(key)
             for connection in tuple(self._unsent):
                 self._flush(connection)
-        # It ends by itself: nothing that ended before did so because of that.
+        # It exits by itself: no earlier end was caused by that.
         os.utime(_LOCK, (0, 0))
 
     def _say_alive(self) -> None:
@@ -217,7 +218,7 @@ class Shim:
 
     @staticmethod
     def _guarded(key: selectors.SelectorKey) -> None:
-        """Whatever goes wrong with one thing, the others go on."""
+        """An error with one descriptor must not affect the others."""
         try:
             key.data(key.fileobj)
         except Exception:  # noqa: BLE001 - there is nobody above to tell
@@ -281,7 +282,7 @@ class Shim:
             self._flush(connection, files)
 
     def _flush(self, connection: socket.socket, files: Sequence[int] = ()) -> None:
-        """Send what there is for an agent; files go with the last message."""
+        """Send the pending messages of an agent; files go with the last message."""
         *others, last = self._unsent.pop(connection)
         try:
             if files:
@@ -303,8 +304,8 @@ class Shim:
     def _spawn(self, request: dict[str, Any]) -> dict[str, Any]:
         known = self._record(request["id"])
         if known is not None and known["pid"]:
-            return {"run": known}  # the same request again, whose answer was lost
-        # Written down before anything is started: whatever happens in between, nothing of it is unknown.
+            return {"run": known}  # a repeated request, whose response was lost
+        # Recorded before the start: whatever happens in between, no process is unknown.
         self._write({"id": request["id"], "pid": 0, "born": 0, "started_at": time.time()})  # noqa: TID251
         log = Log(
             request["log"],
@@ -353,13 +354,13 @@ class Shim:
         if number == signal.SIGKILL:
             self._kill_all(child.id, child.pid, child.cgroups)
         else:
-            # To the first process alone, as in containers: what it started is its own to end.
+            # To the first process only, as in containers: it stops its own children.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child.pid, number)
         return {"signalled": True}
 
     def _signal_lost(self, run: str, number: int) -> bool:
-        """A run of a nursery that was killed: not our child, but known by its number and birth."""
+        """A run of a killed shim: not our child, but known by its pid and start time."""
         record = self._record(run)
         if record is None or "code" in record or not record["pid"] or _born(record["pid"]) != record["born"]:
             return False
@@ -375,7 +376,7 @@ class Shim:
         for text in self._runs.texts():
             record = json.loads(text)
             if "code" not in record and record["id"] not in self._children:
-                # Started by a nursery that was killed: it cannot be waited for, only seen to be there or not.
+                # Started by a killed shim: it cannot be waited for, only checked.
                 record["lost"] = True
                 record["alive"] = bool(record["pid"]) and _born(record["pid"]) == record["born"]
             elif "code" in record and is_lost(
@@ -391,14 +392,14 @@ class Shim:
         return {}
 
     def _attach(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Files for whoever wants to hear what a run says from now on, and to write what it reads."""
+        """Files for reading a run's output from now on, and for writing its input."""
         child = self._children.get(request["id"])
         if child is None or child.status is not None:
             return {}
         files: dict[str, int] = {}
         try:
             for stream, _ in child.pipes.values():
-                # Who has gone from a run that says nothing is noticed only here.
+                # A reader that has left a silent run is noticed only here.
                 listeners = child.listeners[stream] = _still_heard(child.listeners.get(stream, []))
                 files[stream], told = os.pipe()
                 listeners.append(told)
@@ -460,9 +461,9 @@ class Shim:
             os.close(listener)
 
     def _drain(self, fd: int, child: Child) -> None:
-        """Take what is left in a pipe, and wait no longer for those who may hold its other end."""
+        """Read what is left in a pipe, without waiting for other processes that may hold it open."""
         pump = self._selector.get_key(fd).data
-        # A pipe holds a megabyte at most; whoever refills it meanwhile is no longer part of the run.
+        # A pipe holds at most a megabyte; a process that refills it is no longer part of the run.
         for _ in range(_PIPE_BYTES // _CHUNK):
             if fd not in child.pipes or not _has_more(fd):
                 break
@@ -483,14 +484,14 @@ class Shim:
             child = self._by_pid.pop(pid, None)
             if child is not None:
                 child.status, child.finished_at = status, time.time()  # noqa: TID251
-                # Nothing of it may stay behind and run on unseen.
+                # No process of it may stay behind.
                 self._kill_all(child.id, child.pid, child.cgroups)
                 for fd in list(child.pipes):
                     self._drain(fd, child)
                 self._settle(child)
 
     def _settle(self, child: Child) -> None:
-        """Tell that a run is over once it is, and its output as well."""
+        """Report the end of a run once it and its output have ended."""
         if child.status is None or child.pipes or self._children.get(child.id) is not child:
             return
         child.log.close()
@@ -500,7 +501,7 @@ class Shim:
         del self._children[child.id]
         oom = _ran_out_of_memory(child.memory)
         for folder in child.cgroups:
-            # One whose last members are just dying stays until the run is forgotten.
+            # A cgroup whose last processes are dying stays until the run is forgotten.
             with contextlib.suppress(OSError):
                 os.rmdir(folder)  # noqa: PTH106 - as above
         code = os.waitstatus_to_exitcode(child.status)
@@ -513,14 +514,14 @@ class Shim:
             "nursery": self._name,
             "finished_at": child.finished_at,
         }
-        # Written down if that can be; told in any case.
+        # Recorded if possible; reported in any case.
         with contextlib.suppress(OSError):
             self._write(record)
         for connection in list(self._agents):
             self._send(connection, {"exit": record})
 
     def _kill_all(self, run: str, pid: int, cgroups: list[str]) -> None:
-        """End a run with everything that it started: its process group, all in its control groups, what it left."""
+        """Kill a run with all its processes: its process group, its cgroups, its orphans."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         for folder in cgroups:
@@ -535,9 +536,9 @@ class Shim:
             self._kill_left_behind(run)
 
     def _kill_left_behind(self, run: str) -> None:
-        """Without control groups: end what a run has left behind, which became our child and may lead its own session.
+        """Without cgroups: kill the orphans of a run, which became our children and may lead their own session.
 
-        Whose it is stands in the variables that it was started with. One without them is ended with the last run.
+        Their environment names the run. Orphans without it are killed with the last run.
         """
         try:
             found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
@@ -580,7 +581,7 @@ def _why(problem: Exception, request: dict[str, Any]) -> str:
 
 
 def _remove(request: dict[str, Any]) -> dict[str, Any]:
-    """Remove an empty folder; whether it is gone."""
+    """Remove an empty folder; returns whether it is gone."""
     try:
         Path(request["path"]).rmdir()
     except FileNotFoundError:
@@ -591,7 +592,7 @@ def _remove(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tell(listeners: list[int], data: bytes) -> None:
-    """Hand output on to those who listen; who does not keep up, or is gone, is told nothing more."""
+    """Send output to attached readers; a reader that is too slow, or gone, is dropped."""
     for listener in list(listeners):
         try:
             whole = os.write(listener, data) == len(data)
@@ -603,7 +604,7 @@ def _tell(listeners: list[int], data: bytes) -> None:
 
 
 def _still_heard(listeners: list[int]) -> list[int]:
-    """Those of some writing ends of pipes that somebody reads; the others are closed."""
+    """The pipes that still have a reader; the others are closed."""
     poll = select.poll()
     for listener in listeners:
         poll.register(listener, 0)
@@ -620,7 +621,7 @@ def _has_more(fd: int) -> bool:
 
 
 def _born(pid: int) -> int:
-    """When a process was born, in the kernel's count; tells it from another one that got its number later."""
+    """The start time of a process in the kernel's clock; distinguishes it from a later process with the same pid."""
     try:
         opened = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -635,14 +636,14 @@ def _born(pid: int) -> int:
 
 
 def _marked(request: dict[str, Any]) -> dict[str, Any]:
-    """A request whose process can be told from those of other runs; those with control groups can in any case."""
+    """A request whose process can be attributed to its run; with cgroups it can be in any case."""
     if request.get("cgroups"):
         return request
     return {**request, "env": {**request["env"], _RUN_VARIABLE: request["id"]}}
 
 
 def _origin(pid: int) -> str:
-    """The run that a process was started in, by its variables; empty if they do not say."""
+    """The run of a process, by its environment; empty if unknown."""
     try:
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -671,10 +672,10 @@ def _ran_out_of_memory(folder: str) -> bool:
 
 
 def main() -> None:
-    """Serve in a folder, unless another one does."""
+    """Serve in a folder, unless another shim does."""
     folder = Path(sys.argv[1])
     spawn.keep_to_ourselves()
-    # What is loaded by now stays: a fork need not copy it because the collector has looked at it.
+    # Loaded objects stay: forks then share their pages, because the garbage collector does not touch them.
     gc.freeze()
     path = folder / _LOCK
     ended_at = path.stat().st_mtime if path.exists() else 0.0

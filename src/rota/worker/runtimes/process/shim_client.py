@@ -1,4 +1,4 @@
-"""The agent's end of the nursery: starts the program if it is not there, asks, and hears of ends."""
+"""The agent's client of the shim: starts it if it does not run, sends requests, and receives the ends of runs."""
 
 import asyncio
 import contextlib
@@ -21,20 +21,20 @@ _LENGTH: Final = struct.Struct("!I")
 _PROGRAM: Final = "rota.worker.runtimes.process.shim"
 _PATIENCE_S: Final = 60.0
 _PAUSE_S: Final = 0.01
-#: How many open files an answer may bring.
+#: The maximum number of open files in a response.
 _FILES: Final = 3
 _ANSWER_BYTES: Final = 4096
-#: The number of a request that has its connection for itself.
+#: The number of a request that has its own connection.
 _ONLY: Final = 0
 SOCKET: Final = "nursery.sock"
 
 
 class ShimGone(Exception):
-    """The program that runs the containers has ended."""
+    """The shim has exited."""
 
 
 class ShimClient:
-    """A connection to the nursery in a folder."""
+    """A connection to the shim of a folder."""
 
     def __init__(self, folder: Path, *, clock: Clock, on_exit: Callable[[dict[str, Any]], None]) -> None:
         self._folder: Final = folder
@@ -46,7 +46,7 @@ class ShimClient:
         self._reading: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Connect, to a program that was there before or to a new one."""
+        """Connect to a running shim or start one."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         deadline = self._clock.monotonic() + _PATIENCE_S
         begun = False
@@ -55,15 +55,15 @@ class ShimClient:
                 await asyncio.to_thread(self._begin)
                 begun = True
             if self._clock.monotonic() > deadline:
-                raise ShimGone(f"the nursery in {self._folder} does not answer; see nursery.log there")
+                raise ShimGone(f"the shim in {self._folder} does not answer; see nursery.log there")
             await self._clock.sleep(_PAUSE_S)
 
     async def _greet(self) -> bool:
-        """Connect to a program that answers; one that is just dying takes a connection and says nothing."""
+        """Connect to a shim that answers; one that is exiting accepts a connection and does not answer."""
         reader = await self._connect()
         if reader is None:
             return False
-        self._reading = asyncio.create_task(self._read(reader), name="nursery")
+        self._reading = asyncio.create_task(self._read(reader), name="shim")
         try:
             await self.ask("greet")
         except ShimGone:
@@ -72,7 +72,7 @@ class ShimClient:
         return True
 
     async def close(self) -> None:
-        """Let go; the program and what it runs go on."""
+        """Disconnect; the shim and its processes go on."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
@@ -84,34 +84,34 @@ class ShimClient:
 
     @property
     def gone(self) -> bool:
-        """Whether the program has ended."""
+        """Whether the shim has exited."""
         return self._reading is None or self._reading.done()
 
     async def lost(self) -> None:
-        """Return when the program has ended."""
+        """Return when the shim has exited."""
         if self._reading is not None:
             await asyncio.wait([self._reading])
 
     async def ask(self, do: str, **fields: Any) -> dict[str, Any]:
-        """One request and its answer."""
+        """Send a request and return the response."""
         if self._writer is None or self.gone:
-            raise ShimGone("the nursery has ended")
+            raise ShimGone("the shim has ended")
         number = next(self._numbers)
         waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
         data = _encoded({"do": do, "n": number, **fields})
         self._writer.write(_LENGTH.pack(len(data)) + data)
         answer: dict[str, Any] = await waiting
         if "error" in answer:
-            raise RuntimeError(f"the nursery failed to {do}: {answer['error']}")
+            raise RuntimeError(f"the shim failed to {do}: {answer['error']}")
         return answer
 
     async def ask_for_files(self, do: str, **fields: Any) -> dict[str, int]:
-        """One request whose answer brings open files by name, over a connection of its own; none if it is refused."""
+        """A request whose response has open files by name, over its own connection; none if it is refused."""
         asking = asyncio.ensure_future(asyncio.to_thread(self._ask_for_files, {"do": do, "n": _ONLY, **fields}))
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
-            # The thread goes on, and nobody else would close what it brings.
+            # The thread goes on, and its files must be closed.
             asking.add_done_callback(_close_files)
             raise
 
@@ -126,18 +126,18 @@ class ShimClient:
                 connection.sendall(_LENGTH.pack(len(data)) + data)
                 answer = _only_answer(connection, files)
             if "error" in answer:
-                raise RuntimeError(f"the nursery failed to {request['do']}: {answer['error']}")
+                raise RuntimeError(f"the shim failed to {request['do']}: {answer['error']}")
             return dict(zip(answer.get("names") or [], files, strict=True))
         except BaseException as problem:
             for file in files:
                 os.close(file)
             if isinstance(problem, OSError):
-                raise ShimGone(f"the nursery does not answer: {problem}") from problem
+                raise ShimGone(f"the shim does not answer: {problem}") from problem
             raise
 
     @contextlib.contextmanager
     def _address(self) -> Iterator[str]:
-        """Where the nursery listens, by an open folder: the whole path may be longer than an address can be."""
+        """The shim's socket relative to an open folder: the whole path may exceed the limit of a socket address."""
         folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
         try:
             yield f"/proc/self/fd/{folder}/{SOCKET}"
@@ -162,7 +162,7 @@ class ShimClient:
                 start_new_session=True,
                 cwd="/",
             )
-        # It outlives us on purpose; a child that nobody waits for would be complained about.
+        # It outlives us on purpose; without this, asyncio would warn about a child that is not waited for.
         process.returncode = 0
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
@@ -178,14 +178,14 @@ class ShimClient:
                         waiting.set_result(message)
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(ShimGone("the nursery has ended"))
+                waiting.set_exception(ShimGone("the shim has ended"))
         self._waiting.clear()
 
 
 def _only_answer(connection: socket.socket, files: list[int]) -> dict[str, Any]:
-    """The answer to the only request of a connection, whose files are added to `files`.
+    """The response to the only request of a connection, whose files are added to `files`.
 
-    All that are connected are told what ends, so other messages may come before it, or together with it.
+    Every connection gets the ends of runs, so other messages may come before it, or together with it.
     """
     buffer = b""
     while True:
@@ -194,7 +194,7 @@ def _only_answer(connection: socket.socket, files: list[int]) -> dict[str, Any]:
         for file in brought:
             os.set_inheritable(file, False)
         if not data:
-            raise ConnectionResetError("the nursery has ended")
+            raise ConnectionResetError("the shim has ended")
         buffer += data
         while len(buffer) >= _LENGTH.size:
             end = _LENGTH.size + _LENGTH.unpack_from(buffer)[0]
@@ -215,7 +215,7 @@ def _encoded(message: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(message)
     except UnicodeEncodeError:
-        # Bytes that are no text, as variables from Secrets may have: the standard library writes and reads them.
+        # Undecodable bytes, as variables from Secrets may have: the standard library can write and read them.
         return json.dumps(message).encode()
 
 

@@ -1,9 +1,9 @@
-"""Starts a process for the nursery. Only the standard library, as in all of the nursery.
+"""Starts a process for the shim. Only the standard library, as in the shim.
 
-Most of what a short task costs its worker is its start, so there are two ways: `posix_spawn`, which is the cheapest and
-can do what a plain task of the nursery's own user needs, and a fork of this program, which can do everything: the new
-process enters its control groups and namespaces and takes on its user by itself, before it becomes the program. So the
-nursery is never in a container's control group, and is not charged for what a container may use.
+Most of a short task's cost is its start, so there are two ways. `posix_spawn` is the cheapest and is enough for a plain
+task of the shim's own user. A fork can do everything: the new process enters its cgroups and namespaces and switches
+its user itself, before it executes the program. So the shim is never in a container's cgroup, and its own usage is not
+charged to a container.
 """
 
 import contextlib
@@ -21,25 +21,25 @@ from typing import IO, Any, Final, NamedTuple, NoReturn
 from rota.worker.runtimes import terminals
 from rota.worker.runtimes.process import isolation
 
-#: What files that tasks make may not be.
+#: The umask of tasks.
 UMASK: Final = 0o022
 _LAST_STREAM: Final = 2
-#: Python ignores these, and what is ignored is inherited.
+#: Python ignores these signals, and ignored signals are inherited.
 _AS_USUAL: Final = (signal.SIGPIPE, signal.SIGXFSZ)
-#: What it takes more than `posix_spawn` to do.
+#: Request fields that `posix_spawn` cannot handle.
 _MORE: Final = ("user", "group", "groups", "tty", "stdin", "cgroups", "isolation", "no_new_privileges")
 _REPORT_BYTES: Final = 8192
 
 
 class Started(NamedTuple):
-    """A process, and where its output is read, by the names of the streams."""
+    """A process, and the reading ends of its output by stream."""
 
     pid: int
     outputs: dict[str, IO[bytes]]
 
 
 def keep_to_ourselves() -> None:
-    """Let no process inherit a file that this program was started with; those that it opens are not inherited."""
+    """Let no process inherit the files that this program was started with; files that it opens are not inheritable."""
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - a list, since looking opens one more
         if int(name) > _LAST_STREAM:
             with contextlib.suppress(OSError):
@@ -47,7 +47,7 @@ def keep_to_ourselves() -> None:
 
 
 def start(request: dict[str, Any], ends: terminals.Ends) -> Started:
-    """Start what a request asks for; OSError if that fails."""
+    """Start the process of a request; OSError if that fails."""
     if any(request.get(name) not in (None, False, []) for name in _MORE) or request.get("groups") is not None:
         return _forked(request, ends)
     return _directly(request["argv"], request["env"], request.get("cwd") or "")
@@ -77,7 +77,7 @@ def _forked(request: dict[str, Any], ends: terminals.Ends) -> Started:
 
 
 def _fork(request: dict[str, Any], streams: list[int]) -> int:
-    """A process that has become the program; OSError tells why it has not."""
+    """Fork and execute the program; OSError has the reason if that fails."""
     heard, said = os.pipe()
     try:
         pid = os.fork()
@@ -89,7 +89,7 @@ def _fork(request: dict[str, Any], streams: list[int]) -> int:
     finally:
         os.close(said)
     with os.fdopen(heard, "rb") as report:
-        trouble = report.read(_REPORT_BYTES)  # nothing comes when the program takes the place of ours
+        trouble = report.read(_REPORT_BYTES)  # empty if exec succeeds
     if trouble:
         os.waitpid(pid, 0)
         number, text, file = json.loads(trouble)
@@ -98,7 +98,7 @@ def _fork(request: dict[str, Any], streams: list[int]) -> int:
 
 
 def _become(request: dict[str, Any], streams: list[int], report: int) -> NoReturn:
-    """In the new process: become the program, or tell why not, and end."""
+    """In the new process: execute the program, or report the error and exit."""
     try:
         gc.disable()
         os.setsid()
@@ -123,7 +123,7 @@ def _become(request: dict[str, Any], streams: list[int], report: int) -> NoRetur
     except OSError as problem:
         file = problem.filename or request["argv"][0]
         os.write(report, json.dumps([problem.errno, problem.strerror, str(file)]).encode()[:_REPORT_BYTES])
-    except BaseException as problem:  # noqa: BLE001 - this process must not go on as a second nursery
+    except BaseException as problem:  # noqa: BLE001 - this process must not go on as a second shim
         os.write(report, json.dumps([0, f"{type(problem).__name__}: {problem}"[:1000], None]).encode())
     finally:
         os._exit(127)
@@ -171,7 +171,7 @@ def _directly(argv: list[str], env: dict[str, str], cwd: str) -> Started:
 
 
 def _program(name: str, env: dict[str, str]) -> str:
-    """Where a program is: in the first folder of its own PATH that has it."""
+    """The path of a program, by its own PATH."""
     if "/" in name:
         return name
     denied = False
