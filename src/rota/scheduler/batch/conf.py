@@ -56,7 +56,6 @@ NOT_KEPT: Final = {
     "deviceshare": "shared devices are not kept; remove it",
     "rescheduling": "rescheduling is not kept; remove it",
     "extender": "HTTP hooks are not kept; remove it",
-    "pdb": "disruption budgets are not kept by batch scheduling; remove it",
 }
 DEFAULT: Final = """
 actions: "enqueue, allocate, backfill"

@@ -180,6 +180,27 @@ class ResourceQuota(View, frozen=True):
     status: QuotaStatus | None = None
 
 
+class BudgetSpec(View, frozen=True):
+    """The pods that a budget is about."""
+
+    selector: LabelSelector | None = None
+
+
+class BudgetStatus(View, frozen=True):
+    """How many pods may be evicted, and which were already."""
+
+    disruptionsAllowed: Int32 | None = None
+    disruptedPods: dict[str, str] | None = None
+
+
+class DisruptionBudget(View, frozen=True):
+    """A limit to evictions."""
+
+    metadata: ObjectMeta
+    spec: BudgetSpec | None = None
+    status: BudgetStatus | None = None
+
+
 class NodeCondition(View, frozen=True):
     """One thing that is known of a node."""
 
@@ -230,6 +251,7 @@ KINDS: Final[Mapping[str, type[View]]] = {
     "priorityClasses": PriorityClass,
     "hyperNodes": HyperNode,
     "resourceQuotas": ResourceQuota,
+    "pdbs": DisruptionBudget,
 }
 #: Fields that hold quantities, by section.
 _QUANTITIES: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
@@ -256,6 +278,8 @@ def check(section: str, document: Mapping[str, Any], path: str) -> None:
             pattern = _at(member, ("selector", "regexMatch", "pattern"))
             _readable(re.compile, pattern or "", f"{place}.regexMatch.pattern")
             _readable(selectors.from_object, _at(member, ("selector", "labelMatch")) or {}, f"{place}.labelMatch")
+    if section == "pdbs":
+        _readable(selectors.from_object, _at(document, ("spec", "selector")) or {}, f"{path}.spec.selector")
     if section == "podGroups":
         for position, policy in enumerate(_at(document, ("spec", "subGroupPolicy")) or ()):
             place = f"{path}.spec.subGroupPolicy[{position}].labelSelector"

@@ -22,6 +22,7 @@ from rota.scheduler.batch.plugins.network_topology_aware import NetworkTopologyA
 from rota.scheduler.batch.plugins.nodegroup import NodeGroup
 from rota.scheduler.batch.plugins.nodeorder import NodeOrder
 from rota.scheduler.batch.plugins.overcommit import Overcommit
+from rota.scheduler.batch.plugins.pdb import DisruptionBudgets
 from rota.scheduler.batch.plugins.predicates import Predicates
 from rota.scheduler.batch.plugins.priority import Priority
 from rota.scheduler.batch.plugins.proportion import Proportion
@@ -50,6 +51,7 @@ PLUGINS: Final[dict[str, type[BatchPlugin]]] = {
         Capacity,
         Conformance,
         CooldownProtection,
+        DisruptionBudgets,
         DominantResourceFairness,
         Gang,
         NetworkTopologyAware,

@@ -30,6 +30,7 @@ def decide(document: Mapping[str, Any]) -> Outcome:
         priority_classes=lists["priorityClasses"],
         hypernodes=lists["hyperNodes"],
         quotas=lists["resourceQuotas"],
+        budgets=lists["pdbs"],
         now=now,
         interner=PodInterner(),
     )

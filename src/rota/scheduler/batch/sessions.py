@@ -77,6 +77,8 @@ class State:
     hypernodes: HyperNodes
     #: By namespace, what quotas allow and what is used of them.
     quotas: Mapping[str, Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]] = field(default_factory=dict)
+    #: PodDisruptionBudgets.
+    budgets: Sequence[Mapping[str, Any]] = ()
     #: Seconds since the epoch.
     now: float = 0.0
 

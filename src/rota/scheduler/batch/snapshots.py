@@ -27,6 +27,7 @@ def build(
     priority_classes: Objects = (),
     hypernodes: Objects = (),
     quotas: Objects = (),
+    budgets: Objects = (),
     now: float = 0.0,
     interner: PodInterner | None = None,
 ) -> State:
@@ -57,6 +58,7 @@ def build(
         queues=dict(sorted(known_queues.items())),
         hypernodes=tree,
         quotas=_quotas(quotas),
+        budgets=budgets,
         now=now,
     )
 
