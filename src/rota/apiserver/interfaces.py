@@ -1,14 +1,13 @@
-"""What the rooms of the API server know of each other: values that describe a request, and ports that kinds fill.
+"""The interfaces inside the API server: values that describe a request, and protocols that kinds implement.
 
-A request passes through here in one order, whatever its kind and verb:
+A write passes these steps in one order, whatever its kind and verb:
 
     body -> defaults -> admission (may change the object) -> strategy prepares -> strategy validates
          -> validating admission -> one store transaction
 
-Inside the server an object is a plain dict in the shape of its kind; its `metadata.resourceVersion` is that of the
-store's revision when it was read. `prepare_*`, `default` and `admit` change the object they are given in place; every
-other function leaves its arguments alone. Refusals are `rota.api.errors.ApiError`s, complaints about fields are values.
-Nothing here does I/O.
+Inside the server an object is a plain dict in the shape of its kind; its `metadata.resourceVersion` is the store's
+revision at which it was read. `prepare_*`, `default` and `admit` change their object in place; every other function
+leaves its arguments alone. Refusals are `rota.api.errors.ApiError`s, errors about fields are values. No I/O here.
 """
 
 import enum
@@ -28,14 +27,14 @@ from rota.kit.clock import Clock
 from rota.store.store_interface import Outcome, Precondition, Put, Store, Transaction
 
 Object: TypeAlias = dict[str, Any]
-#: Clients refuse answers with a hundred headers and more.
+#: Clients refuse responses with a hundred headers or more.
 _MOST_WARNINGS: Final = 50
-#: Who asks, as far as authentication found out.
+#: The authenticated user.
 User: TypeAlias = users.User
 
 
 class Damaged(errors.InternalError):
-    """What the store holds in the place of an object is none: a disk or a program other than the server changed it."""
+    """The stored value is not an object: a disk or a program other than the server changed it."""
 
     def __init__(self, key: str) -> None:
         why = f"the value of {key} in the store is damaged; delete the object or restore a backup"
@@ -44,7 +43,7 @@ class Damaged(errors.InternalError):
 
 
 class LeaderFence(Struct, frozen=True):
-    """In which leader's term a request is made: it is carried out only while that lasts."""
+    """The leader term in which a request is made: it takes effect only while the term lasts."""
 
     namespace: str
     name: str
@@ -60,69 +59,70 @@ class Attributes:
     #: The verb of authorization: get, list, watch, create, update, patch, delete, deletecollection.
     verb: str
     resource: ResourceType
-    #: When the request came in: every time that it writes is this one.
+    #: When the request arrived: every timestamp that it writes is this one.
     now: float
     subresource: str = ""
     namespace: str = ""
-    #: Empty in creations until a name is known, and in collections.
+    #: Empty for creations until a name is known, and for collections.
     name: str = ""
     dry_run: bool = False
     field_manager: str = ""
-    #: Where the client is that writes; empty if in this process.
+    #: The client's address for writes; empty if in this process.
     address: str = ""
-    #: Whose term the request belongs to, if it says so.
+    #: The leader term that the request belongs to, if it names one.
     fence: LeaderFence | None = None
-    #: Whether rules ask the store itself because what they knew from memory turned out to be old.
+    #: Whether rules must read the store because their caches turned out to be outdated.
     fresh: bool = False
-    #: Texts for the client's user, sent as `Warning` headers in this order.
+    #: Messages for the client's user, sent as `Warning` headers in this order.
     warnings: list[str] = field(default_factory=list)
 
     def warn(self, text: str) -> None:
-        """Tell the client's user something without refusing the request."""
+        """Warn the client's user without refusing the request."""
         if len(self.warnings) < _MOST_WARNINGS and text not in self.warnings:
             self.warnings.append(text)
 
 
 class Strategy(Protocol):
-    """The rules of one kind. `strategies.generic` holds those that all kinds share, and is the fallback.
+    """The rules of one kind. `strategies.generic` has those that all kinds share, and is the fallback.
 
-    Updates of subresources come here too: `at.subresource` says which part of the object may change.
+    Updates of subresources use it too: `at.subresource` says which part of the object may change.
     """
 
     def default(self, obj: Object, /) -> None:
-        """Fill in what the client left out, before admission; must not depend on anything but the object."""
+        """Set defaults before admission; must not depend on anything but the object."""
         ...
 
     def default_status(self, obj: Object, /) -> None:
-        """Fill in what the client left out of an object whose status it writes."""
+        """Set defaults in the status of an object whose status the client writes."""
         ...
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
-        """Bring a new object into its initial state: clear what clients cannot set, set what the kind starts with."""
+        """Initialize a new object: clear fields that clients cannot set, set initial values."""
         ...
 
     def prepare_update(self, new: Object, old: Object, at: Attributes, /) -> None:
-        """Put back what this request cannot change, and bump the generation if what it may change did change."""
+        """Restore fields that this request cannot change, and bump the generation if the spec changed."""
         ...
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Everything that is wrong with a new object."""
+        """All errors of a new object."""
         ...
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Everything that is wrong with a changed object, immutable fields included."""
+        """All errors of a changed object, immutable fields included."""
         ...
 
 
-#: Which strategy a kind has; asked on every write, so it only looks things up.
+#: The strategy of a kind; called on every write, so it only looks things up.
 StrategyLookup: TypeAlias = Callable[[ResourceType], Strategy]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionExtras:
-    """What has to go with a write or hold for it to happen: a quota's new usage, a namespace that is still there.
+    """Writes and preconditions that join an object's transaction: a quota's new usage, a namespace that must still
+    exist.
 
-    The writes and guards join the object's own transaction. If a guard no longer holds, admission runs again.
+    If a precondition no longer holds, admission runs again.
     """
 
     writes: tuple[Put, ...] = ()
@@ -130,37 +130,37 @@ class TransactionExtras:
 
 
 class AdmissionFingerprint(Struct, frozen=True):
-    """All that the rules about new objects of a kind go by besides the object and its field manager.
+    """Everything that admission of new objects of a kind depends on besides the object and its field manager.
 
-    While two standings are equal, objects that differ only in their names are let in alike and come out alike.
+    While two fingerprints are equal, objects that differ only in their names are admitted and changed alike.
     """
 
-    #: What has to hold for the write.
+    #: The preconditions of the write.
     guards: tuple[Precondition, ...]
-    #: Tells apart the states of what else rules go by.
+    #: Distinguishes the states of everything else that rules read.
     rules: int
 
 
 class Admission(Protocol):
-    """A rule that looks beyond the object itself."""
+    """An admission plugin: a rule that reads more than the object itself."""
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
-        """Let the request pass, change `new` in place, or raise an ApiError.
+        """Admit the request, change `new` in place, or raise an ApiError.
 
         `old` is None when an object is created, `new` when one is deleted. It may run several times for one request and
-        must not write anything itself: writes ride along, and nothing is written in a dry run.
+        must not write anything itself: it returns writes for the transaction, and a dry run writes nothing.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """An object as read from the store; the dict is the reader's own."""
+    """An object as read from the store; the dict belongs to the reader."""
 
     key: str
     object: Object
     revision: int
-    #: The revision that created it, which tells incarnations apart (see `store.contract.Precondition.created`).
+    #: The revision that created it, which identifies the incarnation (see `store_interface.Precondition.created`).
     created: int
     #: The size of its stored form.
     size_bytes: int = 0
@@ -176,16 +176,16 @@ class DeleteOptions:
     precondition_resource_version: str | None = None
 
 
-#: Makes the next state from the present one; it may raise an ApiError, and runs again when somebody else was faster.
+#: Computes the next state from the present one; it may raise an ApiError, and runs again after a conflict.
 Change: TypeAlias = Callable[[Object], Object]
 
 
 class Registry(Protocol):
-    """The objects behind the API, for those who do more than the generic verbs do."""
+    """The objects behind the API, for handlers that do more than the generic verbs."""
 
     @property
     def store(self) -> Store:
-        """For transactions over several keys (keys are made by `rota.api.keys`)."""
+        """For transactions over several keys (`rota.api.keys` builds keys)."""
         ...
 
     @property
@@ -207,22 +207,22 @@ class Registry(Protocol):
         ...
 
     async def read(self, resource: ResourceType, namespace: str, name: str, /) -> Stored:
-        """One object as of now; NotFound if there is none."""
+        """The current state of one object; NotFound if there is none."""
         ...
 
     async def find(self, resource: ResourceType, namespace: str, name: str, /) -> Stored | None:
-        """One object as of now, if there is one."""
+        """The current state of one object, if it exists."""
         ...
 
     async def list(self, resource: ResourceType, namespace: str | None = None, /) -> Sequence[Stored]:
-        """All objects of a kind, or those of one namespace, as of one revision."""
+        """All objects of a kind, or those of one namespace, at one revision."""
         ...
 
     async def rewrite(self, at: Attributes, stored: Stored, change: Change, /) -> Object:
-        """Change an object on the server's own account: no admission, no strategy, no managed fields.
+        """Change an object on behalf of the server: no admission, no strategy, no managed fields.
 
-        `stored` is what the caller read; on a conflict the object is read again and `change` runs again. NotFound when
-        it is gone or another object has taken its name. A dry run computes the result and writes nothing.
+        `stored` is what the caller read; on a conflict the object is read again and `change` runs again. NotFound if it
+        is gone or replaced by another object of its name. A dry run computes the result and writes nothing.
         """
         ...
 
@@ -231,17 +231,17 @@ class Registry(Protocol):
         ...
 
     async def commit(self, at: Attributes, transaction: Transaction, /) -> Outcome:
-        """Carry out a transaction; in a dry run check its guards and write nothing."""
+        """Commit a transaction; a dry run checks its preconditions and writes nothing."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubresourceRequest:
-    """A request for a subresource with a behaviour of its own; `at` names the parent object."""
+    """A request for a subresource with its own handler; `at` names the parent object."""
 
     at: Attributes
     method: str
-    #: The decoded body; None where the method has none.
+    #: The decoded body; None if the method has none.
     body: Object | None
     #: Query parameters; of repeated ones the first.
     query: Mapping[str, str]
@@ -253,7 +253,7 @@ class SubresourceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """An object as the answer, sent in the representation that the client asked for."""
+    """An object as the response, in the representation that the client asked for."""
 
     object: Object
     code: int = 200
@@ -261,7 +261,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """Bytes as the answer, sent as they come; the iterator is closed when the client goes away."""
+    """A stream of bytes as the response; the iterator is closed when the client disconnects."""
 
     content_type: str
     chunks: AsyncIterator[bytes]
@@ -271,11 +271,11 @@ class Duplex(Protocol):
     """Bytes in both directions."""
 
     async def read(self) -> bytes:
-        """What came next; empty at the end."""
+        """The next bytes; empty at the end."""
         ...
 
     async def write(self, data: bytes, /) -> None:
-        """Send, as fast as the other side takes it."""
+        """Send; waits while the other side does not read."""
         ...
 
     def close(self) -> None:
@@ -285,10 +285,10 @@ class Duplex(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tunnel:
-    """The client's connection, handed on to another server that has agreed; both are closed when either ends."""
+    """The client's connection, handed over to another server that has accepted it; both are closed when either ends."""
 
     peer: Duplex
-    #: What that server said when it agreed, for the client.
+    #: The other server's response, for the client.
     headers: tuple[tuple[bytes, bytes], ...]
 
 
@@ -296,7 +296,7 @@ class SubresourceHandler(Protocol):
     """A subresource that is an action or a stream: binding, eviction, log."""
 
     async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Reply | Stream | Tunnel:
-        """Do it, or raise an ApiError."""
+        """Handle the request, or raise an ApiError."""
         ...
 
 
@@ -308,11 +308,11 @@ class Projection(Protocol):
         ...
 
     def inject(self, parent: Object, value: Object, resource: ResourceType, /) -> Object:
-        """The parent with the subresource's new value; the rest of the update is the parent's own."""
+        """The parent with the subresource's new value; the rest of the update is that of the parent."""
         ...
 
     def validate(self, value: Object, /) -> list[fields.FieldError]:
-        """Everything that is wrong with the subresource's object itself."""
+        """All errors of the subresource's object itself."""
         ...
 
 
@@ -321,7 +321,7 @@ class CustomSchema(Protocol):
 
     @property
     def openapi(self) -> Mapping[str, Any] | None:
-        """The structural schema as it stands in the definition; None if the version has none."""
+        """The structural schema as it is in the definition; None if the version has none."""
         ...
 
     @property
@@ -331,39 +331,41 @@ class CustomSchema(Protocol):
 
     @property
     def selectable_fields(self) -> Mapping[str, fieldselectors.Reader]:
-        """What field selectors may name besides name and namespace."""
+        """Fields for field selectors besides name and namespace."""
         ...
 
     @property
     def printer_columns(self) -> Sequence[Mapping[str, Any]]:
-        """`additionalPrinterColumns` of this version, as they stand in the definition."""
+        """`additionalPrinterColumns` of this version, as in the definition."""
         ...
 
     @property
     def deprecation_warning(self) -> str:
-        """What users of this version are warned with; empty if it is not deprecated."""
+        """The deprecation warning; empty if the version is not deprecated."""
         ...
 
     def clean(self, obj: Object, /) -> tuple[Object, list[str]]:
-        """The object with defaults and without undeclared fields, and the paths of those; types are not judged here."""
+        """The object with defaults and without undeclared fields, and the paths of those; types are not checked
+        here.
+        """
         ...
 
 
-#: The schema of a custom kind; asked for kinds whose `ResourceType.custom` is true.
+#: The schema of a custom kind; called for kinds whose `ResourceType.custom` is true.
 SchemaLookup: TypeAlias = Callable[[ResourceType], CustomSchema]
 
 
 class Copy(Protocol):
-    """A kind in memory that follows the store (`followed.Followed`)."""
+    """A kind in memory that follows the store (`cache.watch_cache.WatchCache`)."""
 
     async def reach(self, revision: int, /) -> bool:
-        """Wait until everything up to a revision is known; False if that does not come to pass soon."""
+        """Wait until everything up to a revision is known; False on timeout."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kinds:
-    """All that kinds bring along, as the generic server takes it in."""
+    """Everything that the generic server needs from kinds."""
 
     strategy: StrategyLookup
     custom_schema: SchemaLookup
@@ -374,35 +376,35 @@ class Kinds:
     handlers: Mapping[tuple[GroupResource, str], SubresourceHandler] = field(default_factory=dict)
     #: By subresource name, for every resource that has a subresource of that name.
     projections: Mapping[str, Projection] = field(default_factory=dict)
-    #: Kinds that rules go by from memory. A write of one is answered once its copy has it, so that whoever made a limit
-    #: or a role finds it in force on this server with the next request.
+    #: Cached kinds that rules read. The response to a write of one is sent once its cache has it, so that a new limit
+    #: or role is in force on this server with the next request.
     copies: Mapping[GroupResource, Copy] = field(default_factory=dict)
-    #: How the rules about an object that is created stand; None where each object has to be asked about.
+    #: The admission fingerprint of an object that is created; None if each object must be admitted.
     admission_fingerprint: Callable[[Attributes], AdmissionFingerprint | None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What a request brings along that can tell who sent it."""
+    """The data of a request that identify its user."""
 
     #: Lower-case names to last values.
     headers: Mapping[bytes, bytes]
-    #: The client's certificate (DER), which TLS has verified against the authorities that clients may have; else None.
+    #: The client's certificate (DER), which TLS has verified against the client authorities; else None.
     peer_certificate: bytes | None = None
     #: The client's address; empty if it is in this process.
     address: str = ""
 
 
 class Authenticator(Protocol):
-    """Finds out who asks."""
+    """Authenticates requests."""
 
     async def authenticate(self, credentials: Credentials, /) -> User:
-        """The user behind a request; raises Unauthorized if that cannot be told."""
+        """The user of a request; raises Unauthorized if authentication fails."""
         ...
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a user may do something: to a resource, or, where there is a `path`, with a page that is none."""
+    """The attributes of an authorization: a user's access to a resource, or to a non-resource `path`."""
 
     user: User
     verb: str
@@ -410,25 +412,25 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     resource: str = ""
     subresource: str = ""
     namespace: str = ""
-    #: Empty for collections, and for creations, whose names are not known when they are asked about.
+    #: Empty for collections, and for creations, whose names are not known yet.
     name: str = ""
     path: str | None = None
-    #: What a list, watch or deletion of a collection is limited to.
+    #: The selectors of a list, watch or deletion of a collection.
     fields: fieldselectors.FieldSelector = fieldselectors.EVERYTHING
 
 
 class Decision(enum.Enum):
-    """The outcome of a question."""
+    """The result of an authorization."""
 
     ALLOWED = "allowed"
-    #: Nobody further down the chain is asked.
+    #: No later authorizer of the chain is called.
     DENIED = "denied"
-    #: Refused unless somebody further down the chain allows it.
+    #: Refused unless a later authorizer of the chain allows it.
     NO_OPINION = "no opinion"
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """A decision and, where there is something to say, why."""
+    """A decision and, if there is one, its reason."""
 
     decision: Decision
     reason: str = ""
@@ -443,8 +445,8 @@ NO_OPINION: Final = Verdict(Decision.NO_OPINION)
 
 
 class Authorizer(Protocol):
-    """Says who may do what."""
+    """Authorizes requests."""
 
     async def authorize(self, question: Question, /) -> Verdict:
-        """Whether the user may; anything but `ALLOWED` is a refusal in the end."""
+        """The decision about a request; anything but `ALLOWED` is a refusal in the end."""
         ...

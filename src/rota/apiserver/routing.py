@@ -1,8 +1,8 @@
-"""From method and path to what is asked of which resource. Pure: a function of the path and the scheme.
+"""Routes a method and path to a verb and a resource. Pure: a function of the path and the scheme.
 
-Paths outside of `/api` and `/apis` are the server's own (`server.health`, `discovery`); they are not known here. A path
-that names a group version that is served but nothing in it is refused as upstream's router refuses it, with a `Status`;
-for any other the answer is None and the page does not exist.
+Paths outside of `/api` and `/apis` are the server's own (`server.health`, `discovery`) and not handled here. A path in
+a served group version that matches nothing is refused as upstream's router refuses it, with a `Status`; for any other
+path the result is None, which means 404.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from rota.api.scheme import Scheme
 _OBJECT_VERBS: Final = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS: Final = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
 _SUBRESOURCE_VERBS: Final = {**_OBJECT_VERBS, "POST": "create"}
-#: Subresources of a namespace; other words behind one are resources in it.
+#: Subresources of a namespace; other segments after one are resources in it.
 _OF_NAMESPACES: Final = frozenset({"status", "finalize"})
-#: Subresources of stock pods that there are none of, and what to do instead. A 404 would not say so: kubectl takes it
-#: for a feature that the administrator switched off.
+#: Unsupported subresources of pods, and what to use instead. A 404 would not say so: kubectl takes it for a feature
+#: that the administrator disabled.
 _ABSENT: Final = {
     "ephemeralcontainers": "ephemeral containers are not supported, so that kubectl debug cannot add one to a running "
     "pod: run a command in it with kubectl exec, or work on a copy of it with kubectl debug POD --copy-to=NAME",
@@ -42,13 +42,13 @@ class Route:
 
 
 def match(scheme: Scheme, method: str, path: str, *, watch: bool = False) -> Route | None:
-    """The route of a resource path; None if the path is none, NotFound or MethodNotAllowed if it leads nowhere.
+    """The route of a resource path; None if it is not one, NotFound or MethodNotAllowed if it matches nothing.
 
-    `watch` is whether the query asks for one.
+    `watch` is whether the query asks for a watch.
     """
     segments = path.split("/")
     if len(segments) > 4 and not segments[-1]:
-        segments.pop()  # a slash at the end says nothing
+        segments.pop()  # a trailing slash is ignored
     if segments[1] == "api" and len(segments) > 3:
         group, version, rest = "", segments[2], segments[3:]
     elif segments[1] == "apis" and len(segments) > 4:
@@ -61,7 +61,7 @@ def match(scheme: Scheme, method: str, path: str, *, watch: bool = False) -> Rou
         rest, watch = rest[1:], True
     place = _place(scheme, GroupVersion(group, version), rest)
     if place is None:
-        # As the stock server: a version that nobody serves leads nowhere, a group that nobody knows is no path at all.
+        # As upstream: an unknown version of a known group is a 404 Status, an unknown group is not a resource path.
         if not scheme.in_group_version(GroupVersion(group, version)) and (not group or group not in scheme.groups()):
             return None
         raise errors.NotFound(details=_NO_DETAILS)
@@ -69,7 +69,7 @@ def match(scheme: Scheme, method: str, path: str, *, watch: bool = False) -> Rou
 
 
 class Router:
-    """`match` for one scheme, with a memory: clients ask for the same few paths over and over."""
+    """`match` for one scheme, with a cache: clients request the same few paths repeatedly."""
 
     _MOST: Final = 4096
 
@@ -133,13 +133,13 @@ def _with_verb(place: _Place, method: str, *, watch: bool) -> Route:
         allowed = resource.subresources[place.subresource].verbs
     elif place.name:
         verb = _OBJECT_VERBS.get(method, "")
-        # a watch of one object, which old clients still ask for
+        # a watch of one object, which old clients still use
         verb = "watch" if verb == "get" and watch else verb
         allowed = resource.verbs
     else:
         verb = _COLLECTION_VERBS.get(method, "")
         verb = "watch" if verb == "list" and watch else verb
-        # objects with namespaces are written in one of them
+        # namespaced objects are written in a namespace
         everywhere = resource.namespaced and not place.namespace
         allowed = tuple(one for one in resource.verbs if not everywhere or one in {"list", "watch"})
     if verb not in allowed:

@@ -1,9 +1,9 @@
-"""How objects lie in the store, and how they come out: the bytes are made once, when an object is written.
+"""The stored form of objects: the bytes are encoded once, when an object is written.
 
-A stored object begins with apiVersion, kind and metadata and holds no resourceVersion: that is the store's revision,
-spliced in on the way out. All versions of an object are one object, so the head is replaced as well where another
-version is asked for than was written. Nothing is decoded for any of this, except for the few kinds whose versions
-differ in more than their names (`conversions`).
+A stored object begins with apiVersion, kind and metadata and has no resourceVersion: that is the store's revision,
+which is spliced in when it is sent. All versions of an object are stored once, so the apiVersion is replaced as well if
+another version is requested. None of this decodes the object, except for the few kinds whose versions differ in more
+than their names (`conversions`).
 """
 
 import functools
@@ -22,7 +22,7 @@ from rota.store.store_interface import Entry
 log = logs.get(__name__)
 
 _METADATA: Final = b'"metadata":{'
-#: What etcd takes by default, and so what a stock server can store.
+#: etcd's default limit, and so that of a stock server.
 MAX_BYTES: Final = 1536 * 1024
 _NOT_STORED: Final = frozenset({"resourceVersion", "selfLink"})
 _MOST_LEFT_OUT: Final = 1000
@@ -32,11 +32,11 @@ _decoder: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class NotStoredForm(ValueError):
-    """Bytes that are no stored object; code that knows their key makes a `contract.Damaged` of it."""
+    """Bytes that are not a stored object; code that knows their key raises `interfaces.Damaged`."""
 
 
 class Metadata(msgspec.Struct, gc=False):
-    """What label selectors look at."""
+    """The fields that label selectors need."""
 
     labels: dict[str, str] | None = None
 
@@ -49,17 +49,17 @@ _labelled: Final = msgspec.json.Decoder(_Labelled)
 
 
 def key(resource: ResourceType, namespace: str, name: str) -> str:
-    """Where an object lies."""
+    """The storage key of an object."""
     return keys.for_object(conversions.home(resource), namespace, name)
 
 
 def prefix(resource: ResourceType, namespace: str | None) -> str:
-    """Where the objects of a resource lie, all or those of one namespace."""
+    """The storage prefix of a resource's objects, all or those of one namespace."""
     return keys.prefix(conversions.home(resource), namespace)
 
 
 def encode(obj: Object, resource: ResourceType, *, limited: bool = True) -> bytes:
-    """The stored form of an object; RequestEntityTooLarge if it is too large, unless it is not `limited`."""
+    """The stored form of an object; RequestEntityTooLarge if it is too large and `limited`."""
     if conversions.is_rewritten(resource):
         obj = conversions.convert(dict(obj), conversions.stored_version(resource))
     metadata = {name: item for name, item in obj["metadata"].items() if name not in _NOT_STORED}
@@ -72,7 +72,7 @@ def encode(obj: Object, resource: ResourceType, *, limited: bool = True) -> byte
 
 
 def entry_object(entry: Entry, resource: ResourceType) -> Object:
-    """The object of an entry; Damaged if it is none."""
+    """The object of an entry; Damaged if it cannot be decoded."""
     try:
         return decode(entry.value, entry.revision, resource)
     except NotStoredForm:
@@ -80,7 +80,7 @@ def entry_object(entry: Entry, resource: ResourceType) -> Object:
 
 
 def leave_out(key: str, revision: int) -> str:
-    """Say in the log, once, that a damaged value is left out of lists; the words for a client."""
+    """Log, once, that a damaged value is left out of lists; returns the warning for the client."""
     if (key, revision) not in _left_out:
         if len(_left_out) >= _MOST_LEFT_OUT:
             _left_out.clear()
@@ -90,7 +90,7 @@ def leave_out(key: str, revision: int) -> str:
 
 
 def pack(obj: Object) -> bytes:
-    """An object as it is, to have another copy of it later."""
+    """An object packed, to get another copy of it later."""
     return _encoder.encode(obj)
 
 
@@ -100,7 +100,7 @@ def unpack(value: bytes) -> Object:
 
 
 def decode(value: bytes, revision: int, resource: ResourceType) -> Object:
-    """An object as code works with it, in the version that was asked for; NotStoredForm if it is none."""
+    """The decoded object in the requested version; NotStoredForm if it cannot be decoded."""
     try:
         obj = _decoder.decode(value)
         obj["metadata"]["resourceVersion"] = str(revision)
@@ -110,7 +110,7 @@ def decode(value: bytes, revision: int, resource: ResourceType) -> Object:
     return obj if obj["apiVersion"] == resource.api_version else conversions.convert(obj, resource.api_version)
 
 
-@functools.lru_cache(maxsize=4096)  # a change is looked at by every watcher, one right after the other
+@functools.lru_cache(maxsize=4096)  # every watcher reads a change, one right after the other
 def labels(value: bytes) -> dict[str, str] | None:
     """The labels of an object, without decoding the rest."""
     try:
@@ -135,7 +135,7 @@ def wire(value: bytes, revision: int, resource: ResourceType) -> bytes:
 
 
 def item(value: bytes, revision: int, resource: ResourceType) -> bytes:
-    """An object in a list: kind and version of built-in ones are told once, by the list."""
+    """An object in a list: kind and version of built-in ones are in the list only."""
     if resource.custom:
         return wire(value, revision, resource)
     head = _head(resource.group, resource.version, resource.kind)

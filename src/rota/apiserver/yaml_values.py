@@ -1,8 +1,8 @@
-"""YAML as far as it means JSON, read within a budget.
+"""The JSON subset of YAML, parsed within a budget.
 
-libyaml turns the bytes into events; values are built from them here, so that nodes, depth and what aliases and merge
-keys repeat are counted while the document is read, and not after it has filled the memory. Scalars mean what they mean
-to go-yaml v2, by which Kubernetes reads YAML: dates and base-60 numbers are strings, `yes` and `on` are booleans.
+libyaml turns the bytes into events; values are built from them here, so that nodes, depth, and what aliases and merge
+keys repeat are counted while the document is read, and not after it has filled the memory. Scalars have the meaning of
+go-yaml v2, with which Kubernetes reads YAML: dates and base-60 numbers are strings, `yes` and `on` are booleans.
 """
 
 import io
@@ -15,7 +15,7 @@ import yaml
 
 from rota.api import gotext
 
-#: How many values a document may have when its aliases are written out.
+#: How many values a document may have with its aliases expanded.
 MAX_NODES: Final = 500_000
 MAX_DEPTH: Final = 256
 #: libyaml compares each directive with all before it.
@@ -23,7 +23,7 @@ _MAX_DIRECTIVES: Final = 16
 _DIRECTIVE: Final = re.compile(rb"^%", re.MULTILINE)
 _TAG: Final = "tag:yaml.org,2002:"
 _MERGE: Final = "<<"
-#: Whether a scalar needs no tag when it is written plainly, and when it is quoted.
+#: Whether a scalar needs no tag when it is plain, and when it is quoted.
 _IMPLICIT_WAYS: Final = ((True, False), (False, True))
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _INTEGER: Final = re.compile(r"[-+]?(?:0x[0-9a-fA-F]+|0b[01]+|0o?[0-7]+|[1-9][0-9]*|0)")
@@ -46,15 +46,15 @@ _Event: TypeAlias = Any
 
 
 class YamlError(ValueError):
-    """A document that is no YAML, that JSON cannot express, or that is beyond the budget."""
+    """A document that is not YAML, that JSON cannot express, or that exceeds the budget."""
 
 
 class NotText(YamlError):
-    """The bytes are no text."""
+    """The bytes are not text."""
 
 
 def load(text: bytes) -> tuple[Any, list[str]]:
-    """The value of the one document in a text, and the keys that occur more than once in a mapping."""
+    """The value of the single document in a text, and the keys that occur more than once in a mapping."""
     if len(_DIRECTIVE.findall(text)) > _MAX_DIRECTIVES:
         raise YamlError("document contains too many directives")
     builder = _Builder()
@@ -75,7 +75,7 @@ def load(text: bytes) -> tuple[Any, list[str]]:
 def dump(value: Any) -> bytes:
     """A value as a document, with sorted keys.
 
-    libyaml would serialize it in one call, during which no other thread runs; here it is given event after event.
+    libyaml would serialize it in one call, during which no other thread runs; here it gets one event at a time.
     """
     stream = io.BytesIO()
     dumper = yaml.CSafeDumper(stream, encoding="utf-8", allow_unicode=True, sort_keys=True)
@@ -116,19 +116,19 @@ class _Level:
     def __init__(self, value: _Container, anchor: str | None, before: int) -> None:
         self.value: Final = value
         self.anchor: Final = anchor
-        #: How many nodes there were before this one.
+        #: The number of nodes before this one.
         self.before: Final = before
         #: The key whose value comes next in a mapping.
         self.key: str | None = None
-        #: Whether that key is a merge key, and the mappings to merge into this one, the first of which counts most.
+        #: Whether that key is a merge key, and the mappings to merge, the first of which has precedence.
         self.merging = False
         self.merged: list[dict[str, Any]] = []
-        #: How deep the values in this one are nested.
+        #: The depth of the values in this one.
         self.height = 0
 
 
 class _Builder:
-    """Values from events."""
+    """Builds values from events."""
 
     def __init__(self) -> None:
         self.value: Any = None
@@ -136,11 +136,11 @@ class _Builder:
         self._documents = 0
         self._nodes = 0
         self._levels: list[_Level] = []
-        #: What an anchor stands for, how many nodes it has and how deep it is; None while it is under construction.
+        #: The value of an anchor, its number of nodes and its depth; None while it is under construction.
         self._anchors: dict[str, tuple[Any, int, int] | None] = {}
 
     def take(self, event: _Event) -> None:
-        """Go on with the next event."""
+        """Process the next event."""
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
@@ -174,7 +174,7 @@ class _Builder:
         if level is not None:
             self._open_key(level, value)
         else:
-            # a copy of its own: objects are changed in place later on
+            # a copy: objects are changed in place later
             self._place(_copy(value), height=height)
 
     def _begin(self, event: _Event) -> None:
@@ -224,12 +224,12 @@ class _Builder:
             self.duplicates.append(key)
 
     def _place(self, value: Any, *, height: int) -> None:
-        """Put a complete value where it belongs."""
+        """Put a complete value in its place."""
         if not self._levels:
             self.value = value
             return
         level = self._levels[-1]
-        if level.merging:  # what is in the mappings, not they themselves
+        if level.merging:  # the content of the mappings, not the mappings themselves
             height -= 2 if isinstance(value, list) else 1
         level.height = max(level.height, height)
         if isinstance(level.value, list):
@@ -260,7 +260,7 @@ _HANDLERS: Final[dict[type, Callable[[_Builder, _Event], None]]] = {
 
 
 def _mappings(value: Any) -> list[dict[str, Any]]:
-    """What a merge key names: a mapping, or a list of mappings."""
+    """The value of a merge key: a mapping, or a list of mappings."""
     found = value if isinstance(value, list) else [value]
     if not all(isinstance(one, dict) for one in found):
         raise YamlError("map merge requires map or sequence of maps as the value")
@@ -268,7 +268,7 @@ def _mappings(value: Any) -> list[dict[str, Any]]:
 
 
 def _scalar(event: _Event, *, implicit: bool) -> Any:
-    """What a scalar means by its form, or by the tag that it has."""
+    """The value of a scalar by its form or its tag."""
     text: str = event.value
     if implicit:
         return _plain(text)
@@ -323,7 +323,7 @@ def _key(value: Any) -> str:
 
 
 def _copy(value: Any) -> Any:
-    """A copy of what was built here; no deeper than documents may be."""
+    """A copy of a value that was built here, within the depth limit."""
     if isinstance(value, dict):
         return {key: _copy(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,1 +1,1 @@
-"""Objects at rest under lock and key: the key file, sealed values, and a store that seals and opens them."""
+"""Encryption at rest: the key file, encrypted values, and a store that encrypts and decrypts them."""

@@ -10,7 +10,7 @@
                 - {name: "2026-01", secret: <32 bytes in base64>}
           - identity: {}                  # put first, it stores plain values; they can be read in any case
 
-What is not supported (other providers, wildcards, shorter keys) is refused by name.
+Unsupported settings (other providers, wildcards, shorter keys) are refused by name.
 """
 
 import base64
@@ -27,9 +27,9 @@ from rota.kit import errors
 
 API_VERSION: Final = "apiserver.config.k8s.io/v1"
 KIND: Final = "EncryptionConfiguration"
-#: What is encrypted where nobody said anything else.
+#: What is encrypted by default.
 DEFAULT_RESOURCES: Final = ("secrets",)
-#: Where servers keep the keys that they share (see `apiserver.server.cluster_ca`): sealed as Secrets are.
+#: Where servers store the keys that they share (see `apiserver.server.cluster_ca`): encrypted like Secrets.
 TRUST: Final = "/~trust/"
 _REMEDY: Final = "docs/howto/protect.md shows one that works"
 
@@ -65,13 +65,13 @@ class _Wire(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """How some resources are kept."""
+    """How some resources are stored."""
 
     #: As upstream writes them: `secrets`, `deployments.apps`.
     resources: tuple[str, ...]
-    #: The first one seals.
+    #: The first one encrypts.
     keys: tuple[Key, ...]
-    #: Whether new values are stored plain; the keys then only open what is there.
+    #: Whether new values are stored plain; the keys then only decrypt existing values.
     plain: bool = False
 
     def with_key(self, key: Key) -> "Rule":
@@ -80,7 +80,7 @@ class Rule:
 
 
 def parse(text: str, *, source: str) -> tuple[Rule, ...]:
-    """The rules of a file; ConfigurationError says what is wrong with it."""
+    """Parse the rules of a file; ConfigurationError if it is invalid."""
     try:
         wire = msgspec.convert(yaml.safe_load(text), _Wire)
         if (wire.api_version, wire.kind) != (API_VERSION, KIND):
@@ -115,13 +115,13 @@ def vault(rules: tuple[Rule, ...], *, source: str) -> Vault:
 
 
 def prefix(resource: str) -> str:
-    """Where objects of a resource lie in the store."""
+    """The prefix of a resource's objects in the store."""
     plural, _, group = resource.partition(".")
     return f"/{group or 'core'}/{plural}/"
 
 
 def resource(prefix: str) -> GroupResource | None:
-    """The resource whose objects lie under a prefix; None for what is no resource."""
+    """The resource of a prefix; None if it is not one."""
     group, _, plural = prefix.strip("/").partition("/")
     return GroupResource("" if group == "core" else group, plural) if plural else None
 

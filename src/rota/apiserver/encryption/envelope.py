@@ -1,10 +1,10 @@
-"""Sealed values: AES-256-GCM under a named key, bound to the place where they lie.
+"""Encrypted values: AES-256-GCM under a named key, bound to their storage key.
 
     rota:enc:1:<key's name>:<salt, 16 bytes><nonce, 12 bytes><ciphertext and tag>
 
-The storage key is authenticated along with the value, so that nobody who can write to the database makes one secret
-out of another by moving bytes. A ring seals with a key of its own, derived from the named key by a fresh salt, and
-counts its nonces: so no nonce ever occurs twice under one key, however many processes write however much.
+The storage key is authenticated along with the value, so that an attacker with write access to the database cannot
+replace one secret by another. A keyring encrypts with a key derived from the named key by a random salt, and counts its
+nonces: so no nonce is ever used twice under one key, for any number of processes and writes.
 """
 
 import functools
@@ -30,7 +30,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class KeyMissing(errors.StoreError):
-    """A value is sealed with a key that is not in the key file."""
+    """A value is encrypted with a key that is not in the key file."""
 
     def __init__(self, place: str, name: str, source: str) -> None:
         super().__init__(
@@ -40,7 +40,7 @@ class KeyMissing(errors.StoreError):
 
 
 class Unopenable(errors.StoreError):
-    """A sealed value does not open with the key of that name."""
+    """A value cannot be decrypted with the key of that name."""
 
     def __init__(self, place: str, name: str, source: str) -> None:
         super().__init__(
@@ -65,10 +65,10 @@ class Key:
 
 
 class Keyring:
-    """Keys by name. The first seals, each opens what it has sealed; without a first one, values stay plain."""
+    """Keys by name. The first encrypts, each decrypts its own values; without a first one, values stay plain."""
 
     def __init__(self, keys: Sequence[Key], *, source: str, plain: bool = False) -> None:
-        """`source` is where the keys come from, for people. With `plain`, they only open."""
+        """`source` is where the keys come from, for messages. With `plain`, they only decrypt."""
         self._keys: Final = {key.name: key.secret for key in keys}
         self._source: Final = source
         self._derived: Final = functools.lru_cache(maxsize=1024)(self._derive)
@@ -78,11 +78,11 @@ class Keyring:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All keys, the one that seals first."""
+        """All keys, the one that encrypts first."""
         return tuple(self._keys)
 
     def seal(self, place: str, value: bytes) -> bytes:
-        """The value as it is to be stored at a storage key."""
+        """The value as it is stored at a storage key."""
         if self.primary is None:
             return value
         nonce = next(self._numbers).to_bytes(_NONCE_BYTES, "big")
@@ -90,7 +90,7 @@ class Keyring:
         return b"%b%b:%b%b%b" % (MARK, self.primary.encode(), self._salt, nonce, sealed)
 
     def open(self, place: str, value: bytes) -> bytes:
-        """The value that was sealed; one that was never sealed is handed back. KeyMissing, Unopenable."""
+        """The decrypted value; a plain one is returned as it is. KeyMissing, Unopenable."""
         name = sealed_with(value)
         if name is None:
             return value
@@ -111,7 +111,7 @@ class Keyring:
 
 
 class Vault:
-    """Which keyring is for which storage keys; everything else is not sealed."""
+    """Which keyring is for which storage keys; everything else is not encrypted."""
 
     def __init__(self, rings: Mapping[str, Keyring]) -> None:
         """`rings` by prefixes of storage keys, which are those of whole resources."""
@@ -125,14 +125,14 @@ class Vault:
         return next(ring for prefix, ring in self.rings.items() if place.startswith(prefix))
 
     def concerns(self, prefix: str) -> bool:
-        """Whether there can be sealed values under a prefix of storage keys."""
+        """Whether there can be encrypted values under a prefix of storage keys."""
         return any(prefix.startswith(sealed) or sealed.startswith(prefix) for sealed in self.prefixes)
 
 
 def sealed_with(value: bytes) -> str | None:
-    """The name of the key that sealed a value; None for a plain one."""
+    """The name of the key that encrypted a value; None for a plain one."""
     if not value.startswith(MARK):
         return None
-    # a name is ASCII and short; what is not is a damaged value, which no key opens
+    # a name is ASCII and short; otherwise the value is damaged, and no key decrypts it
     end = value.find(b":", len(MARK), len(MARK) + 64)
     return value[len(MARK) : end].decode("ascii", "replace") if end >= 0 else ""

@@ -1,6 +1,6 @@
-"""What an operator does with the keys of a store: look, change to a new one, drop the old ones.
+"""Administration of a store's encryption keys: status, rotation, removal of old keys.
 
-`store` is the one that holds the sealed values. Servers may run on it all the while: those that read the same key file
+`store` is the one with the encrypted values. Servers may run on it at the same time: those that read the same key file
 find a new key in it by themselves.
 """
 
@@ -16,14 +16,16 @@ from rota.store.store_interface import Store
 
 
 async def status(store: Store, path: Path, clock: Clock) -> list[Holdings]:
-    """What is sealed with which key, for every resource of the key file."""
+    """Which keys encrypt what, for every resource of the key file."""
     keys = await key_setup.open_keys(store, path, clock)
     return await rotation.survey(store, keys.vault)
 
 
 async def rotate(store: Store, path: Path, clock: Clock, *, new_key: bool) -> tuple[str, int]:
-    """Seal everything with a new key, or with the first one of the file; its name, and how many had another."""
-    # first of all: a file that is not the store's must not get a key that would then seal everything
+    """Encrypt everything with a new key, or with the first one of the file; returns its name, and how many were
+    rewritten.
+    """
+    # first: a file that is not the store's must not get a key that would then encrypt everything
     keys = await key_setup.open_keys(store, path, clock)
     if new_key:
         await asyncio.to_thread(keyfile.add_key, path, now=clock.now())
@@ -34,7 +36,7 @@ async def rotate(store: Store, path: Path, clock: Clock, *, new_key: bool) -> tu
 
 
 async def forget(store: Store, path: Path, clock: Clock) -> list[str]:
-    """Take the keys out of the file that nothing is sealed with any more; their names."""
+    """Remove keys from the file that no value uses any more; returns their names."""
     keys = await key_setup.open_keys(store, path, clock)
     mark = await store.get(key_setup.MARK_KEY)
     used = {name for holdings in await rotation.survey(store, keys.vault) for name in holdings.by_key}

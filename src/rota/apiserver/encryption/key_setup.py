@@ -1,7 +1,7 @@
-"""A store and its key file, brought together at the start.
+"""Checks at the start that a key file belongs to its store.
 
-The store holds a mark that is sealed with the key in use. By it a server knows at once that it has the wrong key file,
-and two servers that start on a fresh store at the same moment, each with a key of its own making, do not both go on.
+The store holds a marker that is encrypted with the key in use. So a server detects a wrong key file at once, and of two
+servers that start on a new store at the same moment, each with a generated key, only one continues.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _TEXT: Final = b"opened"
 
 
 async def open_keys(store: Store, path: Path, clock: Clock) -> KeyFile:
-    """The keys of a store; a file that is missing is made, unless the store needs the one that is missing."""
+    """The keys of a store; a missing file is generated, unless the store needs the missing one."""
     mark = await store.get(MARK_KEY)
     if mark is None:
         await asyncio.to_thread(keyfile.generate, path, now=clock.now())
@@ -40,7 +40,7 @@ async def open_keys(store: Store, path: Path, clock: Clock) -> KeyFile:
 
 
 async def leave_mark(store: Store, vault: Vault) -> None:
-    """Seal the store's mark with the key in use; without one, there is none. Whoever else is faster wins."""
+    """Encrypt the store's marker with the key in use; without a key there is none. The first server wins."""
     mark = await store.get(MARK_KEY)
     ring = next((ring for ring in vault.rings.values() if ring.primary), None)
     if ring is not None:
@@ -51,7 +51,7 @@ async def leave_mark(store: Store, vault: Vault) -> None:
 
 
 def _check(mark: Entry, keys: KeyFile) -> None:
-    """Refuse to go on with keys that are not the store's."""
+    """Refuse keys that are not the store's."""
     problem: KeyMissing | Unopenable | None = None
     for ring in keys.vault.rings.values():
         try:

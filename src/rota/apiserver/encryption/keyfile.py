@@ -1,7 +1,7 @@
-"""The key file on disk: made at the first start, followed ever after, so that a new key needs no restart.
+"""The key file on disk: generated at the first start and watched, so that a new key needs no restart.
 
-A file that becomes unreadable or wrong while a server runs is reported and the keys that were known stay in use. It is
-replaced as a whole and is readable by its owner only.
+A file that becomes unreadable or invalid while a server runs is reported, and the known keys stay in use. It is
+replaced atomically and readable by its owner only.
 """
 
 import contextlib
@@ -26,23 +26,23 @@ _OTHERS: Final = 0o077
 
 
 class KeyFile:
-    """What the file says now."""
+    """The current content of the file."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        """ConfigurationError if there is no such file or it cannot be used."""
+        """ConfigurationError if there is no such file or it is invalid."""
         self.path: Final = path
         self._clock: Final = clock
         self._read: object = _identity(path)
         self.vault: Vault = configuration.vault(read(path), source=str(path))
 
     async def run(self) -> None:
-        """Follow the file until cancelled."""
+        """Watch the file until cancelled."""
         while True:
             await self._clock.sleep(_LOOK_EVERY_S)
             self.look()
 
     def look(self) -> bool:
-        """Read the file if it has changed; whether that brought anything new."""
+        """Read the file if it has changed; returns whether there is something new."""
         found = _identity(self.path)
         if found == self._read:
             return False
@@ -58,7 +58,7 @@ class KeyFile:
         return True
 
     def _of_the_same_resources(self, vault: Vault) -> Vault:
-        """New keys for what was encrypted at the start: watches that run do not look at anything else."""
+        """New keys for the resources that were encrypted at the start: running watches do not decrypt others."""
         before = set(self.vault.rings)
         if gone := before - set(vault.rings):
             raise ConfigurationError(f"{self.path} no longer has keys for {', '.join(sorted(gone))}", "put them back")
@@ -68,7 +68,7 @@ class KeyFile:
 
 
 def read(path: Path) -> tuple[Rule, ...]:
-    """The rules of the file; ConfigurationError says what is wrong with it."""
+    """The rules of the file; ConfigurationError if it is invalid."""
     try:
         text = path.read_text()
         mode = path.stat().st_mode
@@ -82,14 +82,14 @@ def read(path: Path) -> tuple[Rule, ...]:
 
 
 def generate(path: Path, *, now: float) -> None:
-    """Make the file with one new key; a file that is there stays as it is."""
+    """Generate the file with one new key; an existing file is kept."""
     rule = Rule(resources=configuration.DEFAULT_RESOURCES, keys=(new_key(now=now, taken=()),))
     with contextlib.suppress(FileExistsError):
         _write(path, configuration.render((rule,)), over=False)
 
 
 def add_key(path: Path, *, now: float) -> str:
-    """Put a new key first, for every resource in the file; its name."""
+    """Put a new key first, for every resource in the file; returns its name."""
     rules = read(path)
     key = new_key(now=now, taken=[known.name for rule in rules for known in rule.keys])
     _write(path, configuration.render(tuple(rule.with_key(key) for rule in rules)), over=True)
@@ -97,13 +97,13 @@ def add_key(path: Path, *, now: float) -> str:
 
 
 def forget_keys(path: Path, names: frozenset[str]) -> None:
-    """Take keys out of the file; what is sealed with them is lost."""
+    """Remove keys from the file; values encrypted with them are lost."""
     kept = tuple(replace(rule, keys=tuple(key for key in rule.keys if key.name not in names)) for rule in read(path))
     _write(path, configuration.render(kept), over=True)
 
 
 def new_key(*, now: float, taken: Collection[str]) -> Key:
-    """A key named for its day."""
+    """A key named after the date."""
     day = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d")
     name, number = day, 1
     while name in taken:
@@ -113,7 +113,7 @@ def new_key(*, now: float, taken: Collection[str]) -> Key:
 
 
 def _write(path: Path, text: str, *, over: bool) -> None:
-    """Put the whole file in its place in one step, for its owner only."""
+    """Replace the file atomically, readable by its owner only."""
     unready = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(unready, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -1,8 +1,8 @@
-"""All that is encrypted in a store: which keys it is sealed with, and all of it sealed anew with the first.
+"""Which keys encrypt the values of a store, and the rewriting of all values with the first key.
 
-Works beside running servers: each object is rewritten only if nobody has changed it in the meantime, and clients see a
-new resourceVersion of it. What a rewritten object held before stays in the store's history, under its old key, until
-that is compacted; so a key is not given up in the same breath.
+Works beside running servers: each object is rewritten only if it has not changed in the meantime, and clients see a new
+resourceVersion. The previous values stay in the store's history, under the old key, until that is compacted; so the old
+key must be kept for a while.
 """
 
 import asyncio
@@ -16,30 +16,30 @@ from rota.apiserver.encryption.envelope import Keyring, Vault, sealed_with
 from rota.store.store_interface import Entry, Refused, Store
 
 _PAGE: Final = 500
-#: So many are rewritten at once: durable writes cost much less together.
+#: How many are rewritten at once: durable writes cost much less together.
 _TOGETHER: Final = 32
-#: A server that has not seen a new key yet may write with the old one while all is rewritten.
+#: A server that has not seen a new key yet may write with the old one during the rewrite.
 _PASSES: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """What lies under one prefix."""
+    """The values under one prefix."""
 
     prefix: str
-    #: The key that seals new values; None if they stay plain.
+    #: The key that encrypts new values; None if they stay plain.
     primary: str | None
-    #: Objects by the name of their key; those that are not encrypted under the empty name.
+    #: Number of objects by the name of their key; plain ones under the empty name.
     by_key: Mapping[str, int]
 
     @property
     def outdated(self) -> int:
-        """How many are not sealed with the first key."""
+        """How many are not encrypted with the first key."""
         return sum(count for name, count in self.by_key.items() if name != (self.primary or ""))
 
 
 async def survey(store: Store, vault: Vault) -> list[Holdings]:
-    """Count what there is; `store` is the one with the sealed values."""
+    """Count the values; `store` is the one with the encrypted values."""
     found = []
     for prefix, ring in vault.rings.items():
         by_key: Counter[str] = Counter()
@@ -50,7 +50,9 @@ async def survey(store: Store, vault: Vault) -> list[Holdings]:
 
 
 async def rewrite(store: Store, vault: Vault) -> int:
-    """Seal everything with the first key; how many objects had another, or none. Raises what `envelope` raises."""
+    """Encrypt everything with the first key; returns how many objects had another, or none. Raises what `envelope`
+    raises.
+    """
     rewritten = 0
     for prefix, ring in vault.rings.items():
         for _ in range(_PASSES):

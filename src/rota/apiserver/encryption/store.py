@@ -1,8 +1,8 @@
-"""A store that seals what is to be kept secret on its way in and opens it on its way out.
+"""A store that encrypts values of some resources when they are written and decrypts them when they are read.
 
-It stands between the API server and the database, so nothing above it knows that values are sealed and nothing below
-it (the log, backups, other servers' rings) ever holds a plain one. Values of other resources pass untouched: a read of
-them costs a comparison of the key's beginning, a watch of them is the inner store's own.
+It is between the API server and the database, so nothing above it knows that values are encrypted and nothing below it
+(the log, backups, other servers' memory) ever holds a plain one. Values of other resources pass unchanged: a read of
+them costs a comparison of the key's prefix, a watch of them is the inner store's own.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -38,11 +38,11 @@ class Keys(Protocol):
 
     @property
     def vault(self) -> Vault:
-        """The keys as they are known now."""
+        """The known keys."""
         ...
 
     def look(self) -> bool:
-        """Look for new ones; whether there are any."""
+        """Look for new keys; returns whether there are any."""
         ...
 
 
@@ -133,7 +133,9 @@ class EncryptedStore(Verbs):
         await self._inner.close()
 
     def _opened_or_empty(self, entry: Entry) -> Entry:
-        """One value that does not open must not block the others: it is damaged, and so is an empty one."""
+        """A value that cannot be decrypted must not block the others: it is replaced by an empty, and so damaged,
+        one.
+        """
         try:
             return self._opened(entry)
         except Unopenable as problem:
@@ -141,14 +143,14 @@ class EncryptedStore(Verbs):
             return Entry(entry.key, b"", entry.revision, entry.created, entry.lease)
 
     def open(self, place: str, value: bytes) -> bytes:
-        """A value as it was handed in; a key that is not known is looked for in the file first."""
+        """The decrypted value; an unknown key is looked for in the file first."""
         ring = self._keys.vault.ring(place)
         if ring is None:
             return value
         try:
             return ring.open(place, value)
         except KeyMissing:
-            # another server may have written with a key that was put into the file a moment ago
+            # another server may have written with a key that was added to the file a moment ago
             ring = self._keys.vault.ring(place) if self._keys.look() else None
             if ring is None:
                 raise
@@ -166,7 +168,7 @@ class EncryptedStore(Verbs):
 
 
 class OpenedWatch:
-    """A `Watch` whose sealed values are opened."""
+    """A `Watch` that decrypts values."""
 
     def __init__(self, inner: Watch, open_value: Callable[[str, bytes], bytes]) -> None:
         self._inner: Final = inner
@@ -192,7 +194,7 @@ class OpenedWatch:
         try:
             return Batch([self._event(event) for event in batch.events], batch.revision)
         except KeyMissing as missing:
-            # History may hold what a key sealed that was given up since. What stands now says more: list again.
+            # History may hold values of a key that was removed since. The current state can be read: list again.
             raise errors.Expired(batch.revision, batch.revision) from missing
 
     def nudge(self) -> None:

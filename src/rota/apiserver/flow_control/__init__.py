@@ -1,1 +1,1 @@
-"""What keeps a server standing under load: seats for requests, fairly shared; rates, time limits, bounded streams."""
+"""Flow control: seats for requests with fair sharing, rates per user, time limits, and limits on streams."""

@@ -1,7 +1,7 @@
-"""A time limit for every request that is not a stream, by one look at all of them now and then.
+"""A time limit for every request that is not a stream, enforced by one periodic scan.
 
-A timer for each request would cost more than some requests do. What is overdue is cancelled as `asyncio.timeout` would
-do it, and whoever runs it answers that the time is over; a write that was under way may still have happened.
+A timer for each request would cost more than some requests do. An overdue request is cancelled as `asyncio.timeout`
+would do it, and its runner answers with a timeout; a write that was under way may still have happened.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ _LOOK_EVERY_S: Final = 0.5
 
 
 class Deadline:
-    """One request's time."""
+    """The time limit of one request."""
 
     __slots__ = ("_before", "_task", "due", "over")
 
@@ -31,12 +31,12 @@ class Deadline:
         self._task.cancel()
 
     def explains(self) -> bool:
-        """Whether a cancellation that has arrived is this one; it is then taken back."""
+        """Whether a received cancellation is this one; it is then undone."""
         return self.over and self._task.uncancel() <= self._before
 
 
 class Deadlines:
-    """The time of all requests that are under way."""
+    """The time limits of all running requests."""
 
     def __init__(self, clock: Clock, *, request_s: float) -> None:
         self._clock: Final = clock
@@ -45,7 +45,7 @@ class Deadlines:
         self._begun: Final = asyncio.Event()
 
     def begin(self, request: Request) -> Deadline:
-        """Let a request's time run; `end` must follow. BadRequest if it asks for a time that is none."""
+        """Start a request's time; `end` must follow. BadRequest if the requested timeout is invalid."""
         wish = request.query.get("timeout")
         limit = durations.limit(wish, self._request_s) if wish else self._request_s
         task = asyncio.current_task()
@@ -61,9 +61,9 @@ class Deadlines:
         self._running.discard(deadline)
 
     async def run(self) -> None:
-        """End what is overdue, until cancelled."""
+        """Cancel overdue requests, until cancelled."""
         while True:
-            # an idle server is not woken twice a second for nothing
+            # an idle server should not wake up twice a second
             await self._begun.wait()
             await self._clock.sleep(_LOOK_EVERY_S)
             now = self._clock.monotonic()

@@ -1,4 +1,4 @@
-"""The `timeout` that a client may ask for: a duration as Go writes it, `1m30s`. Pure."""
+"""The `timeout` parameter of a request: a duration in Go's format, `1m30s`. Pure."""
 
 import re
 from typing import Final
@@ -11,9 +11,9 @@ _WHOLE: Final = re.compile(rf"[-+]?(?:0|(?:{_PART.pattern})+)")
 
 
 def limit(wish: str, most_s: float) -> float:
-    """How long a request may take that asks for `wish`; BadRequest if that is no duration.
+    """The time limit of a request with this `timeout`; BadRequest if it is not a duration.
 
-    Nobody gets more than `most_s`, which is also what a wish for no time at all means.
+    It is at most `most_s`, which zero and no value also mean.
     """
     if len(wish) > 64 or not _WHOLE.fullmatch(wish):
         why = f"time: invalid duration {gotext.quote(wish)}"

@@ -1,7 +1,7 @@
-"""The gate of the server: who has to wait here does, and who cannot be served is told to come again.
+"""Flow control of the server: a request gets a seat, waits for one, or is refused with 429.
 
-A thin shell around `seats` and `user_rates`: it knows the event loop and the clock, they know the rules. On the way of
-a request that need not wait nothing is awaited.
+A thin layer around `seats` and `user_rates`: it uses the event loop and the clock, they have the rules. A request that
+does not wait is not suspended.
 """
 
 import asyncio
@@ -20,23 +20,23 @@ from rota.kit.clock import Clock
 from rota.kit.metrics import Metrics
 
 _RETRY_AFTER: Final = ((b"retry-after", b"1"),)
-#: Levels that no rate holds up.
+#: Levels without a rate limit.
 _UNRATED: Final = frozenset({PriorityLevel.EXEMPT, PriorityLevel.HEARTBEATS})
 _WORDS: Final = "Too many requests, please try again later.\n"
 
 
 class Overloaded(Exception):
-    """The request is refused for now; nothing of it was done."""
+    """The request is refused for now and had no effect."""
 
     @property
     def answer(self) -> responses.Response:
-        """What the client is told, in upstream's words."""
+        """The response, with upstream's message."""
         plain = responses.text(429, _WORDS)
         return responses.Response(429, plain.body, plain.content_type, plain.headers + _RETRY_AFTER)
 
 
 class FlowController:
-    """Lets requests in."""
+    """Admits requests."""
 
     def __init__(self, limits: Limits, clock: Clock, metrics: Metrics) -> None:
         self._limits: Final = limits
@@ -56,15 +56,15 @@ class FlowController:
         seated = metrics.gauge("requests_seated", "Seats that requests hold now.", ("level",))
         waiting = metrics.gauge("requests_waiting", "Requests that wait for a seat now.", ("level",))
         for level in priority_levels.SHARES:
-            # asked when somebody looks, so that counting costs requests nothing
+            # evaluated at a scrape, so that counting costs requests nothing
             seated.labels(level.label).set_function(functools.partial(self._seats.held, level))
             waiting.labels(level.label).set_function(functools.partial(self._seats.waiting, level))
         self._waited: Final = metrics.histogram("request_wait_seconds", "Time that requests waited here.", ("level",))
 
     def enter(self, user: User, route: Route | None, path: str = "") -> SeatRequest:
-        """A place for a request, or a place in the line (see `wait`); `leave` must follow. Overloaded if there is none.
+        """A seat for a request, or a place in the queue (see `wait`); `leave` must follow. Overloaded if there is none.
 
-        `route` is None for pages that are no resources.
+        `route` is None for non-resource paths.
         """
         level = priority_levels.level_of(user, route, path)
         if (
@@ -79,7 +79,7 @@ class FlowController:
         return seat_request
 
     async def wait(self, seat_request: SeatRequest) -> None:
-        """Return once a request that waits has a seat; Overloaded if that takes too long."""
+        """Wait until a queued request has a seat; Overloaded if that takes too long."""
         seated: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[seat_request] = seated
         begun = self._clock.monotonic()
@@ -92,10 +92,10 @@ class FlowController:
             self._waited.labels(seat_request.level.label).observe(self._clock.monotonic() - begun)
 
     def leave(self, seat_request: SeatRequest) -> None:
-        """A request is over, or waits no longer."""
+        """A request has ended, or stops waiting."""
         for seated in self._seats.leave(seat_request):
             waiter = self._waiters.get(seated)
-            # one that has just given up leaves by itself, and its seat goes on to the next
+            # a request that has just given up leaves by itself, and its seat goes to the next
             if waiter is not None and not waiter.done():
                 waiter.set_result(None)
 

@@ -1,10 +1,10 @@
-"""Which requests share their places with which: a compact form of upstream's flow schemas and priority levels. Pure.
+"""Priority levels: a compact form of upstream's flow schemas and priority levels. Pure.
 
-A level has a share of the seats; what it does not use others may borrow, down to a part that stays its own. Within a
-level the users take turns. So a crowd of one kind slows down itself: nodes go on saying that they live, controllers go
-on controlling, and whoever is in `system:masters` gets in to see what the matter is. What a request is about never
-lifts it alone: a level above the others is for those who run the cluster, since anybody can ask for a lease, and be
-refused, many times.
+A level has a share of the seats; other levels may borrow what it does not use, except for a guaranteed part. Within a
+level the users take turns. So many requests of one kind slow down only themselves: nodes keep renewing their leases,
+controllers keep working, and members of `system:masters` can always get in. The object of a request alone never raises
+its level: the higher levels are for users who run the cluster, since any user can request a lease, and be refused, many
+times.
 """
 
 import enum
@@ -20,7 +20,7 @@ _MASTERS: Final = "system:masters"
 _NODES: Final = "system:nodes"
 _WORKLOADS: Final = "system:serviceaccounts"
 _SYSTEM_WORKLOADS: Final = "system:serviceaccounts:kube-system"
-#: How the names of users begin that run the cluster: upstream's components and our own.
+#: Prefixes of the names of users that run the cluster: upstream's components and Rota's own.
 _COMPONENTS: Final = ("system:kube-", "rota:")
 _HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
 _BEATS: Final = frozenset({"get", "create", "update", "patch"})
@@ -30,18 +30,17 @@ _WIDTHS: Final = {"list": 4, "deletecollection": 4}
 
 
 class PriorityLevel(enum.IntEnum):
-    """A group of requests that share their places; numbered, since it is looked up with every request."""
+    """Requests that share seats; a number, since it is looked up with every request."""
 
-    #: Never waits and is never refused.
+    #: Never queued or refused.
     EXEMPT = 0
-    #: Leases of those who run the cluster, and the status that nodes tell of themselves: without them a healthy
-    #: cluster looks dead.
+    #: Leases of users who run the cluster, and node statuses: without them a healthy cluster looks dead.
     HEARTBEATS = 1
-    #: Schedulers, controllers, nodes, and what runs in kube-system.
+    #: Schedulers, controllers, nodes, and service accounts of kube-system.
     SYSTEM = 2
-    #: Service accounts: what runs in pods.
+    #: Service accounts: clients in pods.
     WORKLOADS = 3
-    #: People, and whoever is not known.
+    #: People and anonymous users.
     OTHERS = 4
 
     @property
@@ -52,11 +51,11 @@ class PriorityLevel(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A level's part of the seats."""
+    """A level's share of the seats."""
 
-    #: In hundredths of all seats.
+    #: In percent of all seats.
     nominal: int
-    #: The part of it, in hundredths, that nobody can borrow.
+    #: The part of it, in percent, that other levels cannot borrow.
     own: int
 
 
@@ -70,14 +69,14 @@ SHARES: Final[Mapping[PriorityLevel, Share]] = {
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """A level's part of the seats, counted."""
+    """A level's share in seats."""
 
     nominal: int
     own: int
 
 
 def allot(seats: int) -> dict[PriorityLevel, Allotment]:
-    """The seats of each level that has any; at least one is its own, however few there are."""
+    """The seats of each level that has any; at least one of them is guaranteed."""
     allotments = {}
     for level, share in SHARES.items():
         nominal = max(1, seats * share.nominal // 100)
@@ -86,7 +85,7 @@ def allot(seats: int) -> dict[PriorityLevel, Allotment]:
 
 
 def level_of(user: User, route: Route | None, path: str = "") -> PriorityLevel:
-    """Where a request belongs; `route` is None for pages that are no resources, which are known by their path."""
+    """The level of a request; `route` is None for non-resource paths."""
     groups = user.groups
     if _MASTERS in groups or (route is None and _is_health(path)):
         return PriorityLevel.EXEMPT
@@ -105,12 +104,12 @@ def _is_beat(groups: tuple[str, ...], route: Route) -> bool:
 
 
 def _is_health(path: str) -> bool:
-    """Whether a path is a page of health, or one below it."""
+    """Whether a path is a health check, or below one."""
     return path.startswith("/") and path[1:].partition("/")[0] in _HEALTH
 
 
 def is_long_running(route: Route) -> bool:
-    """Whether an answer may go on for as long as the client likes."""
+    """Whether the response may last as long as the client wants."""
     return route.verb == "watch" or route.subresource in _STREAMED
 
 

@@ -1,10 +1,9 @@
-"""Who sits, who waits and who is next. Pure: no clock, no event loop.
+"""Which requests have a seat, which wait, and which is next. Pure: no clock, no event loop.
 
-Seats are counted per level. A level may take any seat that no other level can claim as its own; so its own part is
-there for it at any moment, and what lies idle elsewhere is put to use. Who finds no seat waits in its level, behind
-the requests of its own user only. A seat that becomes free goes to the level that is furthest below its nominal part,
-and there to the user that holds the fewest seats; among equals they take turns. So nobody starves: a user without a
-seat is served before all who have one.
+Seats are counted per level. A level may take any seat that is not guaranteed to another level; so its own part is
+always available, and idle seats of others are used. A request without a seat waits in its level, behind the requests of
+its own user only. A free seat goes to the level that is furthest below its nominal share, and there to the user with
+the fewest seats; equal users take turns. So no user starves: a user without a seat is served before all who have one.
 """
 
 import enum
@@ -16,24 +15,24 @@ from rota.apiserver.flow_control.priority_levels import Allotment, PriorityLevel
 
 
 class State(enum.Enum):
-    """What became of a request."""
+    """The state of a request."""
 
     SEATED = "seated"
     WAITING = "waiting"
-    #: There is no place to wait in either.
+    #: The queue is full.
     REFUSED = "refused"
     #: It has left, served or not.
     GONE = "gone"
 
 
-# An enumeration's members are slow to look up, and this is on every request's way.
+# Members of an enumeration are slow to look up, and every request passes here.
 _SEATED: Final = State.SEATED
 _WAITING: Final = State.WAITING
 _NOBODY: Final[Sequence["SeatRequest"]] = ()
 
 
 class SeatRequest:
-    """One request's place."""
+    """One request."""
 
     __slots__ = ("flow", "level", "state", "width")
 
@@ -53,18 +52,18 @@ class _Level:
         self.nominal: Final = allotment.nominal
         self.own: Final = allotment.own
         self.held = 0
-        #: Seats that nobody else may take: those that it has, or could have at any moment.
+        #: Seats that no other level may take: those in use, or guaranteed.
         self.claim = allotment.own
         self.waiting = 0
-        #: Seats of those who have any.
+        #: Seats in use, by user.
         self.users: Final[dict[str, int]] = {}
-        #: Requests of those who have any that wait.
+        #: Waiting requests, by user.
         self.queues: Final[dict[str, deque[SeatRequest]]] = {}
-        #: Users with a queue by the seats that they have; within a line in the order in which they are served.
+        #: Users with waiting requests by the number of their seats, each in the order in which they are served.
         self.lines: Final[dict[int, dict[str, deque[SeatRequest]]]] = {}
 
     def line_up(self, user: str) -> None:
-        """Put a user with a queue at the end of the line of those who have as many seats."""
+        """Put a user with waiting requests at the end of the line of users with as many seats."""
         self.lines.setdefault(self.users.get(user, 0), {})[user] = self.queues[user]
 
     def unline(self, user: str) -> None:
@@ -75,7 +74,7 @@ class _Level:
             del self.lines[seats]
 
     def queue(self, seat_request: SeatRequest) -> None:
-        """Let a request wait."""
+        """Queue a request."""
         self.waiting += 1
         queue = self.queues.get(seat_request.flow)
         if queue is None:
@@ -85,7 +84,7 @@ class _Level:
             queue.append(seat_request)
 
     def unqueue(self, seat_request: SeatRequest) -> None:
-        """Let a request wait no longer."""
+        """Remove a request from the queue."""
         self.waiting -= 1
         queue = self.queues[seat_request.flow]
         queue.remove(seat_request)
@@ -94,7 +93,7 @@ class _Level:
             del self.queues[seat_request.flow]
 
     def first(self) -> SeatRequest | None:
-        """Who is next."""
+        """The next request."""
         if not self.lines:
             return None
         line = self.lines[min(self.lines)]
@@ -102,27 +101,27 @@ class _Level:
 
 
 class Seats:
-    """All places of a server."""
+    """All seats of a server."""
 
     def __init__(
         self, allotments: Mapping[PriorityLevel, Allotment], *, seats: int, queue: int, queue_per_user: int
     ) -> None:
-        """A level without an allotment is never held up."""
+        """A level without an allotment is not limited."""
         self._levels: Final = [_Level(allotments[one]) if one in allotments else None for one in PriorityLevel]
         self._limited: Final = [one for one in self._levels if one is not None]
         own = sum(allotment.own for allotment in allotments.values())
-        #: Seats that no level claims; with very few seats, one for each level may be more than there should be.
+        #: Seats that are not guaranteed to a level; with very few seats, one for each level may exceed the total.
         self._spare = max(seats - own, 0)
         self._queue: Final = queue
         self._queue_per_user: Final = queue_per_user
         self._waiting = 0
 
     def arrive(self, level: PriorityLevel, flow: str, width: int = 1) -> SeatRequest:
-        """A request has come: it is seated, waits, or is refused."""
+        """A request arrives: it gets a seat, waits, or is refused."""
         found = self._levels[level]
         if found is None:
             return SeatRequest(level, flow, width, _SEATED)
-        # no request is so wide that its level could never seat it
+        # no request is wider than its level
         seat_request = SeatRequest(level, flow, min(width, found.own), State.REFUSED)
         if not found.waiting and found.held + seat_request.width - found.claim <= self._spare:
             self._seat(found, seat_request)
@@ -133,7 +132,7 @@ class Seats:
         return seat_request
 
     def leave(self, seat_request: SeatRequest) -> Sequence[SeatRequest]:
-        """A request is over, or does not wait any longer; those who are seated in its place."""
+        """A request has ended, or stops waiting; returns the requests that get its seats."""
         level = self._levels[seat_request.level]
         before, seat_request.state = seat_request.state, State.GONE
         if level is None:
@@ -146,12 +145,12 @@ class Seats:
         return self._fill() if self._waiting else _NOBODY
 
     def held(self, level: PriorityLevel) -> int:
-        """Seats that a level has."""
+        """The seats in use by a level."""
         found = self._levels[level]
         return found.held if found is not None else 0
 
     def waiting(self, level: PriorityLevel) -> int:
-        """Requests of a level that wait."""
+        """The waiting requests of a level."""
         found = self._levels[level]
         return found.waiting if found is not None else 0
 
@@ -160,7 +159,7 @@ class Seats:
         seat_request.state = _SEATED
 
     def _hold(self, level: _Level, user: str, seats: int) -> None:
-        """Count seats that a user takes, or with a negative number gives back."""
+        """Count seats that a user takes, or with a negative number returns."""
         lined = user in level.queues
         if lined:
             level.unline(user)
@@ -177,7 +176,7 @@ class Seats:
             level.line_up(user)
 
     def _fill(self) -> list[SeatRequest]:
-        """Seat whoever is next, until nobody who is next finds room."""
+        """Seat the next requests while there are seats."""
         seated: list[SeatRequest] = []
         while True:
             for level in sorted(self._limited, key=lambda one: one.held / one.nominal):

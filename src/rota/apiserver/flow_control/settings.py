@@ -1,26 +1,26 @@
-"""How much a server takes on at once, and for how long."""
+"""Limits on concurrent requests and on their duration."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The defaults suit a control plane of some hundred nodes; what they bound is memory and waiting."""
+    """The defaults suit a control plane of some hundred nodes; they bound memory and waiting times."""
 
-    #: Requests under way at once, lists counted several times over. Shared among the levels of `priority_levels`.
+    #: Concurrent requests; a list counts several times. Shared among the levels of `priority_levels`.
     seats: int = 600
-    #: Requests of one level that may wait for a seat; what comes then is refused.
+    #: Requests of one level that may wait for a seat; further ones are refused.
     queue: int = 600
-    #: Of those, how many may be one user's.
+    #: Of those, how many may belong to one user.
     queue_per_user: int = 100
-    #: How long one may wait for a seat.
+    #: How long a request may wait for a seat.
     wait_s: float = 15.0
-    #: How long one may take from its head to its answer; streams have no such limit. Clients may ask for less.
+    #: Time limit of a request from its head to its response; streams have none. Clients may ask for less.
     request_s: float = 60.0
-    #: Open streams (watches, logs), in all and of one user. Those in `system:masters` have no limit of their own.
+    #: Open streams (watches, logs), in total and per user. Members of `system:masters` have no limit per user.
     streams: int = 10_000
     streams_per_user: int = 2_000
-    #: Requests per second of one user, and how many of them may come at once; None for no such limit.
+    #: Requests per second of one user, and the burst; None for no limit.
     rate_per_user: float | None = None
     burst_per_user: int = 200
 

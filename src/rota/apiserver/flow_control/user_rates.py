@@ -1,4 +1,4 @@
-"""So many requests per second of each user. Pure; the time is an argument."""
+"""Limits the requests per second of each user. Pure; the time is an argument."""
 
 from typing import Final
 
@@ -6,9 +6,9 @@ from rota.kit.rate_limit import TokenBucket
 
 
 class Rates:
-    """A bucket for each user that was here lately."""
+    """A token bucket for each recent user."""
 
-    #: So many are remembered before those that have filled up again, and mean nothing any more, are forgotten.
+    #: Above this number, full buckets, which mean nothing any more, are dropped.
     _MOST: Final = 4096
 
     def __init__(self, *, rate: float, burst: int) -> None:
@@ -17,7 +17,7 @@ class Rates:
         self._buckets: dict[str, TokenBucket] = {}
 
     def take(self, user: str, now: float) -> bool:
-        """Whether the user may have one request more."""
+        """Whether the user may send one more request."""
         bucket = self._buckets.get(user)
         if bucket is None:
             if len(self._buckets) >= self._MOST:

@@ -1,7 +1,7 @@
-"""Descriptions of the server that clients keep and ask for again: discovery and OpenAPI.
+"""Cacheable descriptions of the server: discovery and OpenAPI.
 
-A document is made once for a state of the scheme. Its entity tag is a hash of its bytes, so that a client (and a
-second server process) that holds the same bytes is told so instead of being sent them again.
+A document is created once for a state of the scheme. Its entity tag is a hash of its bytes, so that a client that has
+the same bytes, from this or another server, gets 304 instead.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ class Document:
 
     body: bytes
     content_type: str = JSON
-    #: Hexadecimal; what stands in the entity tag and in addresses that change with the content.
+    #: Hexadecimal; used in the entity tag and in URLs that change with the content.
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,6 +48,6 @@ def respond(document: Document, if_none_match: str = "") -> Response:
 
 
 def _is_listed(etag: str, if_none_match: str) -> bool:
-    """By weak comparison, which is the one for this header."""
+    """By weak comparison, as this header requires."""
     tags = (tag.strip().removeprefix("W/") for tag in if_none_match.split(","))
     return any(tag in {"*", etag} for tag in tags)

@@ -1,13 +1,12 @@
-"""One client's connection: HTTP/1.1 by httptools, with an end to what a client may do to it.
+"""One client connection: HTTP/1.1 by httptools, with limits.
 
-A request's head is limited in size and in time, its body in time, and who does not take what was sent to him is cut
-off, so that nobody can fill the memory or hold connections for nothing; between requests a connection may be idle for
-a while. Requests that are sent before the answer to the one before wait
-their turn. When a connection is lost, every request on it learns that, also those before the last one: a client that
-sends another request behind a watch would otherwise leave that watch running. The certificate that a client showed
-goes with each of its requests.
+A request's head is limited in size and time, its body in time, and a client that does not read its responses is
+disconnected, so that no client can fill the memory or hold connections without using them; between requests a
+connection may be idle for a while. Pipelined requests wait for the response to the previous one. When a connection is
+lost, every request on it is notified, not only the last: a client that sends another request behind a watch would
+otherwise leave that watch running. The client certificate is passed with each request.
 
-It takes the place of uvicorn's own protocol, which does the same for twice the processor time.
+It replaces uvicorn's own protocol, which does the same for twice the processor time.
 """
 
 import asyncio
@@ -26,20 +25,20 @@ from uvicorn.server import ServerState
 from rota.api import scopes
 from rota.apiserver.http.exchanges import Exchange
 
-#: Go's limit, and with it upstream's.
+#: Go's limit, and so upstream's.
 MAX_HEAD_BYTES: Final = 1024 * 1024
 _HEAD_S: Final = 32.0
-#: What a header takes up in memory besides its letters.
+#: Memory of a header besides its text.
 _HEADER_BYTES: Final = 32
-#: A little longer than requests have to be answered, so that who dawdles hears why.
+#: A little longer than the time limit of requests, so that a slow client gets the reason.
 _BODY_S: Final = 65.0
-#: How slowly a client may take what piles up here for it.
+#: The minimum rate at which a client must read buffered data.
 _LOOK_EVERY_S: Final = 30.0
 _SLOWEST_BYTES: Final = 32 * 1024
-#: Open files that the store and the process itself may need; connections beyond the rest are not taken in.
+#: Open files reserved for the store and the process; connections beyond the rest are refused.
 _RESERVED_FILES: Final = 128
-#: So many requests a client may send ahead of their turn. Reading goes on while fewer wait: the end of the connection
-#: is only noticed by who reads.
+#: How many requests a client may pipeline. Reading goes on while fewer wait: only a reader notices the end of the
+#: connection.
 _MOST_AHEAD: Final = 8
 _BAD: Final = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 30\r\n"
@@ -53,7 +52,7 @@ class HeadTooLarge(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """Fills asyncio's protocol, the parser's callbacks, and what uvicorn's server asks of a protocol."""
+    """Implements asyncio's protocol, the parser's callbacks, and the methods that uvicorn's server calls."""
 
     def __init__(
         self,
@@ -67,36 +66,37 @@ class Connection(asyncio.Protocol):
         self._state: Final = server_state
         self._loop: Final = _loop or asyncio.get_running_loop()
         self._parser: Any = httptools.HttpRequestParser(self)
-        # without this, what follows a request that asks for the end of the connection is an error
+        # without this, data after a request with "Connection: close" is an error
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._transport: asyncio.Transport | None = None
         self._flow: FlowControl | None = None
-        #: What all requests of the connection have in common.
+        #: The common part of the ASGI scopes of the connection.
         self._common: dict[str, Any] = {}
-        #: When the connection is closed unless something happens; None while a request is answered and no other comes.
+        #: When the connection is closed unless something happens; None while a request is answered and no other
+        #: arrives.
         self._due: float | None = None
         self._look: asyncio.TimerHandle | None = None
         self._in_body = False
         self._body_due: asyncio.TimerHandle | None = None
         self._drain_due: asyncio.TimerHandle | None = None
-        #: Requests whose answers are not complete, the oldest first; only the first is being answered.
+        #: Requests without a complete response, the oldest first; only the first is being answered.
         self._under_way: Final[deque[Exchange]] = deque()
-        #: The request that is coming in.
+        #: The request that is being received.
         self._incoming: Exchange | None = None
         self._head_bytes = 0
-        #: What was read since the parser last got on with a request: it tells of a header only once it has all of it.
+        #: Bytes read since the parser last made progress: it reports a header only when it is complete.
         self._held_bytes = 0
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._expects_continue = False
         self._wants_upgrade = False
-        #: The request that asked for another protocol: what comes behind it is not for the parser.
+        #: The request for a protocol upgrade: what follows it is not for the parser.
         self._handed_over: Exchange | None = None
 
-    # What the transport tells
+    # Callbacks of the transport
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # streams have no other
-        """Begin to wait for a request."""
+        """Wait for a request."""
         self._transport = transport
         self._flow = FlowControl(transport)
         self._state.connections.add(self)  # type: ignore[arg-type]  # a protocol of our own
@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
         self._look = self._loop.call_at(self._due, self._see)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell everybody who still answers."""
+        """Notify all running requests."""
         self._state.connections.discard(self)
         if self._look is not None:
             self._look.cancel()
@@ -134,10 +134,10 @@ class Connection(asyncio.Protocol):
         self._parser = None
 
     def data_received(self, data: bytes) -> None:
-        """Take in what the client sent."""
+        """Process received data."""
         assert self._transport is not None
         if self._transport.is_closing():
-            return  # under TLS something may still come while the rest is sent
+            return  # under TLS data may still arrive while the rest is sent
         if self._handed_over is not None:
             self._handed_over.feed(data)
             return
@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as behind:
-            # Behind an offer of a protocol that we do not speak, requests go on.
+            # After an offer of an unsupported protocol, requests continue.
             if self._handed_over is not None:
                 self._handed_over.feed(data[behind.args[0] :])
         except httptools.HttpParserError:
@@ -153,7 +153,7 @@ class Connection(asyncio.Protocol):
         else:
             if self._held_bytes > MAX_HEAD_BYTES:
                 self._refuse(_TOO_LARGE)
-        # a body that did not come at once has some time
+        # a body that did not arrive at once has a time limit
         if self._in_body and self._body_due is None:
             self._body_due = self._loop.call_later(_BODY_S, self._transport.close)
 
@@ -161,7 +161,7 @@ class Connection(asyncio.Protocol):
         """A client that closes its side is gone."""
 
     def pause_writing(self) -> None:
-        """More is waiting for the client than it should."""
+        """Too much data is buffered for the client."""
         assert self._flow is not None
         self._flow.pause_writing()
         if self._drain_due is None:
@@ -173,10 +173,10 @@ class Connection(asyncio.Protocol):
         self._is_drained()
         self._flow.resume_writing()
 
-    # What the server tells
+    # Callbacks of the server
 
     def shutdown(self) -> None:
-        """Close as soon as nothing is being answered."""
+        """Close as soon as no request is being answered."""
         assert self._transport is not None
         if self._under_way:
             for exchange in self._under_way:
@@ -184,25 +184,25 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.close()
 
-    # What the parser finds
+    # Callbacks of the parser
 
     def on_message_begin(self) -> None:
-        """Begin a request's head."""
+        """A request's head begins."""
         self._url, self._headers, self._head_bytes, self._held_bytes = b"", [], 0, 0
         self._expects_continue = self._wants_upgrade = False
         self._incoming = None
         self._due = self._loop.time() + _HEAD_S
 
     def on_url(self, url: bytes) -> None:
-        """Take in a part of the path."""
+        """Part of the path."""
         self._grow(len(url))
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take in a header; what comes behind a body in chunks is none, whatever it is called."""
+        """A header; a trailer after a chunked body is ignored, whatever its name."""
         self._grow(len(name) + len(value) + _HEADER_BYTES)
         if self._in_body:
-            return  # a trailer: the request is being answered, as whom its head said
+            return  # a trailer: the request is already authenticated by its head
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self._expects_continue = True
@@ -211,7 +211,7 @@ class Connection(asyncio.Protocol):
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Begin to answer, or stand in line."""
+        """Start to answer, or queue the request."""
         assert self._transport is not None
         assert self._flow is not None
         self._due = None
@@ -228,7 +228,7 @@ class Connection(asyncio.Protocol):
         scope["path"] = urllib.parse.unquote(path) if "%" in path else path
         scope["raw_path"] = raw_path
         scope["query_string"] = query
-        scope["headers"], self._headers = self._headers, []  # nothing that comes later changes what was asked
+        scope["headers"], self._headers = self._headers, []  # trailers do not change the request
         exchange = self._incoming = Exchange(
             scope,
             self._transport,
@@ -247,13 +247,13 @@ class Connection(asyncio.Protocol):
             self._flow.pause_reading()
 
     def on_body(self, body: bytes) -> None:
-        """Hand on a part of the body."""
+        """Part of the body."""
         self._held_bytes = 0
         if self._incoming is not None and not self._incoming.response_complete:
             self._incoming.feed(body)
 
     def on_message_complete(self) -> None:
-        """The request is there."""
+        """The request is complete."""
         self._held_bytes = 0
         self._body_is_there()
         if self._incoming is not None:
@@ -273,7 +273,7 @@ class Connection(asyncio.Protocol):
     def _judge_pace(self, before: int) -> None:
         assert self._transport is not None
         stuck = self._transport.get_write_buffer_size() > before - _SLOWEST_BYTES
-        # Somebody may hold a terminal for as long as he likes; no more than a buffer waits for him.
+        # A terminal may stay open for any time; at most a buffer of data waits for it.
         if stuck and self._handed_over is None:
             self._transport.abort()
         else:
@@ -290,7 +290,7 @@ class Connection(asyncio.Protocol):
             raise HeadTooLarge
 
     def _refuse(self, answer: bytes) -> None:
-        """Close, and say why unless that would end up in the middle of another answer."""
+        """Close, with an error response unless it would end up in the middle of another one."""
         assert self._transport is not None
         if not (self._under_way and self._under_way[0].begun):
             self._transport.write(answer)
@@ -302,7 +302,7 @@ class Connection(asyncio.Protocol):
         task.add_done_callback(self._state.tasks.discard)
 
     def _over(self, exchange: Exchange) -> None:
-        """Go on with the next request."""
+        """Continue with the next request."""
         if not self._under_way or self._under_way[0] is not exchange:
             return  # the connection is lost
         assert self._transport is not None
@@ -317,16 +317,16 @@ class Connection(asyncio.Protocol):
         if self._flow.read_paused:
             self._flow.resume_reading()
             if self._due is not None:
-                self._due = now + _HEAD_S  # the rest of a head could not come
+                self._due = now + _HEAD_S  # the rest of a head could not arrive
         if self._under_way:
             self._start(self._under_way[0])
         elif self._due is None:
             self._due = now + self._keep_alive_s
 
     def _see(self) -> None:
-        """Close the connection if its time is over, and look again otherwise.
+        """Close the connection if its time is over, otherwise check again later.
 
-        One timer that is late to ask costs less than one that is set and unset with every request.
+        One timer that fires late costs less than one that is set and cleared with every request.
         """
         assert self._transport is not None
         assert self._flow is not None
@@ -339,6 +339,6 @@ class Connection(asyncio.Protocol):
 
 
 def _relative(url: bytes) -> bytes:
-    """The path and query of an address in another form than clients of a server send it."""
+    """The path and query of a URL in absolute or other form."""
     parsed = httptools.parse_url(url)
     return (parsed.path or b"/") + (b"?" + parsed.query if parsed.query else b"")

@@ -1,8 +1,8 @@
-"""One request and its answer on a connection, as ASGI's `receive` and `send`.
+"""One request and its response on a connection, as ASGI's `receive` and `send`.
 
-It does what uvicorn's own does, with less: an answer whose length is known leaves in one piece, a request that came in
-one piece waits for nothing, and nothing is logged here. Who answers beyond the length that was promised, or not at
-all, has a bug, which costs the client its connection and leaves the others alone.
+It does the same as uvicorn's own class with less work: a response of known length is sent in one piece, a request that
+arrived in one piece does not wait, and nothing is logged here. An application that sends more than the announced
+length, or no response, has a bug, which closes the connection and does not affect others.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ log = logs.get(__name__)
 
 _STATUS: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in http.HTTPStatus}
 _BODILESS: Final = frozenset({204, 304})
-#: A body that is larger than this is read from the client as the application takes it in.
+#: A larger body is read from the client as the application consumes it.
 _READ_AHEAD: Final = 64 * 1024
-#: An answer below this size leaves in one piece with its head; a larger one is not copied for that.
+#: A smaller response is sent in one piece with its head; a larger one is not copied for that.
 _TOGETHER: Final = 64 * 1024
 _DISCONNECT: Final = {"type": "http.disconnect"}
 _FAILED: Final = (
@@ -31,28 +31,28 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class Flow(Protocol):
-    """How fast a client takes and gives."""
+    """Flow control of a connection."""
 
     @property
     def write_paused(self) -> bool:
-        """Whether more was written than the client takes."""
+        """Whether more was written than the client has read."""
         ...
 
     async def drain(self) -> None:
-        """Until it has taken enough."""
+        """Wait until it has read enough."""
         ...
 
     def pause_reading(self) -> None:
-        """Take no more from it."""
+        """Stop reading from it."""
         ...
 
     def resume_reading(self) -> None:
-        """Take what it has."""
+        """Resume reading."""
         ...
 
 
 class Exchange:
-    """One request under way. `run` it in a task; the connection feeds it and hears when it is over."""
+    """One running request. `run` it in a task; the connection feeds it and is notified when it is over."""
 
     __slots__ = (
         "_bodiless",
@@ -88,7 +88,7 @@ class Exchange:
         scope[scopes.ANSWER] = self.answer
         self._transport: Final = transport
         self._flow: Final = flow
-        #: Headers of every answer.
+        #: Headers of every response.
         self._defaults: Final = defaults
         #: Whether another request may follow on the connection.
         self.keep_alive = keep_alive
@@ -97,23 +97,23 @@ class Exchange:
         self._continue = expects_continue
         self._parts: list[bytes] = []
         self._read_ahead = 0
-        #: Whether the body is complete; None once the application was told that.
+        #: Whether the body is complete; None once the application has been told.
         self._ended: bool | None = False
         self._waiting: asyncio.Future[None] | None = None
         self._started = False
-        #: The head of an answer that leaves together with its body.
+        #: The head of a response that is sent together with its body.
         self._head = b""
-        #: How much of the body is still to come; None if that is not known and it leaves in chunks.
+        #: The remaining length of the body; None if it is unknown and sent in chunks.
         self._left: int | None = 0
         self._bodiless = scope["method"] == "HEAD"
         #: Whether the connection was handed over to another protocol.
         self._raw = False
 
     async def run(self, application: Application, over: Callable[["Exchange"], None]) -> None:
-        """Have the request answered; `over` hears of the end, whatever it is."""
+        """Answer the request; `over` is called at the end in any case."""
         try:
             await application(self._scope, self.receive, self.send)
-        except Exception as error:  # the application answers all that it knows of; this is a bug, or the loop's end
+        except Exception as error:  # the application handles all known errors; this is a bug, or the end of the loop
             log.exception("request broke off", error=error, path=self._scope["path"])
             self._break_off()
         except asyncio.CancelledError:
@@ -127,13 +127,13 @@ class Exchange:
 
     @property
     def begun(self) -> bool:
-        """Whether the client has a part of the answer."""
+        """Whether part of the response has been sent."""
         return self._started and not self._head
 
-    # What the connection tells
+    # Callbacks of the connection
 
     def feed(self, part: bytes) -> None:
-        """A part of the body has come, or of what a client says in another protocol."""
+        """Part of the body, or data of another protocol."""
         self._parts.append(part)
         self._read_ahead += len(part)
         if self._read_ahead > _READ_AHEAD:
@@ -151,7 +151,7 @@ class Exchange:
         self.wake()
 
     def wake(self) -> None:
-        """Let the application look again at what there is to receive."""
+        """Wake the application to receive again."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
@@ -179,7 +179,7 @@ class Exchange:
         return _DISCONNECT
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Begin the answer, or send a part of it."""
+        """Start the response, or send part of it."""
         if self._flow.write_paused and not self.disconnected:
             await self._flow.drain()
         if self.disconnected:
@@ -190,7 +190,7 @@ class Exchange:
             self._write(message["body"], more=message.get("more_body", False))
 
     async def answer(self, code: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        """Send a whole answer; see `scopes.ANSWER`."""
+        """Send a complete response; see `scopes.ANSWER`."""
         if self._flow.write_paused and not self.disconnected:
             await self._flow.drain()
         if not self.disconnected:
@@ -198,9 +198,9 @@ class Exchange:
             self._write(body, more=False)
 
     def offer_upgrade(self) -> None:
-        """The client would like to speak WebSocket; whoever answers may hand the connection over."""
+        """The client asks for WebSocket; the application may take over the connection."""
         self._scope[scopes.UPGRADE] = self._upgrade
-        self.keep_alive = False  # what follows is no request, whatever the answer
+        self.keep_alive = False  # what follows is not a request, whatever the response
 
     def _upgrade(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Hand the connection over; see `scopes.UPGRADE`."""

@@ -1,7 +1,7 @@
-"""Which representation a client wants: the format (JSON, YAML) and the shape (the object, a Table, its metadata).
+"""Content negotiation: the format (JSON, YAML) and the shape (the object, a Table, its metadata).
 
-Pure. Protobuf is read but not written: clients that prefer it name JSON as well. `as`, `g` and `v` in an Accept
-clause ask for another shape; a shape that is not offered for the request makes its clause count for nothing.
+Pure. Protobuf is read but not written: clients that prefer it accept JSON as well. `as`, `g` and `v` in an Accept
+clause ask for another shape; a clause with a shape that is not offered for the request is ignored.
 """
 
 import enum
@@ -31,18 +31,18 @@ _SHAPES: Final = {shape.value: shape for shape in Shape if shape is not Shape.OB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The outcome of a negotiation."""
+    """The result of a negotiation."""
 
     yaml: bool = False
     shape: Shape = Shape.OBJECT
-    #: The version of `meta.k8s.io` that a shape other than the object is in.
+    #: The version of `meta.k8s.io` of a shape other than the object.
     version: str = "v1"
     #: Indented for people.
     pretty: bool = False
 
     @property
     def plain(self) -> bool:
-        """Whether stored bytes can be handed out as they are."""
+        """Whether stored bytes can be sent as they are."""
         return not self.yaml and not self.pretty and self.shape is Shape.OBJECT
 
 
@@ -60,7 +60,7 @@ class Clause:
 
 @functools.lru_cache(maxsize=512)
 def parse(accept: str) -> tuple[Clause, ...]:
-    """The alternatives of an Accept header, the most wanted first; those of equal rank in their order."""
+    """The alternatives of an Accept header by preference; those of equal rank in their order."""
     clauses = []
     for part in accept.split(","):
         media_type, *parameters = (piece.strip() for piece in part.split(";"))
@@ -73,9 +73,9 @@ def parse(accept: str) -> tuple[Clause, ...]:
 
 @functools.lru_cache(maxsize=512)
 def accepted(accept: str, *, listing: bool = False) -> Accepted:
-    """What to answer with; NotAcceptable if nothing that the client accepts can be produced.
+    """The representation of the response; NotAcceptable if none is acceptable.
 
-    `listing` says that the answer is a list, which has another metadata shape than an object.
+    `listing` says that the response is a list, which has another metadata shape than an object.
     """
     if not accept:
         return PLAIN
@@ -98,7 +98,7 @@ def accepted(accept: str, *, listing: bool = False) -> Accepted:
 
 @functools.lru_cache(maxsize=512)
 def is_plain(accept: bytes, agent: bytes) -> bool:
-    """Whether a client without further wishes takes stored bytes as they are; False also where nothing can be told."""
+    """Whether the client accepts stored bytes as they are; False also if that is not certain."""
     try:
         found = accepted(accept.decode("latin-1"))
     except errors.ApiError:
@@ -107,7 +107,7 @@ def is_plain(accept: bytes, agent: bytes) -> bool:
 
 
 def for_people(found: Accepted, *, parameter: str | None, agent: str) -> Accepted:
-    """The same, indented if the `pretty` parameter says so or the client is a tool that people use by hand."""
+    """The same, indented if the `pretty` parameter says so or the client is an interactive tool."""
     wanted = agent.startswith(_BY_HAND) if parameter is None else parameter in {"", "1", "true"}
     return replace(found, pretty=True) if wanted else found
 

@@ -1,6 +1,6 @@
-"""An HTTP request, taken apart once: method, path segments, query parameters, headers, and the body when asked for.
+"""An HTTP request, parsed once: method, path segments, query parameters, headers, and the body on demand.
 
-Made from an ASGI scope. Knows nothing of Kubernetes beyond the size that a body may have.
+Made from an ASGI scope. Knows nothing of Kubernetes except the limit of a body.
 """
 
 import urllib.parse
@@ -15,7 +15,7 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
-#: The size that upstream takes (3 MB): what a store can hold, with room for the difference of encodings.
+#: Upstream's limit (3 MB): what a store can hold, with a margin for the difference of encodings.
 MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
@@ -23,13 +23,13 @@ _NO_QUERY: Final[Mapping[str, str]] = {}
 
 
 class ClientGone(Exception):
-    """The client closed the connection before its request was complete; nobody waits for an answer."""
+    """The client closed the connection before its request was complete; there is no response."""
 
 
 class Request:
-    """One request. `query` holds the first value of each parameter; `headers` are lower-case names to last values.
+    """One request. `query` has the first value of each parameter; `headers` are lower-case names to last values.
 
-    `path` is as sent: what is percent-encoded in it is decoded segment by segment, by whoever takes it apart.
+    `path` is as sent: percent-encoding is decoded per segment, by the code that splits it.
     """
 
     __slots__ = ("_keeps", "_receive", "headers", "kept_body", "method", "path", "query", "raw_query", "scope")
@@ -44,7 +44,7 @@ class Request:
         self.query: Final = _parse_query(self.raw_query)
         self._receive: Final = receive
         self._keeps = False
-        #: The body once it was read, for those who asked for it beforehand; empty otherwise.
+        #: The body once it was read, if `keep_body` was called before; empty otherwise.
         self.kept_body = b""
 
     def header(self, name: bytes) -> str:
@@ -53,12 +53,12 @@ class Request:
 
     @property
     def address(self) -> str:
-        """Where the client is; empty if in this process."""
+        """The client's address; empty if in this process."""
         client: Sequence[Any] | None = self.scope.get("client")
         return client[0] if client else ""
 
     def credentials(self) -> Credentials:
-        """What may tell who asks."""
+        """The data for authentication."""
         certificate = self.scope.get(scopes.PEER_CERTIFICATE)
         return Credentials(headers=self.headers, peer_certificate=certificate, address=self.address)
 
@@ -68,11 +68,11 @@ class Request:
         return value is not None and (value in _TRUE or value == "")
 
     def keep_body(self) -> None:
-        """Have the body kept as `kept_body` when it is read."""
+        """Keep the body as `kept_body` when it is read."""
         self._keeps = True
 
     async def body(self) -> bytes:
-        """The whole body; too large a one is refused before it is read to its end."""
+        """The whole body; one that is too large is refused before all of it is read."""
         declared = self.headers.get(b"content-length")
         if declared is not None and declared.isdigit() and int(declared) > MAX_BODY_BYTES:
             raise errors.request_entity_too_large(f"limit is {MAX_BODY_BYTES}")
@@ -94,12 +94,12 @@ class Request:
                 return body
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """What the client sends, as it comes, until it goes; for connections that were handed over."""
+        """Received data, until the client disconnects; for connections that were handed over."""
         while (message := await self._receive())["type"] != "http.disconnect":
             yield message["body"]
 
     async def disconnected(self) -> None:
-        """Return once the client has gone; to be awaited beside a stream."""
+        """Return when the client has disconnected; awaited beside a stream."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 

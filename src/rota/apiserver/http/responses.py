@@ -1,7 +1,7 @@
-"""What goes back over HTTP: a whole body, or chunks as they come.
+"""HTTP responses: a complete body, or chunks.
 
-`send` puts either on an ASGI connection and never leaves a stream open: when the client goes away or the sending fails,
-the chunks' iterator is closed. Large bodies are compressed for clients that can read that, as upstream does.
+`send` writes either to an ASGI connection and never leaves a stream open: when the client disconnects or sending fails,
+the chunks' iterator is closed. Large bodies are compressed for clients that accept it, as upstream does.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 JSON: Final = "application/json"
 #: Below this size compression costs more than it saves.
 _COMPRESS_FROM: Final = 128 * 1024
-#: The fastest level: lists repeat themselves so much that more effort gains little.
+#: The fastest level: lists are so repetitive that more effort gains little.
 _COMPRESS_LEVEL: Final = 1
-#: What all warnings together may take up in the headers.
+#: The maximum size of all warnings in the headers.
 _WARNING_BYTES: Final = 4096
-#: A stream whose client takes nothing for this long is given up.
+#: A stream whose client reads nothing for this long is closed.
 _STALLED_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole answer."""
+    """A complete response."""
 
     code: int
     body: bytes
@@ -42,9 +42,9 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """An answer that grows; each chunk is sent at once."""
+    """A streamed response; each chunk is sent at once."""
 
-    #: If it can be closed (`aclose`), it is when the answer ends, for whatever reason.
+    #: If it can be closed (`aclose`), it is when the response ends, for any reason.
     chunks: AsyncIterable[bytes]
     content_type: str = JSON
     headers: Headers = ()
@@ -53,7 +53,7 @@ class Streamed:
 
 @dataclass(frozen=True, slots=True)
 class Tunnelled:
-    """No answer but the connection itself, which another server talks on from now on."""
+    """No response: another server takes over the connection."""
 
     peer: Duplex
     headers: Headers = ()
@@ -62,7 +62,7 @@ class Tunnelled:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """A whole answer that takes a while to put together: the server does that off its event loop."""
+    """A complete response that takes long to build: the server does that off its event loop."""
 
     make: Callable[[], Response]
 
@@ -72,14 +72,14 @@ Answer: TypeAlias = Response | Streamed | Tunnelled
 
 
 def from_error(error: errors.ApiError) -> Response:
-    """A refusal as clients know it."""
+    """An error as a Status."""
     retry = error.retry_after_seconds
     headers = ((b"retry-after", str(retry).encode()),) if retry else ()
     return Response(error.code, error.encode() + b"\n", headers=headers)
 
 
 def text(code: int, body: str) -> Response:
-    """Words for people."""
+    """Plain text."""
     headers = ((b"x-content-type-options", b"nosniff"),)
     return Response(code, body.encode(), "text/plain; charset=utf-8", headers)
 
@@ -90,7 +90,7 @@ def value(code: int, body: object) -> Response:
 
 
 def warning_headers(warnings: Sequence[str]) -> Headers:
-    """Texts for the client's user; what does not fit into a reasonable header is left out."""
+    """Warnings for the client's user; those that exceed the size limit are left out."""
     headers = []
     budget = _WARNING_BYTES
     for warning in warnings:
@@ -104,7 +104,7 @@ def warning_headers(warnings: Sequence[str]) -> Headers:
 
 
 async def send(answer: Answer, request: Request, transmit: Send, *, clock: Clock, ending: asyncio.Event) -> None:
-    """Put an answer on the connection; `ending` cuts streams short when the server shuts down."""
+    """Send a response; `ending` ends streams when the server shuts down."""
     if isinstance(answer, Streamed):
         await _send_stream(answer, request, transmit, clock, ending)
         return
@@ -113,7 +113,7 @@ async def send(answer: Answer, request: Request, transmit: Send, *, clock: Clock
         return
     body, headers = answer.body, [(b"content-type", answer.content_type.encode()), *answer.headers]
     if len(body) >= _COMPRESS_FROM and b"gzip" in request.headers.get(b"accept-encoding", b""):
-        # a list of ten thousand objects takes tens of milliseconds, which other requests should not wait for
+        # a list of ten thousand objects takes tens of milliseconds, for which other requests should not wait
         body = await asyncio.to_thread(gzip.compress, body, _COMPRESS_LEVEL, mtime=0)
         headers += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
     headers.append((b"content-length", b"%d" % len(body)))
@@ -149,7 +149,7 @@ async def _send_stream(answer: Streamed, request: Request, transmit: Send, clock
 
 
 async def _tunnel(answer: Tunnelled, request: Request, transmit: Send, ending: asyncio.Event) -> None:
-    """Carry bytes to and fro until either side, or the server, has ended."""
+    """Forward bytes in both directions until either side, or the server, has ended."""
     peer = answer.peer
 
     async def upwards() -> None:
@@ -182,7 +182,7 @@ class _Pump:
         self._sending = False
 
     async def run(self) -> None:
-        """Until the source is dry."""
+        """Run until the source ends."""
         async for chunk in self._chunks:
             self._sending = True
             await self._transmit({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -191,9 +191,9 @@ class _Pump:
         await self._transmit({"type": "http.response.body", "body": b""})
 
     async def stalled(self, clock: Clock) -> None:
-        """Return once the client has taken nothing of a chunk for a long time; one that reads slowly is waited for.
+        """Return once the client has read nothing of a chunk for a long time; a slow client is waited for.
 
-        A look now and then, because a time limit for each chunk would cost more than sending it.
+        Checked periodically, because a timeout for each chunk would cost more than sending it.
         """
         stuck = -1
         while not (self._sending and self._sent == stuck):
@@ -202,7 +202,7 @@ class _Pump:
 
 
 async def _finish(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel and await; what the client did to its connection is no error of ours."""
+    """Cancel and await; errors of the client's connection are ignored."""
     for task in tasks:
         task.cancel()
     for outcome in await asyncio.gather(*tasks, return_exceptions=True):

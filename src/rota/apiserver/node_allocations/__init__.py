@@ -1,3 +1,5 @@
-"""What is bound on which node, and the guarded promise that no node is sold twice: `pod_shares`, `pod_index`,
-`overcommit_guard`.
+"""The resources that bound pods take of nodes, and the guard against overcommitting a node.
+
+`pod_shares` computes, `pod_index` keeps the allocations in memory, `overcommit_guard` makes bindings safe across
+servers.
 """

@@ -1,16 +1,16 @@
-"""The guard against selling a node twice, for any number of servers on one store.
+"""The guard against overcommitting a node, for any number of servers on one store.
 
-Every transaction that puts a pod on a node also writes the node's *ledger key* and is guarded by the revision that the
-key had when the room was computed. So between computing and committing nobody else has put a pod there, and since
-everything else that happens to pods (finishing, going away) only makes room, what was found to fit does fit.
+Every transaction that puts a pod on a node also writes the node's *ledger key*, with the revision that the key had when
+the free resources were computed as a precondition. So no other pod was put there between computing and committing, and
+since all other changes of pods (finishing, deletion) only free resources, the pod fits.
 
-What is bound is told by an index in memory. It need not be fresh: it must have come as far as the ledger key's
-revision, which is the last time that something was bound there; until then it is waited for, and if it does not come,
-all pods are listed. Before a pod is refused the newest state is looked at, so that room that was freed is found.
+An index in memory has the bound pods. It need not be up to date: it must have reached the ledger key's revision, which
+is that of the last binding there. The guard waits for it, and if it does not get there, lists all pods. Before a pod is
+refused the newest state is read, so that freed resources are found.
 
-Nodes share a fixed number of ledger keys, so that clusters whose nodes come and go under ever new names leave nothing
-behind; two nodes with one key only make each other's bindings be computed again. The keys lie outside of all
-API groups.
+Nodes share a fixed number of ledger keys, so that clusters whose nodes come and go under new names leave nothing
+behind; two nodes with one key only make each other's bindings be computed again. The keys are outside of all API
+groups.
 """
 
 import asyncio
@@ -32,47 +32,47 @@ _KEYS: Final = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What is bound on some nodes, and what makes a transaction fail if that is no longer all."""
+    """What is bound on some nodes, and the preconditions under which that is complete."""
 
     usage: Mapping[str, pod_shares.NodeAllocation]
-    #: Ledger keys and the revisions that they had; 0 for one that nothing was ever bound under.
+    #: Ledger keys and their revisions; 0 for one that was never written.
     revisions: Mapping[str, int]
 
     def guards(self, nodes: Collection[str]) -> tuple[Precondition, ...]:
-        """What must hold for a transaction that binds to these nodes."""
+        """The preconditions of a transaction that binds to these nodes."""
         return tuple(Precondition(key, revision=self.revisions[key]) for key in keys_of(nodes))
 
     def writes(self, nodes: Collection[str]) -> tuple[Put, ...]:
-        """What such a transaction writes besides the pods, so that others notice."""
+        """What such a transaction writes besides the pods, so that other bindings conflict."""
         return tuple(Put(key, b"{}") for key in keys_of(nodes))
 
 
 class OvercommitGuard:
-    """What is bound where, safe to sell against."""
+    """What is bound where, safe for binding."""
 
     def __init__(self, store: Store, index: PodIndex) -> None:
         self._store: Final = store
         self._index: Final = index
-        #: Bindings of this server under one ledger key take turns; those of other servers meet at the store.
+        #: Bindings of this server under one ledger key are serialized; those of other servers conflict at the store.
         self._turns: Final[dict[str, asyncio.Lock]] = {}
 
     @contextlib.asynccontextmanager
     async def turn(self, nodes: Collection[str]) -> AsyncIterator[None]:
-        """Keep this server's other bindings to these nodes waiting: they would only be in each other's way."""
+        """Keep this server's other bindings to these nodes waiting: they would only conflict."""
         async with contextlib.AsyncExitStack() as held:
             for key in keys_of(nodes):
                 await held.enter_async_context(self._turns.setdefault(key, asyncio.Lock()))
             yield
 
     async def view(self, nodes: Collection[str], *, newest: bool = False) -> View:
-        """What is bound on these nodes; with `newest`, all that was freed before this call is free."""
+        """What is bound on these nodes; with `newest`, everything that was freed before this call is free."""
         keys = keys_of(nodes)
         return await self.view_at(nodes, keys, await self._store.get_many(keys), newest=newest)
 
     async def view_at(
         self, nodes: Collection[str], keys: Sequence[str], entries: Sequence[Entry | None], *, newest: bool = False
     ) -> View:
-        """The same, for who has read the ledger keys of these nodes (`keys_of`) already."""
+        """The same, for a caller that has read the ledger keys of these nodes (`keys_of`) already."""
         revisions = {key: entry.revision if entry else 0 for key, entry in zip(keys, entries, strict=True)}
         if newest:
             known = await self._index.reach((await self._store.revision_range()).revision)
@@ -86,7 +86,7 @@ class OvercommitGuard:
         return View(usage=usage, revisions=revisions)
 
     def learn(self, revision: int, bound: Collection[tuple[str, str, pod_shares.PodAllocation]]) -> None:
-        """Remember a committed binding at once: pods' keys, nodes and shares."""
+        """Record a committed binding at once: pods' keys, nodes and allocations."""
         self._index.learn(keys_of({node for _, node, _ in bound}), revision, bound)
 
     async def _listed(self, nodes: Collection[str]) -> dict[str, pod_shares.NodeAllocation]:
@@ -99,7 +99,7 @@ class OvercommitGuard:
 
 
 def keys_of(nodes: Iterable[str]) -> list[str]:
-    """The ledger keys of nodes, each once, in the order in which locks are taken."""
+    """The ledger keys of nodes, each once, in lock order."""
     return sorted({_key_of(node) for node in nodes})
 
 

@@ -1,7 +1,7 @@
-"""What is bound on each node, in memory, following the store's pods.
+"""The allocations of each node, in memory, in step with the store's pods.
 
-The index says how far it has come, and `overcommit_guard` decides whether that is far enough for a binding: an index
-that lags costs time, never correctness. It learns of this server's own bindings without the way through the watch.
+The index knows its revision, and `overcommit_guard` decides whether that is enough for a binding: an index that lags
+costs time, never correctness. This server's own bindings are added without the way through the watch.
 """
 
 from collections.abc import AsyncIterator, Iterable
@@ -20,11 +20,11 @@ class _State:
 
     def __init__(self) -> None:
         self.usage: dict[str, pod_shares.NodeAllocation] = {}
-        #: Pods by key: their node and share.
+        #: Pods by key: their node and allocation.
         self.pods: dict[str, tuple[str, pod_shares.PodAllocation]] = {}
         #: Ledger keys to revisions up to which this server knows of all bindings that they guard, ahead of the watch.
         self.sure: dict[str, int] = {}
-        #: Pods that were learned of ahead of the watch, and at which revision: what it tells of before that is old.
+        #: Pods that were added ahead of the watch, and at which revision: earlier events of the watch are outdated.
         self.ahead: dict[str, int] = {}
 
     def put(self, key: str, held: tuple[str, pod_shares.PodAllocation] | None) -> None:
@@ -42,7 +42,7 @@ class _State:
             usage.add(share)
 
     def sum(self) -> None:
-        """Work the usage out from all pods, which is quicker than pod by pod."""
+        """Compute the allocations from all pods, which is faster than pod by pod."""
         shares_on: dict[str, list[pod_shares.PodAllocation]] = {}
         for node, share in self.pods.values():
             shares_on.setdefault(node, []).append(share)
@@ -50,7 +50,7 @@ class _State:
 
     def take(self, batch: Batch) -> None:
         for event in batch.events:
-            # of the very revision that was learned everything is known already
+            # everything of the added revision itself is known already
             if event.revision > self.ahead.get(event.key, 0):
                 self.put(event.key, None if event.value is None else pod_shares.of_stored(event.value))
         self.sure = {key: revision for key, revision in self.sure.items() if revision > batch.revision}
@@ -58,7 +58,7 @@ class _State:
 
 
 class PodIndex:
-    """Usage by node. `run` follows the store; without it the index knows nothing, and says so."""
+    """Allocations by node. `run` follows the store; without it the index covers nothing."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._follower: Final = StoreReflector(store, PODS, self, clock=clock)
@@ -66,20 +66,20 @@ class PodIndex:
         self._coming = _State()
 
     async def run(self) -> None:
-        """Follow the pods until cancelled or the store is closed."""
+        """Watch the pods until cancelled or the store is closed."""
         await self._follower.run()
 
     def covers(self, ledger_key: str, revision: int) -> bool:
-        """Whether all bindings that a ledger key guarded up to a revision are known here."""
+        """Whether all bindings that a ledger key guarded up to a revision are known."""
         state = self._state
         return state is not None and max(self._follower.revision, state.sure.get(ledger_key, 0)) >= revision
 
     async def reach(self, revision: int) -> bool:
-        """Wait until everything up to a revision is known; False if that does not come to pass soon."""
+        """Wait until everything up to a revision is known; False on timeout."""
         return await self._follower.reach(revision)
 
     def usage(self, node: str) -> pod_shares.NodeAllocation:
-        """What is bound on a node, as the caller's own copy."""
+        """What is bound on a node, as a copy for the caller."""
         assert self._state is not None, "asked only after `covers` or `reach` said yes"
         found = self._state.usage.get(node)
         return found.copy() if found is not None else pod_shares.NodeAllocation()
@@ -87,9 +87,9 @@ class PodIndex:
     def learn(
         self, ledger_keys: Iterable[str], revision: int, bound: Iterable[tuple[str, str, pod_shares.PodAllocation]]
     ) -> None:
-        """Take in a binding of this server's own: pods' keys, nodes and shares, committed at a revision."""
+        """Add a binding of this server: pods' keys, nodes and allocations, committed at a revision."""
         state = self._state
-        # what the watch has passed it may have passed for good: the pod may be gone again
+        # the watch may already have passed the pod's deletion
         if state is None or revision <= self._follower.revision:
             return
         for key, node, share in bound:
@@ -98,7 +98,7 @@ class PodIndex:
         for ledger_key in ledger_keys:
             state.sure[ledger_key] = revision
 
-    # As the follower's sink
+    # The reflector's sink
 
     def begin(self) -> None:
         """See `Sink.begin`."""
@@ -126,5 +126,5 @@ class PodIndex:
 
 
 def pods(store: Store) -> AsyncIterator[tuple[Entry | None, int]]:
-    """All stored pods as of one revision, each with that revision; a single None if there are none."""
+    """All stored pods at one revision, each with that revision; a single None if there are none."""
     return listed(store, PODS)

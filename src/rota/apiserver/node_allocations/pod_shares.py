@@ -1,7 +1,7 @@
-"""The share of a node that a pod takes, what all pods together take, and whether one more fits. Pure.
+"""The resources that a pod takes of a node, the sum over all pods, and whether one more fits. Pure.
 
-A pod takes its share from the moment it is bound until it has finished (Succeeded, Failed) or is gone; one that is
-being deleted still runs, and counts. Requests and ports are those of `rota.api.resources`, as for the scheduler.
+A pod counts from its binding until it has finished (Succeeded, Failed) or is gone; a terminating pod still runs, and
+counts. Requests and ports are those of `rota.api.resources`, as for the scheduler.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True, slots=True)
 class PodAllocation:
-    """What one pod takes of a node, besides one of its places for pods."""
+    """What one pod takes of a node, besides one of the node's pods."""
 
     requests: Mapping[str, int]
     ports: tuple[resources.HostPort, ...] = ()
@@ -34,15 +34,15 @@ class NodeAllocation:
     ports: Counter[resources.HostPort] = field(default_factory=Counter)
 
     def add(self, share: PodAllocation, number: int = 1) -> None:
-        """One pod more, or several that take the same."""
+        """Add one pod, or several equal ones."""
         self._count(share, number)
 
     def remove(self, share: PodAllocation) -> None:
-        """One pod less."""
+        """Remove one pod."""
         self._count(share, -1)
 
     def copy(self) -> Self:
-        """Another one to add to."""
+        """A copy to add to."""
         return type(self)(self.pods, dict(self.amounts), self.ports.copy())
 
     def _count(self, share: PodAllocation, number: int) -> None:
@@ -61,7 +61,7 @@ class NodeAllocation:
 
 @dataclass(frozen=True, slots=True)
 class Collision:
-    """One thing that a pod wants and a node cannot give."""
+    """One resource or port that a pod needs and a node does not have."""
 
     #: `InsufficientResource` or `PortConflict`, as a cause of a `Status`.
     kind: str
@@ -71,7 +71,7 @@ class Collision:
 
 
 def free(allocatable: Mapping[str, int], usage: NodeAllocation) -> dict[str, int]:
-    """What a node has left, its places for pods included."""
+    """The free resources of a node, the number of pods included."""
     left = resources.subtract(allocatable, usage.amounts)
     left[resources.PODS] = allocatable.get(resources.PODS, 0) - usage.pods
     return left
@@ -95,11 +95,11 @@ def collisions(share: PodAllocation, allocatable: Mapping[str, int], usage: Node
 
 
 def of_pod(pod: Mapping[str, Any]) -> PodAllocation:
-    """The share of a pod, wherever it runs or will run."""
+    """The allocation of a pod, independent of its node."""
     return PodAllocation(resources.pod_requests(pod, use_status=True), resources.host_ports(pod))
 
 
-# What of a stored pod decides its share. Amounts and ports stay what they are; who reads them checks them.
+# The fields of a stored pod that determine its allocation. Amounts and ports are decoded, and checked, by the caller.
 
 
 class _Part(msgspec.Struct, gc=False, omit_defaults=True):
@@ -144,7 +144,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def of_stored(value: bytes) -> tuple[str, PodAllocation] | None:
-    """The node and the share of a stored pod; None if it takes nothing. Pods of one template are worked out once."""
+    """The node and the allocation of a stored pod; None if it takes nothing. Pods of one template are computed once."""
     pod = _glance(value)
     node = pod.spec.nodeName
     if not node or (pod.status is not None and pod.status.phase in FINISHED):
@@ -154,7 +154,7 @@ def of_stored(value: bytes) -> tuple[str, PodAllocation] | None:
 
 
 def wanted(value: bytes) -> PodAllocation:
-    """The share that a stored pod takes wherever it goes."""
+    """The allocation that a stored pod takes on any node."""
     pod = _glance(value)
     pod.spec.nodeName = None
     return _of_excerpt(_encode(pod))
@@ -166,7 +166,7 @@ def _of_excerpt(excerpt: bytes) -> PodAllocation:
 
 
 def total(found: Iterable[PodAllocation]) -> NodeAllocation:
-    """What several pods take together; pods of one template, which have the very same share, are counted as one."""
+    """The sum of several pods; pods of one template, which share one allocation object, are counted together."""
     usage, several = NodeAllocation(), list(found)
     kinds = {id(share): share for share in several}
     for kind, number in Counter(map(id, several)).items():

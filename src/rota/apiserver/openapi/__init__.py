@@ -1,1 +1,1 @@
-"""The API as OpenAPI describes it, version 2 and version 3, from the models and the definitions of custom kinds."""
+"""OpenAPI documents, version 2 and version 3, from the models and the definitions of custom kinds."""

@@ -1,4 +1,4 @@
-"""The schema of a field by the annotation of its Struct, for types that have no message: those of `rota.dev`."""
+"""The schema of a field by the annotation of its Struct, for types without a protobuf message: those of `rota.dev`."""
 
 import types
 from collections.abc import Callable, Mapping

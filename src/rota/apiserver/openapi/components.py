@@ -1,9 +1,9 @@
 """The schemas of built-in types, in the form and under the names of upstream's OpenAPI v3 documents.
 
-Three tables that agree about every field are put together here: the Structs know which fields there are, what they
-mean and which are required; the protobuf table knows exact types (32 or 64 bits, what a map holds); the merge table
-knows how lists and maps merge. A type is named after its message, `core/v1.Pod`, and refers to others by reference.
-Our own types are in the first table only and are described by their annotations.
+Three tables that agree about every field are combined here: the Structs have the fields, their descriptions and which
+are required; the protobuf table has exact types (32 or 64 bits, the values of maps); the merge table has how lists and
+maps merge. A type is named after its message, `core/v1.Pod`, and refers to others by reference. Rota's own types are in
+the first table only and are described by their annotations.
 """
 
 import functools
@@ -32,7 +32,7 @@ INT_OR_STRING: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _TIME: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"
 _MICRO_TIME: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 
-#: Where the types of a group are in Kubernetes' sources, if not with all others.
+#: Where the types of a group are in Kubernetes' sources, if not in the usual place.
 _PLACES: Final = {
     "meta": "io.k8s.apimachinery.pkg.apis.meta",
     "apiextensions": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
@@ -60,7 +60,7 @@ _SPECIAL: Final[Mapping[str, Schema]] = {
     "quantity": {"$ref": REFERENCE + QUANTITY},
     "intorstring": {"$ref": REFERENCE + INT_OR_STRING},
     "strings": {"type": "array", "items": {"type": "string"}},
-    # a schema or something simpler; to say so by reference would let readers follow it without an end
+    # a schema or a simpler value; a reference would be recursive
     "schemaorbool": _ANY,
     "schemaorarray": _ANY,
     "schemaorstrings": _ANY,
@@ -102,12 +102,12 @@ def name_of_model(model: str) -> str:
 
 
 def reference(name: str) -> Schema:
-    """A schema that is another one."""
+    """A reference to another schema."""
     return {"$ref": REFERENCE + name}
 
 
 def closure(names: Iterable[str]) -> dict[str, Schema]:
-    """The components of these names and all that they refer to, in the order of their names."""
+    """The components of these names and all that they refer to, in order of names."""
     found: dict[str, Schema] = {}
     waiting = list(names)
     while waiting:
@@ -152,7 +152,7 @@ def _struct(message: str) -> Schema:
     demanded: list[str] = []
     for field in sorted(msgspec.structs.fields(struct), key=lambda one: one.encode_name):
         wire = wire_types.get(field.encode_name)
-        # apiVersion and kind of whole objects travel outside of their message
+        # apiVersion and kind of complete objects are not part of their message
         schema = _type(wire, message) if wire else _annotated(field.type)
         if field.encode_name in merge_fields:
             schema = {**schema, **_merge_facts(merge_fields[field.encode_name], schema)}
@@ -169,7 +169,7 @@ def _struct(message: str) -> Schema:
 
 
 def _wire_types(message: str) -> dict[str, messages.Field]:
-    """The fields of a message by name; none for types that have no message."""
+    """The fields of a message by name; none for types without a message."""
     try:
         found = messages.message(message)
     except KeyError:
@@ -185,7 +185,7 @@ def _annotated(annotation: Any) -> Schema:
 
 
 def _fields(message: messages.Message) -> Iterator[messages.Field]:
-    """The fields as JSON shows them: those of embedded structs beside the others."""
+    """The fields as in JSON: those of embedded structs beside the others."""
     for field in message.fields:
         if field.name:
             yield field
@@ -213,7 +213,7 @@ def _merge_facts(field: merging.Field, schema: Schema) -> Schema:
     facts: Schema = {}
     items = field.type.items
     if schema.get("type") == "array" and items is not None:
-        # lists that nothing is known of are one value to server-side apply; strategic merge may see that differently
+        # unknown lists are atomic for server-side apply; strategic merge may differ
         if items.relation != "atomic" or not field.strategies:
             facts["x-kubernetes-list-type"] = items.relation
         if items.keys:
@@ -228,7 +228,7 @@ def _merge_facts(field: merging.Field, schema: Schema) -> Schema:
 
 
 def _described(schema: Schema, text: str) -> Schema:
-    """A schema with its field's own description; beside a reference nothing else may stand."""
+    """A schema with its field's own description; a reference allows nothing else beside it."""
     if "$ref" in schema:
         others = {name: fact for name, fact in schema.items() if name != "$ref"}
         schema = {**others, "allOf": [{"$ref": schema["$ref"]}]}

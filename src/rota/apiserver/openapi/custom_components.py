@@ -1,7 +1,7 @@
 """Components of kinds that are not in the tables: custom ones, and the lists of all.
 
-A custom kind is named as upstream names it, by its reversed group: `com.example.shop.v1.Flavor`. Its schema is that
-of its definition with the fields that every object has; where a definition has none, any field may stand.
+A custom kind is named as upstream names it, by its reversed group: `com.example.shop.v1.Flavor`. Its schema is that of
+its definition with the fields that every object has; without a schema in the definition any field is allowed.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def component_name(resource: ResourceType) -> str:
 
 
 def part_name(resource: ResourceType, part: Subresource) -> str | None:
-    """The name of the component that a subresource speaks; None for what only connects and has no schema."""
+    """The name of the component of a subresource; None for one that only connects and has no schema."""
     if part.model is not None:
         return components.name_of_model(part.model)
     return component_name(resource) if resource.custom and part.kind == resource.gvk else None

@@ -1,7 +1,7 @@
-"""What the models' docstrings say about a Struct and its fields; `kubectl explain` shows these texts.
+"""Descriptions of a Struct and its fields from the models' docstrings; `kubectl explain` shows them.
 
-The docstrings begin with the text about the Struct; a list of parameters follows, one item for each field, by the
-name of its attribute. Lines are wrapped at any blank, so a paragraph is joined again.
+A docstring begins with the text about the Struct; a list of parameters follows, one item for each field, by the name of
+its attribute. Lines are wrapped anywhere, so paragraphs are joined again.
 """
 
 import functools
@@ -26,9 +26,9 @@ class Description:
 
 @functools.cache
 def of(struct: type[msgspec.Struct]) -> Description:
-    """The texts of a model's docstring; empty where it says nothing."""
+    """The texts of a model's docstring; empty if it has none."""
     text, _, parameters = (struct.__doc__ or "").partition(_PARAMETERS)
-    # names and texts alternate behind whatever comes before the first item
+    # names and texts alternate after the text before the first item
     _, *pieces = _ITEM.split(parameters)
     return Description(_joined(text), dict(zip(pieces[::2], map(_joined, pieces[1::2]), strict=True)))
 

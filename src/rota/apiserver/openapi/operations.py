@@ -1,8 +1,8 @@
 """The paths of a resource with the operations on them.
 
 `kubectl explain` finds the kind of a resource by the extensions of its operations: the action and the group, version
-and kind. Identifiers of operations follow upstream's pattern, from which generators of clients make method names.
-Subresources that connect to a running thing have no schema and are not described.
+and kind. Identifiers of operations follow upstream's pattern, from which client generators make method names.
+Subresources that connect (exec, log) have no schema and are not described.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class _Verb:
 
     method: str
     action: str
-    #: What the identifier of the operation begins with, and what follows the group in it.
+    #: The prefix of the operation's identifier, and what follows the group in it.
     prefix: str
     words: str
     middle: str = ""
@@ -66,7 +66,7 @@ def paths_of(resource: ResourceType) -> dict[str, PathItem]:
     subject = _Subject(resource=resource, kind=resource.gvk, component=custom_components.component_name(resource))
     found = {own: _item(subject, _verbs(_ON_COLLECTION, resource.verbs))}
     single = f"{own}/{{name}}"
-    # what can only be created is made in its collection
+    # kinds that can only be created are created in their collection
     on_object = tuple(verb for verb in resource.verbs if verb != "create")
     found[single] = _item(subject, _verbs(_ON_OBJECT, on_object), named=True)
     for part in resource.subresources.values():
@@ -157,7 +157,7 @@ def _responses(subject: _Subject, verb: _Verb) -> dict[str, Any]:
         case "delete" | "deletecollection":
             shown = components.reference(components.STATUS)
             if verb.action == "delete":
-                # an object that is still stopping is shown itself
+                # a terminating object is returned itself
                 shown = {"anyOf": [shown, components.reference(subject.component)]}
         case _:
             shown = components.reference(subject.component)

@@ -1,6 +1,6 @@
 """The query parameters of the API's operations.
 
-kubectl looks for `fieldValidation` and `dryRun` on writes: without them it checks objects by itself, with an older
+kubectl looks for `fieldValidation` and `dryRun` on writes: without them it validates objects by itself, with an older
 schema. The sets are those that upstream declares for each verb.
 """
 
@@ -88,7 +88,7 @@ NAMESPACE: Final[Parameter] = {
 
 
 def name_of(kind: str) -> Parameter:
-    """The part of a path that names an object."""
+    """The path parameter that names an object."""
     return {
         "name": "name",
         "in": "path",

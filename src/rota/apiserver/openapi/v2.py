@@ -1,8 +1,8 @@
-"""OpenAPI v2: the whole API in one document, rewritten from the documents of version 3.
+"""OpenAPI v2: the whole API in one document, converted from the documents of version 3.
 
-Version 2 knows no alternatives and nothing beside a reference but its description, so where version 3 says more, this
-says less. Go's clients ask for it in protobuf. What they get is an empty document, which is a valid one: kubectl before
-1.29 insists on an answer, and then reads version 3; the merge keys of built-in kinds it has in itself.
+Version 2 has no alternatives and allows only a description beside a reference, so it is less precise than version 3. Go
+clients ask for it in protobuf. They get an empty document, which is valid: kubectl before 1.29 requires a response, and
+then reads version 3; it has the merge keys of built-in kinds in itself.
 """
 
 from typing import Any, Final
@@ -16,7 +16,7 @@ from rota.apiserver.openapi.components import Schema
 from rota.apiserver.openapi.v3 import OpenApiV3
 
 _DEFINITIONS: Final = "#/definitions/"
-#: What is asked for; the answer writes a dot for the `@`, which Go's parser of media types does not take.
+#: The requested media type; the response has a dot for the `@`, which Go's parser of media types does not accept.
 _PROTOBUF: Final = frozenset(
     {
         "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
@@ -29,13 +29,13 @@ _PLAINER: Final[dict[str, Schema]] = {
     components.QUANTITY: {"type": "string"},
     components.INT_OR_STRING: {"type": "string", "format": "int-or-string"},
 }
-#: What version 2 does not have.
+#: Keywords that version 2 does not have.
 _UNKNOWN: Final = frozenset({"oneOf", "anyOf", "allOf", "not", "nullable"})
 _METHODS: Final = ("get", "put", "post", "delete", "patch")
 
 
 class OpenApiV2:
-    """The document of a scheme, made from its documents of version 3 and kept until the scheme changes."""
+    """The document of a scheme, built from its documents of version 3 and cached until the scheme changes."""
 
     def __init__(self, scheme: Scheme, of_version_3: OpenApiV3) -> None:
         self._scheme: Final = scheme
@@ -45,7 +45,7 @@ class OpenApiV2:
     def document(self, accept: str = "") -> Document:
         """The document for `/openapi/v2`, in the format that the client prefers.
 
-        Making it in JSON takes about half a second; ask for it off the event loop.
+        Building it in JSON takes about half a second; call it off the event loop.
         """
         if any(clause.media_type in _PROTOBUF for clause in negotiation.parse(accept)):
             return _EMPTY
@@ -98,7 +98,7 @@ def _parameter(parameter: dict[str, Any]) -> dict[str, Any]:
 
 
 def _content(content: dict[str, Any]) -> tuple[list[str], Schema]:
-    """The media types, and the schema that all of them share; of alternatives the first."""
+    """The media types, and their common schema; of alternatives the first."""
     schema: Schema = next(iter(content.values()))["schema"]
     return list(content), _schema(schema["anyOf"][0] if "anyOf" in schema else schema)
 
@@ -109,7 +109,7 @@ def _definition(name: str, schema: Schema) -> Schema:
 
 
 def _schema(schema: Schema) -> Schema:
-    """A schema as version 2 can say it."""
+    """A schema in the terms of version 2."""
     match schema:
         case {"$ref": str(target)}:
             return {"$ref": target.replace(components.REFERENCE, _DEFINITIONS)}

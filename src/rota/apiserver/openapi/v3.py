@@ -1,8 +1,7 @@
 """OpenAPI v3: one document for each group and version, and an index of them.
 
-The index tells clients where the documents are; the hash of a document is part of its address, so a client that has
-seen it need not ask again. Documents are made when they are first asked for and kept until the scheme changes; those
-of groups without custom kinds are kept for good.
+The index has the URLs of the documents; the hash of a document is part of its URL, so a client can cache it. Documents
+are built on demand and cached until the scheme changes; those of groups without custom kinds are cached for good.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from rota.apiserver.http.cached_documents import Document
 from rota.apiserver.openapi import components, custom_components, operations
 from rota.apiserver.openapi.components import Schema
 
-#: The structural schema of a custom kind as its definition has it; None if it is not known.
+#: The structural schema of a custom kind as its definition has it; None if it is unknown.
 SchemaOf: TypeAlias = Callable[[ResourceType], Mapping[str, Any] | None]
 
 _VERSION: Final = "3.0.0"
@@ -24,7 +23,7 @@ _INFO_TITLE: Final = "Kubernetes"
 
 
 class OpenApiV3:
-    """The documents of a scheme. `schema_of` is asked for the schemas of custom kinds."""
+    """The documents of a scheme. `schema_of` returns the schemas of custom kinds."""
 
     def __init__(self, scheme: Scheme, *, schema_of: SchemaOf, version: str) -> None:
         self._scheme: Final = scheme
@@ -34,7 +33,7 @@ class OpenApiV3:
         self._index: tuple[int, Document] | None = None
 
     def document(self, path: str) -> Document | None:
-        """The document for `/openapi/v3` or a path below it; None if there is nothing there."""
+        """The document for `/openapi/v3` or a path below it; None if there is none."""
         match path.strip("/").split("/")[2:]:
             case []:
                 return self.index()
@@ -45,19 +44,19 @@ class OpenApiV3:
         return None
 
     def index(self) -> Document:
-        """Where the documents are. The first time it makes all of them, which takes half a second."""
+        """The URLs of the documents. The first call builds all of them, which takes half a second."""
         generation = self._scheme.generation
         if self._index is None or self._index[0] != generation:
             self._index = generation, cached_documents.encode({"paths": dict(sorted(self._addresses().items()))})
         return self._index[1]
 
     def of_group_version(self, at: GroupVersion) -> Document | None:
-        """All about the kinds of a group and version; None if there are none."""
+        """The document of a group and version; None if there are no kinds."""
         types = self._scheme.in_group_version(at)
         if not types:
             return None
         made = self._made.get(at)
-        # compared one by one and not as equals: another schema does not make another value of a type
+        # compared one by one by identity: another schema does not make the types unequal
         if made is None or len(made[0]) != len(types) or any(a is not b for a, b in zip(made[0], types, strict=True)):
             made = types, cached_documents.encode(self.describe(at))
             self._made[at] = made
@@ -89,7 +88,7 @@ class OpenApiV3:
 def _schemas(
     types: tuple[ResourceType, ...], schema_of: SchemaOf, kinds: Mapping[str, tuple[GroupVersionKind, ...]]
 ) -> dict[str, Schema]:
-    """The components of these types with everything they need, and the kinds they are."""
+    """The components of these types with all that they refer to, and their kinds."""
     built_in = {components.DELETE_OPTIONS, components.STATUS, components.PATCH}
     found: dict[str, Schema] = {}
     for one in types:
@@ -108,7 +107,7 @@ def _schemas(
 
 
 def _kinds_of_models(scheme: Scheme) -> dict[str, tuple[GroupVersionKind, ...]]:
-    """Which kinds a component is, for built-in ones."""
+    """The kinds of a component, for built-in ones."""
     found: dict[str, dict[GroupVersionKind, None]] = {
         components.STATUS: {GroupVersionKind("", "v1", "Status"): None},
         components.DELETE_OPTIONS: {GroupVersionKind("", "v1", "DeleteOptions"): None},

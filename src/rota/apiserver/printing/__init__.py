@@ -1,1 +1,1 @@
-"""What kubectl shows of objects: tables with the columns of each kind, and metadata without the rest."""
+"""What kubectl prints: tables with the columns of each kind, and objects reduced to metadata."""

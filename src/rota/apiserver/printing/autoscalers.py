@@ -1,4 +1,4 @@
-"""Horizontal pod autoscalers: each metric as what it is now over what it should be."""
+"""Horizontal pod autoscalers: each metric as its current value over its target."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -8,7 +8,7 @@ from rota.apiserver.printing import durations, texts
 from rota.apiserver.printing.columns import NONE, UNSET, Cells, Object, Printer, Printers, age, at, columns, items, name
 
 _MAX_SHOWN: Final = 2
-#: Percent of the requested CPU that autoscaling/v1 aims at when nothing is said.
+#: The default target of autoscaling/v1 in percent of the requested CPU.
 _DEFAULT_UTILIZATION: Final = 80
 
 
@@ -37,7 +37,7 @@ def _metrics(obj: Object) -> str:
 
 
 def _of_version_1(obj: Object) -> tuple[list[Any], list[Any]] | None:
-    """The one metric that autoscaling/v1 has, in the form of v2; None for an object of v2."""
+    """The one metric of autoscaling/v1 in the form of v2; None for an object of v2."""
     if at(obj, "apiVersion") != "autoscaling/v1":
         return None
     wanted = at(obj, "spec", "targetCPUUtilizationPercentage")

@@ -1,7 +1,7 @@
 """Columns of a table, and a printer: the columns of a kind with the function that fills them.
 
-A printer is a value. It gets an object and the time, and gives one cell for each column. Objects may lack anything,
-even all of their spec (a bookmark has only metadata), so `at` walks without stumbling.
+A printer is a value. It gets an object and the time, and returns one cell for each column. Objects may lack any field,
+even their whole spec (a bookmark has only metadata), so `at` tolerates missing keys.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ class Printer:
 
     columns: tuple[Column, ...]
     cells: Callable[[Object, float], Cells]
-    #: Conditions of the row, such as that nothing more is to be expected of the object.
+    #: Conditions of the row, such as that the object is completed.
     conditions: Callable[[Object], list[dict[str, Any]]] | None = None
 
 
@@ -69,7 +69,7 @@ def _column(name: str, kind: str, description: str) -> Column:
 
 
 def at(value: Any, *path: str) -> Any:
-    """What stands at the end of a path of keys; None if the path ends early."""
+    """The value at a path of keys; None if the path ends early."""
     for key in path:
         if not isinstance(value, dict):  # objects are plain dicts, and asking for Mapping is slower
             return None
@@ -78,7 +78,7 @@ def at(value: Any, *path: str) -> Any:
 
 
 def items(value: Any, *path: str) -> list[Any]:
-    """The list at the end of a path; empty if there is none."""
+    """The list at a path; empty if there is none."""
     return at(value, *path) or []
 
 

@@ -1,7 +1,7 @@
 """Rows of custom kinds, by the printer columns of their definition.
 
-A definition's `additionalPrinterColumns` name a JSONPath and a type each. A value that is not there, or not of the
-column's type, is an empty cell. A definition without columns shows the age.
+A definition's `additionalPrinterColumns` have a JSONPath and a type each. A missing value, or one that does not have
+the column's type, is an empty cell. Without columns the age is shown.
 """
 
 import json
@@ -19,9 +19,9 @@ _AGE: Final[Mapping[str, Any]] = {
     "jsonPath": ".metadata.creationTimestamp",
     "description": "How long the object has existed.",
 }
-#: Go's JSON is safe to put into HTML and JavaScript.
+#: Go's JSON escapes characters of HTML and JavaScript.
 _ESCAPES: Final = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
-#: What Go prints for a value that is null.
+#: What Go prints for null.
 _NO_VALUE: Final = "<no value>"
 
 

@@ -1,4 +1,4 @@
-"""Devices that are claimed: classes, claims, slices, taints, and requests for an overview of pools."""
+"""Dynamic resource allocation: device classes, claims, slices, taints, and pool status requests."""
 
 from typing import Any, Final
 
@@ -61,7 +61,7 @@ def _pool_status(obj: Object, now: float) -> Cells:
 
 
 def _outcome(obj: Object) -> dict[str, Any] | None:
-    """The condition that tells how the request ended, if it has."""
+    """The condition that has the result of the request, if it has ended."""
     found = (
         one
         for one in items(obj, "status", "conditions")

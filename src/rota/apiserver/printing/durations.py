@@ -1,7 +1,7 @@
-"""How long ago, in the words of kubectl: `5m30s`, `3h`, `2d5h`; the further away, the coarser.
+"""Ages in kubectl's format: `5m30s`, `3h`, `2d5h`; the older, the coarser.
 
-Thresholds are those of `k8s.io/apimachinery/pkg/util/duration` (1.37): two units where the larger one alone would
-hide too much, one unit everywhere else.
+Thresholds are those of `k8s.io/apimachinery/pkg/util/duration` (1.37): two units where the larger one alone would hide
+too much, one unit elsewhere.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ _STEPS: Final = (
 
 
 def human(seconds: float) -> str:
-    """A duration for people; clocks that disagree by less than two seconds are taken to agree."""
+    """A duration for people; clock differences below two seconds are ignored."""
     whole = int(seconds)
     if whole < 0:
         return INVALID if whole < -1 else "0s"

@@ -1,4 +1,4 @@
-"""What extends or steers an API server: admission, aggregated APIs, flow control, versions in the store."""
+"""Extensions and settings of an API server: admission, aggregated APIs, flow control, storage versions."""
 
 from collections.abc import Callable
 from typing import Any, Final

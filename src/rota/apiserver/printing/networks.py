@@ -1,4 +1,4 @@
-"""Services, what stands behind them, and what may talk to whom."""
+"""Services, endpoints, ingresses and network policies."""
 
 from typing import Any, Final
 
@@ -92,7 +92,7 @@ def _ingress(obj: Object, now: float) -> Cells:
 
 
 def _hosts(rules: list[dict[str, Any]], *, limit: int = 3) -> str:
-    """The first hosts; how many more is counted in rules, also in those without a host."""
+    """The first hosts; the number of others counts rules, also those without a host."""
     shown: list[str] = []
     more = False
     for rule in rules:
@@ -122,7 +122,7 @@ def _service_cidr(obj: Object, now: float) -> Cells:
 
 
 def _ip_address(obj: Object, now: float) -> Cells:
-    # upstream sends the age too, but forgets to name its column
+    # upstream sends the age too, but without a column
     parent = at(obj, "spec", "parentRef")
     if parent is None:
         return [name(obj), NONE, age(obj, now)]

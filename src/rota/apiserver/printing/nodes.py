@@ -1,4 +1,4 @@
-"""Nodes and what is said about a cluster's parts: leases, events, runtime classes, component statuses."""
+"""Nodes, leases, events, runtime classes and component statuses."""
 
 from typing import Any, Final
 

@@ -1,7 +1,7 @@
-"""Pods: one word for what a pod is doing, out of its phase, its conditions and the states of its containers.
+"""Pods: the status column from the phase, the conditions and the states of the containers.
 
-The word is the most telling of these, the later ones winning: the phase, the reason of the status, a scheduling gate,
-what holds up the first unfinished init container, what the first container that is not plainly running says, and the
+The status is the most specific of these, later ones winning: the phase, the reason of the status, a scheduling gate,
+the state of the first unfinished init container, that of the first container that is not plainly running, and the
 deletion. Order and wording follow kube-apiserver's printer (1.36).
 """
 
@@ -33,12 +33,12 @@ _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 
 @dataclass(slots=True)
 class _Tally:
-    """What the containers add up to."""
+    """Sums over the containers."""
 
     word: str
     ready: int = 0
     restarts: int = 0
-    #: When a container last ended and was started again; seconds since 1970.
+    #: When a container last ended and was restarted; seconds since 1970.
     last_restart: float | None = None
 
     def count(self, status: Mapping[str, Any]) -> None:
@@ -63,7 +63,7 @@ def _pod(pod: Object, now: float) -> Cells:
     if initializing and not holds(pod, "Initialized"):
         tally = before
     else:
-        # init containers that are done do not count any more; sidecars, which go on, do
+        # finished init containers do not count; sidecars, which keep running, do
         tally = with_sidecars
         tally.word, tally.ready = before.word, before.ready
         _run(pod, tally)
@@ -89,7 +89,7 @@ def _first_word(pod: Object) -> str:
 
 
 def _initialize(pod: Object, sidecars: set[str | None], *, before: _Tally, with_sidecars: _Tally) -> bool:
-    """Go through the init containers up to the first that is not through; whether there is one."""
+    """Process the init containers up to the first unfinished one; returns whether there is one."""
     for position, status in enumerate(items(pod, "status", "initContainerStatuses")):
         before.count(status)
         sidecar = status.get("name") in sidecars
@@ -113,7 +113,7 @@ def _initialize(pod: Object, sidecars: set[str | None], *, before: _Tally, with_
 
 
 def _run(pod: Object, tally: _Tally) -> None:
-    """Go through the containers, the last one first, so that the first one has the last word."""
+    """Process the containers, the last one first, so that the first one determines the status."""
     running, failure = False, ""
     for status in reversed(items(pod, "status", "containerStatuses")):
         tally.count(status)

@@ -1,4 +1,4 @@
-"""The policy by which the leader rebalances, and what came of it."""
+"""Rebalance policies and their results."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Who may do what, and who vouches for whom: role bindings and certificates."""
+"""Role bindings and certificate signing requests."""
 
 from typing import Final
 

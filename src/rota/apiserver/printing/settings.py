@@ -1,4 +1,4 @@
-"""Namespaces and what is configured in them: config maps, secrets, accounts, quotas; priorities and groups of pods."""
+"""Namespaces, config maps, secrets, service accounts, quotas, priority classes and pod groups."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Volumes, claims to them, their classes and drivers."""
+"""Persistent volumes, claims, storage classes and CSI drivers."""
 
 from typing import Any, Final
 

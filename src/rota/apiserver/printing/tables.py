@@ -1,7 +1,7 @@
-"""Objects as a Table: what `kubectl get` asks for and prints (`as=Table`).
+"""Objects as a Table: the response to `kubectl get` (`as=Table`).
 
-All columns are always sent; kubectl leaves out those with a priority unless it is asked for a wide table. Each row
-carries its object, whole or reduced to its metadata, from which kubectl takes namespaces, labels and names.
+All columns are always sent; kubectl hides those with a priority unless the output is wide. Each row has its object,
+complete or reduced to its metadata, from which kubectl takes namespaces, labels and names.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Texts that the cells of several kinds share: labels, selectors, containers, shortened lists, quantities."""
+"""Cell texts that several kinds share: labels, selectors, containers, shortened lists, quantities."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -29,7 +29,7 @@ def containers(template: Object | None) -> list[str]:
 
 
 def shortened(texts: Iterable[str], *, limit: int = 3, empty: str = "<unset>") -> str:
-    """The first few texts, and how many there are besides."""
+    """The first few texts, and the number of others."""
     found = list(texts)
     shown = ",".join(found[:limit])
     return f"{shown} + {len(found) - limit} more..." if len(found) > limit else shown or empty
@@ -42,5 +42,5 @@ def access_modes(modes: Iterable[str] | None) -> str:
 
 
 def quantity(value: str | float | None) -> str:
-    """A quantity in canonical form; nothing is zero."""
+    """A quantity in canonical form; None is zero."""
     return str(quantities.from_wire(value))

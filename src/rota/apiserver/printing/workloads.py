@@ -1,4 +1,4 @@
-"""Workloads: what keeps pods running, runs them to their end, or says how many may be away."""
+"""Workloads: deployments, replica sets, stateful sets, daemon sets, jobs, cron jobs and disruption budgets."""
 
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ def _deployment(obj: Object, now: float) -> Cells:
         _number(obj, "status", "availableReplicas"),
         age(obj, now),
         *texts.containers(at(obj, "spec", "template")),
-        # a deployment that selects everything shows nothing here, unlike all others
+        # unlike all others, a deployment with an empty selector shows nothing here
         "" if selector == NONE else selector,
     ]
 
@@ -176,7 +176,7 @@ _REPLICAS: Final = f"""
             {_WIDE.strip()}
 """
 
-#: The scale subresource, whatever it is the scale of.
+#: The scale subresource of any kind.
 SCALE: Final = Printer(
     columns=columns("""
         Name      | string  | The name of the scaled object.

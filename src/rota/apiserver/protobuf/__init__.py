@@ -1,1 +1,1 @@
-"""Protobuf bodies of requests, as Go clients send them for the built-in kinds; answers are JSON."""
+"""Protobuf request bodies of the built-in kinds, as Go clients send them; responses are JSON."""

@@ -1,8 +1,8 @@
-"""From a protobuf body to an object, as Go would have written it in JSON.
+"""Decodes a protobuf body to an object, as Go would write it in JSON.
 
 `decode` opens the envelope (four magic bytes, then the kind and the object's bytes) and reads the object by the table
-of `schemas`. Fields that the table does not know are skipped. A hostile body costs bounded time and memory and ends in
-BadRequest: nesting and the number of fields and structs are limited, far above what any real object has.
+of `schemas`. Unknown fields are skipped. A hostile body costs bounded time and memory and ends in BadRequest: nesting
+and the number of fields and structs are limited, far above any real object.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Object: TypeAlias = dict[str, Any]
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 PREFIX: Final = b"k8s\x00"
 
-#: Structs within structs; an object has about a dozen, a deep schema of a custom kind a few dozen.
+#: Nested structs; an object has about a dozen levels, a deep schema of a custom kind a few dozen.
 MAX_DEPTH: Final = 100
 #: Fields on the wire plus structs in the object. An object of 1 MB has some ten thousand.
 MAX_PARTS: Final = 250_000
@@ -70,7 +70,7 @@ def _message_of(api_version: str, kind: str) -> Message:
 
 
 class _Reader:
-    """Reads one object and counts what it is made of."""
+    """Reads one object and counts its fields and structs."""
 
     def __init__(self) -> None:
         self._parts = 0
@@ -91,7 +91,7 @@ class _Reader:
         return message.to_json(result) if message.to_json else result
 
     def _collect(self, message: Message, data: bytes, *, depth: int) -> Mapping[int, list[Payload]]:
-        """The payloads of the known fields, each in their order."""
+        """The payloads of the known fields, each in order."""
         if depth > MAX_DEPTH:
             raise Malformed(f"structs are nested more than {MAX_DEPTH} deep")
         self._count()
@@ -120,7 +120,7 @@ class _Reader:
                 return None
         if field.scalar is not None:
             return field.scalar.read(payloads[-1]) if payloads else field.scalar.zero
-        # a struct that comes in parts is the sum of them, which is what its joined bytes mean
+        # parts of a struct are merged by joining their bytes
         return self._one(field, b"".join(part for part in payloads if isinstance(part, bytes)), depth=depth)
 
     def _entry(self, field: Field, payload: Payload, *, depth: int) -> tuple[str, Any]:

@@ -1,10 +1,10 @@
-"""The messages of the built-in kinds: which field has which number and type. Read from `fields.json`.
+"""The messages of the built-in kinds: the number and type of each field. Read from `fields.json`.
 
-`scripts/generate-protobuf-fields` writes the table. A message is a line of fields `name:number:type`, in the order in
-which JSON shows them. The type may begin with `*` (may be absent), `+` (list) or `%` (map from strings), and end with
-`?` (left out of JSON when empty) or `!` (when zero, even if a struct). A name with a dot is another message, in the
-same package if it begins with the dot; the rest is named in `values`. A field without a name is an embedded struct
-whose fields stand in JSON beside those of its parent.
+`scripts/generate-protobuf-fields` writes the table. A message is a line of fields `name:number:type`, in the order of
+JSON. The type may begin with `*` (may be absent), `+` (list) or `%` (map from strings), and end with `?` (omitted from
+JSON when empty) or `!` (when zero, even if a struct). A name with a dot is another message, in the same package if it
+begins with the dot; other types are in `values`. A field without a name is an embedded struct whose fields are in JSON
+beside those of its parent.
 """
 
 import enum
@@ -39,13 +39,13 @@ class Field:
     shape: Shape
     #: The name of its message; empty for a scalar.
     message: str
-    #: What it is if it is no message.
+    #: The type of a scalar.
     scalar: values.Scalar | None
-    #: Whether JSON leaves it out when it is empty. A struct is never empty.
+    #: Whether JSON omits it when it is empty. A struct is never empty.
     omit_empty: bool
-    #: How its payload, or one entry of it, is written.
+    #: The wire type of its payload, or of one entry of it.
     wire_type: WireType
-    #: Whether several numbers may stand in one payload.
+    #: Whether several numbers may be packed in one payload.
     packable: bool
 
 
@@ -55,10 +55,10 @@ class Message:
 
     name: str
     fields: tuple[Field, ...]
-    #: Those that JSON shows even if the message is empty; a subset, so that empty messages are quickly made.
+    #: Fields that JSON shows even if the message is empty; a subset, so that empty messages are fast to build.
     always: tuple[Field, ...]
     by_number: Mapping[int, Field]
-    #: Makes the JSON value of the fields, where that is no object of them.
+    #: Builds the JSON value from the fields, if it is not an object of them.
     to_json: Callable[[values.Members], Any] | None
 
 
@@ -80,7 +80,7 @@ def of_kind(api_version: str, kind: str) -> Message | None:
 
 
 def knows(api_version: str) -> bool:
-    """Whether kinds of this version may be written in protobuf at all; custom ones may not."""
+    """Whether kinds of this version may be sent in protobuf; custom ones may not."""
     return api_version in _table().kinds
 
 
@@ -118,7 +118,7 @@ def _field(text: str, *, package: str) -> Field:
     shape = _SHAPES.get(type_[0], Shape.PLAIN)
     bare = type_.lstrip("*+%").rstrip("?!")
     scalar = values.SCALARS.get(bare)
-    # Go's omitempty has no effect on a struct that stands there by itself, only on what can be empty
+    # Go's omitempty has no effect on a struct value, only on values that can be empty
     struct = shape is Shape.PLAIN and scalar is None
     wire_type = WireType.BYTES if scalar is None or shape is Shape.MAP else scalar.wire_type
     return Field(

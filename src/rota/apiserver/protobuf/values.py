@@ -1,9 +1,9 @@
 """Single values: from the wire to the JSON that Go would write for them.
 
-`SCALARS` are written as such. `SPECIAL` are messages on the wire whose JSON form is not an object of their members:
-times, quantities, a number or a string, embedded JSON, a schema or something simpler. Each has a line of members in
-the grammar of `schemas` and a function that makes the JSON value of them; both use the names of `fields.json`.
-Whatever cannot be such a value is `wire.Malformed`.
+`SCALARS` are written directly. `SPECIAL` are messages whose JSON form is not an object of their fields: times,
+quantities, int-or-string, embedded JSON, a schema or a simpler value. Each has a line of fields in the grammar of
+`schemas` and a function that builds the JSON value; both use the names of `fields.json`. Invalid values raise
+`wire.Malformed`.
 """
 
 import base64
@@ -29,7 +29,7 @@ _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - only its digits are used,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """A type that needs no message."""
+    """A type without a message."""
 
     wire_type: WireType
     read: Callable[[Any], Any]
@@ -38,7 +38,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Special:
-    """A message with a JSON form of its own."""
+    """A message with its own JSON form."""
 
     members: str
     to_json: Callable[[Members], Any]
@@ -73,7 +73,7 @@ def _time(members: Members) -> str | None:
 
 def _micro_time(members: Members) -> str | None:
     seconds, nanos = _timestamp(members)
-    # cut off towards zero, as Go does, and kept apart from the seconds: a float of both would not be exact
+    # truncated towards zero, as in Go, and kept apart from the seconds: a float of both would not be exact
     micros = int(nanos / 1000)
     seconds, micros = seconds + micros // 1_000_000, micros % 1_000_000
     return None if (seconds, micros) == (_ZERO_TIME, 0) else f"{_date_and_time(seconds)}.{micros:06}Z"

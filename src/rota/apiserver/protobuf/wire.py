@@ -1,8 +1,7 @@
 """The protobuf wire format: tags, varints, lengths. It knows nothing of kinds.
 
-`scan` cuts a message into its fields without looking into them. What cannot be cut is `Malformed`; nothing else is
-raised, whatever the bytes. Reading is strict where Go's generated code is strict: wire types, lengths, varints of at
-most ten bytes, groups that end.
+`scan` splits a message into its fields without decoding them. Invalid bytes raise `Malformed` and nothing else. Reading
+is strict where Go's generated code is strict: wire types, lengths, varints of at most ten bytes, complete groups.
 """
 
 import enum
@@ -18,7 +17,7 @@ _MAX_GROUPS: Final = 100
 
 
 class Malformed(ValueError):
-    """The bytes are no message of the kind that they claim to be."""
+    """The bytes are not a valid message."""
 
 
 class WireType(enum.IntEnum):
@@ -32,7 +31,7 @@ class WireType(enum.IntEnum):
     FIXED32 = 5
 
 
-# plain numbers: looking up a member of an enum costs more than all the rest of the loop
+# plain numbers: looking up a member of an enum costs more than the rest of the loop
 _VARINT, _FIXED64, _BYTES, _GROUP_START, _GROUP_END, _FIXED32 = map(int, WireType)
 
 

@@ -1,1 +1,5 @@
-"""The objects behind the API: the rules of resourceVersion, creation, change and deletion, over the store."""
+"""The objects behind the API: resourceVersions, creation, update and deletion over the store.
+
+`objects` has the generic verbs, `writes` the transactions. Byte templates for repeated pods are in `create_templates`
+and `status_templates`. The rules of single kinds are in `strategies`.
+"""

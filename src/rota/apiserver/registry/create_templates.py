@@ -1,13 +1,13 @@
-"""New pods that differ from earlier ones in nothing but their name: their bytes are put together, not worked out.
+"""Byte templates for new pods that differ from earlier ones in their name only.
 
-Whoever makes a thousand pods from one template sends the same body a thousand times, but for the name in it. If
-everything around that name has been seen before, letter for letter, then so has all that follows from it: what is
-defaulted, admitted, validated and recorded about it depends on the body, on who sends it as which field manager, and
-on rules that may change, which `contract.AdmissionFingerprint` stands for. What is left to do is to write the name, a
-new uid and the time into the gaps of the bytes that were stored before.
+Creating a thousand pods from one template sends the same body a thousand times, except for the name. If everything
+around the name has been seen before, byte for byte, then the result is the same too: defaults, admission, validation
+and managed fields depend on the body, on the user and its field manager, and on rules that may change, which the
+`interfaces.AdmissionFingerprint` covers. Then only the name, a new uid and the time are written into the gaps of the
+earlier stored bytes.
 
-A body is remembered when it comes for the second time. Only what was let in without any complaint is, and only where
-bytes with another name in their gap are found to say the same but for the name.
+A template is kept when a body arrives for the second time. Only bodies without any error or warning are kept, and only
+if the bytes with another name in the gap are verified to differ in the name only.
 """
 
 import re
@@ -18,14 +18,14 @@ import msgspec
 from rota.api import times
 from rota.apiserver.interfaces import AdmissionFingerprint, Attributes
 
-#: How many are remembered, and how large one may be: some megabytes at most.
+#: Number and size of templates: some megabytes at most.
 _MOST: Final = 512
 _LARGEST: Final = 8192
 _MOST_ONCE: Final = 8192
 _NAME: Final = b'"name":"'
-#: Names that are valid for every kind, give no reason to warn and look the same in JSON.
+#: Names that are valid for every kind, cause no warning and are not escaped in JSON.
 _PLAIN: Final = re.compile(rb"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
-#: A name of this form that nobody has.
+#: A name of this form that no object has.
 _PROBE: Final = "0-probe-of-a-name-0"
 _MARK: Final = re.compile(rb"@@rota:(name|uid|time)@@")
 
@@ -36,7 +36,7 @@ _Key = tuple[str, str, str, bytes, bytes]
 
 
 class CreateTemplate(NamedTuple):
-    """A body taken apart: what it has in common with others, and its name."""
+    """A body split into its common part and its name."""
 
     key: _Key
     name: bytes
@@ -51,13 +51,13 @@ class _CachedTemplate:
         found = _MARK.split(value)
         self.pieces: Final = found
         self.admission_fingerprint: Final = admission_fingerprint
-        #: Where in `pieces` which gap is.
+        #: The gaps by their index in `pieces`.
         self.names: Final = [at for at in range(1, len(found), 2) if found[at] == b"name"]
         self.uids: Final = [at for at in range(1, len(found), 2) if found[at] == b"uid"]
         self.times: Final = [at for at in range(1, len(found), 2) if found[at] == b"time"]
 
     def filled(self, *, name: bytes, uid: bytes, time: bytes) -> bytes:
-        """The stored bytes of another one."""
+        """The stored bytes of another pod."""
         pieces = self.pieces.copy()
         for at in self.names:
             pieces[at] = name
@@ -69,15 +69,15 @@ class _CachedTemplate:
 
 
 class CreateTemplateCache:
-    """What is remembered of new pods."""
+    """The templates of new pods."""
 
     def __init__(self) -> None:
         self._known: Final[dict[_Key, _CachedTemplate]] = {}
-        #: Bodies that came once, by their hash: most never come again.
+        #: Bodies that were seen once, by their hash: most never come again.
         self._once: Final[set[int]] = set()
 
     def create_template(self, at: Attributes, body: bytes, content_type: str) -> CreateTemplate | None:
-        """What `body` has in common with others; None if it is nothing that could be remembered."""
+        """The common part of `body`; None if it cannot be a template."""
         start = body.find(_NAME)
         if start < 0 or at.dry_run or len(body) > _LARGEST:
             return None
@@ -91,14 +91,14 @@ class CreateTemplateCache:
     def cast(
         self, create_template: CreateTemplate, admission_fingerprint: AdmissionFingerprint, *, uid: str, now: float
     ) -> bytes | None:
-        """The stored bytes of the pod; None if it has to be worked out."""
+        """The stored bytes of the pod; None if there is no template."""
         casting = self._known.get(create_template.key)
         if casting is None or casting.admission_fingerprint != admission_fingerprint:
             return None
         return casting.filled(name=create_template.name, uid=uid.encode(), time=times.format_time(now).encode())
 
     def learn(self, create_template: CreateTemplate, admission_fingerprint: AdmissionFingerprint, value: bytes) -> None:
-        """A pod was stored as `value` while rules stood as they do; it was worked out, without complaints."""
+        """A pod was stored as `value` under this fingerprint, by the usual path and without warnings."""
         key = create_template.key
         if key not in self._known:
             number = hash(key)
@@ -121,12 +121,12 @@ def _cached_template(
         return None
     obj = _decode(value)
     metadata, spec = obj["metadata"], obj["spec"]
-    # what is sold to a pod with a node depends on what that node has left
+    # for a pod with a node, admission depends on the node's free resources
     if _encode(obj) != value or spec.get("nodeName"):
         return None
     name, uid, time = metadata["name"], metadata["uid"], metadata["creationTimestamp"]
     owners = metadata.get("managedFields") or []
-    # times and uids that stand elsewhere would have to be others in another pod
+    # times and uids in other places would have to differ in another pod
     if value.count(time.encode()) != 1 + len(owners) or value.count(uid.encode()) != 1:
         return None
     metadata |= {"name": "@@rota:name@@", "uid": "@@rota:uid@@", "creationTimestamp": "@@rota:time@@"}
@@ -138,12 +138,12 @@ def _cached_template(
 
 
 def _is_name_of_metadata(create_template: CreateTemplate) -> bool:
-    """Whether what stands in the gap of a body is the object's name, and nothing else."""
+    """Whether the gap of a body is the object's name, and nothing else."""
     before, after = create_template.key[-2:]
     try:
         given, probed = _decode(before + create_template.name + after), _decode(before + _PROBE.encode() + after)
     except (msgspec.MsgspecError, ValueError):
-        return False  # no JSON, but something else that was understood
+        return False  # not JSON, but another format
     if probed["metadata"].get("name") != _PROBE:
         return False
     probed["metadata"]["name"] = create_template.name.decode()

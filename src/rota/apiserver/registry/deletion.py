@@ -1,11 +1,11 @@
-"""What a deletion does to an object: removes it, marks it, or nothing more. Pure.
+"""What a deletion does to an object: removes it, marks it, or nothing. Pure.
 
-Mirrors `k8s.io/apiserver/pkg/registry/rest/delete.go` and the pods' and namespaces' own rules:
+Mirrors `k8s.io/apiserver/pkg/registry/rest/delete.go` and the rules of pods and namespaces:
 
-* an object with finalizers is marked (`deletionTimestamp`) and goes when the last finalizer is taken off;
-* a pod on a node is marked with its grace period and goes when its worker confirms with a grace of zero;
-* a namespace is marked and terminates; it goes once what is in it is gone (`spec.finalizers`);
-* the propagation policy becomes a finalizer that the garbage collector works off.
+* an object with finalizers is marked (`deletionTimestamp`) and removed with its last finalizer;
+* a pod on a node is marked with its grace period and removed when its worker confirms with a grace of zero;
+* a namespace is marked and terminates; it is removed once its content is gone (`spec.finalizers`);
+* the propagation policy becomes a finalizer for the garbage collector.
 """
 
 import enum
@@ -19,7 +19,7 @@ from rota.apiserver.interfaces import Attributes, DeleteOptions, Object
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 _PODS: Final = GroupResource("", "pods")
-#: Kinds that are older than garbage collection and keep to what clients of their time expect.
+#: Kinds that are older than garbage collection and keep the defaults of that time.
 _ORPHAN_BY_DEFAULT: Final = frozenset({GroupResource("batch", "jobs"), GroupResource("", "replicationcontrollers")})
 _NAMESPACES: Final = GroupResource("", "namespaces")
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
@@ -33,7 +33,7 @@ class Step(enum.Enum):
     REMOVE = enum.auto()
     #: Write the planned object.
     MARK = enum.auto()
-    #: A deletion is under way already, and this one adds nothing.
+    #: A deletion is under way already, and this one changes nothing.
     NOTHING = enum.auto()
 
 
@@ -46,7 +46,7 @@ class Plan:
 
 
 def check_options(options: DeleteOptions) -> None:
-    """Refuse options that make no sense together."""
+    """Refuse conflicting options."""
     wrong = []
     if options.propagation_policy is not None and options.propagation_policy not in _POLICIES:
         path = fields.Path("propagationPolicy")
@@ -56,7 +56,7 @@ def check_options(options: DeleteOptions) -> None:
 
 
 def check_preconditions(obj: Object, options: DeleteOptions, at: Attributes) -> None:
-    """Refuse to delete something else than the client has seen."""
+    """Refuse to delete another object than the client has seen."""
     metadata = obj["metadata"]
     for what, expected, actual, perhaps in (
         ("UID", options.precondition_uid, metadata["uid"], "deleted and then recreated"),
@@ -64,24 +64,24 @@ def check_preconditions(obj: Object, options: DeleteOptions, at: Attributes) -> 
     ):
         if expected is None or expected == actual:
             continue
-        if at.resource.group_resource == _NAMESPACES:  # which upstream deletes in its own way and words
+        if at.resource.group_resource == _NAMESPACES:  # upstream deletes these in its own way, with other messages
             why = f"Precondition failed: {what} in precondition: {expected}, {what} in object meta: {actual}"
             raise errors.conflict(_NAMESPACES, metadata["name"], why)
         why = (
             f"the {what} in the precondition ({expected}) does not match the {what} in record ({actual}). "
             f"The object might have been {perhaps}"
         )
-        # upstream names the kind here, where everybody else names the resource
+        # upstream names the kind here, and the resource elsewhere
         named = GroupResource(at.resource.group, at.resource.kind)
         raise errors.conflict(named, metadata["name"], why)
 
 
 def plan(obj: Object, options: DeleteOptions, at: Attributes) -> Plan:
-    """The step that a deletion asks for; `obj` is the planner's to change."""
+    """The step for a deletion; `obj` may be changed."""
     if at.resource.group_resource == _NAMESPACES:
         return _plan_namespace(obj, options, at)
     if at.resource.plural == "events":
-        return Plan(Step.REMOVE, obj)  # nobody waits for what is only a report
+        return Plan(Step.REMOVE, obj)  # a mirror pod is only a report and needs no grace
     metadata = obj["metadata"]
     marked = metadata.get("deletionTimestamp")
     if at.resource.group_resource == _PODS:
@@ -104,7 +104,7 @@ def plan(obj: Object, options: DeleteOptions, at: Attributes) -> Plan:
 
 
 def is_finished(new: Object, old: Object, at: Attributes) -> bool:
-    """Whether an update took off the last thing that kept a deleted object alive."""
+    """Whether an update removed the last finalizer or grace of a deleted object."""
     metadata, before = new["metadata"], old["metadata"]
     if metadata.get("finalizers") or not before.get("deletionTimestamp"):
         return False
@@ -132,7 +132,7 @@ def _plan_namespace(obj: Object, options: DeleteOptions, at: Attributes) -> Plan
 
 
 def _pod_grace(pod: Object, options: DeleteOptions) -> int:
-    """The client's wish, or the pod's own; a pod that runs nowhere needs no grace."""
+    """The requested grace, or the pod's own; a pod without a node needs none."""
     spec = pod.get("spec") or {}
     if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in _FINISHED:
         return 0
@@ -143,7 +143,7 @@ def _pod_grace(pod: Object, options: DeleteOptions) -> int:
 
 
 def _shorten(pod: Object, options: DeleteOptions) -> Step | None:
-    """A deletion under way can only be sped up; None if its time is now over."""
+    """A deletion under way can only be shortened; None if its time is over."""
     metadata = pod["metadata"]
     current, wanted = metadata["deletionGracePeriodSeconds"], options.grace_period_seconds
     if wanted is None or (wanted >= current and current > 0) or (current == 0 and metadata.get("finalizers")):
@@ -165,7 +165,7 @@ def _mark(obj: Object, now: float, *, grace: int | None) -> None:
 
 
 def _with_policy(finalizers: list[str], options: DeleteOptions, at: Attributes) -> list[str]:
-    """The finalizers with that of the policy; without a policy, one that is there already stays."""
+    """The finalizers with that of the policy; without a policy, an existing one stays."""
     policy = options.propagation_policy
     if policy is None:
         if at.resource.group_resource not in _ORPHAN_BY_DEFAULT or {ORPHAN, FOREGROUND} & {*finalizers}:

@@ -1,12 +1,12 @@
-"""Fencing: a leader's write happens only while its term lasts, however late it comes.
+"""Leader fencing: a leader's write takes effect only while its term lasts, however late it arrives.
 
-A leader may fall asleep between its decision and its write, and wake up when another leads. No clock can rule that out,
-so the store does: whenever the holder of a Lease changes, the same transaction writes who holds it to a key beside it
-(`record`), and nothing else ever writes that key. A request that says in which term it is made (`contract.LeaderFence`)
-is carried out in a transaction that is guarded by the revision of that key. So the takeover and a late write cannot
-both happen in the wrong order, whichever servers they go through.
+A leader may be suspended between its decision and its write, and resume when another one leads. No clock can exclude
+that, so the store does: whenever the holder of a Lease changes, the same transaction writes the holder to a key beside
+it (`record`), and nothing else ever writes that key. A request that names its term (`interfaces.LeaderFence`) is
+committed with the revision of that key as a precondition. So a takeover and a late write cannot happen in the wrong
+order, through whatever servers they go.
 
-Renewals do not touch the key: in the usual case a write costs one guard more, and no question.
+Renewals do not touch the key: usually a fenced write costs one more precondition, and no read.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ from rota.store.store_interface import Committed, Entry, Outcome, Precondition, 
 log = logs.get(__name__)
 
 LEASES: Final = GroupResource("coordination.k8s.io", "leases")
-#: Nodes' own leases are no leaderships: nobody writes in their name.
+#: Node leases are not leader elections: no request is made in their name.
 _NODES: Final = "kube-node-lease"
 #: No API group can begin with a tilde.
 _PREFIX: Final = "/~terms/"
@@ -30,7 +30,7 @@ _TRIES: Final = 8
 
 
 class LeaseHolder(msgspec.Struct, frozen=True, gc=False):
-    """Who holds a Lease, for the how-manieth time that it changed hands."""
+    """The holder of a Lease, and its number of transitions."""
 
     holder: str
     transitions: int
@@ -41,10 +41,10 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class LeaderRecords:
-    """An `Admission` of Leases: takes down who holds them."""
+    """An `Admission` of Leases: records their holders."""
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
-        """The record, with the write that makes it necessary."""
+        """Add the record to the transaction that changes the holder."""
         if at.resource.group_resource != LEASES or at.subresource or at.namespace == _NODES:
             return None
         before, after = _holder(old), _holder(new)
@@ -55,11 +55,11 @@ class LeaderRecords:
 
 
 class LeaderFencing:
-    """Commits what is done in a leader's name."""
+    """Commits requests that name a leader term."""
 
     def __init__(self, store: Store) -> None:
         self._store: Final = store
-        #: The last that was heard of each term: who holds it, and the revision of the record.
+        #: The last known state of each term: its holder, and the revision of the record.
         self._known: Final[dict[str, tuple[LeaseHolder, int]]] = {}
 
     async def commit(self, fence: LeaderFence, transaction: Transaction) -> Outcome:
@@ -69,7 +69,7 @@ class LeaderFencing:
         known = self._known.get(key)
         for _ in range(_TRIES):
             if known is None or known[0] != wanted:
-                # What is remembered may be old, or the leader faster than the news of it.
+                # The cached state may be outdated.
                 known = self._learn(key, await self._store.get(key))
                 if known is None or known[0] != wanted:
                     raise _over(fence, known)

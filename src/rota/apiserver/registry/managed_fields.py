@@ -1,7 +1,7 @@
-"""managedFields: who set what, kept up to date by every write.
+"""managedFields: which manager set which field, updated by every write.
 
-Built-in kinds merge by Kubernetes' own schemas, custom ones by their definitions'. What a request cannot change
-(the status through the front door, everything else through the status' own) nobody comes to own by it.
+Built-in kinds merge by Kubernetes' own schemas, custom ones by their definitions'. A request does not own fields that
+it cannot change (the status through the main resource, everything else through the status subresource).
 """
 
 import functools
@@ -25,7 +25,7 @@ _METADATA: Final = field_paths.path("metadata")
 
 
 def versions_of(resource: ResourceType, scheme: Scheme, custom_schema: SchemaLookup) -> versions.Versions:
-    """All versions in which a kind is served, with what its merging needs to know."""
+    """All versions of a kind that are served, with the data for merging."""
     if not resource.custom:
         return _builtin_versions(tuple(one.gvk for one in scheme.versions(resource.group_resource)) or (resource.gvk,))
     served = scheme.versions(resource.group_resource) or (resource,)
@@ -42,14 +42,14 @@ def _builtin_versions(kinds: tuple[tuple[str, str, str], ...]) -> versions.Versi
 
 
 def untouchable(at: Attributes) -> fieldsets.FieldSet:
-    """What this request cannot change."""
+    """The fields that this request cannot change."""
     if at.subresource == "status":
         return frozenset({_SPEC, _METADATA} if at.resource.custom else {_SPEC})
     return frozenset({_STATUS}) if "status" in at.resource.subresources else fieldsets.EMPTY
 
 
 def record(live: Object | None, new: Object, at: Attributes, known: versions.Versions) -> Object:
-    """The new object with its managedFields brought up to date."""
+    """The new object with updated managedFields."""
     if live is None and not at.resource.custom and "managedFields" not in new["metadata"]:
         return _created.record(new, at, known)
     if live is not None and at.subresource == "status" and not at.resource.custom:
@@ -70,11 +70,10 @@ def _record(live: Object | None, new: Object, at: Attributes, known: versions.Ve
 
 
 class _Created:
-    """The records of new objects of built-in kinds.
+    """The first managedFields of objects of built-in kinds.
 
-    Who owns what in a new object follows from which fields it has, and not from what they say, except for what tells
-    the elements of lists apart; so objects of one make have the same record but for its time, and for the uid of the
-    one that they belong to.
+    They depend on the fields that a new object has, not on their values, except for the keys of list elements; so
+    objects of one template have the same entries except for the time, and for the uid of their owner.
     """
 
     _MOST: Final = 512
@@ -83,7 +82,7 @@ class _Created:
         self._known: dict[tuple[object, ...], _Entries] = {}
 
     def record(self, new: Object, at: Attributes, known: versions.Versions) -> Object:
-        """The new object with its first record."""
+        """The new object with its first managedFields."""
         key = self._key(new, at, known.schemas[new["apiVersion"]])
         entries = self._known.get(key)
         if entries is None:
@@ -116,23 +115,22 @@ class _Created:
 
 
 class _Statuses:
-    """The records of statuses of built-in kinds that are written through their own door.
+    """The managedFields of built-in kinds after a write through the status subresource.
 
-    Who owns what after such a write follows from who did before, from which fields the status had and has, and from
-    which of them say something else now; so pods of one make that go the same way have the same records but for times
-    and for the uid of the one that they belong to.
+    They depend on the previous owners, on the fields that the status had and has, and on which of them changed; so pods
+    of one template in the same state have the same entries except for times and for the uid of their owner.
     """
 
     _MOST: Final = 1024
-    #: With more owners than this the oldest may be folded together, which depends on their times.
+    #: With more managers than this the oldest may be merged, which depends on their times.
     _MOST_OWNERS: Final = 4
 
     def __init__(self) -> None:
-        #: Entries without times, and the place of each among those before; None for one that is written now.
+        #: Entries without times, and the index of each among the previous ones; None for one that is written now.
         self._known: dict[tuple[object, ...], tuple[_Entries, list[int | None]]] = {}
 
     def record(self, live: Object, new: Object, at: Attributes, known: versions.Versions) -> Object:
-        """The new object with its records brought up to date."""
+        """The new object with updated managedFields."""
         before = live["metadata"].get("managedFields") or []
         key = self._key(live, new, at, known) if 0 < len(before) <= self._MOST_OWNERS else None
         if key is None:
@@ -141,7 +139,7 @@ class _Statuses:
         found = self._known.get(key)
         if found is None:
             result = _record(live, new, at, known)
-            # In the second in which an entry was written before it cannot be told from one that is written now.
+            # In the second in which an entry was written it cannot be distinguished from one that is written now.
             if not any(one.get("time") == now for one in before):
                 self._learn(key, before, result)
             return result
@@ -154,7 +152,7 @@ class _Statuses:
         return {**new, "metadata": {**new["metadata"], "managedFields": timed}}
 
     def _key(self, live: Object, new: Object, at: Attributes, known: versions.Versions) -> tuple[object, ...] | None:
-        """What the records depend on; None where that is more than the status."""
+        """What the entries depend on; None if that is more than the status."""
         if not all("time" in one for one in live["metadata"]["managedFields"]):
             return None
         if {**live, "status": None, "metadata": None} != {**new, "status": None, "metadata": None}:
@@ -192,7 +190,7 @@ class _Statuses:
 
 
 class _Entries:
-    """Records that objects of several owners have in common: the uid of the owner stands in them as a mark."""
+    """Entries that objects of several owners have in common: a placeholder is in the place of the owner's uid."""
 
     __slots__ = ("_entries", "_marked")
 
@@ -201,19 +199,19 @@ class _Entries:
         self._marked: Final = _anyones(_encode(entries), owner) if owner else b""
 
     def of(self, owner: bytes) -> list[Object]:
-        """Those of an object that belongs to this one."""
+        """The entries for an object with this owner."""
         if not owner:
             return self._entries
         found: list[Object] = _decode(self._marked.replace(_ANYBODY, owner))
         return found
 
 
-#: Stands for the uid of an owner; no uid looks like this, and in JSON no text.
+#: The placeholder of an owner's uid; no uid looks like this.
 _ANYBODY: Final = b"\0owner\0"
 
 
 def _belongs_to(obj: Object) -> bytes:
-    """The uid of the one that an object belongs to, as it stands in JSON; empty where there is none, or several."""
+    """The uid of an object's owner, as in JSON; empty if there is none, or several."""
     references: list[Object] = obj["metadata"].get("ownerReferences") or []
     uid = str(references[0].get("uid") or "") if len(references) == 1 else ""
     return uid.encode() if _UID.fullmatch(uid) else b""
@@ -232,12 +230,12 @@ def _owner(entry: Object) -> tuple[object, ...]:
 
 
 def _order(entry: Object) -> tuple[str, ...]:
-    """As records are sorted on the wire; see `managed.encode`."""
+    """The order of entries on the wire; see `managed.encode`."""
     return tuple(str(entry.get(name) or "") for name in ("operation", "time", "manager", "apiVersion", "subresource"))
 
 
 def _differences(old: Any, new: Any, schema: schemas.TypeSchema) -> Hashable:
-    """Which fields that two values have in common say something else; with their outlines that tells all changes."""
+    """Which common fields of two values differ; together with their outlines that describes all changes."""
     if old == new:
         return False
     if old.__class__ is dict and new.__class__ is dict:
@@ -259,7 +257,7 @@ def _by_key(values: list[Any], keys: tuple[str, ...]) -> dict[bytes, Any]:
 
 
 def _outline(value: Any, schema: schemas.TypeSchema) -> Hashable:
-    """Which fields a value has: equal outlines have the same set of fields, whatever stands in them."""
+    """Which fields a value has: equal outlines mean the same set of fields, whatever their values."""
     if value.__class__ is dict:
         fields = schema.map
         if fields is None:
@@ -285,14 +283,14 @@ def _outline(value: Any, schema: schemas.TypeSchema) -> Hashable:
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
-#: Long enough to stand nowhere else, and the same in JSON, in a JSON text inside of one, and outside.
+#: Long enough to be unique, and not escaped in JSON, nor in JSON inside a JSON string.
 _UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _created: Final = _Created()
 _statuses: Final = _Statuses()
 
 
 def keep_times(new: Object, live: Object) -> None:
-    """Leave the old times in the records of a write that, once defaults are set, turns out to change nothing else."""
+    """Keep the old times in the entries of a write that, once defaults are set, changes nothing else."""
     fresh, known = new["metadata"].get("managedFields"), live["metadata"].get("managedFields")
     if fresh == known or not fresh or not known or list(map(_timeless, fresh)) != list(map(_timeless, known)):
         return
@@ -305,7 +303,7 @@ def _timeless(entry: Object) -> Object:
 
 
 def applied(live: Object | None, config: Object, at: Attributes, known: versions.Versions, *, force: bool) -> Object:
-    """What server-side apply makes of the live object, managedFields included."""
+    """The result of server-side apply on the live object, managedFields included."""
     return apply.apply(
         live,
         config,

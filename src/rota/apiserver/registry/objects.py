@@ -1,8 +1,8 @@
 """The generic verbs on objects: read, create, update, delete, as transactions on the store.
 
-Every write runs in the order that `contract` describes, and in one transaction guarded by the revision that it was made
-from. Who loses a race starts over from what is there now, as often as the kind of write allows. In a dry run all of it
-happens but the commit.
+Every write runs in the order that `interfaces` describes, and in one transaction with the revision that it was computed
+from as a precondition. A write that loses a race starts over from the current state, as often as the kind of write
+allows. A dry run does everything but the commit.
 """
 
 import random
@@ -50,15 +50,16 @@ from rota.store.store_interface import (
 
 log = logs.get(__name__)
 
-#: How often a write starts over when others are faster, or a name is drawn for a `generateName`.
+#: How often a write starts over after a conflict, or a name is drawn for a `generateName`.
 _TRIES: Final = 8
-#: How often a write starts over when only what rides along has moved: a quota that many are charged to, a busy node.
+#: How often a write starts over when only a precondition of admission changed: a quota that many writes charge, a busy
+#: node.
 _CONTENDED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The outcome of a write, as an object and as the bytes that were stored."""
+    """The result of a write, as an object and as the stored bytes."""
 
     object: Object
     value: bytes
@@ -68,7 +69,7 @@ class Written:
 
 
 class WrittenBytes(NamedTuple):
-    """The outcome of a write whose object nobody looks at."""
+    """The result of a write without a decoded object."""
 
     value: bytes
     revision: int
@@ -76,20 +77,20 @@ class WrittenBytes(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """How an update makes the new object from the live one."""
+    """How an update computes the new object from the live one."""
 
-    #: The new object, complete and in the shape of its kind, its own copy; None stands for an object to be created.
+    #: The new object, complete and in the shape of its kind, as a copy; None stands for an object to be created.
     make: Callable[[Object | None], Object]
     #: Whether `make` keeps managedFields itself, as server-side apply does.
     keeps_managed_fields: bool = False
-    #: Whether an object that does not exist is created.
+    #: Whether a missing object is created.
     creates: bool = False
-    #: How large what `make` works on is, besides the live object.
+    #: The size of the input of `make`, besides the live object.
     size_bytes: int = 0
 
 
 class ObjectRegistry:
-    """Fills `contract.Registry`, and does the writing verbs."""
+    """Implements `interfaces.Registry`, and the writing verbs."""
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class ObjectRegistry:
         clock: Clock,
         rng: random.Random,
     ) -> None:
-        """`kinds` is given the registry, since many rules have to look at other objects."""
+        """`kinds` gets the registry, since many rules read other objects."""
         self.store: Final = store
         self._terms: Final = LeaderFencing(store)
         self.scheme: Final = scheme
@@ -126,11 +127,11 @@ class ObjectRegistry:
         return stored_form.encode(obj, resource)
 
     def versions(self, resource: ResourceType) -> versions.Versions:
-        """What merging objects of this kind needs to know."""
+        """The data for merging objects of this kind."""
         return managed_fields.versions_of(resource, self.scheme, self.kinds.custom_schema)
 
     def spread(self, most: float) -> float:
-        """A number from 0 to `most`, so that what was begun together does not end together."""
+        """A random number from 0 to `most`, so that things that begin together do not end together."""
         return self._rng.uniform(0, most)
 
     async def find(self, resource: ResourceType, namespace: str, name: str, /) -> Stored | None:
@@ -179,9 +180,9 @@ class ObjectRegistry:
     async def create(
         self, at: Attributes, obj: Object, *, keeps_managed_fields: bool = False, size_bytes: int = 0
     ) -> Written:
-        """Store a new object in the shape of its kind; `obj` is the registry's to change.
+        """Store a new object in the shape of its kind; `obj` may be changed.
 
-        `size_bytes` is the size of what it was read from.
+        `size_bytes` is the size of the request body.
         """
         metadata = obj["metadata"]
         if metadata.get("resourceVersion"):
@@ -214,20 +215,20 @@ class ObjectRegistry:
     async def create_alike(
         self, at: Attributes, create_template: CreateTemplate, admission_fingerprint: AdmissionFingerprint
     ) -> WrittenBytes | None:
-        """Store a new object that differs from an earlier one in its name; None if it has to be worked out."""
+        """Store a new object from a template; None if there is none."""
         value = self.cast(create_template, admission_fingerprint, now=at.now)
         if value is None:
             return None
         key = self._key(at, create_template.name.decode())
         transaction = Transaction((Put(key, value),), (Precondition(key, revision=0), *admission_fingerprint.guards))
         outcome = await self._commit(at, transaction)
-        # what stands in the way is found out again, by who has the words for it
+        # the usual path finds the reason again, and has the messages
         return WrittenBytes(value, outcome.revision) if isinstance(outcome, Committed) else None
 
     def cast(
         self, create_template: CreateTemplate, admission_fingerprint: AdmissionFingerprint, *, now: float
     ) -> bytes | None:
-        """The bytes of such an object, for who stores many in one transaction."""
+        """The bytes of such an object, for a caller that stores many in one transaction."""
         return self.create_templates.cast(create_template, admission_fingerprint, uid=self._uid(), now=now)
 
     async def update(self, at: Attributes, edit: Edit) -> Written:
@@ -245,7 +246,7 @@ class ObjectRegistry:
         raise errors.conflict(at.resource.group_resource, at.name)
 
     async def update_from(self, at: Attributes, edit: Edit, entry: Entry) -> Written | None:
-        """Change the object that `at` names if it still is this entry; None if somebody else was faster."""
+        """Change the object that `at` names if it still is this entry; None after a conflict."""
         return await self._update_once(at, edit, _stored(entry, at.resource))
 
     async def rewrite(self, at: Attributes, stored: Stored, change: Change, /) -> Object:
@@ -271,7 +272,7 @@ class ObjectRegistry:
         return (await self.remove(at, options)).object
 
     async def remove(self, at: Attributes, options: DeleteOptions) -> Written:
-        """Delete the object that `at` names, or mark it for deletion; says which."""
+        """Delete the object that `at` names, or mark it for deletion; returns which."""
         deletion.check_options(options)
         for _ in range(_TRIES):
             try:
@@ -281,7 +282,7 @@ class ObjectRegistry:
             deletion.check_preconditions(stored.object, options, at)
             riders = await self._admit(at, None, stored.object)
             plan = deletion.plan(json_values.copy(stored.object), options, at)
-            # an object that was stored when there was no limit must be deletable
+            # an object that was stored without a size limit must be deletable
             value = stored_form.encode(plan.object, at.resource, limited=False)
             removed = plan.step is deletion.Step.REMOVE
             if plan.step is deletion.Step.NOTHING or (plan.object == stored.object and not removed):
@@ -296,7 +297,7 @@ class ObjectRegistry:
         raise errors.conflict(at.resource.group_resource, at.name)
 
     async def _remove_damaged(self, at: Attributes, problem: Exception) -> Written:
-        """Delete what cannot be read: its finalizers and its owner are lost with it."""
+        """Delete a value that cannot be decoded: its finalizers and its owner are lost."""
         key = self._key(at, at.name)
         log.warning("a damaged object is deleted", key=key, user=at.user.name, problem=str(problem))
         outcome = await self.commit(at, Transaction((Delete(key),), ()))
@@ -313,9 +314,9 @@ class ObjectRegistry:
 
         def complete() -> Object:
             strategy.default(new)
-            if large:  # before more work is done on what cannot be stored
+            if large:  # before more work is done on an object that cannot be stored
                 stored_form.encode(new, at.resource)
-            # what the server adds from here on is nobody's: an apply that leaves it out must not take it away
+            # no manager owns what the server adds from here on: an apply without it must not remove it
             return new if keeps_managed_fields else managed_fields.record(None, new, at, self.versions(at.resource))
 
         def check() -> None:
@@ -346,7 +347,7 @@ class ObjectRegistry:
         return await self.create(at, new, keeps_managed_fields=edit.keeps_managed_fields, size_bytes=edit.size_bytes)
 
     async def _update_once(self, at: Attributes, edit: Edit, stored: Stored) -> Written | None:
-        """One attempt; None if somebody else was faster."""
+        """One attempt; None after a conflict."""
         live, strategy = stored.object, self.kinds.strategy(at.resource)
         size_bytes = max(edit.size_bytes, stored.size_bytes)
 
@@ -358,7 +359,7 @@ class ObjectRegistry:
                 strategy.default(new)
             elif at.subresource == "status":
                 strategy.default_status(new)
-            if size_bytes > offload.INLINE_BYTES:  # before more work is done on what cannot be stored
+            if size_bytes > offload.INLINE_BYTES:  # before more work is done on an object that cannot be stored
                 stored_form.encode(new, at.resource)
             return (
                 new if edit.keeps_managed_fields else managed_fields.record(live, new, at, self.versions(at.resource))

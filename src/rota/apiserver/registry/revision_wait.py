@@ -1,4 +1,4 @@
-"""Waiting for a revision that a client knows and this server does not know yet."""
+"""Waits for a revision that a client knows and this server does not know yet."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _LOOK_EVERY_S: Final = 0.1
 
 
 async def reach(store: Store, revision: int, clock: Clock) -> None:
-    """Return once the store has come to a revision; Timeout (cause ResourceVersionTooLarge) if that takes too long."""
+    """Return once the store has reached a revision; Timeout (cause ResourceVersionTooLarge) if that takes too long."""
     deadline = clock.monotonic() + PATIENCE_S
     while True:
         newest = (await store.revision_range()).revision

@@ -1,7 +1,7 @@
-"""resourceVersions and continue tokens: what clients send, and which revision of the store that means.
+"""resourceVersions and continue tokens: which revision of the store they mean.
 
-A resourceVersion is the store's revision as a decimal number. A continue token names the revision of the first page and
-the last key seen; one with revision -1 goes on inconsistently, from whatever the newest revision is then.
+A resourceVersion is the store's revision as a decimal number. A continue token has the revision of the first page and
+the last key; one with revision -1 continues inconsistently, at the newest revision.
 """
 
 import base64
@@ -12,11 +12,11 @@ import msgspec
 
 from rota.api import errors, gotext
 
-#: How long a client that knows a later revision than we do is kept waiting for us to catch up.
+#: How long a client with a later revision waits for this server to catch up.
 PATIENCE_S: Final = 3.0
 _TOKEN_VERSION: Final = "meta.k8s.io/v1"  # noqa: S105 - the version of a format
 _UINT64: Final = range(2**64)
-#: A token that does not insist on the revision at which it began.
+#: A token that is not bound to the revision of the first page.
 INCONSISTENT: Final = -1
 
 CONTINUE_TOO_OLD: Final = (
@@ -42,7 +42,7 @@ class ContinueToken(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> int:
-    """The revision of a resourceVersion; 0 for none and for "any". BadRequest if it is no number."""
+    """The revision of a resourceVersion; 0 for none and for "any". BadRequest if it is not a number."""
     if not text:
         return 0
     if not text.isascii() or not text.isdecimal():
@@ -54,7 +54,7 @@ def parse(text: str) -> int:
 
 
 def parse_continue(token: str) -> ContinueToken:
-    """The place that a token names; BadRequest if it was not made by us."""
+    """Parse a token; BadRequest if it is invalid."""
     try:
         decoded = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         parsed = msgspec.json.decode(decoded, type=ContinueToken)

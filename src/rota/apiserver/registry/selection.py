@@ -1,7 +1,7 @@
-"""Label and field selectors against stored bytes, decoding no more than they ask for.
+"""Label and field selectors on stored bytes, decoding no more than necessary.
 
-Nothing is decoded without selectors, only the labels for label selectors, and the whole object for field selectors on
-anything but its name and namespace, which the key already tells.
+Without selectors nothing is decoded, for label selectors only the labels, and the whole object only for field selectors
+on fields other than its name and namespace, which are in the key.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _IN_KEY: Final = frozenset({"metadata.name", "metadata.namespace"})
 
 
 class Selection:
-    """Which objects of a resource a request is about."""
+    """The selected objects of a resource."""
 
     __slots__ = ("_by_key", "_extract", "_fields", "_known", "_labels", "_resource", "texts")
 
@@ -30,9 +30,9 @@ class Selection:
         fields: str = "",
         extra_fields: Mapping[str, fieldselectors.Reader] | None = None,
     ) -> None:
-        """BadRequest if a selector cannot be understood."""
+        """BadRequest if a selector is invalid."""
         self._resource: Final = resource
-        #: The selectors as they were written, of labels and of fields.
+        #: The label and field selectors as they were written.
         self.texts: Final = labels, fields
         try:
             self._labels: Final = selectors.parse(labels) if labels else selectors.EVERYTHING
@@ -48,22 +48,22 @@ class Selection:
             raise errors.bad_request(str(error)) from None
         self._by_key: Final = all(term.field in _IN_KEY for term in self._fields.terms)
         self._extract: Final = fieldselectors.extractor(resource.group_kind, extra_fields)
-        # what custom kinds let select changes with their definitions
+        # the selectable fields of custom kinds change with their definitions
         self._known: Final = None if resource.custom else _extracted.setdefault(resource.gvk, {})
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether all objects are selected."""
         return self._labels.empty and self._fields.empty
 
     @property
     def name(self) -> str | None:
-        """The one name that is asked for, if it is only one."""
+        """The one name that is selected, if there is only one."""
         return self._fields.required_value("metadata.name")
 
     @property
     def namespace(self) -> str | None:
-        """The one namespace that is asked for, if it is only one."""
+        """The one namespace that is selected, if there is only one."""
         return self._fields.required_value("metadata.namespace")
 
     def matches(self, key: str, value: bytes) -> bool:
@@ -78,7 +78,7 @@ class Selection:
         return self._fields.matches(self._selectable(value))
 
     def _selectable(self, value: bytes) -> Mapping[str, str]:
-        """The fields of an object that can be selected by: every worker's watch asks for those of the same pods."""
+        """The selectable fields of an object: every worker's watch needs those of the same pods."""
         if self._known is None:
             return self._extract(stored_form.decode(value, 0, self._resource))
         found = self._known.get(value)

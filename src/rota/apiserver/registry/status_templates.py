@@ -1,15 +1,14 @@
-"""Statuses of pods that go the way of others: the pods' new bytes are put together, not worked out.
+"""Byte templates for status updates of pods that repeat those of other pods.
 
-What a status makes of a pod is a function of the pod's bytes, the status' bytes, who writes as which field manager, and
-the time: no rule about statuses looks at anything else. That function treats a pod's name, its uid, the node that
-writes and points in time as words: it copies them, compares them and sorts by them, and never asks what they say. So
-it is the same for a pod with another name and other times, as long as the same words are equal and the same times are
-earlier. Pods of one template that do the same thing differ in nothing else, and what was worked out for one of them is
-filled in for the next.
+The result of a status update is a function of the pod's bytes, the status' bytes, the user with its field manager, and
+the time: no rule about statuses reads anything else. That function treats a pod's name, its uid, the node that writes
+and timestamps as opaque literals: it copies, compares and sorts them, and never interprets them. So the result is the
+same for a pod with another name and other times, as long as the same literals are equal and the times are in the same
+order. Pods of one template in the same state differ in nothing else, so the result of one is filled in for the next.
 
-Words are found where they stand as whole strings (names and times) or by their own form (uids). All else is part of
-what is remembered, letter for letter; so whatever is unusual about a pod makes it a case of its own, which is worked
-out. So is what has a word where it would be asked what it says: as the name of a field, or as a time that there is not.
+Literals are found as whole strings (names and times) or by their form (uids). All other bytes are part of the cache
+key; so an unusual pod gets its own entry by the usual path. The usual path is also taken if a literal is where it would
+be interpreted: as the name of a field, or as an invalid time.
 """
 
 import re
@@ -19,38 +18,38 @@ from typing import Final, NamedTuple
 
 from rota.api import times
 
-#: How many cases are remembered, and how large one may be: some megabytes at most.
+#: Number and size of templates: some megabytes at most.
 _MOST: Final = 512
 _LARGEST: Final = 16_384
 _MOST_TIMES: Final = 64
-#: What stands in for words; JSON has none of these outside of its escapes.
+#: Placeholders of literals; JSON has none of these characters outside of its escapes.
 _NAME: Final = b"\x00"
 _UID: Final = b"\x01"
 _NODE: Final = b"\x02"
 _TIME: Final = b"\x03"
-#: Names that look the same in JSON, and like nothing else that is written there: addresses and amounts begin otherwise.
+#: Names that are not escaped in JSON, and that look like no other value: addresses and quantities begin otherwise.
 _PLAIN_NAME: Final = re.compile(r"[a-z](?:[-.a-z0-9]{0,251}[a-z0-9])?")
-#: Where such a word is no value but the name of a field, or of an entry of a map.
+#: Where such a literal is not a value but the name of a field or the key of a map.
 _FIELDS: Final = (re.compile(rb'\x00"\s*:'), re.compile(rb'\x02"\s*:'))
 _PLAIN_UID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _TIME_FORM: Final = re.compile(rb'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d')
 _TIME_LENGTH: Final = len('"2006-01-02T15:04:05')
-#: The end of a time with a fraction, which is not in the order of its letters.
+#: The end of a time with a fraction, which does not sort by its characters.
 _FRACTION: Final = re.compile(rb".*:\d\d\.\d+", re.DOTALL)
 _FRACTION_LENGTH: Final = len(":05.999999999")
 
 
 class StatusUpdate(NamedTuple):
-    """A status and its pod, taken apart: what they have in common with others, and their words."""
+    """A status and its pod, split into the common part and the literals."""
 
     key: Hashable
     words: "_Literals"
-    #: All times that occur, in their order.
+    #: All times that occur, in order.
     times: tuple[bytes, ...]
 
 
 class _Literals(NamedTuple):
-    """What is no time; the node is empty if it is not a node that writes."""
+    """The literals besides times; the node is empty if the writer is not a node."""
 
     name: bytes
     uid: bytes
@@ -58,14 +57,14 @@ class _Literals(NamedTuple):
 
 
 class _StatusTemplate(NamedTuple):
-    """A pod's new bytes with gaps, and the places of the times that go there among all of the case."""
+    """A pod's new bytes with gaps, and for each gap the index of its time."""
 
     pieces: tuple[bytes, ...]
     places: tuple[int, ...]
 
 
 class StatusTemplateCache:
-    """What is remembered of statuses."""
+    """The templates of status updates."""
 
     def __init__(self) -> None:
         self._known: Final[dict[Hashable, _StatusTemplate]] = {}
@@ -73,10 +72,10 @@ class StatusTemplateCache:
     def case(
         self, value: bytes, patch: bytes, *, name: str, uid: str, node: str | None, by: Hashable, now: float
     ) -> StatusUpdate | None:
-        """A pod's stored bytes and what is to be merged into them, taken apart; None if that cannot be remembered.
+        """Split a pod's stored bytes and the patch; None if they cannot be cached.
 
-        `uid` is the one that the patch insists on, `node` the one that writes, if it is one; `by` stands for what else
-        there is to know about who writes and how.
+        `uid` is the precondition of the patch, `node` the writer if it is a node; `by` stands for everything else about
+        the user and its field manager.
         """
         if len(value) + len(patch) > _LARGEST or b'"resourceVersion"' in patch:
             return None
@@ -97,7 +96,7 @@ class StatusTemplateCache:
         return StatusUpdate((by, node is None, old, new, order), words, every)
 
     def printed(self, case: StatusUpdate) -> bytes | None:
-        """The pod's new stored bytes; None if they have to be worked out."""
+        """The pod's new stored bytes; None if there is no template."""
         known = self._known.get(case.key)
         if known is None:
             return None
@@ -107,7 +106,7 @@ class StatusTemplateCache:
         return b"".join(pieces).replace(_UID, uid).replace(_NAME, name).replace(_NODE, node)
 
     def learn(self, case: StatusUpdate, value: bytes) -> None:
-        """This was worked out to be the pod's new bytes, without complaints."""
+        """These are the pod's new bytes by the usual path, without warnings."""
         made = _status_template(case, value)
         if made is not None:
             if len(self._known) >= _MOST:
@@ -116,7 +115,7 @@ class StatusTemplateCache:
 
 
 def _apart(value: bytes, words: _Literals) -> tuple[bytes | None, list[bytes]]:
-    """Bytes without their words, and the times among those; no bytes if they hold something that is in the way."""
+    """Bytes without their literals, and the times among those; no bytes if that is not possible."""
     if _NAME in value or _UID in value or _NODE in value or _TIME in value:
         return None, []
     plain = value.replace(words.uid, _UID).replace(b'"%b"' % words.name, b'"%b"' % _NAME)
@@ -146,7 +145,7 @@ def _is_timestamp(time: bytes) -> bool:
 
 def _status_template(case: StatusUpdate, value: bytes) -> _StatusTemplate | None:
     plain, found = _apart(value, case.words)
-    # a time that was in neither is not the case's, so nobody knows where another one's is from
+    # a new time that was in neither input has an unknown origin
     if plain is None or not set(found) <= set(case.times):
         return None
     literals = plain.split(_TIME)

@@ -1,4 +1,4 @@
-"""The part of metadata that belongs to the server: set at creation, carried over by updates. Pure."""
+"""Metadata that the server sets: at creation, and carried over by updates. Pure."""
 
 from typing import Final
 
@@ -6,9 +6,9 @@ from rota.api import errors, fields, times
 from rota.api.identifiers import GroupKind, GroupResource
 from rota.apiserver.interfaces import Attributes, Object
 
-#: Carried over from the live object when a client leaves them out; other values are refused by validation.
+#: Carried over from the live object when a client leaves them out; validation refuses other values.
 _CARRIED: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace")
-#: Kinds that are only updated by those who say which version they have seen.
+#: Kinds whose updates need a resourceVersion.
 _CONDITIONAL_ONLY: Final = frozenset(
     {
         GroupResource(group, plural)
@@ -28,7 +28,7 @@ _CONDITIONAL_ONLY: Final = frozenset(
         for plural in plurals.split()
     }
 )
-#: Kinds that an update of a name that does not exist creates.
+#: Kinds that an update of a missing name creates.
 _CREATED_BY_UPDATE: Final = frozenset(
     {
         GroupResource("", "endpoints"),
@@ -48,18 +48,18 @@ _CREATED_BY_UPDATE: Final = frozenset(
 
 
 def uid(bits: int) -> str:
-    """A random (version 4) UUID of 128 random bits; `uuid.UUID` says the same in three times the time."""
+    """A random (version 4) UUID; `uuid.UUID` takes three times as long."""
     digits = f"{bits & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def created_by_update(at: Attributes) -> bool:
-    """Whether a PUT to a name that is free creates the object."""
+    """Whether a PUT to a missing name creates the object."""
     return not at.subresource and at.resource.group_resource in _CREATED_BY_UPDATE
 
 
 def fill_new(obj: Object, at: Attributes, *, uid: str) -> None:
-    """Make a new object the server's: clients do not choose what is set here."""
+    """Set the server's metadata of a new object: clients do not choose it."""
     metadata = obj["metadata"]
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"):
         metadata.pop(name, None)
@@ -68,7 +68,7 @@ def fill_new(obj: Object, at: Attributes, *, uid: str) -> None:
 
 
 def carry_over(new: Object, live: Object) -> None:
-    """Give an updated object what it cannot lose."""
+    """Carry over what an update cannot remove."""
     metadata, before = new["metadata"], live["metadata"]
     for name in _CARRIED:
         if not metadata.get(name) and name in before:
@@ -80,7 +80,7 @@ def carry_over(new: Object, live: Object) -> None:
 
 
 def check_update(new: Object, live: Object, at: Attributes) -> None:
-    """Refuse an update of something else than the client has seen."""
+    """Refuse an update of another object than the client has seen."""
     metadata, before = new["metadata"], live["metadata"]
     group_resource, name = at.resource.group_resource, before["name"]
     uid = metadata.get("uid")
@@ -91,7 +91,7 @@ def check_update(new: Object, live: Object, at: Attributes) -> None:
     if version in {"", "0"}:
         if at.resource.custom or group_resource in _CONDITIONAL_ONLY:
             path = fields.Path("metadata").child("resourceVersion")
-            # upstream names the resource here, where everybody else names the kind
+            # upstream names the resource here, and the kind elsewhere
             named = GroupKind(*group_resource)
             raise errors.invalid(named, name, [fields.invalid(path, 0, "must be specified for an update")])
     elif version != before["resourceVersion"]:

@@ -1,4 +1,4 @@
-"""Single steps of a write that need no store: what a transaction holds, and which conflict means what."""
+"""Steps of a write that need no store: the transaction's content, and the meaning of a conflict."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -13,7 +13,7 @@ _RENEWED: Final = frozenset({"renewTime", "leaseTransitions"})
 
 
 def transaction(write: Put | Delete, guard: Precondition, riders: Iterable[TransactionExtras]) -> Transaction:
-    """The object's own write, and all that goes with it."""
+    """The object's write, and the extras of admission."""
     writes: list[Put | Delete] = [write]
     guards = [guard]
     for transaction_extras in riders:
@@ -23,12 +23,12 @@ def transaction(write: Put | Delete, guard: Precondition, riders: Iterable[Trans
 
 
 def lost(refused: Refused, key: str) -> bool:
-    """Whether the object itself is not as expected; otherwise only what rides along is not."""
+    """Whether the object itself is not as expected; otherwise only an extra precondition failed."""
     return any(conflict.guard.key == key for conflict in refused.conflicts)
 
 
 def is_heartbeat(new: Object, old: Object, at: Attributes) -> bool:
-    """Whether an update only says "still here": history may keep the latest of such writes in a row."""
+    """Whether an update is only a heartbeat: history may keep the latest of such writes in a row."""
     which = at.resource.group_resource
     if which == _LEASES:
         return _but(new, "spec") == _but(old, "spec") and _without(new.get("spec"), _RENEWED) == _without(
@@ -40,13 +40,13 @@ def is_heartbeat(new: Object, old: Object, at: Attributes) -> bool:
 
 
 def _but(obj: Object, part: str) -> Object:
-    """The object without one part, and without the record of who wrote when."""
+    """The object without one part, and without managedFields times."""
     metadata = _without(obj["metadata"], frozenset({"managedFields", "resourceVersion"}))
     return {**_without(obj, frozenset({part})), "metadata": metadata}
 
 
 def _still(status: Object | None) -> Object:
-    """A node's status without the times at which it was told."""
+    """A node's status without its heartbeat times."""
     conditions = (status or {}).get("conditions") or []
     return {**(status or {}), "conditions": [_without(one, frozenset({"lastHeartbeatTime"})) for one in conditions]}
 

@@ -1,8 +1,8 @@
-"""The server as an ASGI application: one request in, one answer out, and never a traceback.
+"""The server as an ASGI application: one response for each request, and never a traceback.
 
-Everything that a request needs is put together here: its user and what that user may do, its route, its time, the
-negotiated representation. Who asks is settled before anything else, and whether he may before it is told what exists.
-Pages that are no resources (health, discovery, ...) are asked in turn before a path is given up.
+Everything that a request needs is collected here: its user and permissions, its route, its time, the negotiated
+representation. A request is authenticated first, and authorized before the response reveals what exists. Non-resource
+pages (health, discovery, ...) are tried in turn before a path gets 404.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from rota.store import errors as store_errors
 
 log = logs.get(__name__)
 
-#: Answers a path that is no resource; None if it is not this page's.
+#: Answers a non-resource path; None if it is not this page's.
 Page: TypeAlias = Callable[[Request], Awaitable[responses.Answer | None]]
 _T = TypeVar("_T")
 _LISTS: Final = frozenset({"list", "deletecollection"})
@@ -66,11 +66,11 @@ class App:
         self._ending: Final = asyncio.Event()
 
     def close(self) -> None:
-        """End every running stream, so that clients go to another server."""
+        """End every running stream, so that clients reconnect to another server."""
         self._ending.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the server's life, as ASGI has it."""
+        """One request, or the lifespan, by ASGI."""
         if scope["type"] == "lifespan":
             await _live(receive, send)
             return
@@ -87,7 +87,7 @@ class App:
             else:
                 await self._send_audited(answer, request, seen, send)
         except ClientGone:
-            pass  # nobody waits for an answer
+            pass  # the client is gone
         finally:
             if seen.streamer is not None:
                 self._flow_controller.close_stream(seen.streamer)
@@ -95,7 +95,7 @@ class App:
 
     async def _send_audited(self, answer: responses.Answer, request: Request, seen: RequestInfo, send: Send) -> None:
         assert self._auditor is not None
-        # also taken down is who was turned away before it was clear what he wants
+        # requests that were refused before routing are audited too
         record = seen.record if seen.audited else self._auditor.open(request, None, seen.user)
         if record is not None:
             answer = record.began(answer)
@@ -116,19 +116,19 @@ class App:
             return responses.from_error(_store_refusal(error))
         except ClientGone:
             raise
-        except Exception as error:  # whatever a request runs into, the server goes on
+        except Exception as error:  # any error of a request must not stop the server
             log.exception("request failed", error=error, method=request.method, path=request.path)
             return responses.from_error(errors.internal_error("see the server's log"))
 
     async def _timed(self, request: Request, seen: RequestInfo) -> responses.Answer:
-        """The answer to somebody who is known by now, in time; streams have all the time."""
+        """The response to an authenticated request within its time limit; streams have none."""
         route: routing.Route | None = None
         nowhere: errors.ApiError | None = None
         try:
             route = self._router.match(request.method, request.path, watch=request.flag("watch"))
         except errors.ApiError as error:
             nowhere = error
-        # a stream has all the time that it needs, but authentication, which may read the store, has not
+        # a stream has no time limit, but authentication, which may read the store, has one
         user = await self._within_deadline(request, self._user(request, seen))
         if self._auditor is not None:
             seen.record, seen.audited = self._auditor.open(request, route, user, asker=seen.asker), True
@@ -154,7 +154,9 @@ class App:
     async def _seated(
         self, request: Request, route: routing.Route | None, nowhere: errors.ApiError | None, seen: RequestInfo
     ) -> responses.Answer:
-        """The answer, once there is a place; that a path leads `nowhere` is for those to know who may ask for it."""
+        """The response, once the request has a seat; that a path matches `nowhere` is revealed to authorized users
+        only.
+        """
         user = seen.user
         assert user is not None, "nobody gets here unknown"
         seat_request = self._flow_controller.enter(user, route, request.path)
@@ -171,12 +173,12 @@ class App:
             seen.routed(route)
             await self._authorize(request_attributes.about_route(route, user, request.query), seen)
             if route.resource.group_resource == status_batches.BATCHES.group_resource:
-                # A batch is only another way to write statuses, and gives no right to do so.
+                # A batch is only another way to write statuses, and needs the same permission.
                 each = status_batches.route(self.registry)
                 await self._authorize(request_attributes.about_route(each, user, request.query), seen)
             if priority_levels.is_long_running(route):
                 if route.verb == "get" and route.subresource in subresource.CONVERSATIONS:
-                    # Who talks to a container changes things: to be allowed to look is not enough.
+                    # exec and the like change things: the permission to read is not enough.
                     await self._authorize(
                         request_attributes.about_route(replace(route, verb="create"), user, request.query), seen
                     )
@@ -246,7 +248,7 @@ def _store_refusal(error: store_errors.StoreError) -> errors.ApiError:
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    """Say yes to the start and the end of the server; what must run beside it is run by its owner."""
+    """Acknowledge startup and shutdown; the owner runs the background tasks."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

@@ -1,9 +1,9 @@
-"""The server put together: registry, kinds, pages and what runs beside them, on a store.
+"""Assembles the server: registry, kinds, pages and background tasks, on a store.
 
-    async with assembling.server(store, clock=..., chance=...) as app:
-        async with serving.serve(app) as served: ...
+    async with assembly.server(store, clock=..., rng=...) as app:
+        async with http_server.serve(app) as served: ...
 
-Several servers may run on one store at once: none of them holds anything that does not follow the store.
+Several servers may run on one store at once: all their state follows the store.
 """
 
 import contextlib
@@ -83,16 +83,15 @@ async def server(
     taint_nodes: bool = False,
     service_network: IPv4Network = NETWORK,
 ) -> AsyncIterator[App]:
-    """A server on `store`, which stays its owner's to close.
+    """A server on `store`, which its owner closes.
 
-    Without `conflict_check`, bindings are not checked against the room that nodes have, as in stock Kubernetes.
+    Without `conflict_check`, bindings are not checked against the free resources of nodes, as in stock Kubernetes.
     `logs`, `wires` and `usage` reach the workers; without the last there is no group `metrics.k8s.io`. `signing_in`
-    says how users prove who they are; without it, and without an `authenticator` of one's own, everybody is the
-    administrator. `encryption` holds the keys of what is encrypted at rest; without it nothing is. `limits` bound what
-    is taken on at once, `auditor` takes down who asked for what.
-    Behind `explainer` stands, sooner or later, a scheduler that explains pods. `unenforced` says what becomes of
-    objects that promise protection and are not enforced. With `taint_nodes`, new nodes are tainted until the node
-    lifecycle controller sees them ready: only for servers that it runs beside. Services get addresses of
+    configures authentication; without it, and without an `authenticator`, every request is the administrator's.
+    `encryption` has the keys of encryption at rest; without it nothing is encrypted. `limits` configure flow control,
+    `auditor` writes the audit log. A scheduler that explains pods is set in `explainer` later. `unenforced` says how
+    objects that promise protection and are not enforced are handled. With `taint_nodes`, new nodes are tainted until
+    the node lifecycle controller sees them ready: only for servers with that controller. Services get addresses of
     `service_network`.
     """
     if encryption is not None:
@@ -165,7 +164,7 @@ async def server(
 
 
 def _copies(store: Store, known: scheme.Scheme, clock: Clock) -> dict[GroupResource, WatchCache]:
-    """What rules go by on every request, in memory."""
+    """The caches of kinds that rules read on every request."""
     resources = (known.preferred(which) for which in chain.FOLLOWED)
     return {one.group_resource: WatchCache(store, one, clock) for one in resources if one is not None}
 

@@ -1,8 +1,8 @@
-"""What the servers of one store share so that they trust each other's certificates and tokens.
+"""The certificate authority and token key that the servers of one store share.
 
-The first server makes it: an authority for certificates, and the key that service account tokens are signed with. It
-lies in the store, where every server finds it, outside of all that the API shows, and is sealed with the same key file
-as Secrets are. An operator who has an authority provides that instead.
+The first server creates them: an authority for certificates, and the key that signs service account tokens. They are in
+the store, outside of the API, encrypted with the same key file as Secrets. An operator may provide an authority
+instead.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class ClusterCa:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvidedCa:
-    """What an operator brings along."""
+    """An authority that the operator provides."""
 
     authority: Authority
     #: Without one, the store's own is used.
@@ -43,7 +43,7 @@ class ProvidedCa:
 
 
 class _StoredCa(msgspec.Struct, frozen=True, rename="camel"):
-    """As it lies in the store: PEM texts."""
+    """The stored form: PEM texts."""
 
     certificate: str
     certificate_key: str
@@ -51,10 +51,10 @@ class _StoredCa(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def ensure(store: Store, *, now: float, provided: ProvidedCa | None = None) -> ClusterCa:
-    """What this store's servers share, made if there is none; what is `provided` takes the place of the store's."""
+    """The authority and key of this store's servers, created if missing; `provided` replaces the store's."""
     entry = await store.get(KEY)
     if entry is None:
-        await store.create(KEY, msgspec.json.encode(_make(now)))  # whoever else is faster wins
+        await store.create(KEY, msgspec.json.encode(_make(now)))  # the first server wins
         entry = await store.get(KEY)
         assert entry is not None, "nobody deletes it"
     material = msgspec.json.decode(entry.value, type=_StoredCa)
@@ -72,9 +72,9 @@ async def ensure(store: Store, *, now: float, provided: ProvidedCa | None = None
 
 
 async def read_provided_ca(folder: Path) -> ProvidedCa:
-    """An operator's own authority, `ca.crt` (further roots to trust may follow the first) and `ca.key`.
+    """An operator's authority, `ca.crt` (further trusted roots may follow the first) and `ca.key`.
 
-    If there is a `sa.key` beside them, service account tokens are signed with it.
+    A `sa.key` beside them signs service account tokens.
     """
     return await asyncio.to_thread(_read_provided_ca, folder)
 

@@ -1,6 +1,6 @@
-"""Whether the server lives and can serve: /healthz, /livez, /readyz, and /version.
+"""Health checks: /healthz, /livez, /readyz, and /version.
 
-A check is a coroutine that raises; `?verbose` tells them one by one in the form that people know from Kubernetes.
+A check is a coroutine that raises; `?verbose` lists them in Kubernetes' format.
 """
 
 import platform
@@ -16,14 +16,14 @@ from rota.store.store_interface import Store
 
 Check: TypeAlias = Callable[[], Awaitable[None]]
 
-#: The release of Kubernetes that clients may take us for: they warn about servers much older or newer than themselves.
+#: The release of Kubernetes that clients see: they warn about servers much older or newer than themselves.
 _MAJOR, _MINOR, _PATCH = "1", "33", "0"
 _PATIENCE_S: Final = 5.0
 PATHS: Final = ("/healthz", "/livez", "/readyz")
 
 
 def version() -> dict[str, Any]:
-    """What `kubectl version` shows."""
+    """The response to `kubectl version`."""
     return {
         "major": _MAJOR,
         "minor": _MINOR,
@@ -49,7 +49,7 @@ class Health:
         self._ready: Final[Mapping[str, Check]] = {"ping": _ping, "store": self._ask_store}
 
     async def page(self, request: Request) -> responses.Response | None:
-        """The answer for a health path; None if it is none."""
+        """The response for a health path; None for other paths."""
         root, _, single = request.path.lstrip("/").partition("/")
         checks = self._live if root == "livez" else self._ready
         if f"/{root}" not in PATHS or (single and single not in checks):
@@ -78,4 +78,4 @@ class Health:
 
 
 async def _ping() -> None:
-    """Whoever can answer lives."""
+    """A server that can answer is alive."""

@@ -1,9 +1,9 @@
-"""The application on a socket: HTTP/1.1 by uvicorn with httptools, on whatever event loop runs.
+"""Serves the application on a socket: HTTP/1.1 by uvicorn with httptools, on the running event loop.
 
-    async with serving.serve(app) as server:
+    async with http_server.serve(app) as server:
         print(server.url)
 
-Leaving the block stops accepting, ends streams, finishes what is under way and closes every connection.
+Leaving the block stops accepting, ends streams, finishes running requests and closes every connection.
 """
 
 import asyncio
@@ -21,18 +21,18 @@ from rota.apiserver.http import connections
 from rota.apiserver.interfaces import User
 from rota.apiserver.server.app import App
 
-#: Longer than clients keep idle connections, so that it is they who close them and no request meets a closed one.
+#: Longer than clients keep idle connections, so that clients close them and no request meets a closed one.
 _KEEP_ALIVE_S: Final = 120
 _GRACE_S: Final = 10
 _BACKLOG: Final = 2048
 
-#: As ASGI has it.
+#: An ASGI application.
 Application: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Where a running server can be reached."""
+    """The address of a running server."""
 
     scheme: str
     host: str
@@ -54,9 +54,9 @@ async def serve(
     ssl: tls.SSLContext | None = None,
     acting_as: User | None = None,
 ) -> AsyncIterator[Served]:
-    """Serve until the block is left; port 0 takes a free one. OSError if the address cannot be had.
+    """Serve until the block is left; port 0 takes a free one. OSError if the address is not available.
 
-    Whoever calls is taken for `acting_as`, if that is given: for listeners that only those can reach who may be it.
+    With `acting_as`, every request has this user: for listeners that only such a user can reach.
     """
     listener = _listen(host, port)
     server = uvicorn.Server(_config(app if acting_as is None else _on_behalf_of(acting_as, app), ssl))
@@ -74,7 +74,8 @@ async def serve(
 
 def _on_behalf_of(user: User, app: App) -> Application:
     async def call(scope: Any, receive: Any, send: Any) -> None:
-        # A page in a browser on this machine can call a loopback address under a name of its own; it is not the user.
+        # A web page in a browser on this machine can call a loopback address under another host name; it is not the
+        # user.
         if not _names_loopback(dict(scope.get("headers", ())).get(b"host", b"")):
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})
@@ -102,7 +103,7 @@ def _config(app: Application, ssl: tls.SSLContext | None) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        # who is in between is nobody that we know of: a client's word for another's address is not taken
+        # no proxy is trusted: headers about the client's address are ignored
         proxy_headers=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_GRACE_S,
@@ -114,7 +115,7 @@ def _config(app: Application, ssl: tls.SSLContext | None) -> uvicorn.Config:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # TCP by name: only then asyncio turns Nagle's algorithm off, which costs 40 ms per answer of two writes.
+    # TCP explicitly: only then asyncio disables Nagle's algorithm, which costs 40 ms per response of two writes.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

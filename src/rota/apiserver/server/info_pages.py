@@ -17,7 +17,7 @@ from rota.apiserver.server import health, verb_dispatch
 
 
 class InfoPages:
-    """All that a server tells of itself, made from its scheme."""
+    """The pages about the server, built from its scheme."""
 
     def __init__(self, scheme: Scheme, kinds: Kinds) -> None:
         def schema_of(resource: ResourceType) -> Mapping[str, Any] | None:
@@ -41,7 +41,7 @@ class InfoPages:
     async def _document(self, path: str, accept: str) -> Document | None:
         if path in {"/api", "/apis"} or path.startswith(("/api/", "/apis/")):
             return self._discovery.document(path, accept)
-        # OpenAPI of everything takes a good part of a second when it is first made
+        # building OpenAPI for everything takes a good part of a second
         if path == "/openapi/v2":
             return await asyncio.to_thread(self._openapi_v2.document, accept)
         if path == "/openapi/v3" or path.startswith("/openapi/v3/"):

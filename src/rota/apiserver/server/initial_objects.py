@@ -1,6 +1,6 @@
-"""What every cluster has from the start: namespaces, priority and runtime classes, a service for the API.
+"""The initial objects of every cluster: namespaces, priority and runtime classes, a service for the API.
 
-Creating what exists already changes nothing, so every server does this when it starts.
+Creating an existing object changes nothing, so every server does this when it starts.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ _PRIORITIES: Final[tuple[dict[str, Any], ...]] = (
 )
 
 
-#: The ways in which workers run containers; not every machine can have root file systems for them.
+#: The runtimes of workers; not every machine has root file systems for containers.
 _RUNTIMES: Final[tuple[dict[str, Any], ...]] = (
     {"metadata": {"name": "process"}, "handler": "process"},
     {
@@ -43,7 +43,7 @@ _RUNTIMES: Final[tuple[dict[str, Any], ...]] = (
     },
 )
 
-#: Software in pods asks for the API by this name.
+#: Software in pods finds the API by this name.
 _OWN_SERVICE: Final[dict[str, Any]] = {
     "metadata": {
         "name": "kubernetes",
@@ -58,7 +58,7 @@ _OWN_SERVICE: Final[dict[str, Any]] = {
 
 
 async def ensure(registry: ObjectRegistry, network: IPv4Network) -> None:
-    """Create what is missing; the API's own service has the first address of the network, as upstream has it."""
+    """Create missing objects; the API's own service has the first address of the network, as upstream."""
     for name in _NAMESPACES:
         await _ensure(registry, GroupResource("", "namespaces"), {"metadata": {"name": name}})
     for priority in _PRIORITIES:

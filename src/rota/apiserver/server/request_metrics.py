@@ -1,4 +1,4 @@
-"""What goes through the server, counted: requests by verb, resource and code, how long they took, open streams."""
+"""Metrics of requests: counts by verb, resource and code, durations, open streams."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ PATH: Final = "/metrics"
 
 
 class RequestInfo:
-    """One request while it is under way."""
+    """One running request."""
 
     __slots__ = (
         "_streams",
@@ -39,23 +39,23 @@ class RequestInfo:
         self.code = 0
         self.streaming = False
         self._streams = streams
-        #: Who asks, and who it is done as, which differ under impersonation; None until they are known.
+        #: The authenticated and the impersonated user; None until they are known.
         self.asker: User | None = None
         self.user: User | None = None
-        #: Whose stream is counted at the gate.
+        #: The user whose stream is counted in flow control.
         self.streamer: User | None = None
-        #: Whether the audit log was asked, and what goes into it, if anything does.
+        #: Whether the audit policy was evaluated, and the audit record, if there is one.
         self.audited = False
         self.record: Record | None = None
 
     def routed(self, route: Route) -> None:
-        """What it asks for is known."""
+        """The route is known."""
         self.verb = route.verb
         plural = route.resource.plural
         self.resource = f"{plural}/{route.subresource}" if route.subresource else plural
 
     def answered(self, answer: responses.Answer) -> None:
-        """What it gets is known."""
+        """The response is known."""
         self.code = answer.code
         if not isinstance(answer, responses.Response):
             self.streaming = True
@@ -63,7 +63,7 @@ class RequestInfo:
 
 
 class _Tally:
-    """Requests of one kind that ended in one way."""
+    """Requests with the same labels."""
 
     __slots__ = ("count", "durations")
 
@@ -73,7 +73,7 @@ class _Tally:
 
 
 class RequestMetrics:
-    """The server's own metrics. Counting is cheap, because every request is counted and scrapes are rare."""
+    """The server's metrics. Counting is cheap, because every request is counted and scrapes are rare."""
 
     def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics: Final = metrics
@@ -86,11 +86,11 @@ class RequestMetrics:
         metrics.follow("requests_total", "Requests answered.", ("verb", "resource", "code"), self._counts)
 
     def begin(self, request: Request) -> RequestInfo:
-        """A request has come in; `end` must follow."""
+        """A request has arrived; `end` must follow."""
         return RequestInfo(request.method.lower(), self._clock.monotonic(), self._streams)
 
     def end(self, seen: RequestInfo) -> None:
-        """Nothing more will be sent to it."""
+        """The request is complete."""
         key = (seen.verb, seen.resource, seen.code)
         tally = self._tallies.get(key)
         if tally is None:
@@ -105,7 +105,7 @@ class RequestMetrics:
         return {(verb, resource, str(code)): one.count for (verb, resource, code), one in self._tallies.items()}
 
     async def page(self, request: Request) -> responses.Response | None:
-        """All figures for a scraper."""
+        """All metrics for a scraper."""
         if request.path != PATH:
             return None
         content_type, body = await self._metrics.scrape(request.header(b"accept"))

@@ -1,4 +1,6 @@
-"""The application behind TLS: with a certificate that is made at the start and renewed while the server runs."""
+"""Serves the application behind TLS, with a certificate that is issued at the start and renewed while the server
+runs.
+"""
 
 import contextlib
 import socket
@@ -17,7 +19,7 @@ from rota.pki.certificates import Identity, Names, Subject
 from rota.pki.renewal import Renewal
 
 LIFETIME_S: Final = 90 * DAY_S
-#: The names by which pods know the API server.
+#: The names of the API server in pods.
 _CLUSTER_NAMES: Final = (
     "kubernetes",
     "kubernetes.default",
@@ -37,7 +39,7 @@ async def serve(
     port: int = 0,
     known_as: Iterable[str] = (),
 ) -> AsyncIterator[Served]:
-    """Serve until the block is left. Clients are told apart by certificates of the same authority.
+    """Serve until the block is left. The same authority issues the client certificates.
 
     `known_as` are further names and addresses by which clients reach this server. Renewal runs in `beside`.
     """
@@ -46,7 +48,7 @@ async def serve(
     def issue() -> Identity:
         subject = Subject(common_name="rota-apiserver")
         made = authority.issue(subject, purpose=Purpose.SERVER, now=clock.now(), lifetime_s=LIFETIME_S, names=names)
-        # with its root, so that a newcomer who knows the root's hash finds it (see `pki.pinning`)
+        # with its root, so that a joining node that knows the root's hash finds it (see `pki.pinning`)
         return replace(made, certificate=made.certificate + authority.signing_pem)
 
     first = issue()

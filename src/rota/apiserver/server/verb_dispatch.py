@@ -1,4 +1,4 @@
-"""Which function answers a routed request."""
+"""Dispatches a routed request to its verb."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
@@ -36,7 +36,7 @@ _VERBS: Final[Mapping[str, _Verb]] = {
 
 
 async def answer(call: Call) -> responses.Answer:
-    """The answer to a request for a resource."""
+    """The response to a request for a resource."""
     found = await _answer(call)
     if isinstance(found, responses.Deferred):
         return await offload.run(found.make, offload.ALWAYS)
@@ -68,7 +68,7 @@ async def _answer(call: Call) -> responses.Answer | responses.Deferred:
 
 
 def is_served(kinds: Kinds, resource: ResourceType, part: Subresource) -> bool:
-    """Whether a subresource that the scheme knows is there: by its own handler, as a view, or as part of its object."""
+    """Whether a subresource of the scheme is served: by its own handler, as a projection, or as part of its object."""
     if part.name in kinds.projections or (resource.group_resource, part.name) in kinds.handlers:
         return True
     same_kind = part.kind == resource.gvk and (part.model is not None or resource.custom)

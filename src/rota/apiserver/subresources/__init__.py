@@ -1,1 +1,1 @@
-"""Subresources with a behaviour of their own: binding, eviction, scale, log; `table` lists them."""
+"""Subresources with their own handlers: binding, eviction, scale, log, exec, explain; `table` lists them."""

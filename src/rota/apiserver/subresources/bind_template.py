@@ -1,9 +1,9 @@
-"""The stored bytes of a pod that gets a node: put together from the bytes that it had.
+"""The stored bytes of a bound pod, assembled from the bytes of the unbound one.
 
-A pod's stored form is its metadata and then the rest, its spec and its status. Pods of one template have the same rest
-to the letter while they wait, so what the rest becomes with a node in it, what of a node it takes and whether the pod
-is free to go at all is worked out once for all of them. Whatever is unusual about a pod (it is being deleted, has a
-node, waits behind gates, ...) is left to `binder`, which has the words for it.
+A pod's stored form is its metadata and then the rest, its spec and its status. Waiting pods of one template have the
+same rest, byte for byte. So the rest with a node filled in, the pod's allocation, and whether it can be bound at all
+are computed once for all of them. An unusual pod (being deleted, with a node, with scheduling gates, ...) is left to
+`binder`, which has the error messages.
 """
 
 from typing import Any, Final, NamedTuple
@@ -15,11 +15,11 @@ from rota.apiserver.node_allocations import pod_shares
 
 #: Where the rest of a pod begins.
 _REST: Final = b',"spec":{'
-#: How many are remembered, and how large one may be: some megabytes at most.
+#: Number and size of templates: some megabytes at most.
 _MOST: Final = 4096
 _LARGEST: Final = 4096
 _NODE: Final = "@@rota:node@@"
-#: A moment that no pod is bound at, to find the place of the moment at which it is.
+#: A time at which no pod is bound, to find the place of the binding's time.
 _NEVER_S: Final = 253_402_300_799.0
 _NEVER: Final = times.format_time(_NEVER_S)
 
@@ -36,7 +36,7 @@ class _Head(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class Assignable(NamedTuple):
-    """A pod that may be given a node."""
+    """A pod that can be bound."""
 
     uid: str
     share: pod_shares.PodAllocation
@@ -51,7 +51,7 @@ class Assignable(NamedTuple):
 
 class _Rest(NamedTuple):
     share: pod_shares.PodAllocation
-    #: What is before the node's name, between that and the time of the binding, and after it.
+    #: The bytes before the node's name, between it and the time of the binding, and after it.
     pieces: tuple[bytes, bytes, bytes]
 
 
@@ -62,7 +62,7 @@ _known: Final[dict[bytes, _Rest | None]] = {}
 
 
 def assignable(value: bytes) -> Assignable | None:
-    """A stored pod as far as it can be bound without a closer look; None if it needs one."""
+    """A stored pod if it can be bound by a template; None otherwise."""
     at = value.find(_REST)
     if at < 0:
         return None
@@ -77,7 +77,7 @@ def assignable(value: bytes) -> Assignable | None:
     if found is None:
         return None
     try:
-        # what is before the rest is complete by itself, or else this is not where the rest begins
+        # the bytes before must be complete JSON, or this is not where the rest begins
         metadata = _head(head + b"}").metadata
     except msgspec.MsgspecError:
         return None
@@ -85,7 +85,7 @@ def assignable(value: bytes) -> Assignable | None:
 
 
 def scheduled(status: dict[str, Any], now: float) -> dict[str, Any]:
-    """The status of a pod that has a node: where it was to come is no news any more."""
+    """The status of a bound pod, without the nominated node."""
     kept = {name: value for name, value in status.items() if name != "nominatedNodeName"}
     return {**kept, "conditions": _conditions(status.get("conditions") or [], now)}
 
@@ -104,14 +104,14 @@ def _rest(rest: bytes) -> _Rest | None:
     try:
         pod = _decode(b"{" + rest[1:])
     except msgspec.MsgspecError:
-        return None  # no top of an object
+        return None  # not the top level of an object
     spec, status = pod["spec"], pod.get("status") or {}
     if spec.get("nodeName") or spec.get("schedulingGates"):
         return None
     whole = _encode({**pod, "spec": {**spec, "nodeName": _NODE}, "status": scheduled(status, _NEVER_S)})
     before, at_node, more = whole.partition(_encode(_NODE))
     between, at_time, after = more.partition(_NEVER.encode())
-    # once each, in this order: otherwise somebody wrote there what is looked for
+    # once each, in this order: otherwise the pod itself contains the placeholders
     if not at_node or not at_time or whole.count(_NEVER.encode()) != 1 or whole.count(_NODE.encode()) != 1:
         return None
     return _Rest(pod_shares.wanted(b"{" + rest[1:]), (b"," + before[1:], between, after))

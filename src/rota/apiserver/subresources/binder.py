@@ -1,10 +1,10 @@
-"""Binding as a transaction: pods get their nodes if they are free to go there and there is room for them now.
+"""Binding as a transaction: pods get their nodes if they may go there and the nodes have the resources now.
 
-A transaction writes pods and the ledger keys of their nodes, guarded by the revisions that the decision was made from
-and by the nodes' existence. If only a guard failed, the decision is made again from what is there then; a refusal is
-always one of the newest state. The check asks whether a pod fits, never whether a node has changed.
+A transaction writes pods and the ledger keys of their nodes. Its preconditions are the revisions that the decision was
+made from and the nodes' existence. If only a precondition failed, the decision is made again from the new state; a
+refusal is always based on the newest state. The check is whether a pod fits, never whether a node has changed.
 
-Without a ledger (`conflict_check` off) only the pod itself is looked at, as a stock server does.
+Without an overcommit guard (`conflict_check` off) only the pod itself is checked, as in a stock server.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,23 +23,23 @@ from rota.store.store_interface import MOST_WRITES, Committed, Entry, Preconditi
 PODS: Final = GroupResource("", "pods")
 NODES: Final = GroupResource("", "nodes")
 _BINDING: Final = GroupResource("", "pods/binding")
-#: How many keys a transaction may look at here: one more is left for the term of the scheduler that asks.
+#: How many keys a transaction may read here: one more is left for the leader fence.
 MOST_KEYS: Final = MOST_WRITES - 1
-#: How often a decision is made again because others were faster. Each time at least one of them got ahead.
+#: How often a decision is made again after a conflict. Each time at least one other binding succeeded.
 _TRIES: Final = 64
-#: How many nodes are remembered as they were last read.
+#: How many nodes are cached as they were last read.
 _MOST_NODES: Final = 16_384
 _IN_COMPANY: Final = "not bound because the batch is atomic and others of its pods cannot be bound"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindRequest:
-    """A pod, and the node that it shall go to."""
+    """A pod, and the node to bind it to."""
 
     namespace: str
     name: str
     node: str
-    #: Preconditions; empty ones are none.
+    #: Preconditions; empty ones are not checked.
     uid: str = ""
     resource_version: str = ""
     #: Added to the pod's own.
@@ -48,28 +48,28 @@ class BindRequest:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it wants nothing but the node, for whatever version of the pod."""
+        """Whether it sets only the node, for any version of the pod."""
         return not (self.resource_version or self.labels or self.annotations)
 
 
-#: What became of a wish: None if the pod is bound.
+#: The result of a bind request: None if the pod is bound.
 Verdict: TypeAlias = errors.ApiError | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """What a binding has to know of a node."""
+    """What a binding needs of a node."""
 
     key: str
     name: str
     revision: int
-    #: The revision that created it, which tells incarnations apart.
+    #: The revision that created it, which identifies the incarnation.
     created: int
     allocatable: Mapping[str, int]
 
     @classmethod
     def of(cls, entry: Entry) -> "Node":
-        """A stored node."""
+        """Decode a stored node."""
         obj = stored_form.unpack(entry.value)
         return cls(
             key=entry.key,
@@ -82,13 +82,13 @@ class Node:
 
 @dataclass(slots=True)
 class _Plan:
-    """What one transaction would do."""
+    """The content of one transaction."""
 
     verdicts: list[Verdict] = field(default_factory=list)
     writes: list[Put] = field(default_factory=list)
     guards: list[Precondition] = field(default_factory=list)
     bound: list[tuple[str, str, pod_shares.PodAllocation]] = field(default_factory=list)
-    #: Whether somebody is refused for want of room, which a stale view may be mistaken about.
+    #: Whether a pod is refused for lack of resources, which a stale view may be wrong about.
     crowded: bool = False
 
 
@@ -96,17 +96,17 @@ class Binder:
     """Binds pods to nodes."""
 
     def __init__(self, ledger: OvercommitGuard | None) -> None:
-        """Without a ledger nodes are not looked at."""
+        """Without a guard nodes are not checked."""
         self._ledger: Final = ledger
         self._nodes: Final[dict[str, Node]] = {}
 
     async def bind(
         self, at: Attributes, wishes: Sequence[BindRequest], registry: Registry, *, atomic: bool = False
     ) -> list[Verdict]:
-        """A verdict for each wish, in their order. Every pod is wished for once; a later wish sees the earlier ones.
+        """A result for each request, in order. Every pod occurs once; a later request sees the earlier ones.
 
-        What does not fit into one transaction is bound in several, one after the other; an atomic batch that does not
-        is refused (see `most_keys`).
+        Requests that do not fit into one transaction are bound in several, one after the other; an atomic batch that
+        does not fit is refused (see `most_keys`).
         """
         verdicts: list[Verdict] = []
         for chunk in [list(wishes)] if atomic else _chunks(wishes):
@@ -187,7 +187,7 @@ class Binder:
     async def _look(
         self, wishes: Sequence[BindRequest], registry: Registry, *, newest: bool
     ) -> tuple[list[Entry | None], dict[str, Node | None], View | None]:
-        """The pods, their nodes and what is bound there, with one question to the store."""
+        """The pods, their nodes and what is bound there, with one read of the store."""
         resource = registry.resource(PODS)
         keys = [stored_form.key(resource, wish.namespace, wish.name) for wish in wishes]
         names: list[str] = []
@@ -207,7 +207,7 @@ class Binder:
         return pods, nodes, view
 
     def _node(self, entry: Entry) -> Node:
-        """A node as it stands; it is read anew only when it has changed."""
+        """A node; it is decoded again only when it has changed."""
         known = self._nodes.get(entry.key)
         if known is None or known.revision != entry.revision:
             if len(self._nodes) >= _MOST_NODES:
@@ -217,7 +217,7 @@ class Binder:
 
 
 def most_keys(wishes: Sequence[BindRequest]) -> int:
-    """How many keys a transaction that binds all of them looks at; it must not be more than `MOST_KEYS`.
+    """How many keys a transaction that binds all of them reads; the limit is `MOST_KEYS`.
 
     These are the pods, the nodes and the nodes' ledger keys.
     """
@@ -226,7 +226,7 @@ def most_keys(wishes: Sequence[BindRequest]) -> int:
 
 
 def _chunks(wishes: Sequence[BindRequest]) -> Iterator[list[BindRequest]]:
-    """Wishes in their order, as many together as one transaction can hold."""
+    """The requests in order, as many together as one transaction can hold."""
     chunk: list[BindRequest] = []
     size, nodes = 0, set[str]()
     for wish in wishes:
@@ -278,9 +278,9 @@ def _refuse_node(
 def insufficient_capacity(
     what: GroupResource, name: str, node: Node, collisions: Sequence[pod_shares.Collision], free: Mapping[str, int]
 ) -> errors.Conflict:
-    """A 409 that says what collides, and all that a scheduler needs to choose again.
+    """A 409 with the conflicts, and all that a scheduler needs to choose again.
 
-    The causes are one `InsufficientResource` or `PortConflict` for each collision (`field` names the resource or port),
+    The causes are one `InsufficientResource` or `PortConflict` for each conflict (`field` names the resource or port),
     then the node's resourceVersion as `NodeResourceVersion`, then one `NodeFree` for each resource that it declares.
     """
     causes = [errors.Cause(type=one.kind, message=one.message, field=one.what) for one in collisions]

@@ -1,13 +1,13 @@
-"""The three doors to `binder`: `pods/binding`, the `bindings` of a namespace, and `bindingbatches` for many at once.
+"""The three endpoints of `binder`: `pods/binding`, the `bindings` of a namespace, and `bindingbatches` for many.
 
 A batch is posted to `/apis/rota.dev/v1alpha1/bindingbatches`:
 
     {"bindings": [{"metadata": {"namespace": "a", "name": "p"}, "target": {"name": "n1"}}, ...], "atomic": false}
 
-It is answered with 201 and the batch again, with `verdicts` (one for each binding, in their order: what that binding
-alone would have been answered with, as a Status) and `bound`, the number of pods that have been bound. An atomic batch
-binds all of its pods or none, in one transaction; one for which a transaction is too small (pods, and two for each
-node: no more than 128) is refused with 422. Other batches of that size become several transactions.
+The response is 201 and the batch again, with `verdicts` (one for each binding, in order: the response that this binding
+alone would have got, as a Status) and `bound`, the number of bound pods. An atomic batch binds all of its pods or none,
+in one transaction; one that exceeds a transaction (pods, and two for each node: no more than 128) is refused with 422.
+Other batches of that size become several transactions.
 """
 
 from typing import Final
@@ -35,13 +35,13 @@ _TARGETS: Final = ("", "Node")
 
 
 class PodBinding:
-    """POST of `pods/<name>/binding`, and of `bindings`, where the name stands in the body only."""
+    """POST of `pods/<name>/binding`, and of `bindings`, where the name is in the body only."""
 
     def __init__(self, binding: Binder) -> None:
         self._binder: Final = binding
 
     async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Reply:
-        """A plain success, or the refusal."""
+        """Success, or the refusal."""
         at, body = request.at, request.body
         assert body is not None, "bindings are posted"
         name = (body.get("metadata") or {}).get("name", "")

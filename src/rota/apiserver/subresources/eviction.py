@@ -1,8 +1,8 @@
-"""Eviction: a deletion that disruption budgets may postpone.
+"""Eviction: a deletion that respects disruption budgets.
 
-The checks come in upstream's order (`pkg/registry/core/pod/storage/eviction.go`, 1.33). What the budget allows is taken
-from it in the transaction that deletes the pod, so no budget is ever charged without a deletion, nor exceeded by two
-evictions at once.
+The checks are in upstream's order (`pkg/registry/core/pod/storage/eviction.go`, 1.33). The budget is charged in the
+transaction that deletes the pod, so no budget is ever charged without a deletion, nor exceeded by two evictions at
+once.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ _CAUSE: Final = "DisruptionBudget"
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What an eviction does now, and the budget that it is charged to."""
+    """The action of an eviction, and the budget that it is charged to."""
 
     pod: Stored
     budget: Stored | None = None
@@ -42,7 +42,7 @@ class Eviction:
     """POST of `pods/<name>/eviction`."""
 
     async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Reply:
-        """A plain success, or why not now."""
+        """Success, or why not now."""
         body, at = request.body, request.at
         assert body is not None, "evictions are posted"
         if (body.get("metadata") or {}).get("name") != at.name:
@@ -102,7 +102,7 @@ async def _carry_out(at: Attributes, options: DeleteOptions, step: _Step, regist
 
 
 def _needs_no_budget(pod: Object) -> bool:
-    """A pod that does not run, or is going already, is no disruption."""
+    """Evicting a pod that does not run, or is terminating, is no disruption."""
     phase = (pod.get("status") or {}).get("phase")
     return phase in {"Pending", "Succeeded", "Failed"} or bool(pod["metadata"].get("deletionTimestamp"))
 
@@ -116,7 +116,7 @@ def _lets_unhealthy_go(budget: Object) -> bool:
 
 
 def _charge(budget: Object, at: Attributes) -> Object:
-    """The budget with one disruption less; TooManyRequests if it has none to give."""
+    """The budget with one disruption less; TooManyRequests if it allows none."""
     metadata, status = budget["metadata"], dict(budget.get("status") or {})
     name, allowed = metadata["name"], status.get("disruptionsAllowed", 0)
     if status.get("observedGeneration", 0) < metadata.get("generation", 0):
@@ -157,7 +157,7 @@ def _exhausted(conditions: Sequence[Object], budget: Object, now: float) -> list
 
 
 def _targeted(status: Object, now: float) -> Object:
-    """The status of a pod that is being evicted, so that its owner does not count this against it."""
+    """The status of a pod that is being evicted, so that its owner does not count this as a failure."""
     condition = {
         "type": "DisruptionTarget",
         "status": "True",

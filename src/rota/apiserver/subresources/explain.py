@@ -1,7 +1,7 @@
-"""GET of `pods/<name>/explain`: why a pod is where it is, or why it is nowhere, told by a scheduler.
+"""GET of `pods/<name>/explain`: why a pod is on its node, or why it is on none, answered by a scheduler.
 
-The server knows nothing of scheduling. Whoever puts the parts together puts a scheduler behind the `Door`; a server
-without one has no such subresource, and looks like a stock one. `?node=` asks about one node, `?limit=` for that many.
+The server knows nothing of scheduling. The assembling code sets a scheduler in the `LateBoundExplainer`; a server
+without one does not have the subresource, like a stock one. `?node=` asks about one node, `?limit=` for that many.
 """
 
 from dataclasses import replace
@@ -16,27 +16,27 @@ from rota.apiserver.subresources.binder import PODS
 
 SUBRESOURCE: Final = "explain"
 _KIND: Final = GroupVersionKind("rota.dev", "v1alpha1", "Explanation")
-#: As many nodes as anybody can want to read about.
+#: The maximum number of nodes.
 _MOST: Final = 100_000
 
 
 class Explainer(Protocol):
-    """A scheduler that can be asked."""
+    """A scheduler that explains pods."""
 
     async def explain(self, pod: Object, /, *, node: str, limit: int | None) -> Object:
-        """Explain a pod, on one node if one is named, else on up to so many; an ApiError if that cannot be done."""
+        """Explain a pod, on one node if one is named, else on up to so many; ApiError if that is not possible."""
         ...
 
 
 class LateBoundExplainer:
-    """Where a scheduler will be, once there is one."""
+    """Holds the scheduler, once there is one."""
 
     def __init__(self) -> None:
         self.explainer: Explainer | None = None
 
 
 class PodExplain:
-    """Asks whoever is behind the door."""
+    """Forwards to the explainer."""
 
     def __init__(self, door: LateBoundExplainer) -> None:
         self._door: Final = door
@@ -51,7 +51,7 @@ class PodExplain:
 
 
 def with_explain(known: Scheme) -> Scheme:
-    """The same kinds, with pods that can be explained."""
+    """The same kinds, with the subresource `explain` of pods."""
     extra = Subresource(name=SUBRESOURCE, kind=_KIND, verbs=("get",))
     return Scheme(
         replace(one, subresources={**one.subresources, SUBRESOURCE: extra}) if one.group_resource == PODS else one

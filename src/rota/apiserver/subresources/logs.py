@@ -1,6 +1,6 @@
 """The logs of a pod's containers, from the worker that runs them.
 
-Who can reach workers fills `LogSource`; here is chosen what to ask for. A pod that no worker has yet has no logs.
+`LogSource` reaches the workers; here the request is checked. A pod without a node has no logs.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -22,7 +22,7 @@ class LogRequest:
     """Which logs, and how much of them."""
 
     node: str
-    #: Where the node's worker listens; None if it does not say.
+    #: Where the node's worker listens; None if the node does not say.
     address: worker_addresses.Address | None = None
     namespace: str
     pod: str
@@ -42,25 +42,25 @@ class LogSource(Protocol):
     """Reaches the workers."""
 
     def stream(self, request: LogRequest, /) -> AsyncIterator[bytes]:
-        """The logs as they come; an ApiError before the first piece if they cannot be had."""
+        """The logs in pieces; ApiError before the first piece if they are not available."""
         ...
 
 
 class NoWorkers:
-    """A server that reaches no worker."""
+    """For a server without a connection to workers."""
 
     async def stream(self, request: LogRequest, /) -> AsyncIterator[bytes]:
-        """Refuses, as a server does whose worker does not answer."""
+        """Refuses, as if the worker did not answer."""
         url = f"https://{request.node}:10250/containerLogs/{request.namespace}/{request.pod}/{request.container}"
         raise errors.InternalError(f"Get {gotext.quote(url)}: no worker of node {gotext.quote(request.node)} answers")
         yield b""  # makes this an iterator
 
     async def connect(self, node: str, _: worker_addresses.Address | None, /) -> NoReturn:
-        """Refuses likewise."""
+        """Refuses as well."""
         raise errors.InternalError(f"no worker of node {gotext.quote(node)} answers")
 
     async def usage(self, node: str, _: worker_addresses.Address | None, /) -> NoReturn:
-        """Refuses likewise."""
+        """Refuses as well."""
         raise errors.InternalError(f"no worker of node {gotext.quote(node)} answers")
 
 
@@ -71,7 +71,7 @@ class PodLog:
         self._source: Final = source
 
     async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Stream:
-        """Plain text, piece by piece."""
+        """Plain text in pieces."""
         query, at = request.query, request.at
         numbers = _numbers(query)
         pod = (await registry.read(registry.resource(PODS), at.namespace, at.name)).object
@@ -99,7 +99,7 @@ class PodLog:
 
 
 async def _begun(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same pieces, with the first one at hand: a refusal must come before the answer has begun."""
+    """The same pieces, with the first one fetched: a refusal must come before the response has begun."""
     first = await anext(chunks, None)
 
     async def whole() -> AsyncIterator[bytes]:
@@ -144,7 +144,7 @@ def _numbers(query: Mapping[str, str]) -> dict[str, int | None]:
 
 
 def container_of(pod: Object, wanted: str) -> str:
-    """The container that is meant: the one that is named, or the only one; BadRequest if that cannot be told."""
+    """The named container, or the only one; BadRequest if it is ambiguous."""
     spec, name = pod.get("spec") or {}, pod["metadata"]["name"]
     names: dict[str, list[str]] = {
         kind: [one["name"] for one in spec.get(kind) or ()]

@@ -1,6 +1,6 @@
-"""How many replicas something has and shall have, whatever kind it is: `autoscaling/v1` Scale.
+"""The scale subresource of any kind: `autoscaling/v1` Scale.
 
-Workloads keep the number in `spec.replicas`; a custom kind's definition says where.
+Workloads have the number in `spec.replicas`; a custom kind's definition says where.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,14 +15,14 @@ _SHOWN: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimesta
 
 
 class CustomScale(Protocol):
-    """Where objects of a custom kind keep their replicas."""
+    """Where objects of a custom kind have their replicas."""
 
     def read(self, obj: Mapping[str, Any], /) -> Object:
         """The Scale of an object."""
         ...
 
     def write(self, obj: Mapping[str, Any], replicas: int, /) -> Object:
-        """The object with another number of wanted replicas."""
+        """The object with another number of replicas."""
         ...
 
 
@@ -31,7 +31,7 @@ CustomScales: TypeAlias = Callable[[ResourceType], CustomScale | None]
 
 
 class ScaleProjection:
-    """Fills `contract.Projection`."""
+    """Implements `interfaces.Projection`."""
 
     def __init__(self, custom: CustomScales) -> None:
         self._custom: Final = custom
@@ -59,7 +59,7 @@ class ScaleProjection:
         return {**parent, "spec": {**(parent.get("spec") or {}), "replicas": replicas}}
 
     def validate(self, value: Object, /) -> list[fields.FieldError]:
-        """There are no negative replicas."""
+        """Replicas must not be negative."""
         return checks.not_negative((value.get("spec") or {}).get("replicas"), fields.Path("spec").child("replicas"))
 
 

@@ -1,8 +1,8 @@
-"""Conversations with a pod: `pods/exec`, `pods/attach` and `pods/portforward`, over WebSocket.
+"""Streaming to a pod: `pods/exec`, `pods/attach` and `pods/portforward`, over WebSocket.
 
-What is talked about is between the client and the worker: here is checked what is asked for, the worker is asked to
-speak WebSocket in the client's name, and when it has agreed, bytes are carried to and fro. Frames are never looked at.
-SPDY, which clients spoke before, is refused with words that say what to do.
+The request is checked here, a WebSocket connection to the worker is opened on behalf of the client, and then bytes are
+forwarded in both directions. Frames are not parsed. SPDY, which older clients use, is refused with a message that says
+what to do.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from rota.apiserver.subresources.binder import NODES, PODS
 from rota.apiserver.subresources.logs import container_of
 from rota.apiserver.subresources.worker_addresses import Address
 
-#: What clients and workers have to speak inside: one of these, and for ports the other.
+#: The subprotocols of clients and workers: one of these, and for ports the other.
 PROTOCOLS: Final = (b"v4.channel.k8s.io", b"v5.channel.k8s.io")
 FORWARDING: Final = (b"SPDY/3.1+portforward.k8s.io",)
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
-#: How long a worker has to answer.
+#: How long a worker may take to answer.
 _PATIENCE_S: Final = 10.0
 _MOST_OF_A_REFUSAL: Final = 4096
 _PIECE: Final = 64 * 1024
-#: Of the worker's answer, for the client: that it is the one who was asked, and what it speaks.
+#: Headers of the worker's response for the client: the handshake's proof and the subprotocol.
 _HANDED_ON: Final = frozenset({b"sec-websocket-accept", b"sec-websocket-protocol"})
-#: How the streams are called by clients, and by workers.
+#: The names of the streams, for clients and for workers.
 _STREAMS: Final = (("stdin", "input"), ("stdout", "output"), ("stderr", "error"))
 
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.1 ([1-5][0-9][0-9])(?: |$)")
@@ -43,7 +43,7 @@ class WorkerStreams(Protocol):
     """Reaches the endpoints of workers."""
 
     async def connect(self, node: str, address: Address | None, /) -> Stream:
-        """A connection to the endpoint of a node's worker; an ApiError if there is no way there."""
+        """A connection to the endpoint of a node's worker; ApiError if it is not reachable."""
         ...
 
 
@@ -94,7 +94,7 @@ async def _handed_over(
     path: str,
     protocols: Sequence[bytes],
 ) -> Tunnel:
-    """The client's connection, once the pod's worker has agreed to speak one of the protocols on it."""
+    """The client's connection, once the pod's worker has accepted one of the subprotocols."""
     node = _node(pod, request.at.subresource)
     key, spoken = _handshake(request, protocols)
     worker = await registry.find(registry.resource(NODES), "", node)
@@ -153,7 +153,7 @@ def _node(pod: Object, what: str) -> str:
 
 
 def _handshake(request: SubresourceRequest, protocols: Sequence[bytes]) -> tuple[bytes, bytes]:
-    """The key and the protocols with which the client asks for WebSocket; BadRequest if it asks for something else."""
+    """The key and the subprotocols of the client's WebSocket handshake; BadRequest if it is not one."""
     headers: Mapping[bytes, bytes] = request.headers
     upgrade = headers.get(b"upgrade", b"").lower()
     if upgrade.startswith(b"spdy"):
@@ -183,7 +183,7 @@ def _handshake(request: SubresourceRequest, protocols: Sequence[bytes]) -> tuple
 async def _agree(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, *, key: bytes, protocols: bytes
 ) -> tuple[tuple[bytes, bytes], ...]:
-    """Ask a worker to speak WebSocket; what it says of that. An ApiError with its words if it does not."""
+    """Open a WebSocket to a worker; returns its response headers. ApiError with its message if it refuses."""
     writer.write(
         b"GET %b HTTP/1.1\r\nHost: worker\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
         b"Sec-WebSocket-Key: %b\r\nSec-WebSocket-Protocol: %b\r\n\r\n" % (path.encode("ascii"), key, protocols)

@@ -1,6 +1,6 @@
-"""What a worker says of itself and its pods: as much of a kubelet's `/stats/summary` as is shown on. Pure.
+"""A worker's statistics of itself and its pods: the used part of a kubelet's `/stats/summary`. Pure.
 
-What is not said is None; what a worker says beyond this is not looked at.
+A missing value is None; other fields are ignored.
 """
 
 import msgspec
@@ -26,14 +26,14 @@ class Disk(msgspec.Struct, frozen=True):
 
 
 class Network(msgspec.Struct, frozen=True):
-    """Of a summary: bytes since it came up."""
+    """Of a summary: bytes since the interface came up."""
 
     received: int | None = msgspec.field(name="rxBytes", default=None)
     sent: int | None = msgspec.field(name="txBytes", default=None)
 
 
 class Used(msgspec.Struct, frozen=True):
-    """What a node or a container uses; disk and network are told of nodes only."""
+    """The usage of a node or a container; disk and network are reported for nodes only."""
 
     name: str = ""
     cpu: Cpu = Cpu()
@@ -54,14 +54,14 @@ class PodUsed(msgspec.Struct, frozen=True):
     pod: PodReference = msgspec.field(name="podRef")
     containers: list[Used] = []
     disk: Disk = msgspec.field(name="ephemeral-storage", default=Disk())
-    #: Only of pods that have a network of their own.
+    #: Only of pods with their own network.
     network: Network = Network()
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What a worker says of itself: as much of a kubelet's summary as is needed here."""
+    """A worker's summary: the part of a kubelet's summary that is needed here."""
 
     node: Used
     pods: list[PodUsed]
-    #: Over how many seconds rates were taken; kubelets do not say.
+    #: The interval of the rates in seconds; kubelets do not report it.
     window: float = 10.0

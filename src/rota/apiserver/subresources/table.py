@@ -1,4 +1,4 @@
-"""All subresources with a behaviour of their own, and the kinds that are never stored."""
+"""All subresources with their own handlers, and the kinds that are never stored."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ def handlers(
     explainer: LateBoundExplainer | None = None,
     worker_streams: WorkerStreams | None = None,
 ) -> Mapping[tuple[GroupResource, str], SubresourceHandler]:
-    """By resource and subresource; without a ledger, bindings are not checked against nodes."""
+    """By resource and subresource; without a guard, bindings are not checked against nodes."""
     binder = Binder(ledger)
     explained = {} if explainer is None else {(PODS, explain.SUBRESOURCE): PodExplain(explainer)}
     return {

@@ -1,8 +1,8 @@
-"""The group `metrics.k8s.io`: what nodes and pods use at the moment, for `kubectl top` and for those who scale by it.
+"""The group `metrics.k8s.io`: current usage of nodes and pods, for `kubectl top` and autoscalers.
 
-Nothing of it is stored. Whoever asks makes the workers be asked, all at once; what a worker said is good for a few
-seconds, and those who ask meanwhile share one question. A worker that does not answer in time is left out, as are pods
-of which nothing runs.
+Nothing is stored. A request queries all workers at once; a worker's response is cached for a few seconds, and
+concurrent requests share one query. A worker that does not answer in time is left out, as are pods without running
+containers.
 """
 
 import asyncio
@@ -44,36 +44,36 @@ POD_METRICS: Final = ResourceType(
     verbs=("get", "list"),
     model="metrics_v1beta1.PodMetrics",
 )
-#: What is told besides cpu and memory: files, and bytes that came and went since the network came up.
+#: Reported besides cpu and memory: disk usage, and bytes received and sent since the interface came up.
 STORAGE: Final = "ephemeral-storage"
 RECEIVED: Final = "rota.dev/network-received"
 SENT: Final = "rota.dev/network-sent"
-#: How long what a worker said is taken for true.
+#: How long a worker's response is cached.
 _KEPT_S: Final = 10.0
 _PATIENCE_S: Final = 5.0
-#: So many workers are asked at a time.
+#: How many workers are queried at a time.
 _AT_ONCE: Final = 64
 _SELECTABLE: Final = frozenset({"metadata.name", "metadata.namespace"})
 
 
 class UsageSource(Protocol):
-    """Asks workers what is used."""
+    """Queries workers for usage."""
 
     async def usage(self, node: str, address: Address | None, /) -> Summary:
-        """What a node's worker says; an ApiError if it cannot be had."""
+        """The response of a node's worker; ApiError if it is not available."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a worker said, or will."""
+    """A worker's response, or the running query."""
 
     at: float
     answer: "asyncio.Task[Summary | None]"
 
 
 class Usages:
-    """What workers said lately."""
+    """The recent responses of workers."""
 
     def __init__(self, source: UsageSource, clock: Clock) -> None:
         self._source: Final = source
@@ -82,7 +82,7 @@ class Usages:
         self._places: Final = asyncio.Semaphore(_AT_ONCE)
 
     async def of(self, nodes: Iterable[Object]) -> dict[str, Summary]:
-        """What those of some nodes said who said something, by name."""
+        """The responses of the workers of some nodes, by node name, without those that failed."""
         now = self._clock.monotonic()
         for name in [name for name, asked in self._known.items() if now - asked.at > _KEPT_S and asked.answer.done()]:
             del self._known[name]
@@ -93,7 +93,7 @@ class Usages:
                 asking = asyncio.create_task(self._ask(name, worker_addresses.of_node(node)))
                 self._known[name] = _Asked(now, asking)
             asked[name] = self._known[name].answer
-        # The question goes on if one of those who wait for it does not.
+        # The query continues if one of its waiters is cancelled.
         answers = await asyncio.gather(*(asyncio.shield(one) for one in asked.values()))
         return {name: answer for name, answer in zip(asked, answers, strict=True) if answer is not None}
 
@@ -113,7 +113,7 @@ class NodeMetrics:
         self._usages: Final = usages
 
     async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Reply:
-        """What is known."""
+        """The known usage."""
         resource = registry.resource(NODES)
         if request.at.name:
             found: Sequence[Stored] = [await registry.read(resource, "", request.at.name)]
@@ -140,7 +140,7 @@ class PodMetrics:
         self._usages: Final = usages
 
     async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Reply:
-        """What is known."""
+        """The known usage."""
         resource, at = registry.resource(PODS), request.at
         if at.name:
             found: Sequence[Stored] = [await registry.read(resource, at.namespace, at.name)]
@@ -155,7 +155,7 @@ class PodMetrics:
             every = await registry.list(registry.resource(NODES)) if wanted else ()
             nodes = [one.object for one in every if one.object["metadata"]["name"] in wanted]
         said = await self._usages.of(nodes)
-        # Of a pod only its own node can tell.
+        # Only a pod's own node reports it.
         known = {(node, pod.pod.uid): pod for node, summary in said.items() for pod in summary.pods}
         items = []
         for pod in placed:
@@ -217,7 +217,7 @@ def _head(about: Object, kind: str, summary: Summary, *, at: float) -> Object:
 
 
 def _usage(used: Used) -> dict[str, str] | None:
-    """As quantities; None if one of them is not known."""
+    """As quantities; None if one of them is unknown."""
     cpu, memory = used.cpu.nanocores, used.memory.working_set
     if cpu is None or memory is None:
         return None
@@ -225,7 +225,7 @@ def _usage(used: Used) -> dict[str, str] | None:
 
 
 def _beside(disk: Disk, network: Network) -> dict[str, str]:
-    """What is known besides cpu and memory, in bytes."""
+    """Other known values, in bytes."""
     amounts = {STORAGE: disk.used, RECEIVED: network.received, SENT: network.sent}
     return {name: str(amount) for name, amount in amounts.items() if amount is not None}
 

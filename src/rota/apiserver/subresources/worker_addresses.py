@@ -1,4 +1,4 @@
-"""Where a node's worker listens, as the node itself tells it. Pure."""
+"""Where a node's worker listens, from the node's status. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from rota.apiserver.interfaces import Object
 
 DEFAULT_PORT: Final = 10_250
-#: Addresses before names: those of nodes are often known to nobody else, and certificates hold what masters can use.
+#: Addresses before names: names of nodes are often not resolvable, and certificates hold what masters can use.
 _PREFERRED: Final = ("InternalIP", "InternalDNS", "Hostname", "ExternalIP", "ExternalDNS")
 
 
@@ -18,7 +18,7 @@ class Address:
     port: int
 
     def url(self, scheme: str, path: str) -> str:
-        """An address of something at the worker."""
+        """A URL at the worker."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{host}:{self.port}{path}"
 

@@ -1,7 +1,7 @@
-"""The way to the workers, for the logs that they keep, for conversations with what they run, and for what that uses.
+"""Connections to the workers: logs, streams and usage.
 
-Workers speak the kubelet's protocol, so that real kubelets and ours are reached alike:
-`GET /containerLogs/<namespace>/<pod>/<container>`, over TLS with a certificate on both sides.
+Workers have the kubelet's API, so real kubelets and Rota's workers are reached in the same way: `GET
+/containerLogs/<namespace>/<pod>/<container>`, over TLS with certificates on both sides.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from rota.kit import sockets
 
 _CONNECT_S: Final = 10.0
 _MOST_OF_A_REFUSAL: Final = 4096
-#: Of a node with a thousand pods.
+#: For a node with a thousand pods.
 _MOST_OF_A_SUMMARY: Final = 16 * 1024 * 1024
 _REFUSALS: Final = {400: errors.BadRequest, 403: errors.Forbidden, 404: errors.NotFound}
 
 
 class Workers:
-    """Connections to workers; a `LogSource`, `WorkerStreams` and a `UsageSource`.
+    """Connections to workers; implements `LogSource`, `WorkerStreams` and `UsageSource`.
 
-    Without `tls` they are asked in the clear, which is for tests alone.
+    Without `tls` connections are in plain text, which is for tests only.
     """
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
@@ -39,7 +39,7 @@ class Workers:
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         if self._session is not None:
             await self._session.close()
 

@@ -1,4 +1,4 @@
-"""One routed request on its way through a verb, and the parameters that several verbs share."""
+"""One routed request in a verb, and the parameters that several verbs share."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from rota.apiserver.registry.objects import ObjectRegistry
 from rota.apiserver.routing import Route
 from rota.kit import offload
 
-#: Whoever uses these is told what to use instead.
+#: Deprecated versions, with the replacement for the warning.
 DEPRECATED: Final = {
     GroupResource("", "componentstatuses"): "v1 ComponentStatus is deprecated in v1.19+",
     GroupResource("", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
@@ -38,7 +38,7 @@ class Call:
 
     @property
     def resource(self) -> ResourceType:
-        """What the request is about."""
+        """The requested resource."""
         return self.route.resource
 
     @property
@@ -53,19 +53,19 @@ class Call:
         return (self.resource.gvk, self.resource.model) if part is None else (part.kind, part.model)
 
     async def object_body(self) -> Object:
-        """The request's body as an object of the kind that belongs here."""
+        """The request's body as an object of the expected kind."""
         return await self.object_from(await self.request.body())
 
     async def object_from(self, body: bytes) -> Object:
-        """As `object_body`, of a body that was read already."""
+        """As `object_body`, for a body that was read already."""
         return await offload.run(functools.partial(self.object_in, body), self.weight(body))
 
     def weight(self, body: bytes) -> int:
-        """How much work a body is, as the size of a JSON body that is as much: YAML is read ten times slower."""
+        """The work of a body, as the size of an equivalent JSON body: YAML is parsed ten times slower."""
         return len(body) * (1 if bodies.media_type(self.request.header(b"content-type")) == bodies.JSON else 10)
 
     def object_in(self, body: bytes) -> Object:
-        """As `object_from`, of a small body."""
+        """As `object_from`, for a small body."""
         strictness = bodies.strictness(self.request.query.get("fieldValidation", ""))
         content_type = self.request.header(b"content-type")
         if self.resource.custom and bodies.media_type(content_type) == bodies.PROTOBUF:
@@ -88,9 +88,9 @@ class Call:
     def shaped(
         self, parsed: bodies.Parsed, strictness: bodies.Strictness, *, unknown: list[str] | None = None
     ) -> Object:
-        """Values in the shape of the kind that belongs here; complaints become warnings or a refusal.
+        """Values in the shape of the expected kind; errors become warnings or a refusal.
 
-        The paths of fields that the kind does not have are added to `unknown`.
+        The paths of unknown fields are added to `unknown`.
         """
         gvk, model = self.body_kind
         schema = self.schema if gvk == self.resource.gvk else None
@@ -106,7 +106,7 @@ class Call:
         )
 
     def place(self, obj: Object) -> None:
-        """Give an object the namespace and name of the request's path, or refuse those of another place."""
+        """Set the namespace and name of the request's path, or refuse different ones."""
         metadata = obj["metadata"]
         namespace = metadata.get("namespace", "")
         if self.at.namespace and namespace not in {"", self.at.namespace}:
@@ -131,9 +131,9 @@ class Call:
 
 
 def attributes(request: Request, route: Route, user: User, *, now: float) -> Attributes:
-    """The request as kinds see it; Invalid if the parameters that all writes share are wrong.
+    """The request's attributes; Invalid if the parameters that all writes share are wrong.
 
-    Those of a patch are for the patch to check, which has more of them.
+    The patch verb checks its own parameters, which are more.
     """
     dry_run, manager, address, fence = False, "", "", None
     if route.verb in _WRITES:
@@ -172,14 +172,14 @@ _WITH_BODY: Final = frozenset({"create", "update"})
 
 
 def wrong_options(query: Mapping[str, str], *, with_body: bool) -> list[fields.FieldError]:
-    """What is wrong with the parameters that writes share, in upstream's order."""
+    """The errors in the parameters that writes share, in upstream's order."""
     wish = query.get("dryRun", "")
     wrong = _wrong_manager(query.get("fieldManager", "")) + wrong_dry_run([wish] if wish else [])
     return wrong + (bodies.wrong_strictness(query.get("fieldValidation", "")) if with_body else [])
 
 
 def wrong_dry_run(wishes: Sequence[str]) -> list[fields.FieldError]:
-    """What is wrong with a `dryRun` parameter, which is a list; there is only one thing that it may ask for."""
+    """The errors in the `dryRun` parameter, a list with only one allowed value."""
     if all(wish == "All" for wish in wishes):
         return []
     return [fields.not_supported(fields.Path("dryRun"), list(wishes), ["All"])]
@@ -195,7 +195,7 @@ def _wrong_manager(manager: str) -> list[fields.FieldError]:
 
 
 def _fence(request: Request) -> LeaderFence | None:
-    """The term in which a request is made: `namespace/name/transitions/holder` of a Lease."""
+    """The leader term of a request: `namespace/name/transitions/holder` of a Lease."""
     said = request.headers.get(_TERM)
     if said is None:
         return None
@@ -209,6 +209,6 @@ def _fence(request: Request) -> LeaderFence | None:
 
 @functools.lru_cache(maxsize=512)
 def _from_user_agent(agent: str) -> str:
-    """A client that does not name itself is known by the program that it says it is."""
+    """The default field manager: the program name in the user agent."""
     program = agent.partition("/")[0]
     return "".join(character for character in program if character.isprintable())[:_MANAGER_LENGTH]

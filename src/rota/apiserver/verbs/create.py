@@ -10,7 +10,7 @@ from rota.apiserver.verbs.calls import Call
 
 
 async def create(call: Call) -> responses.Whole:
-    """The new object as it was stored."""
+    """The new object as stored."""
     at, registry = call.at, call.registry
     admission_fingerprint = registry.kinds.admission_fingerprint(at)
     if admission_fingerprint is None:
@@ -31,7 +31,7 @@ async def work_out(
     create_template: CreateTemplate | None = None,
     admission_fingerprint: AdmissionFingerprint | None = None,
 ) -> Written:
-    """Store an object by all the rules; what is learned of it helps those that equal it but for their names."""
+    """Store an object by the usual path; a template is learned from it for objects that differ in their names only."""
     obj = await call.object_from(body)
     call.place(obj)
     at, registry = call.at, call.registry
@@ -53,7 +53,7 @@ def _answer(call: Call, made: Written | WrittenBytes) -> responses.Whole:
 
 
 def _is_exemplary(call: Call, admission_fingerprint: AdmissionFingerprint) -> bool:
-    """Whether all was in order with an object, and rules stood still while it was let in."""
+    """Whether an object had no warnings, and the fingerprint did not change while it was admitted."""
     strictness = bodies.strictness(call.request.query.get("fieldValidation", ""))
     looked_at = strictness is not bodies.Strictness.IGNORE and not call.at.warnings
     return looked_at and admission_fingerprint == call.registry.kinds.admission_fingerprint(call.at)

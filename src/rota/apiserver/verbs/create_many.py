@@ -1,12 +1,12 @@
-"""POST of many objects of one kind at once, for who makes thousands: a collection's path with `?batch=true`.
+"""POST of many objects of one kind at once: a collection's path with `?batch=true`.
 
     POST /api/v1/namespaces/default/pods?batch=true
     {"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}, "spec": {...}}, ...]}
 
-Who may create one object there may create many, and each is defaulted, admitted, charged and validated as if it had
-come alone; only bodies and transactions are shared. The answer is 201 with `verdicts`, one for each in their order: the
-object's name, uid and resourceVersion, and as a Status what its own request would have been answered with. Some may be
-refused while others are created. Servers that do not know this refuse the list as something that is no pod.
+A user who may create one object there may create many, and each is defaulted, admitted, charged and validated as if it
+had come alone; only bodies and transactions are shared. The response is 201 with `verdicts`, one for each in order: the
+object's name, uid and resourceVersion, and as a Status the response that its own request would have got. Some may be
+refused while others are created. Servers without this feature refuse the list because it is not a pod.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ from rota.store.store_interface import Committed, Precondition, Put, Transaction
 #: How many objects a batch may have, and how many of them are written in one transaction.
 MOST: Final = 1024
 _TOGETHER: Final = 64
-#: How many are worked out at a time where they are charged to something that they share.
+#: How many take the usual path at a time if they are charged to the same quota or node.
 _CHARGED_TOGETHER: Final = 4
-#: How many of a template are worked out before others are put together; see `castings`.
+#: How many of a template take the usual path before others are built from it; see `create_templates`.
 _EXAMPLES: Final = 2
 _SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
@@ -56,7 +56,7 @@ _object: Final = msgspec.json.Decoder(_Object).decode
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Item:
-    """One object on its way: the request that it would be alone, its body, and what that has in common with others."""
+    """One object: the request that it would be alone, its body, and its template."""
 
     call: Call
     body: bytes
@@ -64,7 +64,7 @@ class _Item:
 
 
 async def create_many(call: Call) -> responses.Whole:
-    """The verdicts."""
+    """The response with the verdicts."""
     content_type = call.request.header(b"content-type")
     if bodies.media_type(content_type) != bodies.JSON:
         raise errors.unsupported_media_type((bodies.JSON,))
@@ -97,17 +97,17 @@ async def create_many(call: Call) -> responses.Whole:
 
 
 async def _carry_out(items: Sequence[_Item]) -> list[dict[str, Any]]:
-    """What became of each."""
+    """The result of each."""
     verdicts: dict[_Item, dict[str, Any]] = {}
     left = list(items)
-    # First some of each template are worked out, where that was not done before; then the others are put together.
+    # First some of each template take the usual path, unless it is known; then the others are built from it.
     for last in (False, True):
         admission_fingerprint = left[0].call.registry.kinds.admission_fingerprint(left[0].call.at) if left else None
         verdicts |= await _put_together(left, admission_fingerprint)
         left = [one for one in left if one not in verdicts]
         now = left if last else _examples(left)
         room = asyncio.Semaphore(_CHARGED_TOGETHER if admission_fingerprint is None else _TOGETHER)
-        # All come to an end, whatever becomes of one of them.
+        # All are finished, even if one of them fails.
         ended = await asyncio.gather(
             *(_work_out(one, admission_fingerprint, room) for one in now), return_exceptions=True
         )
@@ -119,7 +119,7 @@ async def _carry_out(items: Sequence[_Item]) -> list[dict[str, Any]]:
 async def _put_together(
     left: Sequence[_Item], admission_fingerprint: AdmissionFingerprint | None
 ) -> dict[_Item, dict[str, Any]]:
-    """Store those that equal earlier ones but for their names, all or none of them."""
+    """Store those that are built from templates, all or none of them."""
     if admission_fingerprint is None:
         return {}
     cast: dict[str, tuple[_Item, bytes]] = {}
@@ -139,12 +139,12 @@ async def _put_together(
     guards = (*(Precondition(key, revision=0) for key in cast), *admission_fingerprint.guards)
     outcome = await call.registry.commit(call.at, Transaction(puts, guards))
     if not isinstance(outcome, Committed):
-        return {}  # what stands in the way of one of them is found out by itself
+        return {}  # the usual path finds the reason for one of them
     return {one: _made(one, value, outcome.revision) for one, value in cast.values()}
 
 
 def _examples(left: Sequence[_Item]) -> list[_Item]:
-    """All that are unlike others, and of each template as many as it takes to know it."""
+    """All without a template, and of each template as many as it takes to learn it."""
     seen: dict[object, int] = {}
     found = []
     for one in left:
@@ -163,7 +163,7 @@ async def _work_out(
 
 
 def _verdict(one: _Item, ended: Written | WrittenBytes | BaseException) -> dict[str, Any]:
-    """Of one that was worked out; what is no refusal of it is everybody's trouble."""
+    """The verdict of one that took the usual path; an error that is not a refusal fails the whole request."""
     if not isinstance(ended, BaseException):
         return _made(one, ended.value, ended.revision)
     if not isinstance(ended, errors.ApiError):

@@ -20,9 +20,9 @@ from rota.store.store_interface import Entry
 
 _OPTIONS: Final = GroupKind("meta.k8s.io", "DeleteOptions")
 _MODEL: Final = "meta_v1.DeleteOptions"
-#: So many of a collection are deleted at once: durable writes cost much less together.
+#: How many of a collection are deleted at once: durable writes cost much less together.
 _TOGETHER: Final = 32
-#: Kinds whose deletion is answered with the object; for others with what was deleted.
+#: Kinds whose deletion returns the object; others return a Status.
 _SHOWN: Final = frozenset(
     GroupResource(group, plural)
     for group, plurals in (
@@ -46,7 +46,7 @@ class _Preconditions(msgspec.Struct):
 
 
 class _Wire(msgspec.Struct, kw_only=True):
-    """A DeleteOptions body; fields that we do not know are let be, as upstream does."""
+    """A DeleteOptions body; unknown fields are ignored, as upstream does."""
 
     kind: str | None = None
     grace_period_seconds: int | None = msgspec.field(name="gracePeriodSeconds", default=None)
@@ -57,7 +57,7 @@ class _Wire(msgspec.Struct, kw_only=True):
 
 
 async def delete(call: Call) -> responses.Whole:
-    """What was deleted, or the object that is marked for deletion."""
+    """A Status of the deletion, or the object that is marked for deletion."""
     options, wire = await _read_options(call)
     call = _with_dry_run(call, wire)
     written = await call.registry.remove(call.at, options)
@@ -68,7 +68,7 @@ async def delete(call: Call) -> responses.Whole:
 
 
 async def delete_collection(call: Call) -> responses.Whole:
-    """Every object that is selected, as it was before."""
+    """Every selected object, as it was before."""
     options, wire = await _read_options(call)
     call = _with_dry_run(call, wire)
     selected = list_options.read(call, watching=False).selection
@@ -86,7 +86,7 @@ async def delete_collection(call: Call) -> responses.Whole:
     entries: list[Entry] = []
     for start in range(0, len(chosen), _TOGETHER):
         removals = map(remove, chosen[start : start + _TOGETHER])
-        # a refusal of one is the answer, once none of those that were begun is under way any more
+        # a refusal of one is the response, once all deletions that were started have ended
         for outcome in await asyncio.gather(*removals, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome

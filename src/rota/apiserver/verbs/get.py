@@ -1,7 +1,7 @@
 """GET of one object.
 
-What is handed out is what the store holds at the moment of asking, without a detour: a GET that wants nothing but the
-object as it is stored is most of what programs ask for, and goes from its path to the stored bytes.
+The response is the store's state at the time of the request. A GET of a plain object is the most frequent request, and
+goes directly from its path to the stored bytes.
 """
 
 from rota.api import errors
@@ -17,7 +17,7 @@ from rota.apiserver.verbs.calls import DEPRECATED, Call
 
 
 async def express(request: Request, route: Route, registry: ObjectRegistry) -> responses.Response | None:
-    """The answer to a plain wish that can be had at once; None if it has to be looked at more closely."""
+    """The response to a plain request that needs no further checks; None otherwise."""
     resource = route.resource
     if (
         route.verb != "get"
@@ -40,7 +40,7 @@ async def express(request: Request, route: Route, registry: ObjectRegistry) -> r
 
 
 async def get(call: Call) -> responses.Whole:
-    """The object as it stands; a resourceVersion says how old the answer may be, and ours is always the newest."""
+    """The current object; a resourceVersion says how old the response may be, and this is always the newest."""
     wanted = revisions.parse(call.request.query.get("resourceVersion", ""))
     if wanted:
         await revision_wait.reach(call.registry.store, wanted, call.registry.clock)

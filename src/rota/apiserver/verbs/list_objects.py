@@ -14,7 +14,7 @@ from rota.apiserver.verbs.list_options import ListOptions
 from rota.store import errors as store_errors
 from rota.store.store_interface import Entry, Page, Store
 
-#: How many entries are looked at in one go while a selector leaves most of them out.
+#: How many entries are read at once while a selector leaves most of them out.
 _STRETCH: Final = 1000
 _PORTION: Final = 200
 
@@ -56,7 +56,7 @@ async def _page(store: Store, prefix: str, options: ListOptions, call: Call) -> 
 
 
 async def _selected(call: Call, prefix: str, options: ListOptions, *, after: str, revision: int) -> Page:
-    """A page of what the selectors leave; `remaining` only says whether there is more to look at."""
+    """A page of the selected entries; `remaining` only says whether there is more to read."""
     found: list[Entry] = []
     limit, store = options.limit, call.registry.store
     while True:
@@ -65,7 +65,7 @@ async def _selected(call: Call, prefix: str, options: ListOptions, *, after: str
         revision = page.revision
         for position, entry in enumerate(page.entries):
             if position % _PORTION == _PORTION - 1:
-                await asyncio.sleep(0)  # others are served in between
+                await asyncio.sleep(0)  # other requests are served in between
             try:
                 if not options.selection.matches(entry.key, entry.value):
                     continue
@@ -82,7 +82,7 @@ async def _selected(call: Call, prefix: str, options: ListOptions, *, after: str
 
 
 def _only_key(call: Call, options: ListOptions) -> str | None:
-    """The key of the one object that can match, if the newest state is asked for."""
+    """The key of the only object that can match, if the newest state is requested."""
     name = options.selection.name
     if not name or "/" in name or options.continue_ is not None or options.match == list_options.EXACT:
         return None

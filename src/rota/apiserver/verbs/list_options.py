@@ -18,7 +18,7 @@ _INT64: Final = range(-(2**63), 2**63)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """What a client wants listed or watched."""
+    """The parameters of a list or watch."""
 
     selection: Selection
     limit: int
@@ -34,7 +34,7 @@ class ListOptions:
 
 
 def read(call: Call, *, watching: bool) -> ListOptions:
-    """The request's parameters; BadRequest or Invalid if they are wrong, alone or together."""
+    """Parse the request's parameters; BadRequest or Invalid if they are wrong, alone or in combination."""
     query = call.request.query
     options = ListOptions(
         selection=_selection(call),

@@ -1,7 +1,7 @@
-"""PATCH of an object or of a subresource that is a part of one, in the four ways that clients know.
+"""PATCH of an object or of a subresource that is a part of one, in all four patch types.
 
-Whatever the way, the patched object goes through the same door as an updated one. A patch is applied anew to what is
-there whenever somebody else was faster, so it only fails for a resourceVersion that the client itself put in.
+The patched object is validated and stored like an updated one. After a conflict a patch is applied again to the new
+state, so it only fails for a resourceVersion that the client itself put in.
 """
 
 import contextlib
@@ -43,14 +43,14 @@ _MERGES: Final[Mapping[str, _Apply]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Patch:
-    """A parsed patch on its way to an object."""
+    """A parsed patch."""
 
     call: Call
     media_type: str
     parsed: bodies.Parsed
     strictness: bodies.Strictness
     force: bool
-    #: How much work the body is; see `Call.weight`.
+    #: The work of the body; see `Call.weight`.
     weight: int
 
     def merged(self, live: Object) -> Object:
@@ -63,13 +63,13 @@ class _Patch:
         try:
             return self._placed(bodies.Parsed(with_patch, self.parsed.duplicates))
         except bodies.Misshapen as error:
-            # the patch is at fault, not an object that was sent
+            # the patch is wrong, not an object that was sent
             shown = msgspec.json.encode(self.parsed.value).decode()
             wrong = fields.invalid(fields.Path("patch"), shown, error.why)
             raise errors.invalid(GroupKind("", ""), "", [wrong]) from None
 
     def applied(self, live: Object | None) -> Object:
-        """What server-side apply makes of the live object."""
+        """The result of server-side apply on the live object."""
         call = self.call
         config = self.parsed.value
         if not isinstance(config, dict):
@@ -79,7 +79,7 @@ class _Patch:
         return self._placed(bodies.Parsed(result, self.parsed.duplicates))
 
     def _configured(self, config: Object, live: Object | None) -> Object:
-        """The configuration with the name and namespace that the path gives it; what it cannot have is refused."""
+        """The configuration with the path's name and namespace; fields that it must not have are refused."""
         call = self.call
         if not config.get("apiVersion") or not config.get("kind"):
             raise errors.bad_request("invalid object type: apiVersion and kind must be set in an applied configuration")
@@ -98,16 +98,16 @@ class _Patch:
         except bodies.Misshapen:
             if call.resource.custom:
                 raise
-            return config  # others who own the field come first; what is misshapen shows in the result
+            return config  # conflicts with other managers come first; errors of type show in the result
         if unknown and not call.resource.custom:
             wrong = [f".{path}: field not declared in schema" for path in unknown]
             listed = wrong[0] if len(wrong) == 1 else "\n  ".join(["errors:", *wrong])
             raise errors.bad_request(f"{self._untyped()}: {listed}")
-        # what is null or empty is owned, too, though none of it will be stored
+        # null and empty values are owned, too, though they are not stored
         return shaped if call.resource.custom else config
 
     def _untyped(self) -> str:
-        """The beginning of a complaint about a configuration that does not have the shape of its kind."""
+        """The beginning of an error about a configuration that does not have the shape of its kind."""
         gvk = self.call.body_kind[0]
         return f"failed to create typed patch object ({self.call.at.namespace}/{self.call.at.name}; {gvk})"
 
@@ -118,7 +118,7 @@ class _Patch:
 
 
 async def patch(call: Call) -> responses.Whole:
-    """The patched object as it was stored."""
+    """The patched object as stored."""
     request = call.request
     media_type = bodies.media_type(request.header(b"content-type"))
     projection = call.registry.kinds.projections.get(call.route.subresource)
@@ -129,7 +129,7 @@ async def patch(call: Call) -> responses.Whole:
         parse = bodies.parse_yaml if media_type == APPLY_PATCH else bodies.parse_json
         parsed = await offload.run(functools.partial(parse, body), call.weight(body))
     except bodies.Unreadable as error:
-        if media_type != APPLY_PATCH:  # whether there is something to patch comes first
+        if media_type != APPLY_PATCH:  # whether the object exists comes first
             await call.registry.read(call.resource, call.at.namespace, call.at.name)
         raise errors.bad_request(f"error decoding patch: {error}") from None
     what = _Patch(call, media_type, parsed, strictness, request.flag("force"), call.weight(body))
@@ -140,7 +140,7 @@ async def patch(call: Call) -> responses.Whole:
 
 
 def merging(call: Call, body: bytes) -> Edit:
-    """What a strategic merge patch makes of an object, for who has many of them; to be used within `refusals`."""
+    """A strategic merge patch as a function of the object, for use on many; call it within `refusals`."""
     strictness = bodies.strictness(call.request.query.get("fieldValidation", ""))
     try:
         parsed = bodies.parse_json(body)
@@ -151,7 +151,7 @@ def merging(call: Call, body: bytes) -> Edit:
 
 @contextlib.contextmanager
 def refusals(call: Call) -> Iterator[None]:
-    """What is wrong with a patch, as the answer to whoever sent it."""
+    """Errors of a patch as responses."""
     try:
         yield
     except patch_errors.PatchError as error:

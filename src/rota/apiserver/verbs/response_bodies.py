@@ -1,6 +1,6 @@
-"""From objects to bodies, in the representation that was negotiated.
+"""Encodes objects in the negotiated representation.
 
-Plain JSON is spliced together from stored bytes; only tables, metadata and YAML decode what they show.
+Plain JSON is assembled from stored bytes; only tables, metadata and YAML decode objects.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from rota.store.store_interface import Entry
 
 _T = TypeVar("_T")
 _YAML: Final = "application/yaml"
-#: Lists of up to so many objects are put together at once where that decodes them, and where it does not.
+#: Lists of up to so many objects are built at once, where that decodes them, and where it does not.
 _AT_ONCE: Final = 100
 _SPLICED_AT_ONCE: Final = 5000
 
@@ -40,7 +40,7 @@ def stored(call: Call, value: bytes, revision: int, *, code: int = 200) -> respo
 
 
 def plain(call: Call, obj: Object, *, code: int = 200) -> responses.Whole:
-    """An object that code made or changed."""
+    """An object that is not stored in this form."""
     return _maybe_later(lambda: _encoded(call, shaped(call, obj), code=code), later=call.accepted.yaml)
 
 
@@ -101,7 +101,7 @@ def _listed(call: Call, entries: Sequence[Entry], about: Object) -> responses.Re
 
 
 def _sound(call: Call, entries: Sequence[Entry], shown: Callable[[Entry], _T]) -> list[_T]:
-    """What is shown of each entry; damaged ones are left out, with a word in the log and to the client."""
+    """What is shown of each entry; damaged ones are left out, with a log line and a warning to the client."""
     try:
         return [shown(entry) for entry in entries]
     except (stored_form.NotStoredForm, msgspec.MsgspecError):

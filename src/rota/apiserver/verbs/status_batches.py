@@ -1,14 +1,14 @@
-"""Statuses of many pods in one request: what a worker whose tasks are short has to say of them.
+"""Statuses of many pods in one request, for workers with short tasks.
 
 A batch is posted to `/apis/rota.dev/v1alpha1/podstatusbatches`:
 
     {"statuses": [{"metadata": {"namespace": "a", "name": "p", "uid": "..."}, "status": {...}}, ...]}
 
-Each is what a strategic merge patch of `pods/status` with that uid is, by the same rules and with the same rights of
-nodes; others need the right to such patches in all namespaces, beside that to batches. The answer is 201 with
-`verdicts`, one for each in their order: as a Status, what the patch alone would have been answered with, without the
-pod. Pods that go the way of earlier ones (`registry.reprints`) are written together, in one transaction; what stands in
-the way of one of them, or is unusual about it, is found out for that one alone.
+Each item is equivalent to a strategic merge patch of `pods/status` with that uid, by the same rules and with the same
+permissions of nodes; other users need the permission to such patches in all namespaces, besides that to batches. The
+response is 201 with `verdicts`, one for each in order: as a Status, the response of the patch alone, without the pod.
+Pods with a known template (`registry.status_templates`) are written together, in one transaction; a pod that is unusual
+or fails is handled by itself.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ _decode: Final = msgspec.json.Decoder(_Batch).decode
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Write:
-    """One status on its way: the request that it would be alone, and its body."""
+    """One status: the request that it would be alone, and its body."""
 
     call: Call
     body: bytes
@@ -76,7 +76,7 @@ class _Write:
 
 
 async def create(call: Call) -> responses.Whole:
-    """The verdicts."""
+    """The response with the verdicts."""
     body = await call.request.body()
     if bodies.media_type(call.request.header(b"content-type")) != bodies.JSON:
         raise errors.unsupported_media_type((bodies.JSON,))
@@ -105,7 +105,7 @@ async def create(call: Call) -> responses.Whole:
 
 
 def route(registry: ObjectRegistry) -> Route:
-    """Where statuses are written one at a time, in all namespaces: who posts a batch has to have the right to that."""
+    """The route of single statuses in all namespaces: a batch needs the same permission."""
     return Route(verb="patch", resource=registry.resource(_PODS), namespace="", name="", subresource="status")
 
 
@@ -145,20 +145,20 @@ def _write(call: Call, report: _Report) -> _Write:
 
 
 async def _carry_out(writes: Sequence[_Write]) -> list[errors.ApiError | None]:
-    """What became of each."""
+    """The result of each."""
     registry = writes[0].call.registry
     keys = [stored_form.key(one.call.resource, one.call.at.namespace, one.call.at.name) for one in writes]
     entries = await registry.store.get_many(keys)
     left = [_Look(write, entry, _case(write, entry)) for write, entry in zip(writes, entries, strict=True)]
     verdicts: dict[_Write, errors.ApiError | None] = {}
-    # First one of each sort is worked out, where that was not done before; then the others go the same way.
+    # First one of each kind takes the usual path, unless its template is known; then the others use the template.
     for last in (False, True):
         printed = [(one, value) for one in left if (value := one.printed()) is not None]
         done = {id(one) for one, _ in printed} if await _written(printed) else set()
         left = [one for one in left if id(one) not in done]
         verdicts |= {one.write: None for one, _ in printed if id(one) in done}
         now = left if last else _one_of_each(left)
-        # All come to an end, whatever becomes of one of them.
+        # All are finished, even if one of them fails.
         ended = await asyncio.gather(*map(_work_out, now), return_exceptions=True)
         verdicts |= {one.write: None if end is None else _raised(end) for one, end in zip(now, ended, strict=True)}
         left = [one for one in left if one.write not in verdicts]
@@ -166,19 +166,19 @@ async def _carry_out(writes: Sequence[_Write]) -> list[errors.ApiError | None]:
 
 
 class _Look(NamedTuple):
-    """A status, the pod as it is, and what the two have in common with others."""
+    """A status, the current pod, and their template key."""
 
     write: _Write
     entry: Entry | None
     case: StatusUpdate | None
 
     def printed(self) -> bytes | None:
-        """The pod's new bytes, if they need not be worked out."""
+        """The pod's new bytes, if there is a template."""
         return None if self.case is None else self.write.call.registry.status_templates.printed(self.case)
 
 
 def _one_of_each(left: Sequence[_Look]) -> list[_Look]:
-    """All that are a case of their own, and of the others the first of each."""
+    """All without a template key, and the first of each key."""
     firsts = {one.case.key if one.case is not None else id(one): one for one in reversed(left)}
     return list(firsts.values())
 
@@ -197,7 +197,7 @@ async def _written(printed: Sequence[tuple[_Look, bytes]]) -> bool:
 
 
 def _raised(problem: BaseException) -> errors.ApiError:
-    """A refusal, which is one pod's verdict; anything else is everybody's."""
+    """A refusal is one pod's verdict; any other error fails the whole request."""
     if isinstance(problem, errors.ApiError):
         return problem
     raise problem
@@ -219,7 +219,7 @@ def _case(write: _Write, entry: Entry | None) -> StatusUpdate | None:
 
 
 async def _work_out(look: _Look) -> None:
-    """Write one status by itself."""
+    """Write one status by the usual path."""
     call = look.write.call
     at, registry = call.at, call.registry
     with patch.refusals(call):
@@ -232,5 +232,5 @@ async def _work_out(look: _Look) -> None:
 
 
 def _is_change(look: _Look, made: Written) -> bool:
-    """Whether a pod is another now; a status that says nothing new is not written, and its like must not be."""
+    """Whether the pod changed; a status without a change is not written, and no template is learned from it."""
     return look.entry is None or made.revision != look.entry.revision

@@ -1,4 +1,4 @@
-"""Verbs on subresources that are not simply a part of their object: actions, streams and other kinds' views."""
+"""Verbs on subresources that are not simply a part of their object: actions, streams and projections."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -10,12 +10,12 @@ from rota.apiserver.interfaces import Stream, SubresourceHandler, SubresourceReq
 from rota.apiserver.verbs import response_bodies
 from rota.apiserver.verbs.calls import Call
 
-#: Posted without a body: what they are asked for stands in the query.
+#: Posted without a body: their parameters are in the query.
 CONVERSATIONS: Final = frozenset({"attach", "exec", "portforward"})
 
 
 async def handle(call: Call, handler: SubresourceHandler) -> responses.Answer | responses.Deferred:
-    """Let a kind's own handler answer."""
+    """Call the subresource's handler."""
     request = call.request
     has_body = request.method in {"POST", "PUT"} and call.route.subresource not in CONVERSATIONS
     asked = SubresourceRequest(
@@ -38,21 +38,21 @@ async def handle(call: Call, handler: SubresourceHandler) -> responses.Answer | 
 
 
 def _unable(headers: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
-    """What a client sent over a connection that cannot be handed over, without its wish for that."""
+    """The headers without the upgrade, for a connection that cannot be handed over."""
     if headers.get(b"upgrade", b"").lower() != b"websocket":
         return headers
     return {name: value for name, value in headers.items() if name != b"upgrade"}
 
 
 async def get_projection(call: Call) -> responses.Whole:
-    """What a subresource shows of its parent."""
+    """The projection of the parent."""
     projection = call.registry.kinds.projections[call.route.subresource]
     parent = await call.registry.read(call.resource, call.at.namespace, call.at.name)
     return response_bodies.plain(call, projection.project(parent.object, call.resource))
 
 
 def refuse(call: Call) -> errors.ApiError:
-    """A subresource that exists upstream and not here."""
+    """The response for a subresource that exists upstream and not here."""
     what = f"{call.resource.plural}/{call.route.subresource}"
     return errors.MethodNotAllowed(
         f"{call.route.verb} is not supported on resources of kind {gotext.quote(what)}",

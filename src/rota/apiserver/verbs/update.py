@@ -13,7 +13,7 @@ from rota.apiserver.verbs.calls import Call
 
 
 async def update(call: Call) -> responses.Whole:
-    """The object as it was stored; 201 if it is new."""
+    """The object as stored; 201 if it is new."""
     body = await call.request.body()
     obj = await call.object_from(body)
     call.place(obj)
@@ -31,7 +31,7 @@ async def update(call: Call) -> responses.Whole:
 async def update_projection(
     call: Call, projection: Projection, change: Callable[[Object], Object], *, size_bytes: int
 ) -> responses.Whole:
-    """Change what a subresource shows of its parent."""
+    """Change the parent through a projection."""
 
     def make(live: Object | None) -> Object:
         assert live is not None, "a projection is never created"
@@ -50,7 +50,7 @@ async def update_projection(
 
 
 def answer(call: Call, written: Written) -> responses.Whole:
-    """What was written, as the answer."""
+    """The written object as the response."""
     code = 201 if written.created else 200
     if call.at.dry_run:
         return response_bodies.plain(call, written.object, code=code)

@@ -1,8 +1,8 @@
-"""A watch: every change of what is selected, as JSON lines, until the client has enough.
+"""A watch: every change of the selected objects, as JSON lines, until the client disconnects.
 
-A watch without a resourceVersion begins with what there is. One with a resourceVersion continues from there, or is told
-410 when that is compacted: as the HTTP status if that is known before the stream begins, as an ERROR event afterwards.
-What a selector no longer matches is DELETED for this watcher, what it matches from now on is ADDED.
+A watch without a resourceVersion begins with the current objects. One with a resourceVersion continues from there, or
+gets 410 if that is compacted: as the HTTP status if that is known before the stream begins, as an ERROR event
+afterwards. An object that a selector no longer matches is DELETED for this watcher, one that it newly matches is ADDED.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from rota.store.store_interface import Entry, Watch
 _SHORTEST_S: Final = 1800.0
 _BOOKMARK_EVERY_S: Final = 60.0
 _INITIAL_EVENTS_END: Final = {"k8s.io/initial-events-end": "true"}
-#: Initial events go out in portions, so that a large collection neither stalls the loop nor piles up.
+#: Initial events are sent in portions, so that a large collection neither blocks the loop nor fills the memory.
 _PORTION: Final = 500
 
 
 async def watch(call: Call) -> responses.Answer:
-    """The stream, once it is clear that it can begin."""
+    """The stream, once it is certain that it can begin."""
     options = list_options.read(call, watching=True)
     store, clock = call.registry.store, call.registry.clock
     prefix = stored_form.prefix(call.resource, call.at.namespace or None)
@@ -56,7 +56,7 @@ def _too_old(error: store_errors.Expired) -> errors.Expired:
 
 
 class _Stream:
-    """One running watch: an iterator of what to send next."""
+    """One running watch: an iterator of chunks."""
 
     def __init__(
         self, call: Call, options: ListOptions, changes: Watch, *, initial: list[Entry], revision: int
@@ -72,7 +72,7 @@ class _Stream:
         self._opening: Final = self._open(initial, revision)
         self._alarm: asyncio.Task[None] | None = None
         self._bookmark_due = self._over = False
-        #: The revision that the last bookmark told, or that needs none.
+        #: The revision of the last bookmark, or one that needs none.
         self._told = changes.revision
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -101,14 +101,14 @@ class _Stream:
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the watch, whether it was ever read or not."""
+        """End the watch, even if it was never read."""
         if self._alarm is not None:
             self._alarm.cancel()
             await asyncio.wait([self._alarm])
         await self._changes.__aexit__(None, None, None)
 
     def _open(self, entries: list[Entry], revision: int) -> Iterator[bytes]:
-        """What a watch begins with."""
+        """The initial state of a watch."""
         for start in range(0, len(entries), _PORTION):
             yield self._lines.initial(entries[start : start + _PORTION])
         entries.clear()

@@ -1,7 +1,7 @@
 """The events of a watch as JSON lines, in the negotiated shape.
 
-Most watchers of a collection see the same: what a batch of changes looks like to those who ask for plain JSON with the
-same selectors is put together once and kept until the next changes come.
+Most watchers of a collection see the same: the lines of a batch of changes for plain JSON with the same selectors are
+built once and cached until the next changes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from rota.apiserver.verbs import response_bodies
 from rota.apiserver.verbs.calls import Call
 from rota.store.store_interface import Entry, Event
 
-#: Who sees the same of the same changes: the changes (by identity, so they are kept along), the kind, the selectors.
+#: The cache key: the changes (by identity, so they are kept alive), the kind, the selectors.
 _View: TypeAlias = tuple[int, GroupVersionKind, tuple[str, str]]
 _MOST_VIEWS: Final = 64
 _views: Final[dict[_View, tuple[Sequence[Event], bytes]]] = {}
@@ -35,16 +35,16 @@ class Lines:
         self._plain = call.accepted.plain or call.accepted.yaml or call.accepted.pretty
         self._plain = self._plain and call.accepted.shape is Shape.OBJECT
         self._columns_due = True
-        #: Whether others may see the same; what can be selected of custom kinds is as it was when the watch began.
+        #: Whether lines may be shared; the selectable fields of custom kinds are those at the start of the watch.
         self._shares = self._plain and (not call.resource.custom or self._everything)
 
     def initial(self, entries: Iterable[Entry]) -> bytes:
-        """What there is, as if it were just made."""
+        """The current objects as ADDED events."""
         selected = (one for one in entries if self._everything or self._selection.matches(one.key, one.value))
         return b"".join(self._line("ADDED", one.value, one.revision) for one in selected)
 
     def changes(self, events: Sequence[Event]) -> bytes:
-        """Changes as far as this watcher sees them."""
+        """Changes as this watcher sees them."""
         if not self._shares:
             return b"".join(filter(None, map(self._change, events)))
         view = (id(events), self._call.resource.gvk, self._selection.texts)
@@ -58,7 +58,7 @@ class Lines:
         return lines
 
     def bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
-        """How far the watcher has seen everything."""
+        """Up to where the watcher has seen everything."""
         metadata: Object = {"resourceVersion": str(revision), "creationTimestamp": None}
         if annotations:
             metadata["annotations"] = annotations
