@@ -1,7 +1,7 @@
 """The state that admission of new pods depends on: whether a pod equal to an admitted one must be admitted again.
 
-Every plugin in `chain` and in `server.assembly` that reads more than the object is accounted for here. A plugin that reads
-something new must be added here too; otherwise pods are admitted by outdated state.
+Every plugin in `chain` and in `server.assembly` that reads more than the object is accounted for here. A plugin that
+reads something new must be added here too; otherwise pods are admitted by outdated state.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The rules of HorizontalPodAutoscaler, of which all versions have the bounds and the target in common."""
+"""The strategy of HorizontalPodAutoscaler; all versions have the bounds and the target in common."""
 
 import copy
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ Found: TypeAlias = list[fields.FieldError]
 
 _SOURCES: Final = ("ContainerResource", "External", "Object", "Pods", "Resource")
 _PERCENT: Final = {"type": "Percent", "value": 100, "periodSeconds": 15}
-#: What rules of pace are where they are not said; how long fewer pods are waited for is the controller's business.
+#: Defaults of `spec.behavior`; the controller knows the stabilization window of scale-down.
 _RULES: Final[Mapping[str, Mapping[str, Any]]] = {
     "scaleUp": {
         "stabilizationWindowSeconds": 0,
@@ -36,7 +36,7 @@ class AutoscalerStrategy(GenericStrategy):
     demands_required_fields = False
 
     def default(self, obj: Object, /) -> None:
-        """Not below one, and by the load of processors if nothing else is said."""
+        """At least one replica, and CPU utilization as the metric if there is none."""
         spec = obj.setdefault("spec", {})
         spec.setdefault("minReplicas", 1)
         if obj.get("apiVersion") == "autoscaling/v2" and not spec.get("metrics"):
@@ -53,7 +53,7 @@ class AutoscalerStrategy(GenericStrategy):
         return super().validate_create(obj, at) + _validate(obj["spec"])
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> Found:
-        """Bounds, target and metrics; that the status counts what can be counted."""
+        """Bounds, target and metrics; counts of the status are not negative."""
         found = super().validate_update(new, old, at)
         if not at.subresource:
             return found + _validate(new["spec"])

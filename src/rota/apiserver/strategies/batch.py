@@ -1,7 +1,7 @@
-"""The rules of Job and CronJob. Mirrors `pkg/apis/batch` of Kubernetes 1.36.
+"""The strategies of Job and CronJob. Mirrors `pkg/apis/batch` of Kubernetes 1.36.
 
-A Job selects its pods by its own uid, which the server writes into selector and template, unless `manualSelector` says
-otherwise.
+A Job selects its pods by its own uid, which the server writes into selector and template, unless `manualSelector` is
+set.
 """
 
 import zoneinfo
@@ -37,16 +37,16 @@ _IMMUTABLE: Final = (
     "managedBy",
     "successPolicy",
 )
-#: What a Job that is suspended and has no pods may still change in its template, besides what its containers ask for.
+#: Template fields that may change while a Job is suspended and has no pods, besides the resources of its containers.
 _SCHEDULING: Final = ("nodeSelector", "tolerations", "schedulingGates")
 _MOST_INDEXED: Final = 100_000
-#: Of Jobs with more completions, each with retries of its own, fewer run and fail at a time.
+#: Jobs with more completions and retries per index have lower limits of parallelism and failed indexes.
 _MANY_COMPLETIONS: Final = 100_000
 _FEW_OF_MANY: Final = 10_000
-#: A schedule is parsed on every pass of its controller; one that lists every minute has 170 characters.
+#: The controller parses a schedule on every pass; one that lists every minute has 170 characters.
 _LONGEST_SCHEDULE: Final = 1024
 _LONGEST_MANAGER: Final = 63
-#: A CronJob's name leaves room for the suffix of its Jobs' names.
+#: A CronJob's name leaves space for the suffix of its Jobs' names.
 _LONGEST_CRON_NAME: Final = 52
 
 
@@ -63,13 +63,13 @@ class JobStrategy(GenericStrategy):
         label_as_template(obj, spec)
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
-        """Make the selector."""
+        """Generate the selector."""
         super().prepare_create(obj, at)
         spec, metadata = obj["spec"], obj["metadata"]
         if spec.get("manualSelector") or spec.get("template") is None:
             return
         labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
-        name = metadata.get("name", "")  # one without is refused by validation
+        name = metadata.get("name", "")  # validation refuses a missing one
         for key, value in (
             (_LEGACY_NAME, name),
             (NAME_LABEL, name),
@@ -85,7 +85,7 @@ class JobStrategy(GenericStrategy):
         return super().validate_create(obj, at) + _validate_selector(obj) + validate_spec(obj["spec"], SPEC)
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> Found:
-        """The whole Job, and that its identity is the old one."""
+        """The whole Job, and its immutable fields."""
         found = super().validate_update(new, old, at)
         if at.subresource == "status" or new["spec"] == old["spec"]:
             return found
@@ -108,7 +108,7 @@ class CronJobStrategy(GenericStrategy):
     demands_required_fields = False
 
     def default(self, obj: Object, /) -> None:
-        """Keep three that went well and one that did not."""
+        """Keep three successful Jobs and a failed one."""
         spec = obj.setdefault("spec", {})
         if not spec.get("concurrencyPolicy"):
             spec["concurrencyPolicy"] = "Allow"
@@ -133,7 +133,7 @@ class CronJobStrategy(GenericStrategy):
 
 
 def default_spec(spec: Object) -> None:
-    """Fill in what the spec of a Job leaves out."""
+    """Set the defaults of a Job's spec."""
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
@@ -150,7 +150,7 @@ def default_spec(spec: Object) -> None:
 
 
 def validate_spec(spec: Mapping[str, Any], path: fields.Path, *, selects: bool = True) -> Found:
-    """Everything that is wrong with the spec of a Job; one inside of a CronJob has no selector yet."""
+    """All errors of a Job's spec; one in a CronJob has no selector yet."""
     found: Found = []
     for name in _COUNTS:
         found += checks.not_negative(spec.get(name), path.child(name))
@@ -204,7 +204,7 @@ def _validate_indexes(spec: Mapping[str, Any], path: fields.Path) -> Found:
 
 
 def _validate_failed_indexes(spec: Mapping[str, Any], path: fields.Path) -> Found:
-    """How many indexes may fail, of how many."""
+    """The limits on failed indexes."""
     found: Found = []
     most, completions = spec.get("maxFailedIndexes"), spec.get("completions") or 0
     where = path.child("maxFailedIndexes")
@@ -227,7 +227,7 @@ def _validate_failed_indexes(spec: Mapping[str, Any], path: fields.Path) -> Foun
 
 
 def _validate_selector(job: Object) -> Found:
-    """A generated selector must be the one that would have been generated."""
+    """A generated selector must equal the one that would be generated."""
     spec, metadata = job["spec"], job["metadata"]
     if spec.get("manualSelector") or not spec.get("selector") or spec.get("template") is None:
         return []
@@ -252,7 +252,7 @@ def _validate_selector(job: Object) -> Found:
 
 
 def _validate_completions(new: Mapping[str, Any], old: Mapping[str, Any]) -> Found:
-    """Only an indexed Job can be made larger or smaller, and only in step with its parallelism."""
+    """Only an indexed Job can change its completions, and only together with its parallelism."""
     path, wanted = SPEC.child("completions"), new.get("completions")
     if new.get("completionMode") != "Indexed" or wanted is None:
         return checks.immutable(wanted, old.get("completions"), path)
@@ -262,14 +262,14 @@ def _validate_completions(new: Mapping[str, Any], old: Mapping[str, Any]) -> Fou
 
 
 def _may_be_sent_elsewhere(job: Object) -> bool:
-    """Whether a Job is suspended, for the first time or again, and none of its pods is left."""
+    """Whether a Job is suspended, for the first time or again, without active pods."""
     status = job.get("status") or {}
     rests = not status.get("startTime") or meta.is_condition_true(job, "Suspended")
     return bool(job["spec"].get("suspend")) and rests and not status.get("active")
 
 
 def _fixed_template(job: Object, old: Object) -> Object:
-    """The part of a Job's template that cannot change, given what it is."""
+    """The immutable part of a Job's template in its present state."""
     template: Object = job["spec"].get("template") or {}
     if not _may_be_sent_elsewhere(old):
         return template
@@ -318,7 +318,7 @@ def _validate_schedule(schedule: str, path: fields.Path, *, zone: str | None) ->
 
 
 def validate_zone(zone: str, path: fields.Path) -> Found:
-    """What is wrong with the name of a time zone."""
+    """The errors of a time zone name."""
     if not zone:
         return [fields.invalid(path, zone, "timeZone must be nil or non-empty string")]
     if zone.lower() == "local":

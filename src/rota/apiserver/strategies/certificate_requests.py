@@ -1,9 +1,9 @@
-"""The rules of CertificateSigningRequests: who asks is what the server knows, and each door changes its own part.
+"""The strategy of CertificateSigningRequests: the server sets the requester, and each subresource changes its own part.
 
-Of a request for the certificate of a worker's endpoint the server also knows where it came from (`CLIENT_ADDRESS`).
+For a request of a worker's serving certificate the server also records the client's address (`CLIENT_ADDRESS`).
 
-Through the front door only metadata changes after creation. `approval` adds the conditions Approved and Denied,
-`status` adds the certificate and the condition Failed; no condition of these three ever goes away again.
+An update of the main resource changes metadata only. `approval` adds the conditions Approved and Denied, `status` adds
+the certificate and the condition Failed; these three conditions are never removed.
 """
 
 import base64
@@ -18,7 +18,7 @@ from rota.apiserver.strategies import checks
 from rota.apiserver.strategies.generic import GenericStrategy, take
 from rota.pki import certificates, keys, signing_requests
 
-#: The extra of a request for an endpoint's certificate that says from where it came.
+#: The extra of a request for a serving certificate that has the client's address.
 CLIENT_ADDRESS: Final = "rota.dev/client-address"
 _SERVING: Final = "kubernetes.io/kubelet-serving"
 LEGACY_SIGNER: Final = "kubernetes.io/legacy-unknown"
@@ -63,7 +63,7 @@ class CertificateRequestStrategy(GenericStrategy):
     demands_required_fields = False
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
-        """Nobody asks in another's name."""
+        """Set the requester from the authenticated user."""
         obj["status"] = {}
         spec = obj.setdefault("spec", {})
         for name in ("username", "uid", "groups", "extra"):
@@ -80,7 +80,7 @@ class CertificateRequestStrategy(GenericStrategy):
             spec["extra"] = extra
 
     def prepare_update(self, new: Object, old: Object, at: Attributes, /) -> None:
-        """Put back what this door does not change."""
+        """Restore what this subresource does not change."""
         take(new, old, "spec")
         if not at.subresource:
             take(new, old, "status")
@@ -91,11 +91,11 @@ class CertificateRequestStrategy(GenericStrategy):
         _date_conditions(status.get("conditions") or (), before.get("conditions") or (), at.now)
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """The request, for whom and what for."""
+        """The request, its signer and usages."""
         return super().validate_create(obj, at) + _validate_spec(obj.get("spec") or {})
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """The same, and what has become of it."""
+        """The same, and its conditions and certificate."""
         found = super().validate_update(new, old, at) + _validate_spec(new.get("spec") or {})
         status, before = new.get("status") or {}, old.get("status") or {}
         found += _validate_conditions(status.get("conditions") or ())
@@ -106,7 +106,7 @@ class CertificateRequestStrategy(GenericStrategy):
 
 
 def decoded(value: str) -> bytes:
-    """A field of bytes; what is no base64 is nothing."""
+    """A field of bytes; empty if it is not base64."""
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
@@ -224,7 +224,7 @@ def _types(status: Mapping[str, Any]) -> set[str]:
 
 
 def _date_conditions(conditions: Sequence[dict[str, Any]], before: Sequence[Mapping[str, Any]], now: float) -> None:
-    """Say since when each condition holds, and when it was last said."""
+    """Set the transition and update times of conditions."""
     known = {one.get("type"): one for one in before}
     for condition in conditions:
         old = known.get(condition.get("type"))

@@ -1,4 +1,4 @@
-"""Checks of single values that many kinds share, in upstream's words. Each answers with what is wrong."""
+"""Checks of single values that many kinds share, with upstream's messages. Each returns the errors."""
 
 import functools
 import re
@@ -19,27 +19,27 @@ _SELECTOR_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"}
 
 @functools.lru_cache(maxsize=8192)
 def quantity(value: str | int | float | None) -> quantities.Quantity:  # noqa: PYI041 - JSON numbers arrive as either
-    """A quantity of an object that has been decoded; clusters hold few different ones."""
+    """Parse a quantity of a decoded object; cached, since clusters have few different ones."""
     return quantities.from_wire(value)
 
 
 def not_negative(value: int | None, path: fields.Path) -> list[fields.FieldError]:
-    """Zero, more, or absent."""
+    """Zero, positive, or absent."""
     return [fields.invalid(path, value, NOT_NEGATIVE)] if value is not None and value < 0 else []
 
 
 def positive(value: int | None, path: fields.Path) -> list[fields.FieldError]:
-    """More than zero; absent is zero."""
+    """Positive; absent is zero."""
     return [] if value is not None and value > 0 else [fields.invalid(path, value or 0, NOT_ZERO)]
 
 
 def immutable(new: object, old: object, path: fields.Path) -> list[fields.FieldError]:
-    """A field that stays as it was."""
+    """An immutable field."""
     return [] if new == old else [fields.invalid(path, shown(new), FIELD_IMMUTABLE)]
 
 
 def shown(value: object) -> object:
-    """A value for a message; nothing at all is null to Go."""
+    """A value as messages show it; None is null in Go."""
     return fields.Literal("null") if value is None else value
 
 
@@ -58,7 +58,7 @@ def one_of(value: str | None, supported: Sequence[str], path: fields.Path) -> li
 
 
 def messages(found: Iterable[str], value: object, path: fields.Path) -> list[fields.FieldError]:
-    """Complaints of `rota.api.names` about a value."""
+    """Errors of `rota.api.names` about a value."""
     return [fields.invalid(path, value, message) for message in found]
 
 
@@ -68,7 +68,7 @@ def dns_label(value: str, path: fields.Path) -> list[fields.FieldError]:
 
 
 def domain_prefixed_path(value: str, path: fields.Path) -> list[fields.FieldError]:
-    """A path behind a host name, by which somebody's own words are told from others'."""
+    """A path prefixed by a domain."""
     if not value:
         return [fields.required(path)]
     host, _, rest = value.partition("/")
@@ -139,7 +139,7 @@ def _requirement(one: Mapping[str, Any], path: fields.Path) -> list[fields.Field
 
 
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str] | None) -> bool:
-    """Whether a selector that is valid matches labels; one that is not matches nothing."""
+    """Whether a selector matches labels; an invalid one matches nothing."""
     try:
         return selectors.from_object(selector).matches(labels)
     except (selectors.SelectorError, ValueError):

@@ -1,4 +1,4 @@
-"""The rules of ConfigMap and Secret: keys, sizes, and that what is called immutable stays."""
+"""The strategies of ConfigMap and Secret: keys, sizes, and immutability."""
 
 import base64
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from rota.apiserver.strategies.generic import GenericStrategy
 _MOST_BYTES: Final = 1024 * 1024
 _IMMUTABLE: Final = "field is immutable when `immutable` is set"
 _DATA: Final = fields.Path("data")
-#: Keys that secrets of well-known types must have.
+#: Required keys of secrets of well-known types.
 _DEMANDED: Final[Mapping[str, tuple[str, ...]]] = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
@@ -30,13 +30,13 @@ class ConfigMapStrategy(GenericStrategy):
         return super().validate_create(obj, at) + _validate_config(obj)
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Keys and size, and that it may change at all."""
+        """Keys and size, and that it is not immutable."""
         found = super().validate_update(new, old, at) + _validate_frozen(new, old, ("data", "binaryData"))
         return found + _validate_config(new)
 
 
 class SecretStrategy(GenericStrategy):
-    """Secrets; `stringData` is for writing only and becomes `data`."""
+    """Secrets; `stringData` is write-only and becomes `data`."""
 
     def default(self, obj: Object, /) -> None:
         """Opaque; plain strings are encoded."""
@@ -48,11 +48,11 @@ class SecretStrategy(GenericStrategy):
             obj["data"] = {**data, **{key: base64.b64encode(value.encode()).decode() for key, value in plain.items()}}
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Keys, size, and what the type demands."""
+        """Keys, size, and the required keys of the type."""
         return super().validate_create(obj, at) + _validate_secret(obj)
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """The same, and that type and immutable data stay."""
+        """The same, and that type and immutable data do not change."""
         found = super().validate_update(new, old, at)
         found += checks.immutable(new.get("type"), old.get("type"), fields.Path("type"))
         return found + _validate_frozen(new, old, ("data",)) + _validate_secret(new)

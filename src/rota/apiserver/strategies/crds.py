@@ -1,4 +1,4 @@
-"""The strategy of CustomResourceDefinitions themselves; that of the objects they define is in `custom_objects`."""
+"""The strategy of CustomResourceDefinitions; that of custom objects is in `custom_objects`."""
 
 from rota.api import fields
 from rota.apiserver.crd import definitions, deletion, nested_schemas
@@ -7,18 +7,18 @@ from rota.apiserver.strategies import generic
 
 
 class DefinitionStrategy(generic.GenericStrategy):
-    """Rules of definitions. Which versions objects may have been kept in is recorded with every change."""
+    """The strategy of definitions. Every change records the versions in which objects may be stored."""
 
     counts_generations = True
     demands_required_fields = False
 
     def default(self, obj: Object, /) -> None:
-        """Names that follow from the kind, and the conversion that does nothing; schemas in the shape of their type."""
+        """Names that follow from the kind, and the conversion strategy None; schemas decoded by their type."""
         definitions.set_defaults(obj)
         nested_schemas.clean_schemas(obj)
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
-        """A new definition holds on to its name until its objects are gone."""
+        """A new definition gets the finalizer that protects it until its objects are gone."""
         super().prepare_create(obj, at)
         finalizers = obj["metadata"].setdefault("finalizers", [])
         if deletion.FINALIZER not in finalizers:
@@ -27,18 +27,18 @@ class DefinitionStrategy(generic.GenericStrategy):
         _warn(obj, at)
 
     def prepare_update(self, new: Object, old: Object, at: Attributes, /) -> None:
-        """The storage version joins those that objects may still be kept in."""
+        """Add the storage version to the stored versions."""
         super().prepare_update(new, old, at)
         if not at.subresource:
             _record_storage_version(new)
             _warn(new, at)
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Metadata, and the rules of definitions."""
+        """Metadata and the definition."""
         return super().validate_create(obj, at) + definitions.validate(obj)
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Metadata, and the rules of definitions; the status is written by those who know."""
+        """Metadata and the definition; the status is not validated."""
         found = super().validate_update(new, old, at)
         return found if at.subresource else found + definitions.validate_update(new, old)
 

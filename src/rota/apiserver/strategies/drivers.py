@@ -1,4 +1,4 @@
-"""The rules of CSIDriver, CSINode and VolumeAttachment: what storage drivers tell of themselves and do."""
+"""The strategies of CSIDriver, CSINode and VolumeAttachment."""
 
 from typing import Any, Final, TypeAlias
 
@@ -26,7 +26,7 @@ class DriverStrategy(GenericStrategy):
     demands_required_fields = False
 
     def default(self, obj: Object, /) -> None:
-        """A driver attaches lasting volumes and wants to know little of pods."""
+        """A driver attaches persistent volumes and gets no pod information."""
         spec = obj.setdefault("spec", {})
         for name, value in _DRIVER.items():
             spec.setdefault(name, value)
@@ -40,7 +40,7 @@ class DriverNodeStrategy(GenericStrategy):
     demands_required_fields = False
 
     def default(self, obj: Object, /) -> None:
-        """A node without drivers has none."""
+        """An empty list of drivers."""
         obj.setdefault("spec", {}).setdefault("drivers", [])
 
     def validate_create(self, obj: Object, at: Attributes, /) -> Found:
@@ -58,11 +58,11 @@ class AttachmentStrategy(GenericStrategy):
     demands_required_fields = False
 
     def validate_create(self, obj: Object, at: Attributes, /) -> Found:
-        """Who attaches what to which node."""
+        """The attacher, the source and the node."""
         return super().validate_create(obj, at) + _validate_attachment(obj.get("spec") or {})
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> Found:
-        """The same as before."""
+        """The spec is immutable."""
         found = super().validate_update(new, old, at) + _validate_attachment(new.get("spec") or {})
         return found + checks.immutable(new.get("spec"), old.get("spec"), SPEC)
 

@@ -1,6 +1,6 @@
-"""What every kind has in common, and all that kinds without rules of their own have.
+"""The rules that all kinds share, and the only ones of kinds without a strategy of their own.
 
-A kind with rules of its own derives from `GenericStrategy`, adds to what these methods do, and is entered in `lookup`.
+A strategy of one kind derives from `GenericStrategy`, extends its methods, and is registered in `lookup`.
 """
 
 from rota.api import fields, schemas
@@ -10,28 +10,28 @@ from rota.apiserver.strategies import metadata
 
 
 class GenericStrategy:
-    """Rules by the shape of a kind alone: metadata, required fields, generation, and status behind its own door."""
+    """Rules by the shape of a kind alone: metadata, required fields, generation, and the status subresource."""
 
-    #: Whether `metadata.generation` counts the changes of what is wanted (all but metadata and status).
+    #: Whether `metadata.generation` counts the changes of everything but metadata and status.
     counts_generations = False
-    #: Whether a missing required field is refused by the generic check; off where the kind's own words are wanted.
+    #: Whether the generic check refuses missing required fields; off where the kind has its own messages.
     demands_required_fields = True
 
     def default(self, obj: Object, /) -> None:
-        """Nothing is known that could be left out."""
+        """No defaults."""
 
     def default_status(self, obj: Object, /) -> None:
-        """Whoever writes a status sends all of it."""
+        """No defaults: clients write the whole status."""
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
-        """Status belongs to controllers; a new object has none."""
+        """Remove the status: controllers write it later."""
         if has_status(at.resource):
             obj.pop("status", None)
         if self.counts_generations:
             obj["metadata"]["generation"] = 1
 
     def prepare_update(self, new: Object, old: Object, at: Attributes, /) -> None:
-        """Through the front door all but the status may change, through `status` only that (and metadata)."""
+        """An update of the main resource keeps the status, one of `status` keeps everything else but metadata."""
         if at.subresource:
             keep(new, old, except_for=("metadata", at.subresource))
         elif has_status(at.resource):
@@ -40,11 +40,11 @@ class GenericStrategy:
             self._count_generation(new, old)
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Metadata, and the fields that must be there."""
+        """Metadata, and required fields."""
         return metadata.validate(obj["metadata"], at.resource) + self._missing(obj, at)
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Metadata against its former self, and the fields that must be there."""
+        """Metadata compared with the old one, and required fields."""
         return metadata.validate_update(new["metadata"], old["metadata"], at.resource) + self._missing(new, at)
 
     def _missing(self, obj: Object, at: Attributes) -> list[fields.FieldError]:
@@ -52,7 +52,7 @@ class GenericStrategy:
         return schemas.missing_fields(obj, model) if model and self.demands_required_fields else []
 
     def _count_generation(self, new: Object, old: Object) -> None:
-        """A change of what is wanted is a new generation; so is the wish to delete (see the registry)."""
+        """Increase the generation if the spec changed; a deletion does so too (see the registry)."""
         before = old["metadata"].get("generation", 0)
         changed = any(
             new.get(name) != old.get(name) for name in {*new, *old} - {"metadata", "status", "apiVersion", "kind"}
@@ -67,12 +67,12 @@ class GenerationStrategy(GenericStrategy):
 
 
 def has_status(resource: ResourceType) -> bool:
-    """Whether the status is written through a door of its own."""
+    """Whether the kind has the status subresource."""
     return "status" in resource.subresources
 
 
 def take(new: Object, old: Object, name: str) -> None:
-    """Put back one top-level field as it was."""
+    """Restore one top-level field."""
     if name in old:
         new[name] = old[name]
     else:
@@ -80,6 +80,6 @@ def take(new: Object, old: Object, name: str) -> None:
 
 
 def keep(new: Object, old: Object, *, except_for: tuple[str, ...]) -> None:
-    """Put back all top-level fields but these."""
+    """Restore all top-level fields but these."""
     for name in {*new, *old}.difference(except_for):
         take(new, old, name)

@@ -1,6 +1,6 @@
-"""The rules by which a Job judges failures and is content early: `podFailurePolicy`, `successPolicy`, replacement.
+"""Validation of a Job's policies: `podFailurePolicy`, `successPolicy`, replacement.
 
-What a rule that passes here means is the Job controller's business. Mirrors `pkg/apis/batch/validation` (1.36).
+The Job controller implements them. Mirrors `pkg/apis/batch/validation` (1.36).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ _LONGEST_INDEXES: Final = 64 * 1024
 
 
 class _IndexError(ValueError):
-    """A list of indexes cannot be understood."""
+    """A list of indexes is invalid."""
 
 
 def validate(spec: Mapping[str, Any], path: fields.Path) -> Found:
-    """Everything that is wrong with the policies of a Job."""
+    """All errors of the policies of a Job."""
     found: Found = []
     failures = spec.get("podFailurePolicy")
     if failures is not None:
@@ -134,7 +134,7 @@ def _validate_success(rule: Mapping[str, Any], completions: int, path: fields.Pa
 
 
 def _count_indexes(text: str, completions: int) -> int:
-    """How many indexes a list such as `0,2-5` names."""
+    """How many indexes a list such as `0,2-5` has."""
     total, last = 0, None
     for part in text.split(",") if text else ():
         limits = part.split("-")

@@ -1,4 +1,4 @@
-"""The rules of what is written down: Lease and Event, which are written often, ControllerRevision and PodTemplate."""
+"""The strategies of Lease and Event, which are written often, and of ControllerRevision and PodTemplate."""
 
 from rota.api import fields
 from rota.apiserver.interfaces import Attributes, Object
@@ -20,29 +20,29 @@ class LeaseStrategy(GenericStrategy):
 
 
 class RevisionStrategy(GenericStrategy):
-    """ControllerRevisions: what was wanted once, which is history and stays."""
+    """ControllerRevisions: immutable history."""
 
     demands_required_fields = False
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Some data and a number."""
+        """Data and a revision number."""
         return super().validate_create(obj, at) + _validate_revision(obj)
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """The same data as before."""
+        """The data is immutable."""
         found = super().validate_update(new, old, at)
         found += checks.not_negative(new.get("revision"), fields.Path("revision"))
         return found + checks.immutable(new.get("data"), old.get("data"), fields.Path("data"))
 
 
 class PodTemplateStrategy(GenericStrategy):
-    """PodTemplates, which nobody runs by themselves."""
+    """PodTemplates, which are not run by themselves."""
 
     counts_generations = True
     demands_required_fields = False
 
     def default(self, obj: Object, /) -> None:
-        """Those of pods."""
+        """The defaults of pods."""
         pod_defaults.default_spec(obj.setdefault("template", {}).setdefault("spec", {}))
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
@@ -57,12 +57,12 @@ class PodTemplateStrategy(GenericStrategy):
 
 
 class EventStrategy(GenericStrategy):
-    """Events of both groups, which name what they are about by different fields."""
+    """Events of both groups, which name their object by different fields."""
 
     demands_required_fields = False
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """An event lies where that is which it is about."""
+        """An event is in the namespace of its object."""
         found = super().validate_create(obj, at)
         field = "involvedObject" if "involvedObject" in obj else "regarding"
         about = (obj.get(field) or {}).get("namespace", "")

@@ -1,4 +1,4 @@
-"""The rules of ResourceQuota and LimitRange."""
+"""The strategies of ResourceQuota and LimitRange."""
 
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ class QuotaStrategy(GenericStrategy):
         return super().validate_create(obj, at) + _validate_quota(obj.get("spec") or {})
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Names and amounts; the scopes stay."""
+        """Names and amounts; the scopes are immutable."""
         found = super().validate_update(new, old, at)
         if at.subresource:
             return found
@@ -45,7 +45,7 @@ class LimitRangeStrategy(GenericStrategy):
     demands_required_fields = False
 
     def default(self, obj: Object, /) -> None:
-        """The default of a limit is the highest allowed, that of a request the limit or the lowest allowed."""
+        """The default limit is the maximum, the default request is the limit or the minimum."""
         for one in (obj.get("spec") or {}).get("limits") or ():
             if one.get("type") != "Container":
                 continue

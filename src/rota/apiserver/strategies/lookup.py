@@ -1,6 +1,6 @@
-"""Which strategy a kind has.
+"""The strategy of each kind.
 
-A kind with rules of its own is entered in `SPECIAL` by its group and plural; all versions of it share the strategy.
+A kind with its own strategy is registered in `SPECIAL` by its group and plural; all its versions share the strategy.
 """
 
 from collections.abc import Mapping
@@ -103,7 +103,7 @@ SPECIAL: Final[Mapping[GroupResource, Strategy]] = {
     GroupResource("apiextensions.k8s.io", "customresourcedefinitions"): DefinitionStrategy(),
 }
 
-#: Kinds with generic rules whose generation is counted.
+#: Kinds with generic rules and a generation.
 _COUNTED: Final = frozenset(
     {
         GroupResource("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
@@ -125,7 +125,7 @@ _CUSTOM: Final = CustomStrategy()
 
 
 def strategy(resource: ResourceType) -> Strategy:
-    """The rules for objects of this kind."""
+    """The strategy of a kind."""
     special = SPECIAL.get(resource.group_resource)
     if special is not None:
         return special

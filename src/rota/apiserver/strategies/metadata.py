@@ -1,7 +1,7 @@
-"""The rules of `metadata`, the same for every kind: what may stand there, and what an update may change.
+"""Validation of `metadata`, the same for every kind: allowed values, and allowed changes.
 
-Mirrors `k8s.io/apimachinery/pkg/api/validation/objectmeta.go` (1.37). System fields (uid, creationTimestamp and so on)
-are set by the registry and only compared here.
+Mirrors `k8s.io/apimachinery/pkg/api/validation/objectmeta.go` (1.37). The registry sets system fields (uid,
+creationTimestamp and so on); they are only compared here.
 """
 
 import functools
@@ -16,7 +16,7 @@ _LABELS: Final = _META.child("labels")
 _ANNOTATIONS: Final = _META.child("annotations")
 _OWNERS: Final = _META.child("ownerReferences")
 _FINALIZERS: Final = _META.child("finalizers")
-#: Finalizers without a domain that predate the rule that they need one.
+#: Finalizers without a domain that are older than the rule that they need one.
 STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _IMMUTABLE: Final = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 _NOT_OWNERS: Final = frozenset({("v1", "Event")})
@@ -25,7 +25,7 @@ _NEGATIVE: Final = "must be greater than or equal to 0"
 
 
 def validate(metadata: Mapping[str, Any], resource: ResourceType) -> list[fields.FieldError]:
-    """Everything that is wrong with the metadata of an object."""
+    """All errors of the metadata of an object."""
     found: list[fields.FieldError] = []
     found += _validate_names(metadata, resource)
     if metadata.get("generation", 0) < 0:
@@ -38,7 +38,7 @@ def validate(metadata: Mapping[str, Any], resource: ResourceType) -> list[fields
 
 
 def validate_update(new: Mapping[str, Any], old: Mapping[str, Any], resource: ResourceType) -> list[fields.FieldError]:
-    """Everything that is wrong with changed metadata."""
+    """All errors of changed metadata."""
     found: list[fields.FieldError] = []
     if new.get("generation", 0) < old.get("generation", 0):
         found.append(fields.invalid(_META.child("generation"), new.get("generation", 0), "must not be decremented"))
@@ -58,7 +58,7 @@ def validate_labels(labels: Mapping[str, str], path: fields.Path) -> list[fields
     """Label keys and values."""
     found = []
     for key, value in labels.items():
-        # most objects carry the labels of their template
+        # most objects have the labels of their template
         if not _is_good_label(key, value):
             found += [fields.invalid(path, key, message) for message in names.check_label_key(key)]
             found += [fields.invalid(path, value, message) for message in names.check_label_value(value)]
@@ -134,7 +134,7 @@ def _validate_finalizers(finalizers: list[str], resource: ResourceType) -> list[
         return []
     path = _FINALIZERS
     found = []
-    # kinds that came by extension predate the rule that a finalizer names a domain and a path
+    # custom kinds are older than the rule that a finalizer has a domain and a path
     qualified = not resource.custom and resource.group != "apiextensions.k8s.io"
     for position, name in enumerate(finalizers):
         found += [fields.invalid(path, name, message) for message in names.check_label_key(name)]
@@ -150,7 +150,7 @@ def _validate_finalizers(finalizers: list[str], resource: ResourceType) -> list[
 def _validate_finalizers_update(
     new: Mapping[str, Any], old: Mapping[str, Any], resource: ResourceType
 ) -> list[fields.FieldError]:
-    """A deletion under way can only lose finalizers; those that were there already are not judged again."""
+    """An object in deletion can only lose finalizers; existing ones are not validated again."""
     before, after = old.get("finalizers") or [], new.get("finalizers") or []
     added = [name for name in after if name not in before]
     if added and old.get("deletionTimestamp"):

@@ -1,4 +1,6 @@
-"""The rules of namespaces: they begin active, end terminating, and go when the last of `spec.finalizers` is gone."""
+"""The strategy of namespaces: they start active, end terminating, and are removed with the last of
+`spec.finalizers`.
+"""
 
 from typing import Final
 
@@ -16,25 +18,25 @@ class NamespaceStrategy(generic.GenericStrategy):
     """Namespaces."""
 
     def default(self, obj: Object, /) -> None:
-        """Every namespace carries its name as a label, so that selectors can name it."""
+        """Set the name as a label, so that selectors can use it."""
         name = obj["metadata"].get("name")
         if name:
             obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), NAME_LABEL: name}
 
     def default_status(self, obj: Object, /) -> None:
-        """The label stays on this way, too, and there is always a phase."""
+        """The same label for updates of the status, and a phase."""
         self.default(obj)
         status = obj.setdefault("status", {})
         status["phase"] = status.get("phase") or "Active"
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
-        """Active, and kept until it is empty."""
+        """Active, with the finalizer that keeps it until it is empty."""
         finalizers = (obj.get("spec") or {}).get("finalizers") or []
         obj["spec"] = {"finalizers": finalizers if FINALIZER in finalizers else [*finalizers, FINALIZER]}
         obj["status"] = {"phase": "Active"}
 
     def prepare_update(self, new: Object, old: Object, at: Attributes, /) -> None:
-        """The finalizers have a door of their own, `finalize`."""
+        """Only the subresource `finalize` changes the finalizers."""
         if at.subresource == "finalize":
             generic.keep(new, old, except_for=("metadata", "spec"))
         elif at.subresource == "status":
@@ -47,7 +49,7 @@ class NamespaceStrategy(generic.GenericStrategy):
         return super().validate_create(obj, at) + _validate_finalizers(obj)
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Metadata and finalizers, and that only deleted namespaces terminate."""
+        """Metadata and finalizers, and that only deleted namespaces are terminating."""
         found = super().validate_update(new, old, at) + _validate_finalizers(new)
         if at.subresource == "status":
             phase, path = (new.get("status") or {}).get("phase", ""), fields.Path("status").child("Phase")
@@ -71,10 +73,10 @@ def _validate_finalizers(namespace: Object) -> list[fields.FieldError]:
 
 
 def is_terminating(namespace: Object) -> bool:
-    """Whether nothing new may come into a namespace."""
+    """Whether no object can be created in a namespace."""
     return bool(namespace["metadata"].get("deletionTimestamp"))
 
 
 def terminating_message(name: str) -> str:
-    """What upstream says to those who try."""
+    """Upstream's message for such attempts."""
     return f"unable to create new content in namespace {name} because it is being terminated"

@@ -1,4 +1,4 @@
-"""The rules of what leads to pods: Ingress, IngressClass, NetworkPolicy, Endpoints, EndpointSlice.
+"""The strategies of Ingress, IngressClass, NetworkPolicy, Endpoints and EndpointSlice.
 
 Mirrors `pkg/apis/networking`, `pkg/apis/discovery` and the endpoints of `pkg/apis/core` of Kubernetes 1.36.
 """
@@ -46,11 +46,11 @@ class IngressClassStrategy(GenericStrategy):
     demands_required_fields = False
 
     def validate_create(self, obj: Object, at: Attributes, /) -> Found:
-        """Who implements the class."""
+        """The controller of the class."""
         return super().validate_create(obj, at) + _validate_class(obj.get("spec") or {})
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> Found:
-        """The same one for ever."""
+        """The controller is immutable."""
         spec, path = new.get("spec") or {}, SPEC.child("controller")
         before = (old.get("spec") or {}).get("controller", "")
         found = super().validate_update(new, old, at) + checks.immutable(spec.get("controller", ""), before, path)
@@ -64,7 +64,7 @@ class NetworkPolicyStrategy(GenericStrategy):
     demands_required_fields = False
 
     def default(self, obj: Object, /) -> None:
-        """A policy is about what it has rules for, and about what comes in anyway."""
+        """The policy types that it has rules for, and always Ingress."""
         spec = obj.setdefault("spec", {})
         spec.setdefault("podSelector", {})
         for rule in (*(spec.get("ingress") or ()), *(spec.get("egress") or ())):
@@ -82,12 +82,12 @@ class NetworkPolicyStrategy(GenericStrategy):
 
 
 class EndpointsStrategy(GenericStrategy):
-    """Endpoints, which slices have replaced."""
+    """Endpoints, which EndpointSlices have replaced."""
 
     demands_required_fields = False
 
     def default(self, obj: Object, /) -> None:
-        """Ports are of TCP."""
+        """The protocol of ports is TCP."""
         for subset in obj.get("subsets") or ():
             _default_protocols(subset.get("ports") or ())
 
@@ -107,14 +107,14 @@ class EndpointSliceStrategy(GenericStrategy):
     demands_required_fields = False
 
     def default(self, obj: Object, /) -> None:
-        """Ports are of TCP and have a name, be it an empty one."""
+        """The protocol of ports is TCP and their name is empty."""
         ports = obj.get("ports") or ()
         _default_protocols(ports)
         for port in ports:
             port.setdefault("name", "")
 
     def prepare_update(self, new: Object, old: Object, at: Attributes, /) -> None:
-        """Labels are part of what is wanted here: they say which service the slice is of."""
+        """Changes of labels increase the generation: they name the slice's service."""
         super().prepare_update(new, old, at)
         before = old["metadata"].get("generation", 0)
         if new["metadata"].get("labels") != old["metadata"].get("labels"):

@@ -1,4 +1,4 @@
-"""The rules of nodes. A worker registers its node with its status, so a new node keeps the one that it comes with."""
+"""The strategy of nodes. A worker registers its node with its status, so a new node keeps its status."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -8,7 +8,7 @@ from rota.apiserver.interfaces import Attributes, Object
 from rota.apiserver.strategies import checks, generic, pod_placement
 
 _SPEC: Final = fields.Path("spec")
-#: Upstream looks for taints in the spec and reports them here.
+#: Upstream reads taints from the spec and reports errors with this path.
 _TAINTS: Final = fields.Path("metadata").child("taints")
 _ONCE: Final = 'node updates may not change {} except from "" to valid'
 
@@ -17,7 +17,7 @@ class NodeStrategy(generic.GenericStrategy):
     """Nodes."""
 
     def default(self, obj: Object, /) -> None:
-        """What a node has, it can give, unless it says otherwise."""
+        """The allocatable resources default to the capacity."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         if spec.get("podCIDR") and not spec.get("podCIDRs"):
             spec["podCIDRs"] = [spec["podCIDR"]]
@@ -27,10 +27,10 @@ class NodeStrategy(generic.GenericStrategy):
             status["allocatable"] = dict(status["capacity"])
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
-        """Nothing is taken away."""
+        """Keep the status."""
 
     def prepare_update(self, new: Object, old: Object, at: Attributes, /) -> None:
-        """Through `status` no default was filled in yet."""
+        """Defaults for updates of the status."""
         super().prepare_update(new, old, at)
         if at.subresource == "status":
             self.default(new)
@@ -40,7 +40,7 @@ class NodeStrategy(generic.GenericStrategy):
         return super().validate_create(obj, at) + _validate(obj)
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Taints and resources, and what is given once."""
+        """Taints and resources, and immutable fields."""
         found = super().validate_update(new, old, at) + _validate(new)
         spec, before = new.get("spec") or {}, old.get("spec") or {}
         if before.get("podCIDRs") and spec.get("podCIDRs") != before["podCIDRs"]:

@@ -1,8 +1,7 @@
-"""The rules of pipelines, their runs and their step runs.
+"""The strategies of pipelines, their runs and their step runs.
 
-A pipeline that could not run is refused with the place of each fault. A run is a fact: once it is there, it can be
-suspended, cancelled and tried again, and be kept for longer, but not become another. What a step run has to do never
-changes; it can only be stopped.
+An invalid pipeline is refused with the path of each error. A run can be suspended, cancelled, retried, and kept for
+longer, but not become another. The work of a step run never changes; it can only be stopped.
 """
 
 from collections.abc import Sequence
@@ -15,10 +14,10 @@ from rota.apiserver.strategies import batch, generic
 
 _SPEC: Final = fields.Path("spec")
 _POLICIES: Final = ("Allow", "Forbid", "Replace")
-#: As `rota.controllers.pipelines.states` has them; a test compares.
+#: As in `rota.controllers.pipelines.states`; a test compares them.
 _RUN_PHASES: Final = ("Pending", "Running", "Suspended", "Succeeded", "Failed", "Cancelled")
 _STEP_PHASES: Final = ("Waiting", "Running", "Succeeded", "Failed", "Skipped", "Cached", "Cancelled")
-#: What may be changed in a run, and in a step run.
+#: The mutable fields of a run, and of a step run.
 _OF_A_RUN: Final = frozenset({"suspend", "cancel", "retry", "ttlSecondsAfterFinished"})
 _OF_A_STEP: Final = frozenset({"cancel"})
 
@@ -33,7 +32,7 @@ class PipelineStrategy(generic.GenericStrategy):
         return super().validate_create(obj, at) + _check_pipeline(obj.get("spec") or {}, _SPEC)
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Whether it could run; runs that go on keep what they began with."""
+        """Whether it could run; active runs keep their version."""
         return super().validate_update(new, old, at) + _check_pipeline(new.get("spec") or {}, _SPEC)
 
 
@@ -43,7 +42,7 @@ class RunStrategy(generic.GenericStrategy):
     counts_generations = True
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Which pipeline, and for one of its own whether it could run with these values."""
+        """The pipeline, and for an inline one whether it could run with these values."""
         spec = obj.get("spec") or {}
         found = super().validate_create(obj, at) + _check_ttl(spec)
         own = spec.get("pipelineSpec")
@@ -61,7 +60,7 @@ class RunStrategy(generic.GenericStrategy):
         ]
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """What may be changed."""
+        """Only mutable fields."""
         found = super().validate_update(new, old, at) + _frozen(new, old, _OF_A_RUN)
         before, after = (one.get("spec") or {} for one in (old, new))
         if (after.get("retry") or 0) < (before.get("retry") or 0):
@@ -75,15 +74,15 @@ class StepRunStrategy(generic.GenericStrategy):
     """Runs of steps."""
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
-        """One that is left out is made with what became of it, in one write."""
+        """A skipped step run is created with its status, in one write."""
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Whose it is, and what became of it."""
+        """Its run and its status."""
         found = super().validate_create(obj, at) + _check_phase(obj, _STEP_PHASES)
         return found if obj.get("spec") else [*found, fields.required(_SPEC)]
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """It can be stopped."""
+        """It can only be stopped."""
         found = super().validate_update(new, old, at) + _frozen(new, old, _OF_A_STEP)
         return found + _check_phase(new, _STEP_PHASES)
 

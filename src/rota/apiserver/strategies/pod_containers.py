@@ -1,4 +1,4 @@
-"""What may stand in a container: names, images, ports, environment, resources, probes. Pure.
+"""Validation of containers: names, images, ports, environment, resources, probes. Pure.
 
 Mirrors the container part of `pkg/apis/core/validation/validation.go` of Kubernetes 1.33.
 """
@@ -23,7 +23,7 @@ _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKey
 
 
 def validate(spec: Mapping[str, Any], path: fields.Path, *, volumes: Collection[str]) -> Found:
-    """Everything that is wrong with the containers of a pod's spec; `volumes` are the names that can be mounted."""
+    """All errors of the containers of a pod's spec; `volumes` are the names that can be mounted."""
     ordinary, initial = spec.get("containers") or [], spec.get("initContainers") or []
     found: Found = []
     if not ordinary:
@@ -78,7 +78,7 @@ def validate_resources(wanted: Mapping[str, Any] | None, path: fields.Path) -> F
 
 
 def validate_image_spaces(spec: Mapping[str, Any], path: fields.Path) -> Found:
-    """Blanks around an image's name, which a template may have and a pod may not."""
+    """Whitespace around an image's name, which a template may have and a pod may not."""
     return [
         fields.invalid(
             path.child(kind).index(position).child("image"),
@@ -106,7 +106,7 @@ def _validate_any(one: Container, path: fields.Path, volumes: Collection[str]) -
     found += checks.one_of(one.get("imagePullPolicy"), _PULL_POLICIES, path.child("imagePullPolicy"))
     told = one.get("terminationMessagePath") or "/"
     if not told.startswith("/"):
-        # a relative one would be taken from wherever the worker was started
+        # a relative one would depend on the worker's working directory
         found.append(fields.invalid(path.child("terminationMessagePath"), told, "must be an absolute path"))
     found += validate_resources(one.get("resources"), path.child("resources"))
     return found
@@ -154,7 +154,7 @@ def _validate_ports(ports: Sequence[Mapping[str, Any]], path: fields.Path) -> Fo
 
 
 def _port_conflicts(containers: Sequence[Container], path: fields.Path) -> Found:
-    """Two containers of one pod that want the same port of the node."""
+    """Two containers of one pod that use the same host port."""
     found: Found = []
     seen: set[str] = set()
     for position, one in enumerate(containers):

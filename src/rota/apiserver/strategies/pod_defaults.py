@@ -1,7 +1,7 @@
-"""What pods and the templates of pods say when nothing else is said. Pure.
+"""Defaults of pods and pod templates. Pure.
 
-A template gets the defaults of its spec; a pod gets some more, which depend on it being one (requests from limits).
-Mirrors `pkg/apis/core/v1/defaults.go` of Kubernetes 1.33.
+A template gets the defaults of its spec; a pod gets some more (requests from limits). Mirrors
+`pkg/apis/core/v1/defaults.go` of Kubernetes 1.33.
 """
 
 import re
@@ -19,7 +19,7 @@ _PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1
 
 
 def default_pod(pod: Object) -> None:
-    """Fill in what a pod leaves out."""
+    """Set the defaults of a pod."""
     spec = pod.setdefault("spec", {})
     default_spec(spec)
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
@@ -36,7 +36,7 @@ def default_pod(pod: Object) -> None:
 
 
 def default_spec(spec: Object) -> None:
-    """Fill in what the spec of a pod, or of a template of pods, leaves out."""
+    """Set the defaults of the spec of a pod or a pod template."""
     for name, value in (
         ("restartPolicy", "Always"),
         ("dnsPolicy", "ClusterFirst"),
@@ -62,7 +62,7 @@ def containers(spec: Object) -> Iterator[Object]:
 
 
 def pull_policy(image: str) -> str:
-    """What an image without a policy gets: the latest is pulled always, anything that is named once."""
+    """The default pull policy: Always for the tag latest, otherwise IfNotPresent."""
     name, at, _ = image.partition("@")
     tag = _TAG.search(name)
     latest = tag[1] == "latest" if tag else not at

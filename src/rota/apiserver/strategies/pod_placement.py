@@ -1,4 +1,4 @@
-"""What may stand in the fields of a pod that say where it goes: selectors, affinities, spreading, tolerations. Pure.
+"""Validation of a pod's placement: selectors, affinities, topology spread, tolerations. Pure.
 
 Mirrors the corresponding part of `pkg/apis/core/validation/validation.go` of Kubernetes 1.33.
 """
@@ -20,7 +20,7 @@ _UNKNOWN_OPERATOR: Final = "not a valid selector operator"
 
 
 def validate(spec: Mapping[str, Any], path: fields.Path) -> Found:
-    """Everything that is wrong with where a pod wants to go."""
+    """All errors of a pod's placement fields."""
     found: Found = []
     for key, value in (spec.get("nodeSelector") or {}).items():
         found += checks.label_key(key, path.child("nodeSelector"))
@@ -62,7 +62,7 @@ def validate_tolerations(tolerations: Sequence[Term], path: fields.Path) -> Foun
 
 
 def validate_node_selector(selector: Mapping[str, Any], path: fields.Path) -> Found:
-    """A selector of nodes, as in affinities and volumes."""
+    """A node selector, as in affinities and volumes."""
     terms, at = selector.get("nodeSelectorTerms") or [], path.child("nodeSelectorTerms")
     if not terms:
         return [fields.required(at, "must have at least one node selector term")]

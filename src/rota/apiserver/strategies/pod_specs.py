@@ -1,7 +1,7 @@
-"""What may stand in the spec of a pod or of a template of pods. Pure.
+"""Validation of the spec of a pod or a pod template. Pure.
 
-Containers and placement have modules of their own; here is the rest, and the whole. Mirrors `ValidatePodSpec` of
-Kubernetes 1.33 for what users commonly get wrong.
+Containers and placement have their own modules; this has the rest, and combines them. Mirrors `ValidatePodSpec` of
+Kubernetes 1.33 for common mistakes.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES: Final = ("PreemptLowerPriority", "Never")
 _FILE_MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
-#: What volumes of common kinds must say.
+#: Required fields of common volume sources.
 _DEMANDED: Final = {
     "hostPath": "path",
     "secret": "secretName",
@@ -27,7 +27,7 @@ _DEMANDED: Final = {
 
 
 def validate(spec: Mapping[str, Any], path: fields.Path) -> Found:
-    """Everything that is wrong with a spec."""
+    """All errors of a spec."""
     volumes, found = _validate_volumes(spec.get("volumes") or (), path.child("volumes"))
     found += pod_containers.validate(spec, path, volumes=volumes)
     found += checks.one_of(spec.get("restartPolicy"), _RESTART_POLICIES, path.child("restartPolicy"))
@@ -55,7 +55,7 @@ def validate(spec: Mapping[str, Any], path: fields.Path) -> Found:
 
 
 def validate_template(template: Mapping[str, Any], path: fields.Path) -> Found:
-    """A template of pods: labels, annotations and the spec."""
+    """A pod template: labels, annotations and the spec."""
     meta = template.get("metadata") or {}
     found = metadata.validate_labels(meta.get("labels") or {}, path.child("labels"))
     found += metadata.validate_annotations(meta.get("annotations") or {}, path.child("annotations"))
@@ -125,7 +125,7 @@ def _validate_items(kind: str, source: Mapping[str, Any], at: fields.Path) -> li
 
 
 def _validate_local_path(path: str, at: fields.Path) -> list[fields.FieldError]:
-    """A path within a volume stays there, and leaves names that begin with `..` to the worker that fills it."""
+    """A path must stay within its volume, and names that begin with `..` are reserved for the worker."""
     found = []
     if path.startswith("/"):
         found.append(fields.invalid(at, path, "must be a relative path"))

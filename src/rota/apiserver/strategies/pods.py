@@ -1,7 +1,7 @@
-"""The rules of pods: what they start with, what may change later, and what only their worker may say.
+"""The strategy of pods: initial state, allowed changes, and fields that only the worker writes.
 
-A pod gets its node at creation or through `pods/binding`, never by an update. Once it has finished it stays so: the
-room that it gave back may be taken.
+A pod gets its node at creation or through `pods/binding`, never by an update. A finished pod stays finished: its
+resources may have been given to another.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class PodStrategy(GenericStrategy):
         pod_defaults.default_pod(obj)
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
-        """A new pod waits for a node."""
+        """A new pod is Pending."""
         super().prepare_create(obj, at)
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj["spec"])}
         if obj["spec"].get("schedulingGates"):
@@ -51,7 +51,7 @@ class PodStrategy(GenericStrategy):
             )
 
     def prepare_update(self, new: Object, old: Object, at: Attributes, /) -> None:
-        """The status keeps the class that the pod was given when it was made; owners are not the worker's business."""
+        """The status keeps the QoS class of the creation; a worker does not change owners."""
         super().prepare_update(new, old, at)
         if at.subresource == "status":
             status, before = new.setdefault("status", {}), old.get("status") or {}
@@ -72,7 +72,7 @@ class PodStrategy(GenericStrategy):
         return found
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """What changed, and the whole pod if its spec could have."""
+        """The change, and the whole pod if its spec could have changed."""
         found = super().validate_update(new, old, at)
         if at.subresource == "status":
             return found + _validate_status(new.get("status") or {}, old.get("status") or {})
@@ -82,7 +82,7 @@ class PodStrategy(GenericStrategy):
 
 
 def qos_class(spec: Mapping[str, Any]) -> str:
-    """How well a pod is kept when its node runs short."""
+    """The QoS class of a pod."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     if (spec.get("resources") or {}).keys() & {"requests", "limits"}:
         containers = [spec]
@@ -105,7 +105,7 @@ def qos_class(spec: Mapping[str, Any]) -> str:
 
 
 class _Valid:
-    """Specs that were found to be in order: pods come in many copies, and each is judged once."""
+    """A cache of valid specs: many pods have equal ones, and each is validated once."""
 
     _MOST: Final = 1024
     _LARGEST: Final = 8192
@@ -114,7 +114,7 @@ class _Valid:
         self._known: set[bytes] = set()
 
     def validate(self, spec: Object) -> list[fields.FieldError]:
-        """Everything that is wrong with a spec, which depends on nothing else."""
+        """All errors of a spec, which depend on nothing else."""
         key = _encode(spec)
         if key in self._known:
             return []
@@ -131,7 +131,7 @@ _valid: Final = _Valid()
 
 
 def _agree_on_addresses(status: Object) -> None:
-    """The one address of old clients is the first in the list of new ones; where they differ, the old one counts."""
+    """The podIP of old clients is the first of podIPs; if they differ, podIP wins."""
     single, several = status.get("podIP"), status.get("podIPs")
     if single and (not several or several[0].get("ip") != single):
         status["podIPs"] = [{"ip": single}]
@@ -210,7 +210,7 @@ def _validate_gates(new: Object, old: Object) -> list[fields.FieldError]:
 
 
 def _validate_gated(masked: Object, old: Object) -> list[fields.FieldError]:
-    """A pod that waits behind gates may still be told where to go, more narrowly than before."""
+    """The node selector of a pod with scheduling gates may be restricted further."""
     wanted, before = masked.get("nodeSelector") or {}, old.get("nodeSelector") or {}
     found = []
     if any(wanted.get(name) != value for name, value in before.items()):
@@ -232,6 +232,8 @@ def _take(new: Object, old: Object, name: str) -> None:
 
 
 def _difference(new: Object, old: Object) -> str:
-    """The fields of the spec that differ, by name; upstream prints Go values here, which nobody can parse either."""
+    """The names of the fields of the spec that differ; upstream prints Go values here, which are not parseable
+    either.
+    """
     changed = sorted(name for name in {*new, *old} if new.get(name) != old.get(name))
     return "changed: " + ", ".join(f"spec.{name}" for name in changed)

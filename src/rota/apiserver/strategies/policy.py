@@ -1,4 +1,4 @@
-"""The rules of PodDisruptionBudget and PriorityClass."""
+"""The strategies of PodDisruptionBudget and PriorityClass."""
 
 from typing import Final
 
@@ -8,9 +8,9 @@ from rota.apiserver.strategies import checks
 from rota.apiserver.strategies.generic import GenericStrategy
 from rota.apiserver.strategies.workloads import SPEC, validate_share
 
-#: The highest priority that users can give; above are the system's own.
+#: The highest priority of users; above are the system's.
 HIGHEST_USER_PRIORITY: Final = 1_000_000_000
-#: The classes that the system brings along.
+#: The system's classes.
 SYSTEM_PRIORITIES: Final = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 _SYSTEM_PREFIX: Final = "system-"
 _POLICIES: Final = ("PreemptLowerPriority", "Never")
@@ -26,7 +26,7 @@ class DisruptionBudgetStrategy(GenericStrategy):
         return super().validate_create(obj, at) + _validate_budget(obj.get("spec") or {})
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Numbers and selector, and that the status counts what can be counted."""
+        """Numbers and selector; counts of the status are not negative."""
         found = super().validate_update(new, old, at)
         if at.subresource != "status":
             return found + _validate_budget(new.get("spec") or {})
@@ -40,7 +40,7 @@ class PriorityClassStrategy(GenericStrategy):
     """PriorityClasses."""
 
     def default(self, obj: Object, /) -> None:
-        """Pods preempt others unless their class says otherwise."""
+        """The default preemption policy."""
         if not obj.get("preemptionPolicy"):
             obj["preemptionPolicy"] = "PreemptLowerPriority"
         obj.setdefault("value", 0)
@@ -67,7 +67,7 @@ class PriorityClassStrategy(GenericStrategy):
         return found + checks.one_of(obj.get("preemptionPolicy"), _POLICIES, fields.Path("preemptionPolicy"))
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """What pods were promised stays."""
+        """The value and the preemption policy are immutable."""
         found = super().validate_update(new, old, at)
         if new["value"] != old.get("value", 0):
             found.append(fields.forbidden(fields.Path("value"), "may not be changed in an update."))

@@ -1,4 +1,4 @@
-"""The rules of RBAC kinds: what a rule must say, and that a binding keeps to its role."""
+"""The strategies of RBAC kinds: required parts of rules, and an immutable roleRef."""
 
 from typing import Final
 
@@ -59,7 +59,7 @@ class RoleBindingStrategy(GenericStrategy):
         self._namespaced: Final = namespaced
 
     def default(self, obj: Object, /) -> None:
-        """Roles are of the group that they are of."""
+        """The API group of roles and subjects."""
         reference = obj.setdefault("roleRef", {})
         if not reference.get("apiGroup"):
             reference["apiGroup"] = _GROUP
@@ -72,10 +72,10 @@ class RoleBindingStrategy(GenericStrategy):
         return super().validate_create(obj, at) + self._validate(obj)
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Role and subjects; the role stays."""
+        """Role and subjects; the role is immutable."""
         found = super().validate_update(new, old, at) + self._validate(new)
         if new.get("roleRef") != old.get("roleRef"):
-            # upstream shows its own form of the reference, whose fields have other names
+            # upstream prints its internal type of the reference, whose fields have other names
             reference = new.get("roleRef") or {}
             shown = {name: reference.get(name[0].lower() + name[1:], "") for name in ("Kind", "Name")}
             shown = {"APIGroup": reference.get("apiGroup", ""), **shown}

@@ -1,4 +1,4 @@
-"""The rules of RebalancePolicies: one for the cluster, and nothing in it that undoes itself."""
+"""The strategy of RebalancePolicies: one for the cluster, and consistent."""
 
 from typing import Final
 
@@ -7,13 +7,13 @@ from rota.apiserver.interfaces import Attributes, Object
 from rota.apiserver.strategies import checks
 from rota.apiserver.strategies.generic import GenericStrategy
 
-#: The only name: two policies could move the same pods to and fro.
+#: The only name: two policies could move the same pods back and forth.
 NAME: Final = "cluster"
 _MEASURES: Final = ("requests", "usage")
 _SPEC: Final = fields.Path("spec")
 _POSITIVE: Final = ("intervalSeconds", "mostAtOnce", "mostPerNamespace", "mostPerNode")
 _NOT_NEGATIVE: Final = ("mostRestarts", "oldestSeconds", "youngestSeconds")
-#: So many moves are remembered in the policy itself.
+#: How many moves the status of the policy holds.
 _MOST_PER_HOUR: Final = 1000
 _EMPTY_BELOW: Final = 20
 _FULL_ABOVE: Final = 70
@@ -25,7 +25,7 @@ class RebalancePolicyStrategy(GenericStrategy):
     counts_generations = True
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Its name, and what it says."""
+        """Its name and its spec."""
         found = super().validate_create(obj, at)
         if obj["metadata"].get("name", "") != NAME:
             why = f"a cluster has one policy, named {NAME}"
@@ -33,7 +33,7 @@ class RebalancePolicyStrategy(GenericStrategy):
         return found + _check(obj.get("spec") or {})
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """What it says."""
+        """Its spec."""
         return super().validate_update(new, old, at) + _check(new.get("spec") or {})
 
 

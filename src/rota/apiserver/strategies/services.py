@@ -1,6 +1,6 @@
-"""The rules of Service.
+"""The strategy of Service.
 
-Addresses and node ports are handed out by admission (`service_addresses`); here they are checked and kept.
+Admission allocates addresses and node ports (`service_addresses`); here they are validated and kept.
 """
 
 import ipaddress
@@ -48,12 +48,12 @@ class ServiceStrategy(GenericStrategy):
             spec["clusterIPs"] = [spec["clusterIP"]]
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
-        """No load balancer serves it yet."""
+        """No load balancer status yet."""
         super().prepare_create(obj, at)
         obj["status"] = {"loadBalancer": {}}
 
     def prepare_update(self, new: Object, old: Object, at: Attributes, /) -> None:
-        """Who leaves the address out means the one that the service has."""
+        """An update without the address keeps it."""
         super().prepare_update(new, old, at)
         if not at.subresource and new["spec"]["type"] == old["spec"].get("type") != "ExternalName":
             for name in ("clusterIP", "clusterIPs"):
@@ -65,7 +65,7 @@ class ServiceStrategy(GenericStrategy):
         return super().validate_create(obj, at) + _validate(obj["spec"])
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Ports, selector, addresses; and the address stays."""
+        """Ports, selector, addresses; the address is immutable."""
         found = super().validate_update(new, old, at) + _validate(new["spec"])
         before, after = old["spec"].get("clusterIP"), new["spec"].get("clusterIP")
         if before and after != before and "ExternalName" not in {new["spec"]["type"], old["spec"].get("type")}:

@@ -1,4 +1,4 @@
-"""The rules of PersistentVolume, PersistentVolumeClaim and StorageClass: what is asked for does not change later."""
+"""The strategies of PersistentVolume, PersistentVolumeClaim and StorageClass, whose specs are mostly immutable."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -14,7 +14,7 @@ _RECLAIM: Final = ("Delete", "Recycle", "Retain")
 _CLAIM_FIXED: Final = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )
-#: Fields of a volume's spec that say something about it; every other one is a source.
+#: Fields of a volume's spec that are not sources; every other one is a source.
 _ABOUT: Final = frozenset(
     {
         "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
@@ -29,22 +29,22 @@ class ClaimStrategy(GenericStrategy):
     demands_required_fields = False
 
     def default(self, obj: Object, /) -> None:
-        """A claim is for files."""
+        """The volume mode of a claim is Filesystem."""
         spec = obj.setdefault("spec", {})
         if not spec.get("volumeMode"):
             spec["volumeMode"] = "Filesystem"
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
-        """A new claim waits for its volume."""
+        """A new claim is Pending."""
         super().prepare_create(obj, at)
         obj["status"] = {"phase": "Pending"}
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """How much, and who may use it."""
+        """Size and access modes."""
         return super().validate_create(obj, at) + _validate_claim(obj["spec"])
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """A claim gets its volume once, and may grow once it has it."""
+        """A claim gets its volume once, and may grow while it is bound."""
         found = super().validate_update(new, old, at)
         if at.subresource == "status":
             return found
@@ -71,7 +71,7 @@ class VolumeStrategy(GenericStrategy):
     demands_required_fields = False
 
     def default(self, obj: Object, /) -> None:
-        """Volumes hold files, and are kept."""
+        """The volume mode is Filesystem, the reclaim policy Retain."""
         spec = obj.setdefault("spec", {})
         for name, value in (("persistentVolumeReclaimPolicy", "Retain"), ("volumeMode", "Filesystem")):
             if not spec.get(name):
@@ -80,16 +80,16 @@ class VolumeStrategy(GenericStrategy):
             spec["hostPath"].setdefault("type", "")
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
-        """A new volume has not been looked at."""
+        """A new volume is Pending."""
         super().prepare_create(obj, at)
         obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": times.format_time(at.now)}
 
     def validate_create(self, obj: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """Size, modes, one source."""
+        """Size, access modes, one source."""
         return super().validate_create(obj, at) + _validate_volume(obj["spec"])
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """The source stays."""
+        """The source is immutable."""
         found = super().validate_update(new, old, at)
         if at.subresource == "status":
             return found
@@ -105,7 +105,7 @@ class StorageClassStrategy(GenericStrategy):
     """StorageClasses."""
 
     def default(self, obj: Object, /) -> None:
-        """Provision at once, delete with the claim."""
+        """Immediate binding, and the reclaim policy Delete."""
         obj.setdefault("reclaimPolicy", "Delete")
         obj.setdefault("volumeBindingMode", "Immediate")
 
@@ -114,7 +114,7 @@ class StorageClassStrategy(GenericStrategy):
         return super().validate_create(obj, at) + _validate_class(obj)
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> list[fields.FieldError]:
-        """What volumes were made by stays."""
+        """The provisioner, parameters and policies are immutable."""
         found = super().validate_update(new, old, at) + _validate_class(new)
         for name in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
             found += checks.immutable(new.get(name), old.get(name), fields.Path(name))

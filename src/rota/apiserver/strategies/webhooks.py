@@ -1,4 +1,4 @@
-"""The rules of webhook configurations: what they leave out, and what each webhook must say."""
+"""The strategies of webhook configurations: defaults, and validation of each webhook."""
 
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
@@ -26,7 +26,7 @@ class WebhookStrategy(GenericStrategy):
         self._mutating: Final = mutating
 
     def default(self, obj: Object, /) -> None:
-        """A webhook is asked about everything that its rules match, and its silence is a refusal."""
+        """A webhook matches everything that its rules match, and fails closed."""
         for one in obj.get("webhooks") or ():
             for name, value in _DEFAULTS.items():
                 one.setdefault(name, value)

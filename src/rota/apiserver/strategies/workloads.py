@@ -1,6 +1,6 @@
-"""The rules of kinds that keep pods running: Deployment, ReplicaSet, StatefulSet, DaemonSet, ReplicationController.
+"""The strategies of Deployment, ReplicaSet, StatefulSet, DaemonSet and ReplicationController.
 
-Their selectors must select what their templates make, and cannot change. Mirrors `pkg/apis/apps` of Kubernetes 1.33.
+Selectors must match the labels of the template and are immutable. Mirrors `pkg/apis/apps` of Kubernetes 1.33.
 """
 
 import re
@@ -31,7 +31,7 @@ _STATEFULSET_FIELDS: Final = (
 
 
 class TemplateStrategy(GenericStrategy):
-    """What all kinds with a template of pods have in common."""
+    """What all kinds with a pod template have in common."""
 
     counts_generations = True
     demands_required_fields = False
@@ -41,20 +41,20 @@ class TemplateStrategy(GenericStrategy):
     title = "ReplicaSet"
 
     def default(self, obj: Object, /) -> None:
-        """The template's, and the kind's own."""
+        """The defaults of the template, and of the kind."""
         spec = obj.setdefault("spec", {})
         pod_defaults.default_spec(spec.setdefault("template", {}).setdefault("spec", {}))
         self.default_own(spec)
 
     def default_own(self, spec: Object) -> None:
-        """What only this kind has."""
+        """The defaults of this kind."""
 
     def validate_create(self, obj: Object, at: Attributes, /) -> Found:
         """The whole spec."""
         return super().validate_create(obj, at) + self.validate_spec(obj["spec"])
 
     def validate_update(self, new: Object, old: Object, at: Attributes, /) -> Found:
-        """The whole spec if it changed, and that its selector is the old one."""
+        """The whole spec if it changed, and its immutable fields."""
         found = super().validate_update(new, old, at)
         if at.subresource == "status":
             return found + _validate_status(new.get("status") or {})
@@ -63,11 +63,11 @@ class TemplateStrategy(GenericStrategy):
         return found + self.validate_spec(new["spec"]) + self.validate_change(new["spec"], old["spec"])
 
     def validate_change(self, new: Object, old: Object) -> Found:
-        """What must stay as it was."""
+        """Immutable fields."""
         return checks.immutable(new.get("selector"), old.get("selector"), SPEC.child("selector"))
 
     def validate_spec(self, spec: Object) -> Found:
-        """Everything that is wrong with a spec."""
+        """All errors of a spec."""
         found: Found = []
         for name in _COUNTS:
             found += checks.not_negative(spec.get(name), SPEC.child(name))
@@ -76,7 +76,7 @@ class TemplateStrategy(GenericStrategy):
         return found + self.validate_own(spec)
 
     def validate_selector(self, selector: Mapping[str, Any] | None) -> Found:
-        """The selector must be there and select something in particular."""
+        """The selector is required and must not be empty."""
         if selector is None:
             return [fields.required(SPEC.child("selector"))]
         found = checks.label_selector(selector, SPEC.child("selector"))
@@ -86,7 +86,7 @@ class TemplateStrategy(GenericStrategy):
         return found
 
     def validate_template(self, spec: Object) -> Found:
-        """Pods that are kept running always start again."""
+        """The restart policy must be Always."""
         template = spec.get("template") or {}
         found: Found = []
         labels = (template.get("metadata") or {}).get("labels")
@@ -103,7 +103,7 @@ class TemplateStrategy(GenericStrategy):
         return found
 
     def validate_own(self, spec: Object) -> Found:
-        """What only this kind has."""
+        """The fields of this kind."""
         return []
 
 
@@ -113,7 +113,7 @@ class DeploymentStrategy(TemplateStrategy):
     kind = "deployment"
 
     def default_own(self, spec: Object) -> None:
-        """One replica, replaced a quarter at a time."""
+        """One replica, and rolling updates by a quarter at a time."""
         spec.setdefault("replicas", 1)
         strategy = spec.setdefault("strategy", {})
         if not strategy.get("type"):
@@ -150,7 +150,7 @@ class DeploymentStrategy(TemplateStrategy):
 class ReplicaSetStrategy(TemplateStrategy):
     """ReplicaSets."""
 
-    kind = "deployment"  # upstream's own slip, which clients see
+    kind = "deployment"  # upstream's own mistake, which clients see
 
     def default_own(self, spec: Object) -> None:
         """One replica."""
@@ -164,7 +164,7 @@ class StatefulSetStrategy(TemplateStrategy):
     title = "StatefulSet"
 
     def default_own(self, spec: Object) -> None:
-        """One replica, one after the other, from the last to the first."""
+        """One replica, ordered, rolling updates."""
         spec.setdefault("podManagementPolicy", "OrderedReady")
         strategy = spec.setdefault("updateStrategy", {})
         if not strategy.get("type"):
@@ -184,7 +184,7 @@ class StatefulSetStrategy(TemplateStrategy):
             claim.setdefault("status", {}).setdefault("phase", "Pending")
 
     def validate_change(self, new: Object, old: Object) -> Found:
-        """Little can change, the selector included."""
+        """Few fields can change; the selector cannot."""
         fixed = {*new, *old}.difference(_STATEFULSET_FIELDS)
         if all(new.get(name) == old.get(name) for name in fixed):
             return []
@@ -193,7 +193,7 @@ class StatefulSetStrategy(TemplateStrategy):
         return [fields.forbidden(SPEC, why)]
 
     def validate_template(self, spec: Object) -> Found:
-        """Each pod gets a volume for each claim."""
+        """Each pod gets a volume for each claim template."""
         claims = [
             {"name": name, "persistentVolumeClaim": {"claimName": name}}
             for claim in spec.get("volumeClaimTemplates") or ()
@@ -204,7 +204,7 @@ class StatefulSetStrategy(TemplateStrategy):
         template = spec.get("template") or {}
         pods = template.get("spec") or {}
         claimed = {claim["name"] for claim in claims}
-        # a volume of the template by the same name gives way to the claim's
+        # the claim's volume replaces a volume of the template with the same name
         volumes = [one for one in pods.get("volumes") or () if one.get("name") not in claimed]
         mounted = {**template, "spec": {**pods, "volumes": [*volumes, *claims]}}
         return super().validate_template({**spec, "template": mounted})
@@ -234,7 +234,7 @@ class DaemonSetStrategy(TemplateStrategy):
     title = "DaemonSet"
 
     def default(self, obj: Object, /) -> None:
-        """Those of the template, and a count that `prepare_create` and `prepare_update` keep."""
+        """Those of the template, and the template generation, which `prepare_create` and `prepare_update` keep."""
         super().default(obj)
         annotations = obj["metadata"].get("annotations") or {}
         obj["metadata"]["annotations"] = {
@@ -243,7 +243,7 @@ class DaemonSetStrategy(TemplateStrategy):
         }
 
     def prepare_create(self, obj: Object, at: Attributes, /) -> None:
-        """How often the template has changed stands in an annotation, for clients that are older than generations."""
+        """Count the changes of the template in an annotation, for clients that are older than generations."""
         super().prepare_create(obj, at)
         obj["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = "1"
 
@@ -257,7 +257,7 @@ class DaemonSetStrategy(TemplateStrategy):
         new["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = str(count)
 
     def default_own(self, spec: Object) -> None:
-        """One node at a time."""
+        """Rolling updates, one node at a time."""
         strategy = spec.setdefault("updateStrategy", {})
         if not strategy.get("type"):
             strategy["type"] = "RollingUpdate"
@@ -288,13 +288,13 @@ class DaemonSetStrategy(TemplateStrategy):
 
 
 class ReplicationControllerStrategy(TemplateStrategy):
-    """ReplicationControllers, whose selectors are plain labels and follow from the template."""
+    """ReplicationControllers, whose selectors are plain labels that default to the template's."""
 
     kind = "replicationcontroller"
     title = "ReplicationController"
 
     def default(self, obj: Object, /) -> None:
-        """A controller without labels has those of its template, which is the one thing that it cannot do without."""
+        """A controller without labels gets those of its template."""
         missing = (obj.get("spec") or {}).get("template") is None
         super().default(obj)
         if missing:
@@ -302,14 +302,14 @@ class ReplicationControllerStrategy(TemplateStrategy):
         label_as_template(obj, obj["spec"])
 
     def default_own(self, spec: Object) -> None:
-        """One replica of what the template is labelled."""
+        """One replica, and the template's labels as the selector."""
         spec.setdefault("replicas", 1)
         labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
         if labels and not spec.get("selector"):
             spec["selector"] = dict(labels)
 
     def validate_selector(self, selector: Mapping[str, Any] | None) -> Found:
-        """Some labels."""
+        """Non-empty labels."""
         return [] if selector else [fields.required(SPEC.child("selector"))]
 
     def validate_template(self, spec: Object) -> Found:
@@ -322,12 +322,12 @@ class ReplicationControllerStrategy(TemplateStrategy):
         return super().validate_template({**spec, "selector": {"matchLabels": selector or {}}})
 
     def validate_change(self, new: Object, old: Object) -> Found:
-        """The selector may change."""
+        """The selector is mutable."""
         return []
 
 
 def label_as_template(obj: Object, spec: Object) -> None:
-    """Give an object without labels those of its template, as kinds do that are older than selectors."""
+    """Give an object without labels those of its template, as for kinds that are older than selectors."""
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     if labels and not obj["metadata"].get("labels"):
         obj["metadata"]["labels"] = dict(labels)
