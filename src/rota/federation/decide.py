@@ -43,5 +43,5 @@ def decide(scenario: object) -> dict[str, Any]:
         return decider(scenario)
     except KeyError as missing:
         raise ScenarioError(f"{category} needs the member {missing.args[0]!r}") from missing
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, ArithmeticError, LookupError) as error:
         raise ScenarioError(f"{category} cannot be read: {error}") from error

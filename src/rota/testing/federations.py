@@ -20,6 +20,7 @@ from rota.client import client_factory, kubeconfig
 from rota.client.paths import Target
 from rota.client.verbs import Client, Object, Selection
 from rota.kit import system
+from rota.testing import process_cluster
 from rota.testing.servers.processes import free_port
 
 _START_S: Final = 120.0
@@ -112,6 +113,13 @@ class MemberProcess(RotaProcess):
     def __init__(self, folder: Path) -> None:
         arguments = ("up", "--port", str(free_port()), "--workers", "1")
         super().__init__(folder, arguments, "Rota is up.")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, traceback)
+        # tasks outlive their worker, as they should, but not the test
+        process_cluster.end_tasks(self.folder)
 
 
 @contextlib.asynccontextmanager

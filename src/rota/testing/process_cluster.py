@@ -286,7 +286,7 @@ def _nurseries(folder: Path) -> list[int]:
         if entry.name.isdecimal():
             with contextlib.suppress(OSError):
                 words = _words(int(entry.name))
-                if any(one.endswith(".nursery") for one in words) and any(
+                if any(one.endswith(".shim") for one in words) and any(
                     Path(one).is_relative_to(folder) for one in words if one.startswith("/")
                 ):
                     found.append(int(entry.name))
