@@ -459,3 +459,43 @@ def test_a_malformed_group_is_refused_by_its_path(rota: Rota) -> None:
     done = rota(stdin=json.dumps(batch(podGroups=[{"metadata": {"name": "g"}, "spec": {"minMember": "all"}}])))
     assert done.code == 3
     assert done.answers[0]["error"].startswith("podGroups[0].spec.minMember: ")
+
+
+def dumped(**fields: Any) -> dict[str, Any]:
+    """Give a batch scenario as kubectl would dump it."""
+    found = batch(**fields)
+    volcano = "scheduling.volcano.sh/v1beta1"
+    items = [{**each, "apiVersion": "v1"} for each in (*found["nodes"], *found["pods"])]
+    items += [{**each, "apiVersion": volcano, "kind": "Queue"} for each in found["queues"]]
+    items += [{**each, "apiVersion": volcano, "kind": "PodGroup"} for each in found["podGroups"]]
+    items.append({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}})
+    classes = [{"metadata": {"name": "high"}, "value": 1000}]
+    items.append({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClassList", "items": classes})
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def test_a_dump_is_decided_by_a_batch_configuration(rota: Rota, tmp_path: Path) -> None:
+    conf = tmp_path / "volcano-scheduler.conf"
+    conf.write_text(batch()["conf"])
+    done = rota("--cluster", "-", "--batch-config", str(conf), stdin=json.dumps(dumped(nodes=[node("a", cpu="8")])))
+    assert done.code == 0
+    assert set(done.answers[0]["decision"]["binds"].values()) == {"a"}
+    assert done.answers[0]["decision"]["podGroupPhases"] == {"default/g": "Inqueue"}
+
+
+def test_a_batch_configuration_for_a_dump_is_refused_by_its_path(rota: Rota, tmp_path: Path) -> None:
+    conf = tmp_path / "mine.conf"
+    conf.write_text("actions: dance")
+    done = rota("--cluster", "-", "--batch-config", str(conf), stdin=json.dumps(dumped()))
+    assert done.code == 2
+    assert f"{conf}: actions[0]: there is no action" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--batch-config", "C"), ("--cluster", "C", "--pod", "C", "--batch-config", "C")]
+)
+def test_a_batch_configuration_goes_with_a_dump_alone(rota: Rota, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    conf = tmp_path / "c"
+    conf.write_text("actions: allocate")
+    done = rota(*(str(conf) if each == "C" else each for each in arguments))
+    assert done.code == 2

@@ -5,6 +5,7 @@ import gzip
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -16,6 +17,7 @@ from rota.columns.objects import MalformedObjectError
 from rota.columns.pod_interner import PodInterner
 from rota.columns.pods import PodInfo
 from rota.kit.errors import UserError
+from rota.kit.system import SystemClock
 from rota.scheduler.batch import scenarios as batch_scenarios
 from rota.scheduler.batch.outcomes import Outcome
 from rota.scheduler.config import documents, resolution
@@ -46,12 +48,15 @@ def decide(
     files: tuple[Path, ...],
     dumps: tuple[Path, ...],
     pod_file: Path | None,
+    batch_config: Path | None,
     configured: Loaded,
     as_table: bool,
 ) -> bool:
     """Print a decision for each scenario; whether all could be decided."""
-    if pod_file is not None:
-        answers: Iterable[tuple[str | None, Answer]] = [_what_if(dumps, pod_file, configured)]
+    if batch_config is not None:
+        answers: Iterable[tuple[str | None, Answer]] = [(None, _session(dumps, batch_config))]
+    elif pod_file is not None:
+        answers = [_what_if(dumps, pod_file, configured)]
     else:
         answers = _scenarios(files, configured)
     undecided = False
@@ -86,6 +91,20 @@ def _what_if(dumps: tuple[Path, ...], pod_file: Path, configured: Loaded) -> tup
         raise UserError(str(error)) from error
     profile = _profile_of(pod, configured.configuration)
     return pod.key, _decide(Scenario(cluster=cluster, pod=pod), profile, configured)
+
+
+def _session(dumps: tuple[Path, ...], batch_config: Path) -> Outcome:
+    """Run one session of batch scheduling on a dump, now."""
+    objects = [entry for dump in dumps for entry in _objects(dump)]
+    now = datetime.fromtimestamp(int(SystemClock().now()), UTC).isoformat()
+    try:
+        conf = _read(batch_config).decode(errors="replace")
+        scenario = batch_scenarios.from_dump(scenarios.flattened(objects), conf=conf, now=now)
+        return batch_scenarios.decide(scenario)
+    except MalformedObjectError as error:
+        raise UserError(str(error)) from error
+    except ConfigurationError as error:
+        raise UserError(f"{batch_config}: {'; '.join(map(str, error.faults))}") from error
 
 
 def _profile_of(pod: PodInfo, configuration: Configuration) -> ProfileSpec:

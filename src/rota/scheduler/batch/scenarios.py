@@ -1,7 +1,7 @@
 """Situations of batch scheduling written down: a configuration, objects and a time as JSON, and what would be done."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from rota.columns.objects import MalformedObjectError
 from rota.columns.pod_interner import PodInterner
@@ -9,10 +9,35 @@ from rota.scheduler.batch import conf, objects, outcomes, registry, snapshots
 from rota.scheduler.batch.outcomes import Outcome
 from rota.scheduler.batch.times import seconds
 
+#: By group and kind, the section of a scenario.
+_KINDS: Final = {
+    ("", "Node"): "nodes",
+    ("", "Pod"): "pods",
+    ("", "ResourceQuota"): "resourceQuotas",
+    ("scheduling.k8s.io", "PriorityClass"): "priorityClasses",
+    ("policy", "PodDisruptionBudget"): "pdbs",
+    ("scheduling.volcano.sh", "PodGroup"): "podGroups",
+    ("scheduling.volcano.sh", "Queue"): "queues",
+    ("topology.volcano.sh", "HyperNode"): "hyperNodes",
+}
+
 
 def is_batch(document: Mapping[str, Any]) -> bool:
     """Whether a scenario is about batch scheduling."""
     return "conf" in document or "podGroups" in document
+
+
+def from_dump(objects: Iterable[tuple[str, Mapping[str, Any]]], *, conf: str, now: str) -> dict[str, Any]:
+    """Give the scenario of a cluster's objects, each with a path; kinds that sessions do not read are left out."""
+    sections: dict[str, list[Mapping[str, Any]]] = {section: [] for section in _KINDS.values()}
+    for path, each in objects:
+        kind = each.get("kind")
+        if not isinstance(kind, str) or not kind:
+            raise MalformedObjectError(f"{path}.kind", "is required")
+        section = _KINDS.get((str(each.get("apiVersion", "")).rpartition("/")[0], kind))
+        if section is not None:
+            sections[section].append(each)
+    return {"conf": conf, "now": now, **sections}
 
 
 def decide(document: Mapping[str, Any]) -> Outcome:

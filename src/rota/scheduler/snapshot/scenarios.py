@@ -56,7 +56,7 @@ def read_scenario(document: Mapping[str, Any], interner: PodInterner) -> Scenari
 def read_dump(documents: Iterable[tuple[str, object]], interner: PodInterner) -> Cluster:
     """Read a cluster from objects of any kind, and lists of them; each has a path that names it."""
     cluster = Cluster()
-    for path, each in _flattened(documents):
+    for path, each in flattened(documents):
         kind = each.get("kind")
         if kind == "Node":
             _set_node(cluster, each, path=path)
@@ -149,7 +149,8 @@ def _catalogue(cluster: Cluster, kind: str, document: Mapping[str, Any], *, path
     cluster.catalog.put(kind, document)
 
 
-def _flattened(documents: Iterable[tuple[str, object]]) -> Iterable[tuple[str, dict[str, Any]]]:
+def flattened(documents: Iterable[tuple[str, object]]) -> Iterable[tuple[str, dict[str, Any]]]:
+    """Take lists apart; each object has a path that names it."""
     for path, document in documents:
         if not isinstance(document, dict):
             raise MalformedObjectError(path, "expected an object")
@@ -157,9 +158,12 @@ def _flattened(documents: Iterable[tuple[str, object]]) -> Iterable[tuple[str, d
         if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
             item_kind = kind.removesuffix("List")
             entries = ((f"{path}.items[{position}]", item) for position, item in enumerate(items))
-            for place, item in _flattened(entries):
-                # Items of a typed list may omit their kind.
-                yield place, {"kind": item_kind, **item} if item_kind else item
+            for place, item in flattened(entries):
+                # Items of a typed list may omit their version and kind.
+                yield (
+                    place,
+                    {"apiVersion": document.get("apiVersion"), "kind": item_kind, **item} if item_kind else item,
+                )
         else:
             yield path, document
 
