@@ -1,10 +1,10 @@
-"""Creating many objects of one kind in few requests.
+"""Creates many objects of one kind in few requests.
 
-    for pod, made in zip(pods, await many.create(client, PODS, pods, namespace="default")):
-        if isinstance(made, Exception): ...
+    for pod, created in zip(pods, await bulk_create.create(client, PODS, pods, namespace="default")):
+        if isinstance(created, Exception): ...
 
-Each object gets an answer of its own: what was made of it, or why it was refused. Our own servers take hundreds in one
-request (`?batch=true`); others are sent one object at a time, several at once.
+Each object has its own result: the created object, or the error. Rota's servers take hundreds in one request
+(`?batch=true`); to others one object is sent per request, several concurrently.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from rota.client.paths import Target
 from rota.client.transports.transport import TransportError
 from rota.client.verbs import Client
 
-#: Objects in one request: enough that the request itself does not count, few enough that others get their turn.
+#: Objects per request: enough to amortise the request, few enough not to block other requests.
 PORTION: Final = 256
-#: Requests at a time to servers that take one object each.
+#: Concurrent requests to servers without batches.
 _SINGLES: Final = 16
 _encode: Final = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
-    """An object that is new."""
+    """A created object."""
 
     name: str
     namespace: str
@@ -41,9 +41,9 @@ class Created:
 async def create(
     client: Client, target: Target, objects: Sequence[Mapping[str, Any]], *, namespace: str = ""
 ) -> list[Created | ApiError | TransportError]:
-    """Create objects, all in one namespace or without one; what became of each, in their order.
+    """Create objects, all in one namespace or cluster-scoped; returns the result of each, in order.
 
-    A connection that breaks is the answer for all that were in that request: they may have been created or not.
+    If a connection breaks, that error is the result of all objects of the request: they may have been created or not.
     """
     answers: list[Created | ApiError | TransportError] = []
     for start in range(0, len(objects), PORTION):
@@ -51,7 +51,7 @@ async def create(
         try:
             answers += await _together(client, target, portion, namespace)
         except (errors.BadRequest, errors.Invalid, errors.UnsupportedMediaType):
-            # No list is asked for where only one object is taken.
+            # A server without batches expects a single object, not a list.
             answers += await _singly(client, target, portion, namespace)
         except (ApiError, TransportError) as problem:
             answers += [problem] * len(portion)

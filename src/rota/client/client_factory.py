@@ -1,6 +1,6 @@
-"""From an address, or an application in this process, to a client that is ready to use.
+"""Builds a client from an endpoint, or for an application in this process.
 
-async with connecting.to_server(kubeconfig.load(path, clock=clock), clock=clock, chance=chance) as client:
+async with client_factory.to_server(kubeconfig.load(path, clock=clock), clock=clock, rng=rng) as client:
     ...
 """
 
@@ -19,7 +19,7 @@ from rota.kit.clock import Clock
 
 
 def over_http(endpoint: Endpoint) -> FailoverTransport:
-    """The way to a cluster: by whichever of its servers answers."""
+    """A transport to a cluster, by whichever of its servers answers."""
     servers = [HttpTransport(server) for server in endpoint.each()]
     return FailoverTransport(servers, interrupt=lambda number: servers[number].interrupt())
 
@@ -28,7 +28,7 @@ def over_http(endpoint: Endpoint) -> FailoverTransport:
 async def to_server(
     endpoint: Endpoint, *, clock: Clock, rng: Rng, settings: Settings | None = None
 ) -> AsyncIterator[Client]:
-    """A client over HTTP, which repeats what can be repeated, at another server if there is one."""
+    """A client over HTTP that retries where that is safe, at another server if there is one."""
     transport = RetryingTransport(over_http(endpoint), clock=clock, rng=rng)
     try:
         yield Client(transport, settings)
@@ -40,7 +40,7 @@ async def to_server(
 async def to_application(
     app: Application, *, clock: Clock, rng: Rng, user: User | None = None, settings: Settings | None = None
 ) -> AsyncIterator[Client]:
-    """A client of an API server in this process, which also may be busy; it acts as `user`, with that user's rights."""
+    """A client of an API server in this process; it acts as `user`, with that user's permissions."""
     transport = RetryingTransport(InProcessTransport(app, clock=clock, user=user), clock=clock, rng=rng)
     try:
         yield Client(transport, settings)

@@ -1,6 +1,6 @@
-"""Who a client says it is: the value of the `Authorization` header, fetched anew when it may have changed.
+"""Credentials of a client: the value of the `Authorization` header, refreshed when it may have changed.
 
-Certificates are no part of this: they belong to the connection and are in `endpoints`.
+Client certificates are not here: they belong to the connection and are in `endpoints`.
 """
 
 import asyncio
@@ -16,34 +16,34 @@ from rota.api import times
 from rota.kit import errors
 from rota.kit.clock import Clock
 
-#: Tokens of service accounts are replaced hourly at most, well before the old one is refused.
+#: Service account tokens are rotated hourly at most, well before the old one expires.
 _REREAD_S: Final = 60.0
-#: A credential this close to its end is replaced, so that it does not end on the way.
+#: A credential this close to its expiry is replaced, so that it does not expire in flight.
 _MARGIN_S: Final = 10.0
-#: A person may have to type into a browser.
+#: A user may have to log in with a browser.
 _PLUGIN_PATIENCE_S: Final = 300.0
 _PLUGIN_GROUP: Final = "client.authentication.k8s.io/"
 
 
 class CredentialError(errors.UserError):
-    """Credentials cannot be had."""
+    """Credentials are not available."""
 
 
 class Credentials(Protocol):
     """A source of `Authorization` headers."""
 
     async def authorization(self) -> str:
-        """The header's value; empty for none."""
+        """The value of the header; empty for none."""
         ...
 
     def reject(self) -> bool:
-        """The server did not take the last one. True if the next one may be another."""
+        """The server refused the last value. True if the next one may be different."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """The same header for ever."""
+    """A constant header."""
 
     value: str = field(default="", repr=False)
 
@@ -70,7 +70,7 @@ def basic(username: str, password: str) -> Fixed:
 
 
 class TokenFile:
-    """A token in a file that someone else keeps fresh."""
+    """A token in a file that another program keeps fresh."""
 
     def __init__(self, path: Path, *, clock: Clock) -> None:
         self._path: Final = path
@@ -85,7 +85,7 @@ class TokenFile:
             try:
                 token = (await asyncio.to_thread(self._path.read_text)).strip()
             except OSError as error:
-                # While the file is being replaced, the token that we have is still good.
+                # While the file is being replaced, the previous token is still valid.
                 if not self._value:
                     raise CredentialError(
                         f"cannot read the token file {self._path}: {error.strerror}", "check that it is mounted"
@@ -102,7 +102,7 @@ class TokenFile:
 
 
 class ExecPlugin:
-    """A program that prints an `ExecCredential`; it is asked again shortly before the credential ends."""
+    """A program that prints an `ExecCredential`; it runs again shortly before the credential expires."""
 
     def __init__(
         self,

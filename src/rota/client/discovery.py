@@ -1,7 +1,7 @@
-"""Which kinds a server serves: asked of the server, so that custom kinds and other servers' kinds are known too.
+"""Discovery: the kinds that a server serves, including custom kinds.
 
-The aggregated form is asked for, two calls for everything; a server that does not know it is asked group by group.
-A group whose own server does not answer is left out and named, so that nobody takes "unknown" for "there are none".
+Uses aggregated discovery, two calls for everything; a server that does not support it is asked group by group. A group
+whose own server does not answer is left out and named, so that "unknown" is not taken for "none".
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,10 +23,10 @@ _ACCEPT: Final = ",".join(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovered:
-    """What is served. Of each group's versions the preferred one comes first."""
+    """The served resources. Of each group's versions the preferred one comes first."""
 
     types: tuple[ResourceType, ...]
-    #: `group/version` of what could not be asked.
+    #: `group/version` of what could not be read.
     failed: tuple[str, ...] = ()
 
     def preferred(self) -> tuple[ResourceType, ...]:
@@ -59,7 +59,7 @@ async def discover(client: Client) -> Discovered:
 
 
 def _group_versions(answer: Mapping[str, Any]) -> Iterator[identifiers.GroupVersion]:
-    """Of the unaggregated answers: `APIVersions` of the core group, `APIGroupList` of all others."""
+    """The group versions of the unaggregated answers: `APIVersions` of the core group, `APIGroupList` of all others."""
     for version in answer.get("versions") or ():
         yield identifiers.GroupVersion("", version)
     for group in answer.get("groups") or ():

@@ -1,8 +1,8 @@
-"""What draining a node comes to: which pods are evicted, which stay, and what must be said before anything is done.
+"""The plan of draining a node: the pods to evict, the pods that stay, and the refusals.
 
-Pure: pods and what the operator allows in, a plan out; the rules are kubectl's (`kubectl drain`, 1.37). Pods of daemon
-sets would come back at once, mirror pods belong to the node, finished pods hold nothing; pods without a controller
-would not come back anywhere, and what lies in an emptyDir is lost.
+Pure: pods and the operator's options in, a plan out; the rules are kubectl's (`kubectl drain`, 1.37). DaemonSet pods
+would return at once, mirror pods belong to the node, and ended pods use no resources. Pods without a controller would
+not be recreated, and the data in an emptyDir is lost.
 """
 
 from collections.abc import Iterable
@@ -18,24 +18,24 @@ _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What the operator puts up with."""
+    """The operator's options."""
 
     ignore_daemonsets: bool = False
     delete_emptydir_data: bool = False
-    #: Also pods that nobody would start again elsewhere.
+    #: Also pods that no controller would recreate.
     force: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to do. With a refusal, nothing is done at all."""
+    """The plan. With a refusal, nothing is done at all."""
 
     evict: tuple[Object, ...] = ()
-    #: Pods that stay, and why.
+    #: Pods that stay, and the reason.
     stay: tuple[tuple[Object, str], ...] = ()
-    #: Pods that go, and what is lost with them.
+    #: Pods that are evicted, and what is lost with them.
     lost: tuple[tuple[Object, str], ...] = ()
-    #: Pods that are in the way, and the option that would let them go.
+    #: Pods that block the drain, and the option that would allow their eviction.
     refused: tuple[tuple[Object, str, str], ...] = ()
 
 
@@ -65,7 +65,7 @@ def plan(pods: Iterable[Object], allowance: Allowance) -> Plan:
 
 
 def _faults(pod: Object, owner: meta.Object | None, allowance: Allowance) -> list[tuple[str, str, bool]]:
-    """What would be lost with a pod: why, the option that allows it, and whether it is allowed."""
+    """What would be lost with a pod: the reason, the option that allows it, and whether it is allowed."""
     found = []
     if any("emptyDir" in one for one in (pod.get("spec") or {}).get("volumes") or ()):
         found.append(("has data in an emptyDir", "--delete-emptydir-data", allowance.delete_emptydir_data))

@@ -1,4 +1,4 @@
-"""Where an API server is and how to be trusted by it: a value that kubeconfig files and flags are turned into."""
+"""The endpoint of an API server and the client's identity there: a value that kubeconfig files and flags become."""
 
 import ssl
 import tempfile
@@ -12,27 +12,27 @@ from rota.kit import errors
 
 
 class EndpointError(errors.UserError):
-    """The address or the TLS material of a server cannot be used."""
+    """The address or the TLS files of a server cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """A server and a client's identity there; PEM texts, not file names."""
 
-    #: `https://host:port`, perhaps with a path in front of `/api`.
+    #: `https://host:port`, possibly with a path before `/api`.
     server: str
-    #: Further servers of the same cluster, for when that one does not answer.
+    #: Further servers of the same cluster, in case that one does not answer.
     fallbacks: tuple[str, ...] = ()
     certificate_authority: bytes | None = None
     client_certificate: bytes | None = field(default=None, repr=False)
     client_key: bytes | None = field(default=None, repr=False)
-    #: The name that the server's certificate is checked for, if not the address' own.
+    #: The name in the server's certificate, if it is not that of the address.
     tls_server_name: str = ""
     insecure_skip_tls_verify: bool = False
     credentials: Credentials = ANONYMOUS
-    #: Sent with every call, as impersonation is.
+    #: Headers of every request, for example for impersonation.
     headers: Mapping[str, str] = field(default_factory=dict)
-    #: Where commands look that were not told a namespace.
+    #: The default namespace of commands.
     namespace: str = "default"
 
     def __post_init__(self) -> None:
@@ -42,11 +42,11 @@ class Endpoint:
                 raise EndpointError(f"{server!r} is no server address", "write it like https://host:6443")
 
     def each(self) -> tuple["Endpoint", ...]:
-        """One endpoint for every server."""
+        """One endpoint for each server."""
         return tuple(replace(self, server=server, fallbacks=()) for server in (self.server, *self.fallbacks))
 
     def tls(self) -> ssl.SSLContext | None:
-        """What connections are secured with; None over plain HTTP."""
+        """The TLS context of connections; None over plain HTTP."""
         if not self.server.startswith("https:"):
             return None
         try:
@@ -62,7 +62,7 @@ class Endpoint:
         return context
 
     def _identify(self, context: ssl.SSLContext, certificate: bytes) -> None:
-        # The ssl module takes files only; this one is ours alone and gone at once.
+        # The ssl module takes files only; this private file is deleted at once.
         with tempfile.TemporaryDirectory(prefix="rota-") as folder:
             path = Path(folder, "client.pem")
             path.touch(mode=0o600)

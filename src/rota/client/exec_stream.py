@@ -1,12 +1,12 @@
-"""A command in a container, talked to over WebSocket in the channel protocol of Kubernetes (`v5.channel.k8s.io`).
+"""A command in a container over WebSocket, in the channel protocol of Kubernetes (`v5.channel.k8s.io`).
 
-    async with conversations.execute(endpoint, "web", ["sh"], namespace="default", stdin=True) as conversation:
+    async with exec_stream.execute(endpoint, "web", ["sh"], namespace="default", stdin=True) as conversation:
         await conversation.send(b"ls\\n")
         async for stream, chunk in conversation.output(): ...
-        code = conversation.exit_code
+    code = conversation.exit_code
 
-The first byte of a message names a stream: 0 input, 1 output, 2 errors, 3 how it ended, 4 the terminal's size, 255 the
-end of a stream. A conversation has a connection of its own and cannot be taken up again when that breaks.
+The first byte of a message is the stream: 0 stdin, 1 stdout, 2 stderr, 3 the result, 4 the terminal's size, 255 the end
+of a stream. A session has its own connection and cannot be resumed when that breaks.
 """
 
 import asyncio
@@ -26,32 +26,32 @@ from rota.client.endpoints import Endpoint
 from rota.client.pods import PODS
 from rota.client.transports.transport import Interrupted, Unreachable
 
-#: The preferred one first; the older one cannot say that input has ended.
+#: The preferred one first; the older one cannot close stdin.
 PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _INPUT, _OUTPUT, _ERRORS, _STATUS, _SIZE, _END = 0, 1, 2, 3, 4, 255
 _CONNECT_S: Final = 30.0
 _SWITCHING: Final = 101
-#: Messages go out in pieces, so that the size of a terminal does not wait behind a large file.
+#: Messages are sent in pieces, so that a resize does not wait behind a large file.
 _PIECE: Final = 32 * 1024
 
 
 class Stream(enum.Enum):
-    """Where something was written to."""
+    """A stream of the command."""
 
     OUTPUT = _OUTPUT
     ERRORS = _ERRORS
 
 
 class Conversation:
-    """A command's streams, for as long as it runs."""
+    """The streams of a running command."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket: Final = socket
-        #: Once all output was read: what the command exited with.
+        #: The exit code, once all output was read.
         self.exit_code: int | None = None
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        """All that the command writes; ends when it has ended. `ApiError` if it could not be run."""
+        """All output of the command; ends with it. `ApiError` if it could not be run."""
         async for message in self._socket:
             data = message.data.encode() if message.type is aiohttp.WSMsgType.TEXT else message.data
             if message.type not in {aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY} or not data:
@@ -65,21 +65,21 @@ class Conversation:
             raise Interrupted("the connection broke before the command had ended")
 
     async def send(self, data: bytes) -> None:
-        """Give the command input."""
+        """Write to the command's stdin."""
         for start in range(0, len(data), _PIECE):
             await self._send(_INPUT, data[start : start + _PIECE])
 
     async def end_input(self) -> None:
-        """Say that no more input will come."""
+        """Close stdin."""
         if self._socket.protocol != PROTOCOLS[-1]:
             await self._send(_END, bytes((_INPUT,)))
 
     async def resize(self, columns: int, rows: int) -> None:
-        """Tell the command how large its terminal is."""
+        """Set the size of the terminal."""
         await self._send(_SIZE, json.dumps({"Width": columns, "Height": rows}).encode())
 
     async def _send(self, channel: int, content: bytes) -> None:
-        # What a command that has just ended no longer takes is nobody's loss.
+        # A command that has just ended reads no input.
         with contextlib.suppress(ConnectionError, aiohttp.ClientError):
             await self._socket.send_bytes(bytes((channel,)) + content)
 
@@ -95,7 +95,7 @@ async def execute(
     stdin: bool = False,
     tty: bool = False,
 ) -> AsyncIterator[Conversation]:
-    """Run a command in a container of a pod; with a terminal, its errors come with its output."""
+    """Run a command in a container of a pod; with a terminal, stderr is part of stdout."""
     streams = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
     query = [("command", word) for word in command] + _query(container, streams)
     path = paths.item(PODS, pod, namespace=namespace, subresource="exec")
@@ -107,7 +107,7 @@ async def execute(
 async def attach(
     endpoint: Endpoint, pod: str, *, namespace: str, container: str = "", output: bool = True, tty: bool = False
 ) -> AsyncIterator[Conversation]:
-    """Talk to the process of a container itself: give it input, and hear what it says from now on if that is wanted."""
+    """Attach to the process of a container: write to its stdin, and read its output from now on if that is wanted."""
     query = _query(container, {"stdin": True, "stdout": output, "stderr": output and not tty, "tty": tty})
     path = paths.item(PODS, pod, namespace=namespace, subresource="attach")
     async with contextlib.AsyncExitStack() as exits:
@@ -164,7 +164,7 @@ async def _connect(
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Knows its connections, so that they can be cut: nobody waits for TLS to say goodbye when all has been said."""
+    """Tracks its connections, so that they can be aborted without waiting for the TLS shutdown."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -180,13 +180,13 @@ class _Connector(aiohttp.TCPConnector):
         return connection
 
     def cut(self) -> None:
-        """Leave at once."""
+        """Abort all connections."""
         for transport in self._made:
             transport.abort()
 
 
 async def _refusals(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Raise what a server says that does not agree; aiohttp itself would drop its words."""
+    """Raise the error in a refused handshake; aiohttp itself would drop its body."""
     response = await handler(request)
     if response.status != _SWITCHING:
         raise errors.from_wire(await response.read(), code=response.status)
@@ -194,7 +194,7 @@ async def _refusals(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandl
 
 
 def _exit_code(content: bytes) -> int:
-    """How a command ended, by the Status that comes last; `ApiError` if it was not the command that failed."""
+    """The exit code in the final Status; `ApiError` if the failure was not the command's."""
     try:
         status: dict[str, Any] = json.loads(content)
     except ValueError:

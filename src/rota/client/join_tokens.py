@@ -1,7 +1,7 @@
-"""Tokens that new workers join with, as Secrets of kube-system: made, listed and taken back.
+"""Bootstrap tokens for joining workers, as Secrets in kube-system: create, list and delete.
 
-A token is an id and a secret, `abcdef.0123456789abcdef`. The id is no secret and names the token ever after; the secret
-is shown once, to whoever makes it.
+A token is an id and a secret, `abcdef.0123456789abcdef`. The id is public and names the token; the secret is shown
+once, at its creation.
 """
 
 import base64
@@ -17,7 +17,7 @@ from rota.client.verbs import Client, Object, Selection
 SECRETS: Final = ("", "v1", "secrets")
 NAMESPACE: Final = "kube-system"
 TYPE: Final = "bootstrap.kubernetes.io/token"
-#: What every joining worker is a member of besides `system:bootstrappers`.
+#: Groups of every joining worker besides `system:bootstrappers`.
 DEFAULT_GROUPS: Final = ("system:bootstrappers:rota:default-node-token",)
 FORM: Final = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
 IDENTIFIER: Final = re.compile(r"[a-z0-9]{6}")
@@ -27,24 +27,24 @@ _LETTERS: Final = string.ascii_lowercase + string.digits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinToken:
-    """What may be known of a token."""
+    """A token."""
 
     identifier: str
-    #: Seconds since 1970; None if it goes on for ever.
+    #: Seconds since 1970; None if it does not expire.
     expires: float | None
     groups: tuple[str, ...] = ()
     description: str = ""
-    #: Known to its maker only.
+    #: Known only at its creation.
     secret: str = field(default="", repr=False)
 
     @property
     def text(self) -> str:
-        """What a worker shows."""
+        """The token that a worker presents."""
         return f"{self.identifier}.{self.secret}"
 
 
 def make(*, now: float, ttl_s: float | None, description: str = "", groups: tuple[str, ...] = ()) -> JoinToken:
-    """A new token, of which the cluster does not know yet."""
+    """A new token, not yet stored in the cluster."""
     return JoinToken(
         identifier=_random(6),
         secret=_random(16),
@@ -55,7 +55,7 @@ def make(*, now: float, ttl_s: float | None, description: str = "", groups: tupl
 
 
 async def create(client: Client, token: JoinToken) -> None:
-    """Have the cluster take it."""
+    """Store a token in the cluster."""
     data = {
         "token-id": token.identifier,
         "token-secret": token.secret,
@@ -78,14 +78,14 @@ async def create(client: Client, token: JoinToken) -> None:
 
 
 async def list_tokens(client: Client) -> list[JoinToken]:
-    """All that there are, without their secrets; those that end first come first."""
+    """All tokens without their secrets; those that expire first come first."""
     found = await client.list(SECRETS, namespace=NAMESPACE, selection=Selection(fields=f"type={TYPE}"))
     tokens = [_read(secret) for secret in found.items]
     return sorted(tokens, key=lambda one: (one.expires is None, one.expires or 0.0, one.identifier))
 
 
 async def delete(client: Client, identifier: str) -> bool:
-    """Take one back; False if there is none."""
+    """Delete a token; False if there is none."""
     try:
         await client.delete(SECRETS, _PREFIX + identifier, namespace=NAMESPACE)
     except errors.NotFound:
@@ -99,7 +99,7 @@ def _read(secret: Object) -> JoinToken:
     try:
         expires = times.parse(data["expiration"]) if data.get("expiration") else None
     except times.TimeError:
-        expires = 0.0  # the server takes it for expired
+        expires = 0.0  # the server treats it as expired
     return JoinToken(
         identifier=secret["metadata"]["name"].removeprefix(_PREFIX),
         expires=expires,

@@ -1,7 +1,7 @@
-"""Where to go, as kubectl knows it: kubeconfig files, and the files that every pod finds in its cluster.
+"""Kubeconfig files, and the in-cluster configuration of pods.
 
-Everything is read at once and checked; what is wrong is an error that names the file and the field. Relative paths in
-a kubeconfig count from the file's own folder. What is not supported here is refused by name.
+Everything is read and validated at once; an error names the file and the field. Relative paths in a kubeconfig are
+relative to the file's folder. Unsupported fields are refused by name.
 """
 
 import base64
@@ -26,7 +26,7 @@ _REFUSED: Final = {"clusters": ("proxy-url",), "users": ("auth-provider",)}
 
 
 class KubeconfigError(errors.UserError):
-    """A kubeconfig, or what a pod finds in its place, cannot be used."""
+    """A kubeconfig, or the in-cluster configuration, cannot be used."""
 
 
 def load(path: Path, *, clock: Clock, context: str = "") -> Endpoint:
@@ -35,7 +35,7 @@ def load(path: Path, *, clock: Clock, context: str = "") -> Endpoint:
 
 
 def render(endpoint: Endpoint, *, name: str = "rota") -> bytes:
-    """A file that leads to an endpoint by its certificates; everything is in it, so it can be copied elsewhere."""
+    """A self-contained kubeconfig for an endpoint with certificates."""
     cluster: dict[str, Any] = {"server": endpoint.server}
     user: dict[str, Any] = {}
     for section, field, material in (
@@ -59,14 +59,14 @@ def render(endpoint: Endpoint, *, name: str = "rota") -> bytes:
 
 
 def default_path(environment: Mapping[str, str]) -> Path:
-    """Where kubectl would look: the first file of `KUBECONFIG` that exists, or the one in the home folder."""
+    """kubectl's default: the first file of `KUBECONFIG` that exists, or the one in the home folder."""
     candidates = [Path(one) for one in environment.get("KUBECONFIG", "").split(os.pathsep) if one]
     existing = [one for one in candidates if one.exists()]
     return (existing or candidates or [Path("~/.kube/config").expanduser()])[0]
 
 
 def in_cluster(environment: Mapping[str, str], *, clock: Clock, folder: Path = _SERVICE_ACCOUNT) -> Endpoint:
-    """The endpoint of the cluster in which this process runs as a pod; its token is read again as it changes."""
+    """The endpoint of the cluster in which this process runs as a pod; its token is read again when it changes."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
         raise KubeconfigError(
@@ -89,7 +89,7 @@ def in_cluster(environment: Mapping[str, str], *, clock: Clock, folder: Path = _
 
 
 class _File:
-    """One kubeconfig file, and how to complain about it."""
+    """One kubeconfig file, with its errors."""
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
@@ -178,7 +178,7 @@ class _Section:
         return value
 
     def extension(self, name: str) -> tuple[str, ...]:
-        """The strings of an extension, which other programs leave alone."""
+        """The strings of an extension, which other programs ignore."""
         for one in self.values.get("extensions") or []:
             if isinstance(one, dict) and one.get("name") == name:
                 listed = one.get("extension")
@@ -192,7 +192,7 @@ class _Section:
         return self._file.path.parent / value if value else None
 
     def material(self, field: str) -> bytes | None:
-        """What `<field>-data` holds, or the file that `<field>` names; the data wins, as for kubectl."""
+        """The content of `<field>-data`, or of the file that `<field>` names; the data wins, as for kubectl."""
         data = self.text(f"{field}-data")
         if data:
             try:
@@ -209,7 +209,7 @@ class _Section:
 
 
 def _credentials(user: _Section, clock: Clock) -> Credentials:
-    # Of several, upstream prefers in this order.
+    # Upstream's order of preference.
     if token_file := user.path("tokenFile"):
         return credentials.TokenFile(token_file, clock=clock)
     if token := user.text("token"):

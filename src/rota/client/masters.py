@@ -1,8 +1,8 @@
-"""The masters of a cluster, as they list themselves: one Lease for each in kube-system.
+"""The masters of a cluster: each registers itself by a Lease in kube-system.
 
-The Lease names the master's identity, which is also that of the leader Leases, and carries the address by which clients
-reach it and its version as annotations. Each master renews its own Lease, and removes those of masters that have been
-gone for an hour. Clients that find no such Lease, as on a stock cluster, go by the addresses that they were given.
+The Lease has the master's identity, which is also that of the leader Leases, and as annotations its version and the
+address for clients. Each master renews its own Lease, and removes those of masters that have been gone for an hour.
+Clients that find no such Lease, as on a stock cluster, use the addresses that they were given.
 """
 
 import ipaddress
@@ -28,21 +28,21 @@ VERSION: Final = "rota.dev/version"
 CONTROLLERS: Final = "rota.dev/controllers"
 SELECTION: Final = Selection(labels=f"{LABEL}=true")
 _PREFIX: Final = "rota-master-"
-#: How long a master counts as running after its last renewal, and how often it renews.
+#: The duration of a master's Lease, and its renewal interval.
 _DURATION_S: Final = 30
 _RENEW_S: Final = 10.0
-#: How soon a renewal that failed is tried again.
+#: Delay before a failed renewal is tried again.
 _AGAIN_S: Final = 1.0
-#: For how long the Lease of a master that is gone is kept: it may come back with the same address.
+#: How long the Lease of a stopped master is kept: it may return with the same address.
 _KEPT_S: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Master:
-    """A master, as its Lease tells."""
+    """A master, by its Lease."""
 
     identity: str
-    #: The URL by which clients and workers reach it.
+    #: The URL for clients and workers.
     address: str
     version: str
     renewed_at: float
@@ -51,12 +51,12 @@ class Master:
     controllers: frozenset[str] = frozenset()
 
     def is_current(self, now: float) -> bool:
-        """Whether it renewed its Lease in time."""
+        """Whether its Lease has not expired."""
         return now - self.renewed_at <= self.duration_s
 
 
 def read(lease: Object) -> Master | None:
-    """The master that a Lease stands for; None if it stands for none."""
+    """The master of a Lease; None if the Lease is not a master's."""
     if LABEL not in meta.labels(lease):
         return None
     spec, notes = lease.get("spec") or {}, meta.annotations(lease)
@@ -74,7 +74,7 @@ def read(lease: Object) -> Master | None:
 
 
 async def listed(client: Client) -> list[Master]:
-    """The masters that list themselves, by address; none where that is not the custom, or may not be seen."""
+    """The registered masters by address; empty on other clusters, or if Leases may not be read."""
     try:
         found = await client.list(LEASES, namespace=NAMESPACE, selection=SELECTION)
     except (errors.Forbidden, errors.NotFound):
@@ -83,9 +83,9 @@ async def listed(client: Client) -> list[Master]:
 
 
 def addresses(known: Sequence[str], masters: Sequence[Master], *, now: float) -> tuple[str, ...]:
-    """The addresses that a client elsewhere should know: those it has, then those of the masters that run.
+    """The addresses for a client on another machine: those it has, then those of the running masters.
 
-    An address of loopback means another machine to another client, so it counts only where nothing else is known.
+    A loopback address means another machine to another client, so it is used only if there is no other address.
     """
     running = [one.address for one in masters if one.is_current(now)]
     found = list(dict.fromkeys([*known, *running]))
@@ -93,7 +93,7 @@ def addresses(known: Sequence[str], masters: Sequence[Master], *, now: float) ->
 
 
 def is_loopback(url: str) -> bool:
-    """Whether a URL leads back to the machine of whoever uses it."""
+    """Whether a URL has a loopback address."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -114,7 +114,7 @@ class Registration:
         clock: Clock,
         controllers: Iterable[str] = (),
     ) -> None:
-        """`identity` ends in a part that no other master has, after an underscore."""
+        """`identity` ends with a unique part after an underscore."""
         self._client: Final = client
         self._identity: Final = identity
         self._address: Final = address
@@ -152,7 +152,7 @@ class Registration:
                 try:
                     await self._client.delete(LEASES, meta.name(lease), namespace=NAMESPACE, uid=meta.uid(lease))
                 except (errors.NotFound, errors.Conflict):
-                    continue  # another master removed it, or it came back
+                    continue  # another master removed it, or it was renewed
 
     def _lease(self) -> dict[str, Any]:
         return {

@@ -1,6 +1,6 @@
-"""Objects as someone wants them: made if they are missing, changed where they differ, and what came of it.
+"""Applies objects: creates missing ones, changes those that differ, and reports which.
 
-Server-side apply, with unknown fields refused. Objects that get their names from the server are made anew each time.
+Server-side apply, with unknown fields refused. Objects with a generateName are created each time.
 """
 
 import enum
@@ -19,7 +19,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class Result(enum.Enum):
-    """What became of an object."""
+    """What was done to an object."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -27,7 +27,7 @@ class Result(enum.Enum):
 
 
 class Applied(NamedTuple):
-    """An object as it is now."""
+    """An object after its apply."""
 
     result: Result
     obj: Object
@@ -36,7 +36,7 @@ class Applied(NamedTuple):
 async def apply(
     client: Client, kind: ResourceType, obj: Mapping[str, Any], *, force: bool = False, dry_run: bool = False
 ) -> Applied:
-    """Have an object as described; `Conflict` if it needs fields that are another's, unless by `force`."""
+    """Apply an object; `Conflict` if another manager owns some of its fields, unless `force` is set."""
     query = [("fieldManager", client.settings.field_manager), _STRICT, *([("dryRun", "All")] if dry_run else [])]
     name, namespace = meta.name(obj), meta.namespace(obj)
     if not name:
@@ -65,7 +65,7 @@ async def _present(client: Client, kind: ResourceType, name: str, namespace: str
 
 
 def _same(before: Object, after: Object) -> bool:
-    """Whether nothing but book-keeping differs; a dry run leaves the revision as it was."""
+    """Whether only bookkeeping fields differ; a dry run leaves the revision unchanged."""
     return _content(before) == _content(after)
 
 

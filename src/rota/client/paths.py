@@ -1,7 +1,7 @@
-"""The paths of resources: `/api/v1/namespaces/default/pods/web-0/status`.
+"""URL paths of resources: `/api/v1/namespaces/default/pods/web-0/status`.
 
-A resource is named by its `ResourceType`, whose scope is checked, or by a bare (group, version, plural), whose scope is
-what the caller says: with a namespace or without.
+A resource is named by its `ResourceType`, whose scope is checked, or by a bare (group, version, plural), whose scope
+the caller decides: with a namespace or without.
 """
 
 from typing import Final, TypeAlias
@@ -11,7 +11,7 @@ from rota.api.kinds import ResourceType
 
 Target: TypeAlias = ResourceType | tuple[str, str, str]
 
-#: What a segment may hold unescaped; names of some kinds (RBAC) may hold colons.
+#: Unescaped characters of a segment; names of some kinds (RBAC) contain colons.
 _SAFE: Final = ":@"
 
 
@@ -42,6 +42,6 @@ def item(target: Target, name: str, *, namespace: str = "", subresource: str = "
 
 
 def require_namespace(target: Target, namespace: str) -> None:
-    """Refuse to name an object of a namespaced kind without its namespace."""
+    """Raise an error for an object of a namespaced kind without its namespace."""
     if isinstance(target, ResourceType) and target.namespaced and not namespace:
         raise ValueError(f"{target} live in namespaces: name one")

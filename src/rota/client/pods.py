@@ -1,4 +1,4 @@
-"""What is done to pods besides writing them: binding, telling how they are, evicting, reading their logs."""
+"""Actions on pods: binding, status reports, eviction, logs, scale."""
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
@@ -19,7 +19,7 @@ _STATUS_BATCHES: Final = ("rota.dev", "v1alpha1", "podstatusbatches")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """A pod and the node that it should run on; with a uid, only that very pod."""
+    """The binding of a pod to a node; with a uid, only of that pod."""
 
     namespace: str
     pod: str
@@ -28,28 +28,28 @@ class Binding:
 
     @property
     def key(self) -> str:
-        """Which pod: namespace/name."""
+        """The pod: namespace/name."""
         return f"{self.namespace}/{self.pod}"
 
     def wire(self) -> Object:
-        """As the API takes it."""
+        """As an API object."""
         metadata = {"name": self.pod, "namespace": self.namespace, **({"uid": self.uid} if self.uid else {})}
         target = {"apiVersion": "v1", "kind": "Node", "name": self.node}
         return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 
 
 async def bind(client: Client, binding: Binding) -> None:
-    """Put a pod on a node; `Conflict` if it is bound already, or if the server says that it does not fit there."""
+    """Bind a pod to a node; `Conflict` if it is bound already, or if the server says that it does not fit."""
     await client.create(PODS, binding.wire(), name=binding.pod, namespace=binding.namespace, subresource="binding")
 
 
 async def bind_many(
     client: Client, bindings: Sequence[Binding], *, atomic: bool = False
 ) -> list[ApiError | TransportError | None]:
-    """Put many pods on nodes; one verdict each, in their order, None for success.
+    """Bind many pods; returns the error of each, in order, None for success.
 
-    Servers that do not know batches, as stock ones, are sent one binding after the other; what is `atomic` (all pods or
-    none) they cannot do, and `NotFound` says so. A connection that breaks then is the verdict of the one that was sent.
+    On servers without batches, as stock ones, bindings are sent one after the other. These cannot bind `atomic` (all
+    pods or none), and raise `NotFound`. If a connection breaks, that is the error of the binding in flight.
     """
     body = {
         "apiVersion": "rota.dev/v1alpha1",
@@ -73,7 +73,7 @@ def _verdicts(answer: Object) -> list[ApiError | TransportError | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """How a pod is: merged into the status of that very pod."""
+    """A status that is merged into that of one pod."""
 
     namespace: str
     pod: str
@@ -82,15 +82,15 @@ class Report:
 
 
 async def report(client: Client, one: Report) -> None:
-    """Tell how a pod is; `Conflict` if another one has its name."""
+    """Write the status of a pod; `Conflict` if another pod has its name."""
     patch = {"metadata": {"uid": one.uid}, "status": one.status}
     await client.patch(PODS, one.pod, patch, type=PatchType.STRATEGIC, namespace=one.namespace, subresource="status")
 
 
 async def report_many(client: Client, reports: Sequence[Report]) -> list[ApiError | TransportError | None]:
-    """Tell how many pods are, in one request; one verdict each, in their order, None for success.
+    """Write many statuses in one request; returns the error of each, in order, None for success.
 
-    Only our own servers know this; others answer with `NotFound` or `Forbidden`.
+    Only Rota's servers support this; others answer with `NotFound` or `Forbidden`.
     """
     body = {
         "apiVersion": "rota.dev/v1alpha1",
@@ -120,7 +120,7 @@ async def evict(
     grace_period_s: int | None = None,
     dry_run: bool = False,
 ) -> None:
-    """Delete a pod if its disruption budgets allow it; `TooManyRequests` if they do not, for now."""
+    """Evict a pod if its disruption budgets allow it; `TooManyRequests` if they do not, for now."""
     options: dict[str, Any] = {}
     if grace_period_s is not None:
         options["gracePeriodSeconds"] = grace_period_s
@@ -148,7 +148,7 @@ async def logs(
     tail_lines: int | None = None,
     since_s: int | None = None,
 ) -> AsyncIterator[AsyncIterator[bytes]]:
-    """What a container has written, in chunks that need not end with a line."""
+    """The log of a container, in chunks that need not end with a line."""
     wanted = {
         "container": container,
         "follow": "true" if follow else "",
@@ -163,6 +163,6 @@ async def logs(
 
 
 async def scale(client: Client, target: ResourceType, name: str, *, namespace: str, replicas: int) -> Object:
-    """Set how many pods a workload has, through its scale subresource."""
+    """Set the replicas of a workload by its scale subresource."""
     patch = {"spec": {"replicas": replicas}}
     return await client.patch(target, name, patch, namespace=namespace, subresource="scale")

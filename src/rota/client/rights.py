@@ -1,8 +1,8 @@
-"""What a part may do at an API server, asked before it begins: what is missing is told by name, in one line.
+"""Permission checks of a component at its start: missing permissions are named in one line.
 
-A part has a table of the rights that it uses. Without some of them nothing works, and it does not start; without
-others it works less well (`loses` says how), and says so. A server that does not answer such questions is taken as it
-is: what it refuses is told when it does.
+A component has a table of the permissions that it uses. Without the required ones it does not start; without the others
+it works with restrictions (`loses` says which) and logs them. If the server does not answer access reviews, nothing is
+checked, and refusals appear later.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ log = logs.get(__name__)
 
 _REVIEWS: Final = ("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
 _WHO: Final = ("authentication.k8s.io", "v1", "selfsubjectreviews")
-#: Questions under way at once.
+#: Concurrent access reviews.
 _AT_ONCE: Final = 8
 
 
 class MissingRights(UserError):
-    """Something that a part cannot do without is forbidden to it."""
+    """A required permission of a component is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +37,12 @@ class Right:
     group: str = ""
     namespace: str = ""
     name: str = ""
-    #: What is not done without it; empty if nothing is.
+    #: What the component cannot do without it; empty if it is required.
     loses: str = ""
 
     @property
     def what(self) -> str:
-        """On what, in words."""
+        """The resource in words."""
         plain, slash, subresource = self.resource.partition("/")
         told = f"{plain}.{self.group}" if self.group else plain
         told += f"{slash}{subresource}"
@@ -51,7 +51,7 @@ class Right:
         return f"{told} in {self.namespace}" if self.namespace else told
 
     def attributes(self) -> dict[str, str]:
-        """As reviews have it."""
+        """As resource attributes of an access review."""
         plain, _, subresource = self.resource.partition("/")
         told = {
             "verb": self.verb,
@@ -74,7 +74,7 @@ def table(verbs: str, resources: str, group: str = "", **more: Any) -> tuple[Rig
 
 
 def leased(namespace: str, name: str) -> tuple[Right, ...]:
-    """To take turns by a Lease."""
+    """The permissions of leader election by a Lease."""
     group = "coordination.k8s.io"
     return (
         *table("create", "leases", group, namespace=namespace),
@@ -83,7 +83,7 @@ def leased(namespace: str, name: str) -> tuple[Right, ...]:
 
 
 async def missing(client: Client, rights: Iterable[Right]) -> list[Right]:
-    """Those of the rights that we do not have, in their order; none if the server does not answer such questions."""
+    """The missing permissions, in order; empty if the server does not answer access reviews."""
     places = asyncio.Semaphore(_AT_ONCE)
 
     async def lacks(right: Right) -> bool:
@@ -106,9 +106,9 @@ async def missing(client: Client, rights: Iterable[Right]) -> list[Right]:
 
 
 async def check(client: Client, rights: Iterable[Right], *, part: str, manifest: str) -> frozenset[Right]:
-    """Make sure of the rights of a part; MissingRights names those that it cannot do without.
+    """Check the permissions of a component; MissingRights names the required ones that are missing.
 
-    Others that are missing are logged, and given back. `manifest` is where a role with all of them stands.
+    Others that are missing are logged and returned. `manifest` names the file with a role that has all of them.
     """
     insufficient = await missing(client, rights)
     fatal = [right for right in insufficient if not right.loses]
@@ -128,7 +128,7 @@ async def check(client: Client, rights: Iterable[Right], *, part: str, manifest:
 
 
 def in_words(rights: Sequence[Right]) -> str:
-    """Rights as a person reads them: `list, watch nodes; create pods/eviction`."""
+    """Permissions as text: `list, watch nodes; create pods/eviction`."""
     by_what: dict[str, list[str]] = {}
     for right in rights:
         by_what.setdefault(right.what, []).append(right.verb)
@@ -139,7 +139,7 @@ def in_words(rights: Sequence[Right]) -> str:
 
 
 async def _who(client: Client) -> str:
-    """Whom the server takes us for."""
+    """Our user name at the server."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         answer = await client.create(_WHO, review)

@@ -1,7 +1,7 @@
-"""Objects as the server prints them: columns and rows, for people, of any kind that it serves.
+"""Tables: objects as the server prints them, of any kind that it serves.
 
-The server decides what is worth a column (`meta.k8s.io/v1` Table); a server that cannot is asked for the objects, and
-their names and ages are all there is.
+The server chooses the columns (`meta.k8s.io/v1` Table); from a server that cannot, the names and ages of the objects
+are used.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _ACCEPT: Final = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A heading; those with a priority above 0 are for who wants to know more."""
+    """A column; those with a priority above 0 are for wide output."""
 
     name: str
     priority: int = 0
@@ -29,7 +29,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One object, printed; `metadata` says which."""
+    """One object, printed; `metadata` identifies it."""
 
     cells: tuple[Any, ...]
     metadata: Mapping[str, Any]
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows under headings, and the revision from which a watch continues them."""
+    """Rows and columns, and the revision from which a watch continues them."""
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
@@ -59,7 +59,7 @@ async def one(client: Client, target: Target, name: str, *, namespace: str = "")
 async def listed(
     client: Client, target: Target, *, namespace: str = "", selection: Selection = EVERYTHING
 ) -> AsyncIterator[Table]:
-    """All selected objects, page by page: what was printed of a list that expires is still true of its moment."""
+    """All selected objects, page by page: pages of a list that expires are still valid for their time."""
     path, continue_ = paths.collection(target, namespace), ""
     while True:
         query = [*selection.query(), ("limit", str(PAGE_SIZE)), *([("continue", continue_)] if continue_ else [])]
@@ -74,7 +74,7 @@ async def listed(
 async def watch(
     client: Client, target: Target, *, namespace: str = "", selection: Selection = EVERYTHING, resource_version: str
 ) -> AsyncIterator[AsyncIterator[tuple[EventType, Table]]]:
-    """Changes after a revision, each as a table of one row; columns come with the first one only."""
+    """Changes after a revision, each as a table of one row; only the first has columns."""
     query = [*selection.query(), ("watch", "true"), ("resourceVersion", resource_version)]
     async with client.stream(paths.collection(target, namespace), query=query, accept=_ACCEPT) as chunks:
         yield _changes(wire.events(chunks))

@@ -1,7 +1,7 @@
 """The verbs of built-in kinds with Structs instead of dicts: `await typed.get(core_v1.Pod, "web-0", namespace="a")`.
 
-A model names its kind, so no `ResourceType` is asked for. Fields that a model does not know are lost on the way, as
-with any typed client; whoever changes objects of a newer server patches them.
+A model names its kind, so no `ResourceType` is needed. Fields that a model does not have are lost, as with any typed
+client; use a patch to change objects of a newer server.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class TypedClient:
         self._models: Final = {one.model: one for one in scheme if one.model is not None}
 
     def resource(self, model: type[M]) -> ResourceType:
-        """The resource whose objects a model describes."""
+        """The resource of a model."""
         name = f"{model.__module__.rpartition('.')[2]}.{model.__name__}"
         found = self._models.get(name)
         if found is None or schemas.struct_of(name) is not model:

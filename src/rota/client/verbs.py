@@ -1,8 +1,8 @@
 """The client: every verb of the API on every kind, with plain dicts.
 
-Kinds are named by `ResourceType` or (group, version, plural); what the server refuses is raised as the
-`rota.api.errors.ApiError` of its reason, no answer at all as a `TransportError`. Typed access is in `typed`, actions
-on pods in `pods`, caches in `informers`. Works the same on any Kubernetes API server.
+Kinds are named by `ResourceType` or (group, version, plural). An error of the server is raised as the
+`rota.api.errors.ApiError` of its reason, a missing answer as a `TransportError`. Typed access is in `typed`, actions on
+pods in `pods`, caches in `informers`. Works on any Kubernetes API server.
 """
 
 import contextlib
@@ -26,22 +26,22 @@ Object: TypeAlias = dict[str, Any]
 Query: TypeAlias = Sequence[tuple[str, str]]
 _Pairs: TypeAlias = list[tuple[str, str]]
 
-#: By which a write says in which term it is made.
+#: The header of a write with the leader's term.
 _TERM: Final = "Rota-Term"
 _JSON: Final = "application/json"
-#: Objects reduced to their metadata, from servers that can; a list is asked for as one, all else as single objects.
+#: Objects reduced to their metadata, from servers that support it; for lists and for single objects.
 _METADATA: Final = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
 _METADATA_LIST: Final = f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{_JSON}"
-#: Objects per page of a list: a page is encoded and decoded in a few milliseconds, so nobody else waits for long.
+#: Objects per page of a list: a page is encoded and decoded in a few milliseconds, so other requests do not wait long.
 PAGE_SIZE: Final = 500
-#: What a watch's own end may be late by before the client gives up on it.
+#: How late the end of a watch may be before the client aborts it.
 _WATCH_SLACK_S: Final = 30.0
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
 class PatchType(enum.Enum):
-    """In which language a patch is written; the values are media types."""
+    """The format of a patch; the values are media types."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
@@ -50,7 +50,7 @@ class PatchType(enum.Enum):
 
 
 class Propagation(enum.Enum):
-    """What becomes of the objects that a deleted one owns."""
+    """What happens to the dependents of a deleted object."""
 
     BACKGROUND = "Background"
     FOREGROUND = "Foreground"
@@ -59,7 +59,7 @@ class Propagation(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which objects of a collection; the empty one selects all."""
+    """A selection of objects of a collection; the empty one selects all."""
 
     labels: str = ""
     fields: str = ""
@@ -75,24 +75,24 @@ EVERYTHING: Final = Selection()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a client presents itself and how patient it is."""
+    """The settings of a client."""
 
     user_agent: str = "rota"
-    #: Whose fields those are that this client writes.
+    #: The field manager of its writes.
     field_manager: str = "rota"
     timeout_s: float = DEFAULT_TIMEOUT_S
-    #: Whether the transport may repeat calls; those who keep time themselves say no.
+    #: Whether the transport may retry calls.
     retry: bool = True
-    #: Whether objects are read and patched as their metadata alone, which spares the rest on the way.
+    #: Whether objects are read and patched as their metadata only, which saves the transfer of the rest.
     metadata_only: bool = False
-    #: Gets the text of every warning that a server sends.
+    #: Called with every warning of a server.
     on_warning: Callable[[str], None] | None = None
-    #: In which leader's term writes are made, as `elections.claims.Term.header` has it; a server of ours refuses them
-    #: when it is over.
+    #: The leader's term of writes, as `elections.lease_claims.Term.header` has it; Rota's server refuses them after the
+    #: term.
     term: Callable[[], str] | None = None
-    #: Who follows collections for several parts of this process (`informers.sharing.SharedInformers`), if anybody does.
+    #: The shared informers of this process (`informers.shared_informers.SharedInformers`), if any.
     informers: object | None = None
-    #: Where a part that has this client counts and measures.
+    #: The metrics of the component that uses this client.
     metrics: Metrics | None = None
 
 
@@ -105,7 +105,7 @@ class Listing:
 
 
 class Client:
-    """Verbs over a transport, which its maker closes. `with_settings` gives another view of the same connections."""
+    """Verbs over a transport, which its creator closes. `with_settings` returns a view with the same connections."""
 
     def __init__(self, transport: Transport, settings: Settings | None = None) -> None:
         self._transport: Final = transport
@@ -126,7 +126,7 @@ class Client:
     async def list(
         self, target: Target, *, namespace: str = "", selection: Selection = EVERYTHING, limit: int = PAGE_SIZE
     ) -> Listing:
-        """All selected objects as of one revision, read in pages; a list whose pages expire is begun anew."""
+        """All selected objects as of one revision, read in pages; a list whose pages expire starts again."""
         items: list[bytes] = []
         resource_version = ""
         async for page in self.pages(target, namespace=namespace, selection=selection, limit=limit):
@@ -140,7 +140,7 @@ class Client:
     async def pages(
         self, target: Target, *, namespace: str = "", selection: Selection = EVERYTHING, limit: int = PAGE_SIZE
     ) -> AsyncIterator[wire.Page | None]:
-        """The pages of a list; None means: forget the pages so far, the list begins anew (its snapshot expired)."""
+        """The pages of a list; None means: drop the pages so far, the list starts again (its snapshot expired)."""
         continue_ = ""
         while True:
             try:
@@ -150,7 +150,7 @@ class Client:
             except (errors.Expired, errors.Gone):
                 if not continue_:
                     raise
-                # Paging was slower than the server forgets; all at once it cannot be.
+                # The list expired while paging; in a single page it cannot.
                 continue_, limit = "", 0
                 yield None
                 continue
@@ -191,7 +191,7 @@ class Client:
         bookmarks: bool = True,
         timeout_s: int | None = None,
     ) -> AsyncIterator[AsyncIterator[wire.WatchEvent]]:
-        """Changes after a revision; `Expired` (at once or later) if that is no longer kept.
+        """Changes after a revision; `Expired` (at once or later) if it was compacted.
 
         `timeout_s` is when the server should end the watch; without it, the server decides.
         """
@@ -272,7 +272,7 @@ class Client:
     async def update(
         self, target: Target, obj: Mapping[str, Any], *, subresource: str = "", dry_run: bool = False
     ) -> Object:
-        """Replace an object; `Conflict` if it holds a resourceVersion and is not that old any more."""
+        """Replace an object; `Conflict` if its resourceVersion is outdated."""
         path = paths.item(target, meta.name(obj), namespace=meta.namespace(obj), subresource=subresource)
         return wire.decode_object(
             await self.request("PUT", path, query=self._write_query(dry_run), body=_encode(obj), content_type=_JSON)
@@ -312,7 +312,7 @@ class Client:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """Server-side apply: the object has these fields, and they are ours; `Conflict` if they are another's."""
+        """Server-side apply of an object's fields; `Conflict` if another manager owns some of them."""
         return await self.patch(
             target,
             meta.name(obj),
@@ -337,9 +337,9 @@ class Client:
         resource_version: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """Delete an object; with a uid or a resourceVersion only that very one (`Conflict` otherwise).
+        """Delete an object; with a uid or a resourceVersion only that one (`Conflict` otherwise).
 
-        The answer is the object if it still waits for something, or a `Status`.
+        Returns the object if it is not deleted yet (finalizers, grace period), or a `Status`.
         """
         options = _delete_options(propagation, grace_period_s, dry_run)
         preconditions = {"uid": uid, "resourceVersion": resource_version}
@@ -375,14 +375,14 @@ class Client:
         content_type: str = "",
         accept: str = _JSON,
     ) -> bytes:
-        """Any call, for what has no verb of its own; the body of a good answer."""
+        """Any other call; returns the body of a successful answer."""
         call = self._call(method, path, query=query, body=body, content_type=content_type, accept=accept)
         async with self._answer(call) as answer:
             return await answer.read()
 
     @contextlib.asynccontextmanager
     async def stream(self, path: str, *, query: Query = (), accept: str = "*/*") -> AsyncIterator[AsyncIterator[bytes]]:
-        """The body of an answer as it comes, for as long as it comes."""
+        """The body of an answer as a stream."""
         call = self._call("GET", path, query=query, accept=accept)
         async with self._answer(replace(call, timeout_s=None)) as answer:
             yield answer.chunks()

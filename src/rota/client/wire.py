@@ -1,8 +1,8 @@
-"""What answers hold: pages of lists and events of watches, with each object as the bytes it came in.
+"""Decodes answers: pages of lists and events of watches, with each object as its bytes.
 
-Objects stay bytes until someone needs their fields, so whoever keeps 150,000 of them decides what that costs. Servers
-leave `apiVersion` and `kind` out of the items of a list; they are put back, so an object looks the same whichever way
-it came.
+Objects stay bytes until their fields are needed, so the caller decides about the memory of 150,000 of them. Servers
+omit `apiVersion` and `kind` in the items of a list; they are added, so that an object looks the same from a list and
+from a watch.
 """
 
 import enum
@@ -14,7 +14,7 @@ import msgspec
 
 from rota.api import errors
 
-#: An event holds one object; a line longer than any object is no event.
+#: An event has one object; a longer line is an error.
 _LONGEST_LINE: Final = 64 * 1024 * 1024
 
 
@@ -47,12 +47,12 @@ _event_decoder: Final = msgspec.json.Decoder(_Event)
 
 
 class EventType(enum.Enum):
-    """What happened to an object of a watch."""
+    """The type of a watch event."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
-    #: Nothing happened up to the object's resourceVersion.
+    #: No change up to the object's resourceVersion.
     BOOKMARK = "BOOKMARK"
 
 
@@ -60,14 +60,14 @@ _TYPES: Final = {one.value: one for one in EventType}
 
 
 class WatchEvent(NamedTuple):
-    """A change, and the object as it is after it (for DELETED: as it was last)."""
+    """A change, and the object after it (for DELETED: its last state)."""
 
     type: EventType
     raw: bytes
 
     @property
     def object(self) -> dict[str, Any]:
-        """The object, decoded anew."""
+        """The object, decoded on every call."""
         return decode_object(self.raw)
 
 
@@ -82,7 +82,7 @@ class Page:
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
-    """A whole answer as plain JSON values; `ApiError` if it is something else."""
+    """An answer as plain JSON values; `ApiError` if it is something else."""
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -93,7 +93,7 @@ def decode_object(body: bytes) -> dict[str, Any]:
 
 
 def decode_page(body: bytes) -> Page:
-    """A list; its items become copies of their bytes, so that none keeps the whole body alive."""
+    """A list; its items are copies of their bytes, so that none keeps the whole body in memory."""
     try:
         found = _list_decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -107,7 +107,7 @@ def decode_page(body: bytes) -> Page:
 
 
 async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
-    """The events of a watch's body; an ERROR event is raised as what it says."""
+    """The events of a watch's body; an ERROR event is raised."""
     async for batch in batches(chunks):
         for event in batch:
             yield event
@@ -116,13 +116,13 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
 
 
 class Batch(list[WatchEvent]):
-    """Events that came together, and what came after them if that was no event."""
+    """Events that arrived together, and the error after them, if any."""
 
     problem: errors.ApiError | None = None
 
 
 async def batches(chunks: AsyncIterator[bytes]) -> AsyncIterator[Batch]:
-    """The same events as they come, for who has very many of them; the last batch may have a `problem`."""
+    """The same events in batches, for many events; the last batch may have a `problem`."""
     async for lines in _lines(chunks):
         batch = Batch()
         for line in lines:
@@ -148,12 +148,12 @@ def _event(line: bytes) -> WatchEvent | errors.ApiError:
 
 
 def unexpected(body: bytes) -> errors.ApiError:
-    """An answer that no API server gives: a proxy's, or half of one."""
+    """The error for an answer that no API server gives: a proxy's, or a truncated one."""
     return errors.from_wire(body[:2048] or b"-")
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
-    """Whole lines; what a broken stream leaves of its last one is dropped, for the resumed watch brings it again."""
+    """Complete lines; an incomplete last one is dropped, because the resumed watch sends it again."""
     rest: list[bytes] = []
     size = 0
     async for chunk in chunks:
@@ -174,7 +174,7 @@ def _prefix(found: _List) -> bytes:
 
 
 def _completed(found: _List) -> list[bytes]:
-    """The items, with their kind put back where the server leaves it out: of all of them, or of none."""
+    """The items, with apiVersion and kind added if the server omits them: for all of them, or for none."""
     items = [bytes(item) for item in found.items or ()]
     if not items or _kind_decoder.decode(items[0]).kind:
         return items

@@ -1,7 +1,7 @@
-"""Pods near and far: what affinity terms, a pod's own and those of pods already placed, add up to by topology domain.
+"""Inter-pod affinity: sums of affinity terms, a pod's own and those of existing pods, by topology domain.
 
-Counts come from the cluster's count columns and held terms; single pods are never looked at. `AffinityCounts` answers
-required terms and can be adjusted pod by pod, for what-if questions. `Preferences` adds up what all weighted terms say.
+Counts come from the cluster's count columns and existing-pod terms; single pods are not visited. `AffinityCounts`
+evaluates required terms and can be adjusted pod by pod in what-if transactions. `Preferences` sums all weighted terms.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,19 +17,19 @@ from rota.columns.existing_terms import ExistingTerm, TermKind
 from rota.columns.nodes import NodeInfo
 from rota.columns.pods import AffinityTerm, LabelGroup, PodInfo
 
-#: Verdicts of `AffinityCounts`.
+#: Codes of `AffinityCounts`.
 NO_AFFINITY, ANTI_AFFINITY, REFUSED_BY_OTHERS = 1, 2, 3
 
 _NO_LABELS: Mapping[str, str] = {}
 
 
 def clause_of(term: AffinityTerm, catalog: Catalog) -> Clause:
-    """Resolve the namespaces that a term selects by their labels, as they are now."""
+    """Resolve the namespace selector of a term by the present labels of namespaces."""
     selector = term.namespace_selector
     if selector is None:
         return Clause(term.namespaces, term.selector)
-    # Upstream resolves the selector to names and then holds it against no labels at all as well; a selector that
-    # matches those (the empty one, or one that only forbids labels) therefore selects every namespace.
+    # Upstream resolves the selector to names and also matches it against no labels at all; a selector that matches
+    # those (the empty one, or one that only forbids labels) therefore selects every namespace.
     if selector.matches(_NO_LABELS):
         return Clause(None, term.selector)
     named = {
@@ -41,7 +41,7 @@ def clause_of(term: AffinityTerm, catalog: Catalog) -> Clause:
 
 
 def matching_terms(kind: TermKind, group: LabelGroup, cluster: Cluster) -> Sequence[ExistingTerm]:
-    """Give the terms of placed pods that speak of the pods of a group."""
+    """The terms of existing pods that select the pods of a group."""
     terms = cluster.terms.of(kind)
     if not terms:
         return ()
@@ -68,7 +68,7 @@ class _Tables:
         self._ids[key] = domains.ids(column, self._cluster.size)
 
     def shift(self, key: str, row: int, by: int) -> int:
-        """Add a number to the domain of a row, and say how much arrived: nothing where the row has no such label."""
+        """Add a number to the domain of a row; returns how much was added: 0 if the row has no such label."""
         if key not in self.tables:
             column = self._cluster.labels.column(key)
             self.tables[key] = np.zeros(len(column.values) + 1, dtype=np.int64)
@@ -84,7 +84,7 @@ class _Tables:
         return any(self.tables[key][ids[row]] > 0 for key, ids in self._ids.items())
 
     def any_by_row(self, rows: Rows) -> BoolArray | None:
-        """Which of the rows have a domain with more than 0; None stands for no row."""
+        """The rows with a domain that has more than 0; None for no row."""
         found: BoolArray | None = None
         for key, ids in self._ids.items():
             here = (self.tables[key] > 0)[ids[rows]]
@@ -92,17 +92,17 @@ class _Tables:
         return found
 
     def at(self, key: str, row: int) -> int | None:
-        """Give the number for the domain of a row, or None where the row has no such label."""
+        """The number of the domain of a row, or None if the row has no such label."""
         domain = int(self._ids[key][row])
         return None if domain < 0 else int(self.tables[key][domain])
 
     def by_row(self, key: str, rows: Rows) -> tuple[BoolArray, IntArray]:
-        """Give which rows have the label, and the numbers for their domains."""
+        """Which rows have the label, and the numbers of their domains."""
         ids = self._ids[key][rows]
         return ids >= 0, self.tables[key][ids]
 
     def clone(self) -> "_Tables":
-        """Give independent tables."""
+        """An independent copy."""
         twin = _Tables(self._cluster)
         twin.tables = {key: table.copy() for key, table in self.tables.items()}
         twin._ids = dict(self._ids)
@@ -110,7 +110,8 @@ class _Tables:
 
 
 class AffinityCounts:
-    """What decides on required terms: pods that ours wants, pods that it shuns, and pods that shun ours."""
+    """Counts for required terms: pods of our affinity, pods of our anti-affinity, and pods whose anti-affinity selects
+    ours."""
 
     __slots__ = (
         "_affinity",
@@ -156,7 +157,7 @@ class AffinityCounts:
 
     @property
     def idle(self) -> bool:
-        """Whether no term, of this pod or of others, has a say."""
+        """Whether no term, of this pod or of others, applies."""
         return (
             not self._affinity_clauses
             and not self._anti_terms
@@ -164,14 +165,14 @@ class AffinityCounts:
         )
 
     def current(self) -> bool:
-        """Whether everything that this was made from is still the same."""
+        """Whether nothing that this was computed from has changed."""
         cluster = self._cluster
         if self._terms_version != cluster.terms.version or self._catalog_generation != cluster.catalog.generation:
             return False
         return not self._columns or [column.version for column in self._columns] == self._versions
 
     def verdict(self, node: NodeInfo) -> int:
-        """Judge one node."""
+        """The code of one node."""
         row, found = node.row, True
         for key in self._affinity_keys:
             number = self._affinity.at(key, row)
@@ -185,7 +186,7 @@ class AffinityCounts:
         return REFUSED_BY_OTHERS if self._others.any_at(row) else 0
 
     def verdicts(self, rows: Rows) -> CodeArray:
-        """Judge the selected rows; affinity comes first, then anti-affinity, then the others'."""
+        """The codes of the selected rows; affinity comes first, then anti-affinity, then that of others."""
         codes: CodeArray = np.zeros(count(rows), dtype=np.int64)
         for tables, code in ((self._others, REFUSED_BY_OTHERS), (self._anti, ANTI_AFFINITY)):
             refused = tables.any_by_row(rows)
@@ -197,7 +198,7 @@ class AffinityCounts:
         return codes
 
     def shift(self, other: PodInfo, node: NodeInfo, by: int) -> None:
-        """Count another pod in or out."""
+        """Add or remove another pod."""
         row, group = node.row, other.shape.group
         namespace_labels = self._cluster.catalog.namespace_labels(self._group.namespace)
         for term in other.shape.required_anti_affinity:
@@ -211,7 +212,7 @@ class AffinityCounts:
                 self._anti.shift(key, row, by)
 
     def clone(self) -> "AffinityCounts":
-        """Give an independent copy for what-if questions."""
+        """An independent copy for what-if transactions."""
         twin = object.__new__(AffinityCounts)
         for name in AffinityCounts.__slots__:
             setattr(twin, name, getattr(self, name))
@@ -220,7 +221,7 @@ class AffinityCounts:
 
     @property
     def _first_of_its_kind(self) -> bool:
-        """No pod anywhere is wanted but this one itself: then it may start the crowd."""
+        """Whether only this pod itself matches its affinity: then it may be the first of its group."""
         return self._affinity_total == 0 and self._suits_itself
 
     def _counts(self, query: PodQuery) -> np.ndarray:
@@ -230,7 +231,7 @@ class AffinityCounts:
 
 
 class NoTerms:
-    """Stands in for counts and sums where neither the pod nor any placed pod has terms of the kinds in question."""
+    """Replaces counts and sums if neither the pod nor any existing pod has terms of these kinds."""
 
     __slots__ = ("_terms", "_version")
 
@@ -239,12 +240,12 @@ class NoTerms:
         self._version = cluster.terms.version
 
     def current(self) -> bool:
-        """Whether no placed pod has come or gone that has terms."""
+        """Whether no existing pod with terms was added or removed."""
         return self._terms.version == self._version
 
 
 class Preferences:
-    """The sum of all weighted terms that concern a pod, by row."""
+    """The sum of all weighted terms of and about a pod, by row."""
 
     __slots__ = ("_catalog_generation", "_cluster", "_columns", "_present", "_terms_version", "_versions", "raw")
 
@@ -278,11 +279,11 @@ class Preferences:
 
     @property
     def idle(self) -> bool:
-        """Whether no term has met a pod."""
+        """Whether no term has matched a pod."""
         return not self._present
 
     def current(self) -> bool:
-        """Whether everything that this was made from is still the same."""
+        """Whether nothing that this was computed from has changed."""
         cluster = self._cluster
         if self._terms_version != cluster.terms.version or self._catalog_generation != cluster.catalog.generation:
             return False
@@ -298,7 +299,7 @@ class Preferences:
             self._present = bool(here[self._cluster.labels.column(key).column[:size] >= 0].any())
 
 
-#: What terms of placed pods contribute if they speak of ours.
+#: The sign of terms of existing pods that select ours.
 SCORING_KINDS = {
     TermKind.REQUIRED_AFFINITY: 1,
     TermKind.PREFERRED_AFFINITY: 1,

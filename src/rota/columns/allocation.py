@@ -1,7 +1,7 @@
-"""How full nodes would be with one more pod, rated 0 to 100: the formulas, for one node and for columns of them.
+"""Allocation scores, 0 to 100: the formulas, for one node and for columns.
 
 `used` includes the pod, `whole` is allocatable and greater than 0. Divisions truncate towards zero, as in Go; the two
-forms of every formula agree exactly. Nothing here knows about plugins or profiles.
+forms of every formula agree exactly. Plugins and profiles are not known here.
 """
 
 import itertools
@@ -19,41 +19,41 @@ from rota.columns.nodes import NodeInfo
 from rota.columns.pods import PodShape
 
 FULL = 100
-#: Resources that count in a score also where a pod does not ask for them.
+#: Resources that count in a score even if a pod does not request them.
 NATIVE = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
 
 
 class Strategy(Protocol):
-    """A rating of one resource, and the way in which ratings of several are averaged."""
+    """The score of one resource, and how the scores of several are averaged."""
 
     def rate(self, used: int, whole: int) -> int:
-        """Rate one node."""
+        """Score one node."""
 
     def score_all(self, used: IntArray, whole: IntArray) -> IntArray:
-        """Rate many nodes."""
+        """Score many nodes."""
 
     def rate_floats(self, used: FloatArray, whole: FloatArray) -> FloatArray:
-        """Rate many nodes; all amounts are whole numbers that floats hold exactly. `used` may be overwritten."""
+        """Score many nodes; all amounts are integers that floats represent exactly. `used` may be overwritten."""
 
-    #: Whether a rating of 0 takes part in the mean.
+    #: Whether a score of 0 counts in the mean.
     counts_zero: bool
 
 
 class Least:
-    """The share that would be left."""
+    """LeastAllocated: the share that would be left."""
 
     counts_zero = True
 
     def rate(self, used: int, whole: int) -> int:
-        """Rate one node."""
+        """Score one node."""
         return 0 if used > whole else (whole - used) * FULL // whole
 
     def score_all(self, used: IntArray, whole: IntArray) -> IntArray:
-        """Rate many nodes."""
+        """Score many nodes."""
         return np.asarray(np.maximum(whole - used, 0) * FULL // whole)
 
     def rate_floats(self, used: FloatArray, whole: FloatArray) -> FloatArray:
-        """Rate many nodes."""
+        """Score many nodes."""
         left = np.subtract(whole, used, out=used)
         np.maximum(left, 0.0, out=left)
         left *= FULL
@@ -62,20 +62,20 @@ class Least:
 
 
 class Most:
-    """The share that would be in use."""
+    """MostAllocated: the share that would be used."""
 
     counts_zero = True
 
     def rate(self, used: int, whole: int) -> int:
-        """Rate one node."""
+        """Score one node."""
         return min(used, whole) * FULL // whole
 
     def score_all(self, used: IntArray, whole: IntArray) -> IntArray:
-        """Rate many nodes."""
+        """Score many nodes."""
         return np.asarray(np.minimum(used, whole) * FULL // whole)
 
     def rate_floats(self, used: FloatArray, whole: FloatArray) -> FloatArray:
-        """Rate many nodes."""
+        """Score many nodes."""
         np.minimum(used, whole, out=used)
         used *= FULL
         used /= whole
@@ -83,25 +83,25 @@ class Most:
 
 
 class Ratio:
-    """A function of the share in use, given by its corners; what it rates 0 is left out of the mean."""
+    """RequestedToCapacityRatio: a piecewise linear function of the used share; a score of 0 is left out of the mean."""
 
     counts_zero = False
 
     def __init__(self, corners: Sequence[tuple[int, int]]) -> None:
-        #: The value at every whole percentage, which is all that can be asked for.
+        #: The value at every integer percentage, which are the only arguments.
         self._values = [piecewise_linear(corners, share) for share in range(FULL + 1)]
         self._table = np.array(self._values, dtype=np.int64)
 
     def rate(self, used: int, whole: int) -> int:
-        """Rate one node."""
+        """Score one node."""
         return self._values[FULL if used > whole else used * FULL // whole]
 
     def score_all(self, used: IntArray, whole: IntArray) -> IntArray:
-        """Rate many nodes."""
+        """Score many nodes."""
         return self._table[np.minimum(used, whole) * FULL // whole]
 
     def rate_floats(self, used: FloatArray, whole: FloatArray) -> FloatArray:
-        """Rate many nodes."""
+        """Score many nodes."""
         np.minimum(used, whole, out=used)
         used *= FULL
         used /= whole
@@ -109,7 +109,7 @@ class Ratio:
 
 
 def piecewise_linear(corners: Sequence[tuple[int, int]], x: int) -> int:
-    """Give the value at x of the line through the corners, level before the first and after the last."""
+    """The value at x of the piecewise linear function, constant before the first and after the last corner."""
     if x <= corners[0][0]:
         return corners[0][1]
     for (left, low), (right, high) in itertools.pairwise(corners):
@@ -120,14 +120,14 @@ def piecewise_linear(corners: Sequence[tuple[int, int]], x: int) -> int:
 
 
 class Scorer:
-    """The weighted mean of the ratings of some resources."""
+    """The weighted mean of the scores of some resources."""
 
     def __init__(self, resources: Sequence[tuple[str, int]], strategy: Strategy) -> None:
         self._resources = tuple(resources)
         self._strategy = strategy
 
     def one(self, shape: PodShape, node: NodeInfo) -> int:
-        """Rate one node with the pod on it."""
+        """Score one node with the pod on it."""
         strategy, total, weights = self._strategy, 0, 0
         for name, weight in self._resources:
             whole, extra = node.allocatable.get(name, 0), counted(shape, name)
@@ -142,7 +142,7 @@ class Scorer:
         return total // weights if strategy.counts_zero else rounded_quotient(total, weights)
 
     def many(self, shape: PodShape, cluster: Cluster, rows: Rows) -> IntArray:
-        """Rate the selected rows with the pod on them."""
+        """Score the selected rows with the pod on them."""
         chosen = []
         for name, weight in self._resources:
             index, extra = cluster.resources.get(name), counted(shape, name)
@@ -154,7 +154,7 @@ class Scorer:
         return self._many_exact(chosen, cluster, rows)
 
     def _many_regular(self, chosen: Sequence[tuple[int, int, int]], floats: FloatColumns, rows: Rows) -> IntArray:
-        """Every node has all the resources: one sum of weights for all, and floats will do."""
+        """Every node has all the resources: the sum of weights is the same for all, and floats are exact."""
         total: FloatArray | None = None
         for index, extra, weight in chosen:
             used = pick((floats.nonzero if index < 2 else floats.requested)[index], rows) + extra
@@ -167,7 +167,7 @@ class Scorer:
         return np.floor(total, out=total).astype(np.int64)
 
     def _many_exact(self, chosen: Sequence[tuple[int, int, int]], cluster: Cluster, rows: Rows) -> IntArray:
-        """Nodes that lack a resource leave it out of their mean."""
+        """A resource that a node lacks is left out of its mean."""
         strategy = self._strategy
         total, weights = np.zeros(count(rows), dtype=np.int64), np.zeros(count(rows), dtype=np.int64)
         for index, extra, weight in chosen:
@@ -186,7 +186,7 @@ class Scorer:
 
 
 def counted(shape: PodShape, name: str) -> int:
-    """Give what a pod counts as in a score."""
+    """The amount of a pod in a score."""
     if name == CPU:
         return shape.nonzero_requests[0]
     if name == MEMORY:
@@ -195,7 +195,7 @@ def counted(shape: PodShape, name: str) -> int:
 
 
 def counted_on(node: NodeInfo, name: str) -> int:
-    """Give what the pods of a node count as in a score."""
+    """The amount of a node's pods in a score."""
     if name == CPU:
         return node.nonzero_cpu
     if name == MEMORY:
@@ -204,7 +204,7 @@ def counted_on(node: NodeInfo, name: str) -> int:
 
 
 def rounded_quotient(total: int, weights: int) -> int:
-    """Divide two numbers that are not negative, halves upwards.
+    """Divide two non-negative numbers, rounding halves up.
 
     Upstream divides as float64 and rounds; for numbers of this size (at most 100 times the weights) that is the same.
     """
@@ -212,7 +212,7 @@ def rounded_quotient(total: int, weights: int) -> int:
 
 
 def balance(fractions: Sequence[float]) -> int:
-    """Rate how alike the shares in use of a node's resources are; 100 is perfectly even."""
+    """The balance of a node's used shares; 100 is perfectly balanced."""
     size = len(fractions)
     deviation = 0.0
     if size == 2:
@@ -224,7 +224,7 @@ def balance(fractions: Sequence[float]) -> int:
 
 
 def balance_all(fractions: FloatArray, present: BoolArray) -> IntArray:
-    """Rate many nodes; both arrays have shape (resources, nodes), absent fractions are 0."""
+    """The balance of many nodes; both arrays have shape (resources, nodes), absent fractions are 0."""
     sizes = present.sum(axis=0)
     if len(fractions) == 2:
         deviation = np.where(sizes == 2, np.abs((fractions[0] - fractions[1]) / 2), 0.0)
@@ -246,7 +246,7 @@ def balance_all(fractions: FloatArray, present: BoolArray) -> IntArray:
 
 
 class BalanceColumn:
-    """How even the use of two resources is on every node as it stands; follows one cluster row by row."""
+    """The balance of two resources on every node as it is; updated with one cluster row by row."""
 
     __slots__ = ("_generation", "_names", "_values")
 
@@ -256,7 +256,7 @@ class BalanceColumn:
         self._values: IntArray = np.zeros(0, dtype=np.int64)
 
     def values(self, cluster: Cluster) -> IntArray:
-        """Give the ratings, shape (N,); always of the same cluster, in which every node has both resources."""
+        """The balance, shape (N,); always of the same cluster, in which every node has both resources."""
         generation = cluster.change_log.generation
         if self._generation != generation:
             changes = cluster.change_log.since(self._generation) if len(self._values) == cluster.size else None
@@ -281,12 +281,12 @@ class BalanceColumn:
         return [min(node.requested.get(name, 0) / node.allocatable[name], 1.0) for name in self._names]
 
 
-#: Up to so many rows are followed one by one.
+#: Up to this many rows are updated one by one.
 _FEW = 12
 
 
 def even(first: FloatArray, second: FloatArray) -> IntArray:
-    """Rate how alike two shares are; 100 is the same. Overwrites `first`."""
+    """The balance of two shares; 100 if they are equal. Overwrites `first`."""
     first -= second
     first /= 2
     np.abs(first, out=first)
@@ -296,7 +296,7 @@ def even(first: FloatArray, second: FloatArray) -> IntArray:
 
 
 def _sum(values: Sequence[float]) -> float:
-    """Add from left to right; the built-in sum compensates, which Go does not."""
+    """Add from left to right; the built-in sum compensates rounding, which Go does not."""
     total = 0.0
     for value in values:
         total += value

@@ -1,4 +1,4 @@
-"""Array types, and the letters that shapes are written in.
+"""Array types, and the letters of shapes.
 
 N: rows of the node axis, freed rows included; R: resources. Columns are longer than N, so that nodes can be added
 without copying; `cluster.rows` selects the N rows in use. Amounts, scores and codes are int64, interned numbers int32.
@@ -18,17 +18,17 @@ BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 
-#: What selects rows of a column: a slice of all, or the indices of some.
+#: Selects rows of a column: a slice of all, or the indices of some.
 Rows = slice | IndexArray
 
 
 def count(rows: Rows) -> int:
-    """Give the number of selected rows; slices here are always complete."""
+    """The number of selected rows; slices here are always complete."""
     return rows.stop if isinstance(rows, slice) else len(rows)
 
 
 def pick(column: npt.NDArray[T], rows: Rows) -> npt.NDArray[T]:
-    """Give the selected rows of a column: a view of all of them, or a copy of some."""
+    """The selected rows of a column: a view of all of them, or a copy of some."""
     return column[rows] if isinstance(rows, slice) else column.take(rows)
 
 

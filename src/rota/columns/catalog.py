@@ -1,7 +1,7 @@
-"""Objects beside nodes and pods that plugins look up: namespaces, services, budgets, claims, volumes.
+"""The catalog: objects of other kinds that plugins read: namespaces, services, budgets, claims, volumes.
 
-They are few and change rarely, so they are kept as plain JSON data by kind, with a version per kind for those who keep
-what they derived from them.
+They are few and change rarely, so they are kept as plain JSON data by kind, with a version per kind for readers that
+cache derived values.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ class Catalog:
     __slots__ = ("_kinds", "_versions", "followers", "generation")
 
     def __init__(self) -> None:
-        #: Logs that take down every change.
+        #: Logs that record every change.
         self.followers: WeakSet[DeltaLog] = WeakSet()
         #: Counts all changes.
         self.generation = 0
@@ -35,37 +35,37 @@ class Catalog:
         self._changed(kind)
 
     def remove(self, kind: str, namespace: str, name: str) -> None:
-        """Take an object out; taking out twice is fine."""
+        """Remove an object, if it exists."""
         self._tell("remove", kind, namespace, name)
         if self._kinds.get(kind, {}).pop((namespace, name), None) is not None:
             self._changed(kind)
 
     def get(self, kind: str, *, namespace: str = "", name: str) -> Document | None:
-        """Give one object."""
+        """An object."""
         return self._kinds.get(kind, {}).get((namespace, name))
 
     def list(self, kind: str, *, namespace: str | None = None) -> Iterator[Document]:
-        """Give all objects of a kind, of one namespace if wanted, in order of arrival."""
+        """All objects of a kind, of one namespace if given, in order of arrival."""
         for (where, _), document in self._kinds.get(kind, {}).items():
             if namespace is None or where == namespace:
                 yield document
 
     def everything(self) -> Iterator[tuple[str, Document]]:
-        """Give all objects of all kinds, each with its kind, in order of arrival within a kind."""
+        """All objects of all kinds, each with its kind, in order of arrival within a kind."""
         return ((kind, document) for kind, known in self._kinds.items() for document in known.values())
 
     def version(self, *kinds: str) -> int:
-        """Give a number that changes whenever an object of one of the kinds does."""
+        """A number that changes whenever an object of one of the kinds does."""
         versions = self._versions
         return sum([versions.get(kind, 0) for kind in kinds]) if versions else 0
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """Give the labels of a namespace; none if it is not known."""
+        """The labels of a namespace; empty if it is unknown."""
         document = self.get("Namespace", name=namespace)
         return (document["metadata"].get("labels") or _NONE) if document is not None else _NONE
 
     def copy(self) -> "Catalog":
-        """Give an independent catalog; the objects are shared."""
+        """An independent catalog; the objects are shared."""
         twin = Catalog()
         twin._kinds = {kind: dict(documents) for kind, documents in self._kinds.items()}
         twin._versions = dict(self._versions)

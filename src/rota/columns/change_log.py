@@ -1,7 +1,7 @@
-"""The journal of changed rows: who kept answers per node asks it which of them are stale.
+"""The change log of rows: tells readers that keep results per node which of them are stale.
 
-Every change to a row is one entry. A reader remembers the generation up to which it has read; reading on costs as much
-as what has happened since, not as much as there are nodes. Old entries are dropped; a reader who fell behind that far
+Every change of a row is one entry. A reader keeps the generation up to which it has read; reading on costs as much as
+what has changed since, not as much as there are nodes. Old entries are dropped; a reader that fell behind that far
 starts from scratch.
 """
 
@@ -11,21 +11,21 @@ KEPT = 65_536
 
 
 class ChangeScope(IntFlag):
-    """What about a node changed, or what of it an answer depends on."""
+    """What changed of a node, or what a result depends on."""
 
-    #: The pods on it, with all that is summed over them: requests, ports, counts.
+    #: The pods on it, with all sums over them: requests, ports, counts.
     PODS = 1
-    #: The node object: labels, taints, allocatable, images; also its coming and going.
+    #: The node object: labels, taints, allocatable, images; also its creation and deletion.
     NODE = 2
     BOTH = 3
 
 
-# Plain numbers, because flags are slow to test and rows change often.
+# Plain integers, because testing flags is slow and rows change often.
 _PODS, _NODE = int(ChangeScope.PODS), int(ChangeScope.NODE)
 
 
 class Changes:
-    """Rows that changed since a reader last looked, by facet, each row once."""
+    """Rows that changed since a reader's generation, by scope, each row once."""
 
     __slots__ = ("node", "pods")
 
@@ -34,7 +34,7 @@ class Changes:
         self.node = node
 
     def watched(self, facet: ChangeScope) -> tuple[int, ...]:
-        """Give the rows that matter to an answer which depends on `facet`."""
+        """The rows that matter to a result which depends on `facet`."""
         if facet is ChangeScope.PODS:
             return self.pods
         if facet is ChangeScope.NODE:
@@ -43,12 +43,12 @@ class Changes:
 
     @property
     def all(self) -> tuple[int, ...]:
-        """Give the rows that changed in any way."""
+        """The rows that changed in any way."""
         return tuple({*self.pods, *self.node}) if self.node else self.pods
 
 
 class ChangeLog:
-    """An append-only list of (row, facet), numbered from the beginning of time."""
+    """An append-only list of (row, scope), numbered from the start."""
 
     __slots__ = ("_entries", "_first")
 
@@ -62,11 +62,11 @@ class ChangeLog:
         return self._first + len(self._entries)
 
     def note_pods(self, row: int) -> None:
-        """Write down that the pods of a row changed."""
+        """Record that the pods of a row changed."""
         self._note(row << 2 | _PODS)
 
     def note_node(self, row: int) -> None:
-        """Write down that the node of a row changed."""
+        """Record that the node of a row changed."""
         self._note(row << 2 | _NODE)
 
     def _note(self, entry: int) -> None:
@@ -76,7 +76,7 @@ class ChangeLog:
             self._first += KEPT
 
     def since(self, generation: int) -> Changes | None:
-        """Give what changed from `generation` on; None if that is too long ago to tell."""
+        """What changed from `generation` on; None if that was dropped."""
         start = generation - self._first
         if start < 0:
             return None

@@ -1,9 +1,9 @@
-"""The cluster as columns: every node a row, every pod a change to some numbers of its node's row.
+"""The cluster as columns: a node is a row, a pod is a change to its node's row.
 
-`Cluster` takes deltas (a node came, changed or went; a pod was placed or removed) at a cost that does not depend on how
-many nodes and pods there are, and shows the result in two forms that are always equal: columns for the vector form of
-plugins, `NodeInfo` for the scalar form. `trial` asks what-if questions on the cluster itself and takes everything back;
-a `savepoint` may also keep what was done since. Nothing here knows what a plugin is.
+`Cluster` takes deltas (a node was added, changed or removed; a pod was placed or removed) at a cost that does not
+depend on the number of nodes and pods, and has two representations that are always equal: columns for the vector form
+of plugins, `NodeInfo` for the scalar form. `what_if` changes the cluster and rolls everything back; a `savepoint` may
+also keep the changes. Plugins are not known here.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ from rota.columns.ports_and_images import HostPorts, Images
 
 FIRST_CAPACITY = 64
 
-#: A pod that was placed (None) or displaced (the order of its node's pods before), or a change elsewhere.
+#: A pod that was placed (None) or removed (the previous order of its node's pods), or a change elsewhere.
 _Undo: TypeAlias = tuple[PodInfo, tuple[str, ...] | None] | Callable[[], object]
 _COLUMNS = (
     "allocatable",
@@ -53,12 +53,12 @@ class Cluster:
     def __init__(self) -> None:
         self._capacity = FIRST_CAPACITY
         self._free: list[int] = []
-        #: Pods whose node is not known (yet, or any more), by node name and uid.
+        #: Pods whose node is unknown, by node name and uid.
         self._stray: dict[str, dict[str, PodInfo]] = {}
         self._followers: WeakSet[DeltaLog] = WeakSet()
         #: While there is a savepoint: how to undo each change since the first one, in order.
         self._undo: list[_Undo] | None = None
-        #: Deltas since the first savepoint; followers hear of them when it is kept.
+        #: Deltas since the first savepoint; followers get them when it is kept.
         self._deferred: list[tuple[str, tuple[Any, ...]]] = []
         self._savepoints = 0
         #: The number N of rows in use, freed ones included.
@@ -69,26 +69,26 @@ class Cluster:
         #: Pods that have a node, by uid, with that node's name.
         self.pods: dict[str, PodInfo] = {}
         self.change_log = ChangeLog()
-        #: Counts the nodes that came, changed or went.
+        #: Counts added, changed and removed nodes.
         self.node_version = 0
         self.catalog = Catalog()
         #: Index of each resource in the first axis of `allocatable` and `requested`.
         self.resources: dict[str, int] = {CPU: 0, MEMORY: 1, EPHEMERAL_STORAGE: 2}
-        #: Shape (R, capacity), int64: what nodes offer and what their pods take.
+        #: Shape (R, capacity), int64: allocatable, and the sum of requests.
         self.allocatable: IntArray = np.zeros((3, FIRST_CAPACITY), dtype=np.int64)
         self.requested: IntArray = np.zeros((3, FIRST_CAPACITY), dtype=np.int64)
-        #: Shape (2, capacity), int64: cpu and memory as scoring counts them.
+        #: Shape (2, capacity), int64: cpu and memory for scoring.
         self.nonzero_requested: IntArray = np.zeros((2, FIRST_CAPACITY), dtype=np.int64)
         #: Shape (capacity,), int64.
         self.allowed_pods: IntArray = np.zeros(FIRST_CAPACITY, dtype=np.int64)
         self.pod_count: IntArray = np.zeros(FIRST_CAPACITY, dtype=np.int64)
-        #: Shape (capacity,), bool: whether the row holds a node; whether that node is cordoned.
+        #: Shape (capacity,), bool: whether the row has a node; whether that node is cordoned.
         self.alive: BoolArray = np.zeros(FIRST_CAPACITY, dtype=np.bool_)
         self.unschedulable: BoolArray = np.zeros(FIRST_CAPACITY, dtype=np.bool_)
         #: The number of cordoned nodes.
         self.cordoned = 0
         self.labels = LabelColumns(self.nodes, FIRST_CAPACITY)
-        #: Sets of taints, in the order in which the node lists them; the empty tuple is a value like any other.
+        #: Sets of taints, in the order of the node; the empty tuple is a value as well.
         self.taints: InternedColumn[tuple[objects.Taint, ...]] = InternedColumn(FIRST_CAPACITY)
         self.pod_counts = PodCounts(FIRST_CAPACITY)
         self.terms = ExistingTerms(FIRST_CAPACITY)
@@ -104,12 +104,12 @@ class Cluster:
 
     @property
     def free_rows(self) -> tuple[int, ...]:
-        """Rows without a node, in the order in which they became free; the last is taken first."""
+        """Rows without a node, in the order in which they became free; the last is reused first."""
         return tuple(self._free)
 
     @property
     def capacity(self) -> int:
-        """How long the columns are."""
+        """The length of the columns."""
         return self._capacity
 
     @property
@@ -121,11 +121,11 @@ class Cluster:
         return self._floats
 
     def node_infos(self) -> Iterator[NodeInfo]:
-        """Give every node, in row order."""
+        """Every node, in row order."""
         return (node for node in self.nodes if node is not None)
 
     def resource_index(self, name: str) -> int:
-        """Give the index of a resource, new ones included."""
+        """The index of a resource, which is added if it is new."""
         index = self.resources.get(name)
         if index is None:
             index = self.resources[name] = len(self.resources)
@@ -138,7 +138,7 @@ class Cluster:
     # --- deltas -----------------------------------------------------------------------------------------------------
 
     def set_node(self, node: objects.Node) -> NodeInfo:
-        """Add a node, or bring it up to date."""
+        """Add or update a node."""
         self._tell("set_node", node)
         name = node.metadata.name
         info = self.by_name.get(name)
@@ -154,7 +154,7 @@ class Cluster:
         return info
 
     def remove_node(self, name: str) -> None:
-        """Take a node out; its pods wait for it to come back, or for their own removal."""
+        """Remove a node; its pods wait for its return or their own removal."""
         self._tell("remove_node", name)
         info = self.by_name.pop(name, None)
         if info is None:
@@ -186,7 +186,7 @@ class Cluster:
             self._place(placed, info)
 
     def add_pods(self, name: str, pods: Collection[PodInfo]) -> None:
-        """Place many pods on their node, none of which is known: what a start has to do, at a fraction of the cost."""
+        """Place many unknown pods on their node: used at start, at a fraction of the cost."""
         if self._followers:
             for pod in pods:
                 self._tell("add_pod", pod, name)
@@ -199,7 +199,7 @@ class Cluster:
             self._place_all(pods, info)
 
     def replace_pod(self, pod: PodInfo) -> None:
-        """Take over another account of a pod that has the same node and an equal shape, so that no figure changes."""
+        """Replace a pod by one with the same node and an equal shape, so that no sum changes."""
         self._tell("restate_pod", pod)
         self.undo_with(partial(self._restate, self.pods[pod.uid]))
         self._restate(pod)
@@ -211,7 +211,7 @@ class Cluster:
         there[pod.uid] = pod
 
     def remove_pod(self, uid: str) -> PodInfo | None:
-        """Take a pod off its node; None if it was not there."""
+        """Remove a pod from its node; None if it is unknown."""
         self._tell("remove_pod", uid)
         return self._start_attempt(uid)
 
@@ -236,9 +236,10 @@ class Cluster:
 
     @contextmanager
     def what_if(self) -> Iterator["Cluster"]:
-        """Ask what would happen: pods added and removed inside the block are taken back at its end, in order.
+        """A what-if transaction: pods added and removed inside the block are rolled back at its end, in reverse order.
 
-        Trials nest, also with savepoints. Nodes must not change inside one. The cost is that of the changes, twice.
+        Transactions nest, also with savepoints. Nodes must not change inside one. The cost is that of the changes,
+        twice.
         """
         mark = self.savepoint()
         try:
@@ -247,16 +248,17 @@ class Cluster:
             mark.roll_back()
 
     def savepoint(self) -> "Savepoint":
-        """Mark this moment: what follows can be rolled back or kept. Nodes must not change in between."""
+        """Set a savepoint: later changes can be rolled back or kept. Nodes must not change in between."""
         if self._undo is None:
             self._undo = []
         self._savepoints += 1
         return Savepoint(self, self._savepoints, len(self._undo), len(self._deferred))
 
     def undo_with(self, undo: Callable[[], object]) -> None:
-        """Have a change that somebody made beside the cluster undone when the savepoint it belongs to is rolled back.
+        """Register how to undo a change outside of the cluster when its savepoint is rolled back.
 
-        So the books of queues and jobs go back together with the pods. Without a savepoint there is nothing to do.
+        So the accounts of queues and jobs are rolled back together with the pods. Without a savepoint there is nothing
+        to do.
         """
         if self._undo is not None:
             self._undo.append(undo)
@@ -289,7 +291,7 @@ class Cluster:
     # --- copies -----------------------------------------------------------------------------------------------------
 
     def copy(self) -> "Cluster":
-        """Give an independent cluster with equal content in the same rows; costs as much as the cluster is large."""
+        """An independent cluster with equal content in the same rows; costs as much as the cluster is large."""
         twin = Cluster()
         twin._capacity, twin._free, twin.size = self._capacity, list(self._free), self.size
         twin._stray = {name: dict(pods) for name, pods in self._stray.items()}
@@ -311,7 +313,7 @@ class Cluster:
         return twin
 
     def follow(self) -> DeltaLog:
-        """Give a log that takes down every delta from now on, as long as somebody holds it."""
+        """A log that records every delta from now on, as long as it is referenced."""
         log = DeltaLog()
         self._followers.add(log)
         self.catalog.followers.add(log)
@@ -321,13 +323,13 @@ class Cluster:
         if not self._followers:
             return
         if self._undo is not None:
-            # It may be rolled back, and then followers need not hear of it.
+            # It may be rolled back, and then followers do not get it.
             self._deferred.append((method, args))
             return
         for log in self._followers:
             log.entries.append((method, args))
 
-    # --- keeping columns and NodeInfo equal -------------------------------------------------------------------------
+    # --- consistency of columns and NodeInfo --------------------------------------------------------------------------
 
     def _place(self, pod: PodInfo, info: NodeInfo) -> None:
         if self._undo is not None:
@@ -358,7 +360,7 @@ class Cluster:
         self._tally(pod, info, -1)
 
     def _tally(self, pod: PodInfo, info: NodeInfo, sign: int) -> None:
-        """Bring the columns up to date after a pod was counted in or out; the node has the sums."""
+        """Update the columns after a pod was added or removed; the node has the sums."""
         shape, row = pod.shape, info.row
         if sign > 0:
             self.pod_counts.add(shape.group, row)
@@ -371,7 +373,7 @@ class Cluster:
         self._sum(info, shape.requests)
 
     def _sum(self, info: NodeInfo, changed: Iterable[str]) -> None:
-        """Take the node's sums over, of the resources that changed."""
+        """Copy the node's sums of the resources that changed."""
         row, known, sums = info.row, self.resources, info.requested
         for name in changed:
             index = known[name] if name in known else self.resource_index(name)  # first: it may replace the columns
@@ -430,7 +432,7 @@ class Cluster:
 
 
 class Savepoint:
-    """A moment that a cluster can go back to. The latest one ends first, by `roll_back` or by `keep`."""
+    """A state that a cluster can return to. Savepoints end in reverse order, by `roll_back` or by `keep`."""
 
     __slots__ = ("_cluster", "_depth", "_told", "_undone")
 
@@ -447,7 +449,7 @@ class Savepoint:
         self._cluster._end_savepoint()
 
     def keep(self) -> None:
-        """End, and leave everything as it is; a savepoint around this one can still undo it."""
+        """End, and keep all changes; an outer savepoint can still undo them."""
         self._require_latest()
         self._cluster._end_savepoint()
 

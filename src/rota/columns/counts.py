@@ -1,8 +1,8 @@
-"""How many pods that answer to a description are on each node, kept up to date pod by pod.
+"""The number of matching pods on each node, updated pod by pod.
 
-Pods are grouped by namespace and labels; to a selector, a group is all the same. A description that was asked for once
-becomes a column of counts by node; from then on a pod that comes or goes changes one number in the columns that its
-group belongs to. Columns that nobody has asked for in a while are dropped.
+Pods are grouped by namespace and labels; all pods of a group are equal to a selector. A query that was made once
+becomes a column of counts by node; after that, adding or removing a pod changes one number in each column that its
+group matches. Columns that were not used for a while are dropped.
 """
 
 from collections import OrderedDict
@@ -32,7 +32,7 @@ class Clause:
     selector: Selector
 
     def matches(self, group: LabelGroup) -> bool:
-        """Whether the pods of a group are meant."""
+        """Whether the pods of a group match."""
         return (self.namespaces is None or group.namespace in self.namespaces) and self.selector.matches(group.labels)
 
 
@@ -44,14 +44,14 @@ class PodQuery:
     count_terminating: bool = True
 
     def matches(self, group: LabelGroup) -> bool:
-        """Whether the pods of a group are meant."""
+        """Whether the pods of a group match."""
         return (self.count_terminating or not group.terminating) and all(
             clause.matches(group) for clause in self.clauses
         )
 
 
 class CountColumn:
-    """The number of matching pods by row, and in all."""
+    """The number of matching pods by row, and in total."""
 
     __slots__ = ("counts", "query", "total", "version")
 
@@ -65,7 +65,7 @@ class CountColumn:
 
 
 class PodCounts:
-    """Pods by group and row, and the columns that were asked for."""
+    """Pods by group and row, and the columns of queries."""
 
     __slots__ = ("_by_namespace", "_by_pair", "_capacity", "_columns", "_columns_of", "_groups")
 
@@ -78,7 +78,7 @@ class PodCounts:
         self._columns_of: dict[LabelGroup, list[CountColumn]] = {}
 
     def add(self, group: LabelGroup, row: int, number: int = 1) -> None:
-        """Count one pod in, or several."""
+        """Add one pod, or several."""
         rows = self._groups.get(group)
         if rows is None:
             rows = self._enter(group)
@@ -89,7 +89,7 @@ class PodCounts:
             column.version += 1
 
     def remove(self, group: LabelGroup, row: int) -> None:
-        """Count one pod out."""
+        """Remove one pod."""
         rows = self._groups[group]
         for column in self._columns_of[group]:
             column.counts[row] -= 1
@@ -103,7 +103,7 @@ class PodCounts:
             self._leave(group)
 
     def column(self, query: PodQuery) -> CountColumn:
-        """Give the counts for a description; the column stays up to date as long as it is asked for now and then."""
+        """The column of a query; it stays up to date while it is used now and then."""
         found = self._columns.get(query)
         if found is not None:
             self._columns.move_to_end(query)
@@ -124,11 +124,11 @@ class PodCounts:
         return found
 
     def groups(self) -> Iterator[tuple[LabelGroup, dict[int, int]]]:
-        """Give every group with its pods by row."""
+        """Every group with its pods by row."""
         return iter(self._groups.items())
 
     def grow(self, capacity: int) -> None:
-        """Make room for more rows."""
+        """Extend the columns."""
         self._capacity = capacity
         for column in self._columns.values():
             longer = np.zeros(capacity, dtype=np.int32)
@@ -136,7 +136,7 @@ class PodCounts:
             column.counts = longer
 
     def copy(self) -> "PodCounts":
-        """Give independent counts; columns are made anew when asked for."""
+        """An independent copy; columns are computed again when they are used."""
         twin = PodCounts(self._capacity)
         for group, rows in self._groups.items():
             twin._enter(group).update(rows)
@@ -157,7 +157,7 @@ class PodCounts:
             _discard(self._by_pair, pair, group)
 
     def _candidates(self, query: PodQuery) -> list[LabelGroup]:
-        """Give the groups that may match, narrowed by the first label that the query insists on."""
+        """The groups that may match, by the first label that the query requires."""
         for clause in query.clauses:
             for requirement in clause.selector.requirements:
                 if requirement.operator in _POSITIVE:

@@ -1,10 +1,10 @@
-"""Deltas taken down, to be applied somewhere else later."""
+"""A log of deltas, to be applied elsewhere later."""
 
 from typing import Any
 
 
 class DeltaLog:
-    """What was done to a cluster: names of methods (those of its catalog with a prefix) and their arguments."""
+    """Changes of a cluster: names of methods (those of its catalog with a prefix) and their arguments."""
 
     __slots__ = ("__weakref__", "entries")
 

@@ -1,7 +1,7 @@
-"""Sums over topology domains: how much of something lies in the domain of each node.
+"""Sums over topology domains.
 
 A domain is a value of a label; its number is that of the interned label column. Tables are indexed by that number and
-have one more entry at the end, which the number -1 (no such label) selects and which always stays 0.
+have one more entry at the end, which the number -1 (no such label) selects and which is always 0.
 """
 
 import numpy as np
@@ -11,20 +11,20 @@ from rota.columns.interned import InternedColumn
 
 
 def sums(column: InternedColumn[str], amounts: np.ndarray, included: BoolArray | None = None) -> IntArray:
-    """Add up amounts by domain; `amounts` and `included` cover the rows in use, shape (N,)."""
+    """Sum amounts by domain; `amounts` and `included` cover the rows in use, shape (N,)."""
     shifted = column.shifted()[: len(amounts)]
     if included is not None:
         shifted = np.where(included, shifted, 0)
     width = len(column.values) + 1
     counted = np.bincount(shifted, weights=amounts, minlength=width)
-    # Number -1 was counted in entry 0; its place is the end, where it stays 0.
+    # Number -1 was counted in entry 0; it belongs at the end, where it stays 0.
     table = np.zeros(width, dtype=np.int64)
     table[:-1] = counted[1:]
     return table
 
 
 def members(column: InternedColumn[str], included: BoolArray) -> BoolArray:
-    """Give which domains have an included row; shape as that of `sums`."""
+    """Which domains have an included row; shape as that of `sums`."""
     found = np.zeros(len(column.values) + 1, dtype=np.bool_)
     found[column.column[: len(included)][included]] = True
     found[-1] = False
@@ -32,5 +32,5 @@ def members(column: InternedColumn[str], included: BoolArray) -> BoolArray:
 
 
 def ids(column: InternedColumn[str], size: int) -> IdArray:
-    """Give the domain of each row in use."""
+    """The domain of each row in use."""
     return column.column[:size]

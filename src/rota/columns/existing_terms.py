@@ -1,7 +1,7 @@
-"""The affinity terms of pods that already have a node: which terms there are, and how many pods on each node hold them.
+"""The affinity terms of existing pods, and how many pods on each node have them.
 
-A new pod must be checked against the terms of all others. Terms are interned, so there are about as many as there are
-templates; each is matched against the new pod once, and its holders are counted by row.
+A new pod must be checked against the terms of all others. Terms are interned, so there are about as many as templates;
+each is matched with the new pod once, and its pods are counted by row.
 """
 
 from collections.abc import Collection, Iterator
@@ -15,7 +15,7 @@ from rota.columns.pods import AffinityTerm, PodShape
 
 
 class TermKind(Enum):
-    """What a pod wants from the pods that a term describes."""
+    """The kind of a term: affinity or anti-affinity, required or preferred."""
 
     REQUIRED_AFFINITY = "required affinity"
     REQUIRED_ANTI_AFFINITY = "required anti-affinity"
@@ -25,7 +25,7 @@ class TermKind(Enum):
 
 @dataclass(slots=True, eq=False)
 class ExistingTerm:
-    """A term and who holds it. `rows` never holds zeros; `dense`, once asked for, is the same as an array."""
+    """A term and its pods by row. `rows` has no zeros; `dense`, once used, is the same as an array."""
 
     term: AffinityTerm
     weight: int
@@ -33,7 +33,7 @@ class ExistingTerm:
     dense: CountArray | None = None
 
     def counts(self, capacity: int) -> CountArray:
-        """Give the number of holders by row, shape (capacity,); kept up to date from now on."""
+        """The number of pods with the term by row, shape (capacity,); kept up to date from now on."""
         if self.dense is None:
             self.dense = np.zeros(capacity, dtype=np.int32)
             self.dense[list(self.rows)] = list(self.rows.values())
@@ -52,7 +52,7 @@ def _terms(shape: PodShape) -> Iterator[tuple[TermKind, AffinityTerm, int]]:
 
 
 class ExistingTerms:
-    """All terms of all placed pods."""
+    """All terms of all existing pods."""
 
     __slots__ = ("_capacity", "_held", "version")
 
@@ -63,11 +63,11 @@ class ExistingTerms:
         self.version = 0
 
     def of(self, kind: TermKind) -> Collection[ExistingTerm]:
-        """Give the terms of one kind."""
+        """The terms of one kind."""
         return self._held[kind].values()
 
     def add(self, shape: PodShape, row: int) -> None:
-        """Count one pod in."""
+        """Add one pod."""
         self.version += 1
         for kind, term, weight in _terms(shape):
             held = self._held[kind].get((term, weight))
@@ -78,7 +78,7 @@ class ExistingTerms:
                 held.dense[row] += 1
 
     def remove(self, shape: PodShape, row: int) -> None:
-        """Count one pod out."""
+        """Remove one pod."""
         self.version += 1
         for kind, term, weight in _terms(shape):
             held = self._held[kind][term, weight]
@@ -89,14 +89,14 @@ class ExistingTerms:
                 del self._held[kind][term, weight]
 
     def grow(self, capacity: int) -> None:
-        """Make room for more rows."""
+        """Extend the columns."""
         self._capacity = capacity
         for terms in self._held.values():
             for held in terms.values():
                 held.dense = None
 
     def copy(self) -> "ExistingTerms":
-        """Give an independent account with equal content."""
+        """An independent copy."""
         twin = ExistingTerms(self._capacity)
         twin.version = self.version
         for kind, terms in self._held.items():

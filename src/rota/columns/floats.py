@@ -1,37 +1,37 @@
-"""Float copies of what nodes offer and what their pods take, for formulas that divide.
+"""Float copies of allocatable and requested, for formulas that divide.
 
 Dividing int64 columns is several times slower than dividing float64 ones, and for amounts below 2**53 / 100 the floor
-of the quotient is the same. `complete` says of a resource that every node has it and that all amounts are small enough,
-so that formulas need no special cases; where it does not hold, the exact columns are used.
+of the quotient is the same. `complete` says that every node has a resource and that all amounts are small enough, so
+that formulas need no special cases; otherwise the exact columns are used.
 """
 
 import numpy as np
 
 from rota.columns.arrays import FloatArray, IntArray
 
-#: 100 times this is still a whole number in float64.
+#: 100 times this is still exact in float64.
 LARGEST = 2**53 // 100
 
 
 class FloatColumns:
-    """Shapes as those of the columns they copy: (R, capacity), and (2, capacity) for `nonzero`."""
+    """Shapes as those of the copied columns: (R, capacity), and (2, capacity) for `nonzero`."""
 
     __slots__ = ("_irregular", "nonzero", "requested", "whole")
 
     def __init__(self, resources: int, capacity: int) -> None:
-        #: Allocatable, with 1 in place of 0 so that it can be divided by.
+        #: Allocatable, with 1 instead of 0 as a divisor.
         self.whole: FloatArray = np.ones((resources, capacity))
         self.requested: FloatArray = np.zeros((resources, capacity))
         self.nonzero: FloatArray = np.zeros((2, capacity))
-        #: Rows by resource that keep it from being complete.
+        #: Rows that make a resource incomplete, by resource.
         self._irregular: list[set[int]] = [set() for _ in range(resources)]
 
     def complete(self, resource: int) -> bool:
-        """Whether every node has some of the resource, and none so much that floats would be inexact."""
+        """Whether every node has the resource, with an amount that is exact in floats."""
         return not self._irregular[resource]
 
     def describe(self, row: int, allocatable: IntArray, *, alive: bool) -> None:
-        """Take over what a node offers, shape (R,)."""
+        """Copy a node's allocatable, shape (R,)."""
         for resource, amount in enumerate(allocatable.tolist()):
             self.whole[resource, row] = max(amount, 1)
             if alive and not 0 < amount <= LARGEST:
@@ -40,7 +40,7 @@ class FloatColumns:
                 self._irregular[resource].discard(row)
 
     def take_over(self, rows: list[int], requested: IntArray, nonzero: IntArray) -> None:
-        """Take over what the pods of some rows request."""
+        """Copy the requests of some rows."""
         if len(rows) == 1:
             row = rows[0]
             self.requested[:, row] = requested[:, row]

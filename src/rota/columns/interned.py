@@ -1,7 +1,7 @@
-"""A column of interned values: each row holds the small number of a value, or -1 for none.
+"""A column of interned values: each row has the small number of a value, or -1 for none.
 
-Numbers are dense and are used again when the last row with a value is gone, so that tables indexed by them (counts per
-topology domain, verdicts per set of taints) stay as small as the number of different values.
+Numbers are dense and reused when the last row with a value is gone, so that tables indexed by them (counts per topology
+domain, results per set of taints) stay as small as the number of distinct values.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -22,11 +22,11 @@ class InternedColumn(Generic[V]):
     __slots__ = ("_free", "_ids", "_shifted", "_shifted_version", "_uses", "column", "values", "version")
 
     def __init__(self, capacity: int) -> None:
-        #: Shape (capacity,), int32; -1 where a row has no value.
+        #: Shape (capacity,), int32; -1 for a row without a value.
         self.column: IdArray = np.full(capacity, NONE, dtype=np.int32)
-        #: Values by number; freed numbers hold None.
+        #: Values by number; None for freed numbers.
         self.values: list[V | None] = []
-        #: Counts the changes, for those who keep what they derived.
+        #: Counts the changes, for readers that cache derived values.
         self.version = 0
         self._shifted: IndexArray = np.zeros(0, dtype=np.intp)
         self._shifted_version = -1
@@ -35,7 +35,7 @@ class InternedColumn(Generic[V]):
         self._free: list[int] = []
 
     def set(self, row: int, value: V | None) -> None:
-        """Put a value (or none) into a row."""
+        """Set the value of a row, or none."""
         old = int(self.column[row])
         new = NONE if value is None else self._number(value)
         if old == new:
@@ -48,29 +48,29 @@ class InternedColumn(Generic[V]):
             self._release(old)
 
     def shifted(self) -> IndexArray:
-        """Give the numbers plus 1, so that none is 0, for counting; do not change it."""
+        """The numbers plus 1, so that "none" is 0, for counting; read-only."""
         if self._shifted_version != self.version or len(self._shifted) != len(self.column):
             self._shifted = self.column.astype(np.intp) + 1
             self._shifted_version = self.version
         return self._shifted
 
     def id_of(self, value: V) -> int | None:
-        """Give the number of a value that some row has."""
+        """The number of a value that some row has."""
         return self._ids.get(value)
 
     def value_at(self, row: int) -> V | None:
-        """Give the value in a row."""
+        """The value of a row."""
         number = int(self.column[row])
         return None if number == NONE else self.values[number]
 
     def grow(self, capacity: int) -> None:
-        """Make room for more rows."""
+        """Extend the column."""
         longer = np.full(capacity, NONE, dtype=np.int32)
         longer[: len(self.column)] = self.column
         self.column = longer
 
     def where(self, wanted: Iterable[V], rows: Rows) -> BoolArray:
-        """Give which of the rows hold one of the wanted values."""
+        """Which of the rows have one of the wanted values."""
         ids = [number for value in wanted if (number := self._ids.get(value)) is not None]
         selected = self.column[rows]
         if not ids:
@@ -81,18 +81,18 @@ class InternedColumn(Generic[V]):
         return found
 
     def test(self, verdict: Callable[[V | None], bool], rows: Rows) -> BoolArray:
-        """Ask about each different value once (and about none), and give the answers by row."""
+        """Evaluate a predicate once per distinct value (and for none); returns the results by row."""
         answers: BoolArray = self.table(verdict, np.bool_)[self.column[rows]]
         return answers
 
     def table(self, answer: Callable[[V | None], object], dtype: type[np.generic]) -> np.ndarray:
-        """Give the answers by number; the last entry, which -1 selects, is that for no value."""
+        """A function's results by number; the last entry, which -1 selects, is that for no value."""
         nothing = answer(None)
         answers = [nothing if value is None else answer(value) for value in self.values]
         return np.array([*answers, nothing], dtype=dtype)
 
     def copy(self) -> "InternedColumn[V]":
-        """Give an independent column with equal content."""
+        """An independent copy."""
         twin: InternedColumn[V] = InternedColumn(0)
         twin.column = self.column.copy()
         twin.values = list(self.values)

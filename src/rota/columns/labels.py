@@ -1,6 +1,6 @@
-"""Labels of nodes as columns: one interned column per label key, made when somebody first asks for the key.
+"""Labels of nodes as columns: one interned column per label key, built at its first use.
 
-Selectors are evaluated here for all nodes at once, exactly: each different value is looked at once, not each node.
+Selectors are evaluated here for all nodes at once, exactly: once per distinct value, not per node.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ class LabelColumns:
         self._columns: dict[str, InternedColumn[str]] = {}
 
     def column(self, key: str) -> InternedColumn[str]:
-        """Give the values of one label."""
+        """The column of one label."""
         found = self._columns.get(key)
         if found is None:
             found = self._columns[key] = InternedColumn(self._capacity)
@@ -38,18 +38,18 @@ class LabelColumns:
         return found
 
     def set(self, row: int, labels: Mapping[str, str]) -> None:
-        """Bring a row up to date."""
+        """Update a row."""
         for key, column in self._columns.items():
             column.set(row, labels.get(key))
 
     def grow(self, capacity: int) -> None:
-        """Make room for more rows."""
+        """Extend the columns."""
         self._capacity = capacity
         for column in self._columns.values():
             column.grow(capacity)
 
     def meeting(self, requirement: Requirement, rows: Rows) -> BoolArray:
-        """Give which rows meet one requirement."""
+        """Which rows meet one requirement."""
         column = self.column(requirement.key)
         if requirement.operator in _POSITIVE:
             return column.where(requirement.values, rows)
@@ -62,7 +62,7 @@ class LabelColumns:
         return column.test(lambda value: value is not None and requirement.matches({requirement.key: value}), rows)
 
     def matching(self, selector: Selector, rows: Rows) -> BoolArray | None:
-        """Give which rows a selector matches; None stands for all of them."""
+        """Which rows a selector matches; None for all of them."""
         if selector.selects_nothing:
             return np.zeros(_length(rows), dtype=np.bool_)
         matched: BoolArray | None = None
@@ -72,7 +72,7 @@ class LabelColumns:
         return matched
 
     def matching_term(self, term: NodeSelectorTerm, rows: Rows, row_of: Mapping[str, NodeInfo]) -> BoolArray:
-        """Give which rows one term of a node selector matches."""
+        """Which rows one term of a node selector matches."""
         if term.errors:
             return np.zeros(_length(rows), dtype=np.bool_)
         matched = None if term.labels is None else self.matching(term.labels, rows)
@@ -87,7 +87,7 @@ class LabelColumns:
     def matching_any(
         self, terms: NodeSelector | Iterable[NodeSelectorTerm], rows: Rows, row_of: Mapping[str, NodeInfo]
     ) -> BoolArray:
-        """Give which rows any of the terms matches."""
+        """Which rows any of the terms matches."""
         matched = np.zeros(_length(rows), dtype=np.bool_)
         for term in terms.terms if isinstance(terms, NodeSelector) else terms:
             matched |= self.matching_term(term, rows, row_of)

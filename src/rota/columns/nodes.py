@@ -1,7 +1,7 @@
-"""A node as the scalar form of plugins sees it: plain Python values, kept equal to the columns by `cluster.Cluster`.
+"""A node in the scalar form of plugins: plain Python values, kept equal to the columns by `cluster.Cluster`.
 
-`NodeInfo` is what kube-scheduler calls by the same name. The cluster owns and changes it; plugins read it. A what-if
-question about one node takes a `copy` and changes that.
+`NodeInfo` is kube-scheduler's type of that name. The cluster owns and changes it; plugins read it. A what-if about one
+node changes a `copy`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ NO_LABELS: Mapping[str, str] = {}
 
 
 class NodeInfo:
-    """A node, the pods on it, and what they take together."""
+    """A node, the pods on it, and their sums."""
 
     __slots__ = (
         "allocatable",
@@ -41,7 +41,7 @@ class NodeInfo:
         self.labels: Mapping[str, str] = NO_LABELS
         self.taints: tuple[objects.Taint, ...] = ()
         self.unschedulable = False
-        #: By resource name; cpu in thousandths, all else in units.
+        #: By resource name; cpu in millicores, everything else in units.
         self.allocatable: dict[str, int] = {}
         self.allowed_pods = 0
         #: Sizes in bytes by normalised image name.
@@ -52,11 +52,11 @@ class NodeInfo:
         self.requested: dict[str, int] = {}
         self.nonzero_cpu = 0
         self.nonzero_memory = 0
-        #: How many pods hold each host port.
+        #: How many pods use each host port.
         self.ports: dict[HostPort, int] = {}
 
     def add_pod(self, pod: PodInfo) -> None:
-        """Count a pod in; its uid must be new."""
+        """Add a pod; its uid must be new."""
         shape = pod.shape
         self.pods[pod.uid] = pod
         requested = self.requested
@@ -69,7 +69,7 @@ class NodeInfo:
             self.ports[port] = self.ports.get(port, 0) + 1
 
     def add_pods(self, pods: Iterable[PodInfo], shapes: Mapping[PodShape, int]) -> None:
-        """Count many pods in, whose uids must be new; `shapes` says how many there are of each shape."""
+        """Add many pods, whose uids must be new; `shapes` has the number of pods of each shape."""
         self.pods.update((pod.uid, pod) for pod in pods)
         requested = self.requested
         for shape, number in shapes.items():
@@ -82,7 +82,7 @@ class NodeInfo:
                 self.ports[port] = self.ports.get(port, 0) + number
 
     def remove_pod(self, pod: PodInfo) -> None:
-        """Count a pod out; it must be the one that was counted in."""
+        """Remove a pod; it must be the one that was added."""
         shape = self.pods.pop(pod.uid).shape
         requested = self.requested
         for resource, amount in shape.requests.items():
@@ -97,7 +97,7 @@ class NodeInfo:
                 del self.ports[port]
 
     def copy(self) -> "NodeInfo":
-        """Give a node that can be changed without changing this one; what describes the machine is shared."""
+        """A copy that can be changed independently; the description of the machine is shared."""
         twin = NodeInfo(self.name, self.row)
         twin.labels = self.labels
         twin.taints = self.taints
@@ -114,7 +114,7 @@ class NodeInfo:
 
 
 class _Description(NamedTuple):
-    """What a node object says about the machine."""
+    """The fields of a node object that describe the machine."""
 
     labels: Mapping[str, str]
     taints: tuple[objects.Taint, ...]
@@ -140,11 +140,11 @@ def _described(node: objects.Node) -> _Description:
 
 
 def differs(info: NodeInfo, node: objects.Node) -> bool:
-    """Whether a node object says anything that is new to placement; heartbeats do not."""
+    """Whether a node object has a change that placement depends on; heartbeats do not."""
     return any(getattr(info, name) != value for name, value in _described(node)._asdict().items())
 
 
 def describe(info: NodeInfo, node: objects.Node) -> None:
-    """Take over what a node object says."""
+    """Apply a node object."""
     for name, value in _described(node)._asdict().items():
         setattr(info, name, value)

@@ -1,9 +1,9 @@
-"""The fields of pods, nodes and their neighbours that placement reads, as typed views.
+"""The fields of pods, nodes and related objects that placement reads, as typed views.
 
-A view is read from plain JSON data; what it does not name is dropped, which keeps a large cluster small in memory.
-Attribute names are the wire's, so the library's full models may stand in for these views wherever they are read.
-Types are checked deeper than the models do (values of label maps, for one), because a wrong type inside a column would
-surface far from its cause. A mismatch is a `MalformedObjectError` that names the path.
+A view is decoded from plain JSON data; other fields are dropped, which keeps a large cluster small in memory. Attribute
+names are the wire's, so the library's full models may be used instead of these views. Types are checked deeper than the
+models do (values of label maps, for example), because a wrong type inside a column would surface far from its cause. A
+mismatch is a `MalformedObjectError` with the path.
 """
 
 import re
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-#: A quantity as it stands in JSON.
+#: A quantity in JSON.
 Amount = str | Int64 | float
 Amounts = dict[str, Amount]
 Labels = dict[str, str]
@@ -25,7 +25,7 @@ Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
 
 class MalformedObjectError(ValueError):
-    """An object does not have the shape that its kind prescribes; the message names the field to mend."""
+    """An object does not have the schema of its kind; the message names the field to fix."""
 
     def __init__(self, path: str, message: str) -> None:
         self.path = path
@@ -33,11 +33,11 @@ class MalformedObjectError(ValueError):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A read-only excerpt of a wire object."""
+    """A read-only view of a wire object."""
 
 
 class OwnerReference(View, frozen=True):
-    """Who made this object."""
+    """An owner of the object."""
 
     kind: str
     name: str
@@ -46,7 +46,7 @@ class OwnerReference(View, frozen=True):
     controller: bool | None = None
 
 
-#: Owners whose selectors tell which pods belong together.
+#: Owners whose selectors say which pods belong together.
 OWNERS_WITH_SELECTORS = frozenset(
     {("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")}
 )
@@ -102,21 +102,21 @@ class NodeSelector(View, frozen=True):
 
 
 class PreferredSchedulingTerm(View, frozen=True):
-    """A term and what it is worth."""
+    """A term and its weight."""
 
     weight: Int32
     preference: NodeSelectorTerm
 
 
 class NodeAffinity(View, frozen=True):
-    """Which nodes are required, and which are liked."""
+    """Required and preferred nodes."""
 
     requiredDuringSchedulingIgnoredDuringExecution: NodeSelector | None = None
     preferredDuringSchedulingIgnoredDuringExecution: list[PreferredSchedulingTerm] | None = None
 
 
 class PodAffinityTerm(View, frozen=True):
-    """Pods to be near to, or far from, and how near is measured."""
+    """Pods to be near to, or far from, and the topology."""
 
     topologyKey: str
     labelSelector: LabelSelector | None = None
@@ -127,7 +127,7 @@ class PodAffinityTerm(View, frozen=True):
 
 
 class WeightedPodAffinityTerm(View, frozen=True):
-    """A term and what it is worth."""
+    """A term and its weight."""
 
     weight: Int32
     podAffinityTerm: PodAffinityTerm
@@ -149,7 +149,7 @@ class Affinity(View, frozen=True):
 
 
 class TopologySpreadConstraint(View, frozen=True):
-    """How evenly matching pods are to lie over the values of a node label."""
+    """How evenly matching pods are spread over the values of a node label."""
 
     maxSkew: Int32
     topologyKey: str
@@ -162,7 +162,7 @@ class TopologySpreadConstraint(View, frozen=True):
 
 
 class Toleration(View, frozen=True):
-    """Taints that a pod puts up with."""
+    """Taints that a pod tolerates."""
 
     key: str | None = None
     operator: str | None = None
@@ -181,14 +181,14 @@ class ContainerPort(View, frozen=True):
 
 
 class ResourceRequirements(View, frozen=True):
-    """What a container, or a whole pod, asks for."""
+    """The requests and limits of a container or a whole pod."""
 
     requests: Amounts | None = None
     limits: Amounts | None = None
 
 
 class Container(View, frozen=True):
-    """A container, as far as placement cares."""
+    """A container, with the fields for placement."""
 
     name: str = ""
     image: str | None = None
@@ -198,13 +198,13 @@ class Container(View, frozen=True):
 
 
 class PodSchedulingGate(View, frozen=True):
-    """Something that must happen before the pod is considered."""
+    """A scheduling gate, which must be removed before the pod is scheduled."""
 
     name: str
 
 
 class PodSpec(View, frozen=True):
-    """What a pod wants."""
+    """The spec of a pod."""
 
     containers: list[Container]
     initContainers: list[Container] | None = None
@@ -232,7 +232,7 @@ class PodCondition(View, frozen=True):
 
 
 class ContainerStatus(View, frozen=True):
-    """What the node has set aside for a container (in-place resize)."""
+    """The allocated resources of a container (in-place resize)."""
 
     name: str = ""
     allocatedResources: Amounts | None = None
@@ -240,7 +240,7 @@ class ContainerStatus(View, frozen=True):
 
 
 class PodStatus(View, frozen=True):
-    """How a pod is doing."""
+    """The status of a pod."""
 
     phase: str | None = None
     startTime: str | None = None
@@ -261,7 +261,7 @@ class Pod(View, frozen=True):
 
 
 class Taint(View, frozen=True):
-    """What keeps pods away from a node."""
+    """A taint of a node."""
 
     key: str
     effect: str
@@ -269,21 +269,21 @@ class Taint(View, frozen=True):
 
 
 class NodeSpec(View, frozen=True):
-    """What an administrator wants of a node."""
+    """The spec of a node."""
 
     taints: list[Taint] | None = None
     unschedulable: bool | None = None
 
 
 class ContainerImage(View, frozen=True):
-    """An image that a node holds."""
+    """An image that a node has."""
 
     names: list[str] | None = None
     sizeBytes: Int64 | None = None
 
 
 class NodeStatus(View, frozen=True):
-    """What a node offers."""
+    """The status of a node."""
 
     allocatable: Amounts | None = None
     capacity: Amounts | None = None
@@ -299,7 +299,7 @@ class Node(View, frozen=True):
 
 
 def read(document: object, kind: type[T], *, path: str = "$") -> T:
-    """Read a view from plain JSON data."""
+    """Decode a view from plain JSON data."""
     try:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
@@ -316,7 +316,7 @@ _JSON_NAMES = {type(None): "null", bool: "bool", int: "int", float: "float", str
 
 
 def _with_keys(where: str, document: object, message: str) -> str:
-    """Name the entry of a map that msgspec calls `[...]`: the first whose type is the one that it complains of."""
+    """Name the entry of a map that msgspec calls `[...]`: the first with the type in its message."""
     head, dots, tail = where.partition("[...]")
     found: Any = document
     for name, index in _STEP.findall(head) if dots else ():

@@ -1,7 +1,7 @@
-"""From wire objects to what the columns hold: pods are read here, and what they share is interned.
+"""Decodes pods and nodes for the columns, and interns what pods share.
 
-Reading a pod checks the types of all fields that placement reads, then looks up its shape by content; only a shape that
-was never seen (or that nobody holds any more) is worked out. Interning is weak: what the last pod lets go of is gone.
+Decoding a pod checks the types of all fields that placement reads, then looks up its shape by content; only an unknown
+shape is computed. Interning is weak: a shape without pods is dropped.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,14 +16,14 @@ from rota.columns import objects, shape_codec
 from rota.columns.objects import MalformedObjectError
 from rota.columns.pods import AffinityTerm, LabelGroup, PodInfo, PodShape, WeightedTerm
 
-#: Volumes that are made wherever the pod goes, and so never bind it to a node.
+#: Volumes that are available on every node, and so never restrict the placement.
 _EVERYWHERE = frozenset({"configMap", "secret", "downwardAPI", "projected", "emptyDir", "image", "hostPath"})
 _DEFAULT_SCHEDULER = "default-scheduler"
 _DEFAULT_NAMESPACE = "default"
 
 
 class PodInterner:
-    """Reads pods; equal label groups, terms and shapes become the same objects."""
+    """Decodes pods; equal label groups, terms and shapes become the same objects."""
 
     def __init__(self) -> None:
         self._groups: WeakValueDictionary[tuple[object, ...], LabelGroup] = WeakValueDictionary()
@@ -34,19 +34,19 @@ class PodInterner:
         self._decode = msgspec.json.Decoder(objects.Pod).decode
 
     def pod(self, document: Mapping[str, Any], *, path: str = "pod", keep: bool = False) -> PodInfo:
-        """Read a pod from plain JSON data; `keep` holds on to the data itself."""
+        """Decode a pod from plain JSON data; `keep` keeps the data itself."""
         view = objects.read(document, objects.Pod, path=path)
         return self._info(view, lambda: document, path, document if keep else None)
 
     def pod_from_wire(self, raw: bytes, *, path: str = "pod", keep_waiting: bool = False) -> PodInfo:
-        """Read a pod from JSON, for whoever reads very many: most of them never become plain data.
+        """Decode a pod from JSON bytes, fast for very many: most of them never become plain data.
 
-        `keep_waiting` holds on to the data of pods that have no node. What is no JSON is a `msgspec.DecodeError`.
+        `keep_waiting` keeps the data of pods without a node. Invalid JSON is a `msgspec.DecodeError`.
         """
         try:
             view = self._decode(raw)
         except msgspec.ValidationError:
-            return self.pod(msgspec.json.decode(raw), path=path)  # which says better what is wrong
+            return self.pod(msgspec.json.decode(raw), path=path)  # its error message is better
         kept = raw if keep_waiting and not view.spec.nodeName else None
         return self._info(view, lambda: msgspec.json.decode(raw), path, kept)
 
@@ -79,12 +79,12 @@ class PodInterner:
             images = [volume["image"].get("reference") or "" for volume in spec.volumes if volume.get("image")]
         owner = None
         for each in meta.ownerReferences or ():
-            # what others it belongs to makes no difference here, and pods that differ in it alone are one shape
+            # other owners make no difference here, and pods that differ only in them have one shape
             if each.controller and (each.apiVersion, each.kind) in objects.OWNERS_WITH_SELECTORS:
                 owner = each
                 break
         bound = bool(spec.nodeName)
-        key = self._encode(  # `shape_codec` takes it apart again
+        key = self._encode(  # decoded by `shape_codec`
             (
                 (meta.namespace, meta.labels, meta.deletionTimestamp is not None, owner, bound),
                 (spec.containers, spec.initContainers, spec.overhead, spec.resources, volumes, images),
@@ -100,11 +100,11 @@ class PodInterner:
         return shape
 
     def content(self, shape: PodShape) -> bytes:
-        """Give everything that a shape of this vocabulary was worked out from, for `shape` to read again."""
+        """The content from which a shape of this interner was computed, for `shape`."""
         return self._contents[shape]
 
     def shape(self, content: bytes) -> PodShape:
-        """Give the shape of a content, this vocabulary's or another's."""
+        """The shape of a content, of this interner or another one."""
         return self._shapes.get(content) or self.pod(shape_codec.document(content)).shape
 
     def _new_shape(
@@ -183,17 +183,17 @@ class PodInterner:
 
 
 def normalized_image(name: str) -> str:
-    """Give an image name with its tag, `latest` if it has none."""
+    """An image name with its tag, `latest` if it has none."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
 def read_node(document: Mapping[str, Any], *, path: str = "node") -> objects.Node:
-    """Read a node from plain JSON data."""
+    """Decode a node from plain JSON data."""
     return objects.read(document, objects.Node, path=path)
 
 
 def _given(status: objects.PodStatus) -> tuple[object, ...]:
-    """What a running pod was given, which counts while a resize is under way."""
+    """The allocated resources of a running pod, which count during a resize."""
     parts, init_parts = status.containerStatuses, status.initContainerStatuses
     return parts, init_parts, status.allocatedResources, status.resources, status.conditions
 
@@ -213,7 +213,7 @@ def _selector(selector: objects.LabelSelector | None, path: str) -> Selector:
 
 
 def _requests(document: Mapping[str, Any], *, bound: bool) -> tuple[dict[str, int], tuple[int, int]]:
-    """Give what a pod takes of a node, and the cpu and memory that it counts as in scores."""
+    """The requests of a pod, and its cpu and memory for scoring."""
     if bound:
         requests = resources.pod_requests(document, use_status=True)
         counted = resources.non_zero_requests(document)
@@ -225,7 +225,7 @@ def _requests(document: Mapping[str, Any], *, bound: bool) -> tuple[dict[str, in
 
 
 def _tracked(amounts: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Leave out what no node keeps account of, and zeros, which change nothing."""
+    """Leave out resources that nodes do not account for, and zeros."""
     return {name: amount for name, amount in amounts if amount and (name in _NATIVE or resources.is_scalar(name))}
 
 

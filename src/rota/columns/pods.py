@@ -1,8 +1,8 @@
-"""A pod as placement sees it: an identity, and a shape that it shares with all pods that look alike.
+"""A pod as placement sees it: an identity, and a shape that equal pods share.
 
-Thousands of pods come from one template; everything that plugins read of them is worked out once and kept in one
-`PodShape`. Shapes, label groups and affinity terms are interned by a `vocabulary.PodInterner`: equal ones are the same
-object, so they are compared and hashed by identity. All of it is immutable.
+Thousands of pods come from one template; everything that plugins read of them is computed once and kept in one
+`PodShape`. Shapes, label groups and affinity terms are interned by a `pod_interner.PodInterner`: equal ones are the
+same object, so they are compared and hashed by identity. All of it is immutable.
 """
 
 from collections.abc import Mapping
@@ -19,27 +19,27 @@ from rota.columns import objects
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class LabelGroup:
-    """Pods of one namespace with the same labels: to every selector they are all the same."""
+    """Pods of one namespace with the same labels: equal to every selector."""
 
     namespace: str
     labels: Mapping[str, str]
-    #: Pods on their way out are not counted by topology spreading.
+    #: Terminating pods are not counted by topology spreading.
     terminating: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class AffinityTerm:
-    """A set of pods (by namespace and labels) and the topology that nearness to them is measured in."""
+    """A set of pods (by namespace and labels) and a topology key."""
 
     topology_key: str
-    #: Namespaces by name; the pod's own if the term says nothing.
+    #: Namespaces by name; the pod's own if the term has none.
     namespaces: frozenset[str]
     #: Namespaces by their labels, in addition; None: by name only.
     namespace_selector: Selector | None
     selector: Selector
 
     def matches(self, group: LabelGroup, namespace_labels: Mapping[str, str]) -> bool:
-        """Whether pods of the group are meant; the labels are those of the group's namespace."""
+        """Whether the term selects the pods of a group; the labels are those of the group's namespace."""
         inside = group.namespace in self.namespaces or (
             self.namespace_selector is not None and self.namespace_selector.matches(namespace_labels)
         )
@@ -48,7 +48,7 @@ class AffinityTerm:
 
 @dataclass(frozen=True, slots=True)
 class WeightedTerm:
-    """A term of a preference and what it is worth."""
+    """A preferred term and its weight."""
 
     weight: int
     term: AffinityTerm
@@ -56,11 +56,11 @@ class WeightedTerm:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True, kw_only=True)
 class PodShape:
-    """Everything about a pod that plugins read, apart from who it is."""
+    """Everything that plugins read of a pod, apart from its identity."""
 
     group: LabelGroup
     priority: int
-    #: What the pod takes of a node: cpu in thousandths, all else in units; resources it does not ask for are absent.
+    #: The pod's requests: cpu in millicores, everything else in units; resources without a request are absent.
     requests: Mapping[str, int]
     #: The same for scoring, where a container without a request counts as a small one: (cpu, memory).
     nonzero_requests: tuple[int, int]
@@ -75,18 +75,18 @@ class PodShape:
     preferred_affinity: tuple[WeightedTerm, ...]
     preferred_anti_affinity: tuple[WeightedTerm, ...]
     spread_constraints: tuple[objects.TopologySpreadConstraint, ...]
-    #: "Never" keeps the pod from evicting others.
+    #: "Never" keeps the pod from preempting others.
     preemption_policy: str
     scheduler_name: str
     scheduling_gates: tuple[str, ...]
     #: The controlling owner, if default spreading uses its selector.
     owner: objects.OwnerReference | None
-    #: Volumes that may bind a pod to nodes, as on the wire; config maps, secrets and the like are left out.
+    #: Volumes that may restrict the placement, as on the wire; config maps, secrets and the like are left out.
     volumes: tuple[Mapping[str, Any], ...]
 
     @property
     def has_affinity(self) -> bool:
-        """Whether the pod has any term about other pods."""
+        """Whether the pod has any inter-pod affinity term."""
         return bool(
             self.required_affinity
             or self.required_anti_affinity
@@ -96,24 +96,24 @@ class PodShape:
 
 
 class PodInfo(msgspec.Struct, frozen=True, eq=False, kw_only=True, gc=False):
-    """One pod: who it is, where it is, and its shape."""
+    """One pod: its identity, its node, and its shape."""
 
     uid: str
     name: str
     shape: PodShape
-    #: Where it runs, or "" while it has no node.
+    #: Its node, or "" if it has none.
     node_name: str = ""
     nominated_node: str = ""
     #: RFC 3339, or "" before the pod was started.
     start_time: str = ""
-    #: Whether the pod is being evicted by a scheduler (condition DisruptionTarget, PreemptionByScheduler).
+    #: Whether a scheduler is evicting the pod (condition DisruptionTarget, PreemptionByScheduler).
     preempted: bool = False
-    #: The whole object as plain JSON data or as JSON, where whoever read the pod chose to keep it.
+    #: The whole object as plain JSON data or as JSON bytes, if it was kept.
     kept: Mapping[str, Any] | bytes | None = None
 
     @property
     def manifest(self) -> Mapping[str, Any] | None:
-        """The whole object as plain JSON data, if it was kept; decoded anew if it was kept as JSON."""
+        """The whole object as plain JSON data, if it was kept; decoded on each call if it is JSON bytes."""
         return msgspec.json.decode(self.kept) if isinstance(self.kept, bytes) else self.kept
 
     @property
@@ -138,13 +138,13 @@ class PodInfo(msgspec.Struct, frozen=True, eq=False, kw_only=True, gc=False):
 
     @property
     def terminating(self) -> bool:
-        """Whether the pod is on its way out."""
+        """Whether the pod is terminating."""
         return self.shape.group.terminating
 
 
 @lru_cache(maxsize=4096)  # pods of one template are compared again and again
 def equal_shapes(one: PodShape, other: PodShape) -> bool:
-    """Whether two shapes say the same, though they were read from objects that differ in what nobody counts."""
+    """Whether two shapes are equal, though they come from objects that differ in irrelevant fields."""
     return all(getattr(one, name) == getattr(other, name) for name in _SHAPE_FIELDS)
 
 

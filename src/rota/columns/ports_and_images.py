@@ -1,6 +1,6 @@
-"""Host ports and images by node: sparse, because most nodes hold few of either.
+"""Host ports and images by node: sparse, because most nodes have few of either.
 
-Both are looked up by what a pod wants, so each is an index from the thing to the rows that have it.
+Both are looked up by what a pod requests, so each is an index from port or image to rows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from rota.api.resources import HostPort
 
 
 class HostPorts:
-    """Which rows have a host port taken, and on which addresses."""
+    """The rows on which a host port is taken, and on which addresses."""
 
     __slots__ = ("_taken",)
 
@@ -18,13 +18,13 @@ class HostPorts:
         self._taken: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
 
     def add(self, ports: Iterable[HostPort], row: int) -> None:
-        """Count the ports of one pod in."""
+        """Add the ports of one pod."""
         for port in ports:
             addresses = self._taken.setdefault((port.protocol, port.port), {}).setdefault(row, {})
             addresses[port.address] = addresses.get(port.address, 0) + 1
 
     def remove(self, ports: Iterable[HostPort], row: int) -> None:
-        """Count the ports of one pod out."""
+        """Remove the ports of one pod."""
         for port in ports:
             rows = self._taken[port.protocol, port.port]
             addresses = rows[row]
@@ -37,7 +37,7 @@ class HostPorts:
                 del self._taken[port.protocol, port.port]
 
     def copy(self) -> "HostPorts":
-        """Give an independent index with equal content."""
+        """An independent copy."""
         twin = HostPorts()
         twin._taken = {
             key: {row: dict(addresses) for row, addresses in rows.items()} for key, rows in self._taken.items()
@@ -45,12 +45,12 @@ class HostPorts:
         return twin
 
     def taken(self, protocol: str, port: int) -> Mapping[int, Mapping[str, int]]:
-        """Give the addresses on which a port is taken, by row."""
+        """The addresses on which a port is taken, by row."""
         return self._taken.get((protocol, port), {})
 
 
 class Images:
-    """Which rows hold an image, and how large it is there."""
+    """The rows that have an image, and its size there."""
 
     __slots__ = ("_by_row", "_rows", "version")
 
@@ -61,7 +61,7 @@ class Images:
         self.version = 0
 
     def set(self, row: int, sizes: Mapping[str, int]) -> None:
-        """Bring a row up to date."""
+        """Update a row."""
         old = self._by_row.pop(row, {})
         if old == sizes:
             if sizes:
@@ -79,7 +79,7 @@ class Images:
             self._by_row[row] = sizes
 
     def copy(self) -> "Images":
-        """Give an independent index with equal content."""
+        """An independent copy."""
         twin = Images()
         twin._by_row = dict(self._by_row)
         twin._rows = {name: dict(rows) for name, rows in self._rows.items()}
@@ -87,5 +87,5 @@ class Images:
         return twin
 
     def holders(self, name: str) -> Mapping[int, int]:
-        """Give the size of an image by row, for the rows that hold it."""
+        """The size of an image by row, for the rows that have it."""
         return self._rows.get(name, {})

@@ -1,6 +1,6 @@
-"""What a pod demands of the labels and the name of its node, compiled: nodeSelector and required node affinity.
+"""A pod's requirements of its node's labels and name, compiled: nodeSelector and required node affinity.
 
-Both NodeAffinity and topology spreading ask this, for one node or for all of them.
+NodeAffinity and topology spreading use this, for one node or for all of them.
 """
 
 import functools
@@ -19,22 +19,22 @@ from rota.columns.pods import PodShape
 
 @dataclass(frozen=True, slots=True)
 class NodeRequirements:
-    """Labels that a node must have, and terms of which one must match (None: no terms are given)."""
+    """Required labels of a node, and terms of which one must match (None: no terms are given)."""
 
     labels: Selector
     terms: NodeSelector | None
 
     @property
     def empty(self) -> bool:
-        """Whether every node will do."""
+        """Whether every node matches."""
         return self.labels.empty and self.terms is None
 
     def met_by(self, node: NodeInfo) -> bool:
-        """Whether the pod may go to this node. Terms that cannot be understood match nothing."""
+        """Whether this node matches. Invalid terms match nothing."""
         return self.labels.matches(node.labels) and (self.terms is None or self.terms.matches(node.labels, node.name))
 
     def rows(self, cluster: Cluster, rows: Rows) -> BoolArray:
-        """Which of the rows the pod may go to."""
+        """Which of the rows match."""
         met = cluster.labels.matching(self.labels, rows)
         if self.terms is not None:
             matched = cluster.labels.matching_any(self.terms, rows, cluster.by_name)
@@ -48,7 +48,7 @@ def _labels(pairs: tuple[tuple[str, str], ...]) -> Selector:
 
 
 def of(shape: PodShape) -> NodeRequirements:
-    """Compile the demands of a pod."""
+    """Compile the requirements of a pod."""
     required = shape.node_affinity.requiredDuringSchedulingIgnoredDuringExecution if shape.node_affinity else None
     return NodeRequirements(
         labels=_labels(tuple(shape.node_selector.items())) if shape.node_selector else selectors.EVERYTHING,

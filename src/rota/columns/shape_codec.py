@@ -1,19 +1,19 @@
-"""What a pod's shape was worked out from, as bytes that can be kept and read elsewhere.
+"""The content of a pod's shape as bytes, which can be stored and decoded elsewhere.
 
-`vocabulary.PodInterner` finds shapes by these bytes; here they become a pod again, one that has the same shape. The
-order of the parts is the vocabulary's.
+`pod_interner.PodInterner` finds shapes by these bytes; here they become a pod again, with the same shape. The order of
+the parts is the interner's.
 """
 
 from typing import Any
 
 import msgspec
 
-#: Where a pod with a node is, if nobody says; what it is called does not matter to its shape.
+#: The node of a decoded pod with a node; its name does not matter to the shape.
 _SOMEWHERE = "node"
 
 
 def document(content: bytes) -> dict[str, Any]:
-    """Give a pod, as on the wire, whose shape has this content."""
+    """A pod, as on the wire, whose shape has this content."""
     who, runs, goes, ranks, status = msgspec.msgpack.decode(content)
     namespace, labels, terminating, owner, bound = who
     containers, init_containers, overhead, resources, volumes, images = runs

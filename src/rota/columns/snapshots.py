@@ -1,7 +1,7 @@
-"""Snapshots: a cluster that stands still while the one it was taken from goes on.
+"""Snapshots: a cluster that does not change while its source does.
 
-Taking the first snapshot costs a copy. From then on it catches up when its holder says so, at the cost of what has
-happened since, and stands still again. What-if questions on it (`cluster.trial`) do not reach the source.
+The first snapshot costs a copy. After that `catch_up` applies the changes of the source since, at their cost. What-if
+transactions on it (`cluster.what_if`) do not affect the source.
 """
 
 from operator import attrgetter
@@ -10,12 +10,12 @@ from rota.columns.cluster import Cluster
 
 
 class Snapshot:
-    """A view of a cluster at one moment. Catch up outside of trials only."""
+    """A copy of a cluster at one moment. Do not catch up inside a what-if transaction."""
 
     __slots__ = ("_log", "cluster")
 
     def __init__(self, source: Cluster) -> None:
-        #: The cluster as it was when the snapshot last caught up; same rows as in the source.
+        #: The cluster at the last `catch_up`; same rows as in the source.
         self.cluster = source.copy()
         self._log = source.follow()
 
@@ -25,7 +25,7 @@ class Snapshot:
         return len(self._log.entries)
 
     def catch_up(self) -> None:
-        """Take over everything that has happened to the source."""
+        """Apply all deltas of the source."""
         entries, self._log.entries = self._log.entries, []
         for method, args in entries:
             attrgetter(method)(self.cluster)(*args)

@@ -1,6 +1,6 @@
-"""Taints and tolerations: which taint keeps a pod away, and which tolerations let it in.
+"""Taints and tolerations: which taints refuse a pod.
 
-Sets of taints are interned, and there are few different ones, so a pod's tolerations are held against each set once.
+Sets of taints are interned, and there are few distinct ones, so a pod's tolerations are matched once per set.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ Tolerations = tuple[objects.Toleration, ...]
 
 
 def tolerates(toleration: objects.Toleration, taint: objects.Taint) -> bool:
-    """Whether one toleration covers one taint. The numeric operators are an alpha feature upstream, and off."""
+    """Whether one toleration tolerates one taint. The numeric operators are an alpha feature upstream, and off."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -27,20 +27,20 @@ def tolerates(toleration: objects.Toleration, taint: objects.Taint) -> bool:
 
 
 def tolerated(tolerations: Iterable[objects.Toleration], taint: objects.Taint) -> bool:
-    """Whether any toleration covers the taint."""
+    """Whether any toleration tolerates the taint."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
 def repelled(tolerations: Tolerations, taints: Taints) -> bool:
-    """Whether some taint that forbids scheduling is not tolerated."""
+    """Whether some NoSchedule or NoExecute taint is not tolerated."""
     return any(taint.effect in {NO_SCHEDULE, NO_EXECUTE} and not tolerated(tolerations, taint) for taint in taints)
 
 
 def disliked(tolerations: Tolerations, taints: Taints) -> int:
-    """How many taints that advise against scheduling are not tolerated."""
+    """How many PreferNoSchedule taints are not tolerated."""
     return sum(taint.effect == PREFER_NO_SCHEDULE and not tolerated(tolerations, taint) for taint in taints)
 
 
 def against_scheduling(tolerations: Tolerations) -> Tolerations:
-    """Give the tolerations that can cover a taint which advises against scheduling."""
+    """The tolerations that apply to PreferNoSchedule taints."""
     return tuple(each for each in tolerations if each.effect in {None, "", PREFER_NO_SCHEDULE})

@@ -1,8 +1,8 @@
-"""Counts of pods by topology domain, for hard and for soft spreading.
+"""Counts of pods by topology domain, for hard and soft spread constraints.
 
-`HardSpread` says how full each domain is and whether one more pod keeps the skew; it can be adjusted pod by pod, for
-what-if questions. `SoftSpread` says how crowded the surroundings of each node are. Both read counts by node from the
-cluster's count columns and never look at single pods.
+`HardSpread` has the count of each domain and checks whether one more pod keeps the skew; it can be adjusted pod by pod
+in what-if transactions. `SoftSpread` scores the counts around each node. Both read the cluster's count columns and
+never visit single pods.
 """
 
 import math
@@ -25,7 +25,7 @@ from rota.columns.pods import PodInfo
 HOSTNAME = "kubernetes.io/hostname"
 HONOR = "Honor"
 
-#: Verdicts of `HardSpread`.
+#: Codes of `HardSpread`.
 MISSING, UNEVEN = 1, 2
 
 
@@ -44,7 +44,7 @@ class Constraint:
 def compiled(
     constraints: Iterable[TopologySpreadConstraint], pod: PodInfo, action: str, *, selector: Selector | None = None
 ) -> tuple[Constraint, ...]:
-    """Compile the constraints of one kind; `selector` stands in for their own."""
+    """Compile the constraints of one kind; `selector` replaces their own."""
     return tuple(
         Constraint(
             key=each.topologyKey,
@@ -60,7 +60,7 @@ def compiled(
 
 
 def _narrowed(constraint: TopologySpreadConstraint, pod: PodInfo) -> Selector:
-    """Give the constraint's selector, narrowed to pods that equal this one in `matchLabelKeys`."""
+    """The constraint's selector, restricted to pods that equal this one in `matchLabelKeys`."""
     selector = selectors.from_object(constraint.labelSelector)
     labels = pod.labels
     same = [
@@ -72,7 +72,7 @@ def _narrowed(constraint: TopologySpreadConstraint, pod: PodInfo) -> Selector:
 
 
 def default_selector(pod: PodInfo, catalog: Catalog) -> Selector:
-    """Give the selector that services and the controlling owner of a pod add up to; empty if there are none."""
+    """The combined selector of a pod's services and controlling owner; empty if there are none."""
     exact: dict[str, str] = {}
     for service in catalog.list("Service", namespace=pod.namespace):
         wanted = (service.get("spec") or {}).get("selector")
@@ -91,7 +91,7 @@ def default_selector(pod: PodInfo, catalog: Catalog) -> Selector:
 
 
 def _column(constraint: Constraint, namespace: str, cluster: Cluster) -> CountColumn | None:
-    """Give the matching pods by row; a selector that selects everything counts nothing."""
+    """The matching pods by row; a selector that selects everything counts nothing."""
     if constraint.selector.empty:
         return None
     clause = Clause(frozenset({namespace}), constraint.selector)
@@ -113,7 +113,7 @@ class Inclusion:
         self._requirements = requirements.of(pod.shape)
 
     def rows(self, constraint: Constraint, cluster: Cluster) -> BoolArray:
-        """Judge all rows."""
+        """Evaluate all rows."""
         rows = cluster.rows
         included = cluster.alive[rows].copy()
         for key in self._keys:
@@ -126,7 +126,7 @@ class Inclusion:
         return included
 
     def one(self, constraint: Constraint, node: NodeInfo) -> bool:
-        """Judge one node."""
+        """Evaluate one node."""
         return (
             all(key in node.labels for key in self._keys)
             and (not constraint.honors_affinity or self._requirements.met_by(node))
@@ -154,13 +154,13 @@ class _Domains:
         self.measure()
 
     def measure(self) -> None:
-        """Work out how many pods a domain may hold before this one comes."""
+        """Compute the highest count of a domain that still allows this pod."""
         held = self.counts[self.present]
         least = int(held.min()) if len(held) >= max(self.constraint.min_domains, 1) else 0
         self.room = self.constraint.max_skew - self.self_match + least
 
     def refresh(self, rows: Iterable[int]) -> bool:
-        """Take over what changed on some rows; whether anything did."""
+        """Apply changes of some rows; returns whether a count changed."""
         changed = False
         if self.column is not None:
             for row in rows:
@@ -176,7 +176,7 @@ class _Domains:
         return changed
 
     def clone(self) -> "_Domains":
-        """Give an independent copy for what-if questions; never refreshed."""
+        """An independent copy for what-if transactions; never refreshed."""
         twin = object.__new__(_Domains)
         for name in _Domains.__slots__:
             setattr(twin, name, getattr(self, name))
@@ -194,7 +194,7 @@ class HardSpread:
         self._domains = [_Domains(constraint, pod, cluster, self._inclusion) for constraint in constraints]
 
     def verdict(self, node: NodeInfo) -> int:
-        """Judge one node."""
+        """The code of one node."""
         for each in self._domains:
             domain = int(each.ids[node.row])
             if domain < 0:
@@ -204,7 +204,7 @@ class HardSpread:
         return 0
 
     def verdicts(self, rows: Rows) -> CodeArray:
-        """Judge the selected rows; the first constraint that refuses decides."""
+        """The codes of the selected rows; the first constraint that refuses decides."""
         codes: CodeArray | None = None
         for each in self._domains:
             verdict = np.where(each.counts > each.room, UNEVEN, 0)
@@ -215,14 +215,14 @@ class HardSpread:
         return codes
 
     def refresh(self, rows: Iterable[int]) -> bool:
-        """Take over what changed on some rows; whether any verdict may have changed."""
+        """Apply changes of some rows; returns whether any code may have changed."""
         changed = False
         for each in self._domains:
             changed = each.refresh(rows) or changed
         return changed
 
     def shift(self, pod: PodInfo, other: PodInfo, node: NodeInfo, by: int) -> None:
-        """Count another pod in or out. As upstream, pods on their way out count here, unlike at first."""
+        """Add or remove another pod. As upstream, terminating pods count here, unlike in the initial counts."""
         if other.namespace != pod.namespace:
             return
         for each in self._domains:
@@ -231,7 +231,7 @@ class HardSpread:
                 each.measure()
 
     def clone(self) -> "HardSpread":
-        """Give an independent copy."""
+        """An independent copy."""
         twin = object.__new__(HardSpread)
         twin._inclusion = self._inclusion
         twin._domains = [each.clone() for each in self._domains]
@@ -239,7 +239,7 @@ class HardSpread:
 
 
 class SoftSpread:
-    """How crowded the domains of each node are, over all soft constraints of a pod."""
+    """The counts of each node's domains, over all soft constraints of a pod."""
 
     __slots__ = ("_columns", "_domain_counts", "_versions")
 
@@ -279,15 +279,15 @@ class SoftSpread:
         self._domain_counts[~rated] = -1
 
     def domain_count(self, node: NodeInfo) -> int:
-        """Rate one node; -1 if it lacks a key."""
+        """The score of one node; -1 if it lacks a key."""
         return int(self._domain_counts[node.row])
 
     def domain_counts(self, rows: Rows) -> IntArray:
-        """Rate the selected rows."""
+        """The scores of the selected rows."""
         return self._domain_counts[rows]
 
     def unchanged(self) -> bool:
-        """Whether all counts are still those that this was made from."""
+        """Whether all counts are unchanged."""
         return all(
             column is None or column.version == version
             for column, version in zip(self._columns, self._versions, strict=True)
@@ -295,7 +295,7 @@ class SoftSpread:
 
 
 def _sizes(nameless: int | None, ids: np.ndarray, rated: BoolArray) -> int:
-    """Count the domains among the rated rows; a missing label counts as the empty value."""
+    """Count the domains among the scored rows; a missing label counts as the empty value."""
     found = set(np.unique(ids[rated]).tolist())
     if -1 in found and nameless is not None:
         found.discard(-1)

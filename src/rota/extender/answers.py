@@ -1,9 +1,9 @@
-"""The extender's answers: which nodes a pod may go to, how good they are, and which of them are worth preempting on.
+"""The extender's decisions: feasible nodes, their scores, and the nodes on which preemption is worthwhile.
 
-Only machines that are about to end, and what a workload's own policy forbids, are out; everything else is a matter of
-scores, so that a shortage of spot machines never leaves a pod without a place. A node about to end does not become good
-by preempting (unresolvable); one that the policy forbids may, once others of the owner have moved. Nodes that are only
-named are answered for all at once (`columns`). Pure.
+Only machines that are about to end, and nodes that a workload's own policy forbids, are filtered. Everything else is a
+matter of scores, so that a shortage of spot machines never leaves a pod unscheduled. Preemption does not help on a node
+that is about to end (unresolvable); on one that the policy forbids it may, once other pods of the owner have moved.
+Nodes that are sent by name are handled together (`columns`). Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ from rota.spot.scoring import USUAL, Candidate, Weights
 
 @dataclass(slots=True)
 class Filtered:
-    """What became of the nodes of one request."""
+    """The result of a filter request."""
 
     passed: Sequence[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
@@ -33,14 +33,14 @@ class Filtered:
 
 
 class Adviser:
-    """Answers from a view of the cluster."""
+    """Decides from a view of the cluster."""
 
     def __init__(self, cluster: View, *, weights: Weights = USUAL) -> None:
         self._view: Final = cluster
         self._weights: Final = weights
 
     def filter(self, pod: Mapping[str, Any], candidates: Iterable[NodeFacts], *, now: float) -> Filtered:
-        """Which nodes a pod may go to; PolicyError if its annotations contradict themselves."""
+        """Filter nodes for a pod; PolicyError if its annotations are inconsistent."""
         passed: list[str] = []
         found = Filtered(passed)
         policy, refusals = self._policy(pod)
@@ -57,7 +57,7 @@ class Adviser:
         return found
 
     def filter_named(self, pod: Mapping[str, Any], named: Named, *, now: float) -> Filtered:
-        """The same, about nodes by their names."""
+        """Filter nodes that are sent by name."""
         policy, refusals = self._policy(pod)
         passed, out = self._view.columns.verdicts(named, tuple(bool(refusals[one]) for one in CAPACITIES))
         found = Filtered(passed)
@@ -73,7 +73,7 @@ class Adviser:
         return found
 
     def prioritize_named(self, pod: Mapping[str, Any], named: Named, *, now: float) -> list[int]:
-        """A score for each node, by their names."""
+        """Score nodes that are sent by name."""
         policy, _ = self._policy(pod)
         good = self._view.columns.scores(
             named.slots,
@@ -87,7 +87,7 @@ class Adviser:
         return scores
 
     def prioritize(self, pod: Mapping[str, Any], candidates: Sequence[NodeFacts], *, now: float) -> list[int]:
-        """A score for each node."""
+        """Score nodes."""
         policy, _ = self._policy(pod)
         distances = self._view.distances(view.owner_of(pod))
         dearest = max((one.price for one in candidates if one.price is not None), default=None)
@@ -117,17 +117,17 @@ class Adviser:
         return scores
 
     def worth_preempting(self, pod: Mapping[str, Any], candidates: Iterable[NodeFacts]) -> list[str]:
-        """The nodes on which it makes sense to evict others for a pod."""
+        """The nodes on which preemption for a pod is worthwhile."""
         _, refusals = self._policy(pod)
         return [one.name for one in candidates if one.reading.notice is None and not refusals[one.reading.capacity]]
 
     def _policy(self, pod: Mapping[str, Any]) -> tuple[Policy, dict[Capacity, str]]:
-        """What a pod's workload wants, and why it may not go to machines of each kind."""
+        """The policy of a pod's workload, and why each kind of machine is refused."""
         policy = policies.parse(pod["metadata"].get("annotations") or {})
         owner = view.owner_of(pod)
         if policy.counts and not owner:
             raise PolicyError(f"{policies.BASE} and {policies.MAX_SHARE} count an owner's pods; this pod has none")
-        # where it is not asked for, nobody has to count
+        # counted only if the policy needs it
         spread = self._view.spread(owner) if policy.counts else Spread(0, 0)
         return policy, {capacity: policies.refusal(policy, spread, capacity) for capacity in Capacity}
 

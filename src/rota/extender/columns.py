@@ -1,8 +1,8 @@
-"""The nodes as arrays: what is asked about thousands of them at once is answered without looking at each.
+"""The nodes as arrays, for requests about thousands of them.
 
-A node has a slot; slot 0 stands for every node that is not known. The same rules as for single nodes hold
-(`rota.spot.scoring`, `rota.extender.view.Distances`), and a test compares the two. Who is asked about the same names
-again and again, as a scheduler does, has them looked up once (`Named`).
+A node has a slot; slot 0 stands for every unknown node. The rules are those of single nodes (`rota.spot.scoring`,
+`rota.extender.view.Distances`), and a test compares the two. A scheduler sends the same names again and again, so they
+are looked up once (`Named`).
 """
 
 from collections import OrderedDict
@@ -29,11 +29,11 @@ _CODES: Final = {capacity: code for code, capacity in enumerate(CAPACITIES)}
 _SPOT: Final = _CODES[Capacity.SPOT]
 _COLUMNS: Final = ("ends", "kind", "_risky", "_price", "_load", "_pool", "_zone", "_region")
 _FIRST_SIZE: Final = 64
-#: Lists of names that are kept: what one scheduler asks about, before and after other filters.
+#: Number of cached lists of names: one scheduler's, before and after other filters.
 _KEPT: Final = 8
-#: Longer lists than any cluster's are not kept.
+#: Longer lists are not cached.
 _LARGEST: Final = 8 * 1024 * 1024
-#: How long risks hold: they change over hours.
+#: How long risks are cached: they change over hours.
 _RISKS_S: Final = 1.0
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -41,7 +41,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """Where an owner's pods run: the slots of their nodes; and how far it is from there."""
+    """The slots of the nodes with an owner's pods, and the distances from there."""
 
     nodes: Sequence[int]
     #: To the node itself, its zone, its region, and anywhere.
@@ -50,19 +50,19 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Nodes that were named."""
+    """A list of node names."""
 
     names: Sequence[str]
     slots: Slots
-    #: The beginning of each one's entry in a list of scores, as JSON.
+    #: The beginning of each node's entry in a HostPriorityList, as JSON.
     entries: Sequence[str]
     version: int
-    #: Which of them passed, and the places of those that did not, by which kinds were refused; and since when.
+    #: The names that passed and the indices of the others, by the refused kinds of machines; with their version.
     verdicts: dict[tuple[bool, ...], tuple[int, Sequence[str], Sequence[int]]] = field(default_factory=dict)
 
 
 class Columns:
-    """What is known of all nodes."""
+    """The columns of all nodes."""
 
     def __init__(self) -> None:
         self._slots: Final[dict[str, int]] = {}
@@ -70,7 +70,7 @@ class Columns:
         self._numbers: Final[dict[str, dict[str, int]]] = {kind: {"": 0} for kind in ("pool", "zone", "region")}
         #: Changes whenever a name gets another slot.
         self._version = 0
-        #: Changes whenever another verdict may hold for a node.
+        #: Changes whenever the verdict on a node may change.
         self._marks = 0
         self._named: Final[OrderedDict[bytes, Named]] = OrderedDict()
         self._risks: Floats = np.zeros(0)
@@ -86,7 +86,7 @@ class Columns:
         self._region = np.zeros(_FIRST_SIZE, np.intp)
 
     def put(self, facts: NodeFacts) -> None:
-        """A node is there, or has changed."""
+        """Add or update a node."""
         slot = self._slots.get(facts.name)
         if slot is None:
             slot = self._slots[facts.name] = self._free.pop() if self._free else self._next()
@@ -107,25 +107,25 @@ class Columns:
         self.loaded(facts)
 
     def loaded(self, facts: NodeFacts) -> None:
-        """How full a node is has changed."""
+        """Update the load of a node."""
         slot = self._slots.get(facts.name)
         if slot is not None:
             load = facts.load
             self._load[slot] = np.nan if load is None else load
 
     def remove(self, name: str) -> None:
-        """A node is gone."""
+        """Remove a node."""
         slot = self._slots.pop(name, None)
         if slot is not None:
             self._free.append(slot)
             self._version += 1
 
     def slot(self, name: str) -> int:
-        """Where a node stands; 0 if it is not known."""
+        """The slot of a node; 0 if it is unknown."""
         return self._slots.get(name, 0)
 
     def named(self, raw: bytes, read: Callable[[bytes], Sequence[str]]) -> Named:
-        """The nodes that a list of names, as it came, means; `read` reads it."""
+        """The nodes of a list of names in its raw form; `read` decodes it."""
         known = self._named.get(raw)
         if known is not None and known.version == self._version:
             self._named.move_to_end(raw)
@@ -146,7 +146,7 @@ class Columns:
         return made
 
     def verdicts(self, named: Named, refused: tuple[bool, ...]) -> tuple[Sequence[str], Sequence[int]]:
-        """The names that pass, and the places of those that do not: they end, or are of a kind that is refused."""
+        """The names that pass, and the indices of the others: they are about to end, or of a refused kind."""
         known = named.verdicts.get(refused)
         if known is None or known[0] != self._marks:
             out = np.flatnonzero(self.ends[named.slots] | np.array(refused)[self.kind[named.slots]]).tolist()
@@ -160,7 +160,7 @@ class Columns:
     def scores(
         self, slots: Slots, policy: Policy, *, near: Near | None, risks: Risks, weights: Weights, now: float
     ) -> Floats:
-        """How good nodes are, from 0 to 1; those that are about to end are not good at all."""
+        """The scores of nodes, from 0 to 1; 0 for those that are about to end."""
         leaves = self.kind[slots] == _SPOT
         risk = self._risk_of_pools(risks, now)[self._pool[slots]]
         risk = np.where(leaves, np.where(self._risky[slots], np.maximum(risk, RISKY), risk), 0.0)
@@ -188,7 +188,7 @@ class Columns:
         return _good(np.where(nearest[slots], here, away))
 
     def _among(self, kind: str, column: npt.NDArray[np.intp], there: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
-        """Of all zones or regions those of some nodes; what has no name is nowhere."""
+        """Which zones or regions contain one of some nodes; an empty name matches nothing."""
         found = np.zeros(len(self._numbers[kind]), bool)
         found[column[there]] = True
         found[0] = False
@@ -202,7 +202,7 @@ class Columns:
         return self._risks
 
     def _number(self, kind: str, name: str) -> int:
-        """The number of a pool, zone or region; 0 for that without a name."""
+        """The number of a pool, zone or region; 0 for an empty name."""
         return self._numbers[kind].setdefault(name, len(self._numbers[kind]))
 
     def _next(self) -> int:

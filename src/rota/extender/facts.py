@@ -1,4 +1,4 @@
-"""What counts here of one node."""
+"""The facts about one node that the extender uses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class NodeFacts:
 
     @property
     def load(self) -> float | None:
-        """The fuller of processor and memory, by requests; None where a node has neither."""
+        """The higher share of cpu and memory, by requests; None for a node that has neither."""
         parts = [
             self.used.get(name, 0) / self.allocatable[name] for name in ("cpu", "memory") if self.allocatable.get(name)
         ]

@@ -1,7 +1,7 @@
 """The extender protocol, version 1, from the extender's side.
 
-Requests are read with keys in any case, as Go reads them; answers have Go's own. Nothing that comes in is trusted: what
-does not have the agreed form is a `MalformedRequest` that says where.
+Requests are read with case-insensitive keys, as Go does; responses have Go's own keys. Nothing that comes in is
+trusted: a request that violates the protocol is a `MalformedRequest` with its path.
 """
 
 import operator
@@ -11,18 +11,18 @@ from typing import Any, Final
 
 import msgspec
 
-#: The protocol's scale.
+#: The protocol's maximum score.
 MOST_SCORE: Final = 10
 
 _encode: Final = msgspec.json.Encoder().encode
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-#: Of entries in a list of scores.
+#: The endings of entries in a HostPriorityList.
 _ENDINGS: Final = tuple(f"{score}}}" for score in range(MOST_SCORE + 1))
 _names: Final = msgspec.json.Decoder(list[str]).decode
 _KINDS: Final[Mapping[type[Any], str]] = {dict: "an object", list: "a list", str: "a string"}
 
 
-#: What is read of a pod or node besides its metadata: lists of objects, and their texts.
+#: Fields that are read of a pod or node besides its metadata: lists of objects, and their strings.
 _READ: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "spec": {"taints": ("key", "value", "timeAdded")},
     "status": {"conditions": ("type", "status", "lastTransitionTime", "message")},
@@ -30,7 +30,7 @@ _READ: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
 
 
 class MalformedRequest(ValueError):
-    """What came in is not what was agreed."""
+    """A request violates the protocol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +39,13 @@ class Args:
 
     pod: Mapping[str, Any]
     nodes: Sequence[Mapping[str, Any]] | None
-    #: The names as they came, for `names`.
+    #: The names in their raw form, for `names`.
     node_names: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptionArgs:
-    """Whom a scheduler would evict: on each node the uids of its victims, and how many budgets that violates."""
+    """The victims that a scheduler proposes: by node their uids, and the number of PDB violations."""
 
     pod: Mapping[str, Any]
     victims: Mapping[str, tuple[Sequence[str], int]]
@@ -53,7 +53,7 @@ class PreemptionArgs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindingArgs:
-    """Which pod to bind where."""
+    """The pod and the node of a binding."""
 
     name: str
     namespace: str
@@ -74,7 +74,7 @@ def args(body: bytes) -> Args:
 
 
 def names(raw: bytes) -> list[str]:
-    """Read the names of nodes."""
+    """Decode the names of nodes."""
     try:
         return _names(raw)
     except msgspec.DecodeError as problem:
@@ -120,7 +120,7 @@ def filter_result(
     unresolvable: Mapping[str, str] | None = None,
     error: str = "",
 ) -> bytes:
-    """Write an ExtenderFilterResult, with the nodes in the form in which they came."""
+    """Write an ExtenderFilterResult, with the nodes in the form of the request."""
     return _encode(
         {
             "Nodes": None if nodes is None else {"metadata": {}, "items": nodes},
@@ -138,12 +138,12 @@ def host_priorities(scores: Iterable[tuple[str, int]]) -> bytes:
 
 
 def host_priorities_of(entries: Sequence[str], scores: Sequence[int]) -> bytes:
-    """The same, from the beginnings of entries (`columns.Named`): for thousands of nodes."""
+    """The same from the beginnings of entries (`columns.Named`), for thousands of nodes."""
     return f"[{','.join(map(operator.add, entries, map(_ENDINGS.__getitem__, scores)))}]".encode()
 
 
 def preemption_result(kept: Iterable[str], asked: PreemptionArgs) -> bytes:
-    """Write an ExtenderPreemptionResult with the victims of the kept nodes as they were offered."""
+    """Write an ExtenderPreemptionResult with the proposed victims of the kept nodes."""
     found = {}
     for node in kept:
         uids, violations = asked.victims[node]
@@ -165,7 +165,7 @@ def _decoded(body: bytes) -> Mapping[str, Any]:
 
 
 def _parts(body: bytes) -> Mapping[str, msgspec.Raw]:
-    """A request's fields, unread: names of nodes are read in one go, and hardly ever twice."""
+    """The fields of a request, undecoded: names of nodes are decoded together, and hardly ever twice."""
     try:
         return _fields(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
@@ -198,7 +198,7 @@ def _checked(value: Any, kind: type[Any], what: str) -> Any:
 
 
 def _object(value: Any, what: str) -> Mapping[str, Any]:
-    """A pod or node: all that is read of one has the form that it should have, or is missing."""
+    """A pod or node: every field that is read has the right type, or is absent."""
     document: Mapping[str, Any] = _checked(value, dict, what)
     metadata = _checked(document.get("metadata"), dict, f"{what}.metadata")
     _checked(metadata.get("name"), str, f"{what}.metadata.name")
@@ -227,6 +227,6 @@ def _check_amounts(status: Mapping[str, Any], what: str) -> None:
 
 
 def _part(values: Mapping[str, Any], name: str, kind: type[Any], what: str) -> Any:
-    """A part of an object; an empty one if it is missing."""
+    """A field of an object; empty if it is absent."""
     value = values.get(name)
     return kind() if value is None else _checked(value, kind, f"{what}.{name}")

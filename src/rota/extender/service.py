@@ -1,8 +1,8 @@
-"""The extender as an HTTP service: follows the cluster, answers the stock kube-scheduler.
+"""The extender as an HTTP service: watches the cluster and answers the stock kube-scheduler.
 
-`POST /filter`, `/prioritize`, `/preempt` and `/bind` speak the extender protocol; `/healthz`, `/readyz` and `/metrics`
-are for whoever runs it. It is ready when it has seen the whole cluster, and answers 503 before: a scheduler that treats
-it as ignorable then goes on without it, and any other waits, as its configuration wants.
+`POST /filter`, `/prioritize`, `/preempt` and `/bind` are the extender protocol; `/healthz`, `/readyz` and `/metrics`
+are for operators. It is ready when its caches are synced, and answers 503 before: a scheduler that treats it as
+ignorable then continues without it, and any other retries.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _Answer: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 
 
 class Extender:
-    """The service's state and its answers."""
+    """The state of the service and its handlers."""
 
     def __init__(self, client: Client, *, clock: Clock, rng: Rng, view: View, binds: bool = False) -> None:
         self._client: Final = client
@@ -67,18 +67,18 @@ class Extender:
 
     @property
     def synced(self) -> bool:
-        """Whether the whole cluster is known."""
+        """Whether the caches are synced."""
         return all(one.synced for one in self._informers)
 
     async def run(self) -> None:
-        """Follow the cluster until cancelled."""
+        """Watch the cluster until cancelled."""
         async with tasks.Supervisor("extender", clock=self._clock, rng=self._rng) as supervisor:
             for name, informer in zip(("nodes", "pods"), self._informers, strict=True):
                 supervisor.start(name, informer.run)
             await supervisor.wait()
 
     def application(self) -> web.Application:
-        """The pages."""
+        """The HTTP application."""
         app = web.Application(client_max_size=_MOST_BYTES)
         verbs: dict[str, _Answer] = {
             "filter": self.filter,
@@ -93,11 +93,11 @@ class Extender:
         return app
 
     def health(self) -> dict[str, diagnostics.Page]:
-        """The pages for whoever runs it, who may have no certificate to show where schedulers ask."""
+        """The pages for operators, who may have no client certificate of the schedulers' port."""
         return diagnostics.health(self.metrics, ready=lambda: self.synced)
 
     async def filter(self, body: bytes) -> bytes:
-        """Which nodes a pod may go to, in the form in which they came."""
+        """Filter nodes for a pod, in the form of the request."""
         asked = messages.args(body)
         now = self._clock.now()
         try:
@@ -106,14 +106,14 @@ class Extender:
                 return messages.filter_result(names=found.passed, failed=found.failed, unresolvable=found.unresolvable)
             found = self._adviser.filter(asked.pod, self._sent(asked.nodes), now=now)
         except PolicyError as problem:
-            # the attempt fails with these words, in the pod's event
+            # the attempt fails with this message in the pod's event
             return messages.filter_result(error=str(problem))
         passed = set(found.passed)
         whole = [node for node in asked.nodes if node["metadata"]["name"] in passed]
         return messages.filter_result(nodes=whole, failed=found.failed, unresolvable=found.unresolvable)
 
     async def prioritize(self, body: bytes) -> bytes:
-        """How good nodes are for a pod."""
+        """Score nodes for a pod."""
         asked = messages.args(body)
         now = self._clock.now()
         if asked.nodes is None:
@@ -121,7 +121,7 @@ class Extender:
             try:
                 scores = self._adviser.prioritize_named(asked.pod, named, now=now)
             except PolicyError:
-                scores = [0] * len(named.names)  # the filter has told it
+                scores = [0] * len(named.names)  # filter has reported the error
             return messages.host_priorities_of(named.entries, scores)
         sent = self._sent(asked.nodes)
         try:
@@ -131,7 +131,7 @@ class Extender:
         return messages.host_priorities((one.name, score) for one, score in zip(sent, scores, strict=True))
 
     async def preempt(self, body: bytes) -> bytes:
-        """On which nodes others may be evicted for a pod."""
+        """The nodes on which pods may be preempted for a pod."""
         asked = messages.preemption_args(body)
         candidates = [self._known(name) for name in asked.victims]
         try:
@@ -141,7 +141,7 @@ class Extender:
         return messages.preemption_result(kept, asked)
 
     async def bind(self, body: bytes) -> bytes:
-        """Bind a pod, unless its node is about to end since it was chosen."""
+        """Bind a pod, unless its node is about to end by now."""
         asked = messages.binding_args(body)
         if self._known(asked.node).reading.notice is not None:
             return messages.binding_result(f"node {asked.node} is about to end")
@@ -166,7 +166,7 @@ class Extender:
         return sent
 
     def _known(self, name: str) -> NodeFacts:
-        """What is known of a node; one that is too new to be known is kept out by nothing."""
+        """The facts about a node; a node that is too new to be known is not refused."""
         known = self._view.nodes.get(name)
         if known is not None:
             return known
@@ -222,7 +222,7 @@ class Extender:
 
 @contextlib.asynccontextmanager
 async def serving(extender: Extender, *, host: str, port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """Serve until the block is left; the address. 0 takes a free port."""
+    """Serve until the block is left; yields the address. Port 0 takes a free one."""
     runner = web.AppRunner(extender.application(), access_log=None, shutdown_timeout=2.0)
     await runner.setup()
     try:

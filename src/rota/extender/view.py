@@ -1,7 +1,7 @@
-"""What the extender knows of the cluster: its nodes by their marks, how full they are, where each owner's pods run.
+"""The extender's view of the cluster: signals and load of its nodes, and the nodes of each owner's pods.
 
-Fed with every change of a node or pod, asked on every attempt of a scheduler; so whatever can be worked out when
-something changes is worked out then. Pure: times come in as arguments.
+It gets every change of a node or pod, and is read in every attempt of a scheduler, so everything possible is computed
+at the change. Pure: times are arguments.
 """
 
 from collections.abc import Mapping
@@ -19,40 +19,40 @@ from rota.spot.risks import Risks
 
 _ZONE: Final = "topology.kubernetes.io/zone"
 _REGION: Final = "topology.kubernetes.io/region"
-#: Pods of one owner share these distances to it: its own node, zone, region, anywhere.
+#: Distances from an owner's pods: their own node, their zone, their region, anywhere.
 _NEAR, _SAME_ZONE, _SAME_REGION, _FAR = 0.0, 0.25, 0.6, 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What of a pod counts here."""
+    """The facts about a pod that the extender uses."""
 
     #: Its namespace and name.
     key: str
-    #: Empty for one that has ended, or has no node: it counts nowhere.
+    #: Empty for a pod that has ended or has no node: it counts nowhere.
     node: str
     owner: str
     requests: Mapping[str, int]
 
 
 class View:
-    """The cluster as the extender sees it."""
+    """The nodes and pods of the cluster."""
 
     def __init__(self, marks: NodeSignals | None = None, *, risks: Risks | None = None) -> None:
         self._marks: Final = marks or NodeSignals()
         self.risks: Final = risks or Risks()
         self.nodes: Final[dict[str, NodeFacts]] = {}
-        #: The same nodes, for questions about many of them.
+        #: The same nodes, for requests about many of them.
         self.columns: Final = Columns()
         self._pods: Final[dict[str, Placed]] = {}
-        #: The same pods by node, also by nodes that are not known yet.
+        #: The same pods by node, including unknown nodes.
         self._by_node: Final[dict[str, dict[str, Placed]]] = {}
-        #: How many pods an owner has on each node.
+        #: The number of an owner's pods on each node.
         self._owners: Final[dict[str, dict[str, int]]] = {}
         self._pools: Final[dict[str, int]] = {}
 
     def put_node(self, node: Mapping[str, Any], *, now: float) -> None:
-        """A node is there, or has changed."""
+        """Add or update a node."""
         facts = self.read(node, now=now)
         before = self.nodes.get(facts.name)
         if before is not None:
@@ -71,14 +71,14 @@ class View:
         self.columns.put(facts)
 
     def remove_node(self, name: str, *, now: float) -> None:
-        """A node is gone."""
+        """Remove a node."""
         gone = self.nodes.pop(name, None)
         if gone is not None:
             self._count_pool(gone.reading.pool, -1, now)
             self.columns.remove(name)
 
     def put_pod(self, placed: Placed) -> None:
-        """A pod is there, or has changed."""
+        """Add or update a pod."""
         self._take_out(placed.key)
         node, owner = placed.node, placed.owner
         if not node:
@@ -94,11 +94,11 @@ class View:
             self.columns.loaded(facts)
 
     def remove_pod(self, placed: Placed) -> None:
-        """A pod is gone."""
+        """Remove a pod."""
         self._take_out(placed.key)
 
     def read(self, node: Mapping[str, Any], *, now: float) -> NodeFacts:
-        """A node on its own, for those who send it whole."""
+        """The facts about a node that is sent as a whole."""
         labels = node["metadata"].get("labels") or {}
         return NodeFacts(
             name=node["metadata"]["name"],
@@ -110,7 +110,7 @@ class View:
         )
 
     def spread(self, owner: str) -> Spread:
-        """On what machines an owner's pods run."""
+        """The kinds of machines that run an owner's pods."""
         spot = staying = 0
         for name, count in self._owners.get(owner, {}).items():
             facts = self.nodes.get(name)
@@ -121,7 +121,7 @@ class View:
         return Spread(spot, staying)
 
     def distances(self, owner: str) -> "Distances":
-        """How far nodes are from where an owner's pods run."""
+        """The distances of nodes from an owner's pods."""
         there = [self.nodes[name] for name in self._owners.get(owner, {}) if name in self.nodes]
         return Distances(
             nodes=frozenset(one.name for one in there),
@@ -130,7 +130,7 @@ class View:
         )
 
     def near(self, owner: str) -> Near | None:
-        """The same for many nodes; None where an owner has no pods."""
+        """The same for many nodes; None if an owner has no pods."""
         there = [self.columns.slot(name) for name in self._owners.get(owner, {}) if name in self.nodes]
         return Near(there, (_NEAR, _SAME_ZONE, _SAME_REGION, _FAR)) if there else None
 
@@ -163,14 +163,14 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """Where an owner's pods run."""
+    """The places of an owner's pods."""
 
     nodes: frozenset[str]
     zones: frozenset[str]
     regions: frozenset[str]
 
     def to(self, facts: NodeFacts) -> float | None:
-        """How far a node is, from 0 to 1; None where nothing can be said."""
+        """The distance of a node, from 0 to 1; None if it is unknown."""
         if not self.nodes:
             return None
         if facts.name in self.nodes:
@@ -181,19 +181,19 @@ class Distances:
 
 
 def read_pod(pod: Mapping[str, Any]) -> Placed:
-    """Give what of a pod counts, so that the rest of it need not be kept."""
+    """The facts about a pod, so that the rest of it need not be kept."""
     metadata = pod["metadata"]
     key = f"{metadata.get('namespace', '')}/{metadata['name']}"
     node = (pod.get("spec") or {}).get("nodeName", "")
     if not node or (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
         return Placed(key, "", "", {})
-    # one that ends holds its resources until it has ended, but is not where its owner wants pods
+    # a terminating pod holds its resources, but does not count for its owner's placement
     owner = "" if metadata.get("deletionTimestamp") else owner_of(pod)
     return Placed(key, node, owner, resources.pod_requests(pod))
 
 
 def owner_of(pod: Mapping[str, Any]) -> str:
-    """Whose pods are counted together: the controller's uid; empty for a pod of its own."""
+    """The uid of the controller, by which pods are counted; empty for a pod without one."""
     for owner in pod["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
             return str(owner.get("uid", ""))
@@ -201,12 +201,12 @@ def owner_of(pod: Mapping[str, Any]) -> str:
 
 
 def _steady(now: Reading, before: Reading) -> Reading:
-    """The reading with the notice as it was first heard: one without a time of its own must not move."""
+    """The reading with the first notice: a notice without a time of its own must not move."""
     if now.notice is None or before.notice is None:
         return now
     if (now.notice.uid, now.notice.mark) != (before.notice.uid, before.notice.mark):
         return now
-    # what is told later can only shorten the time
+    # a later notice can only shorten the time
     deadline = min(now.notice.deadline, before.notice.deadline)
     return replace(now, notice=replace(now.notice, since=before.notice.since, deadline=deadline))
 

@@ -1,1 +1,1 @@
-"""Who of several leads, agreed on by a Lease: see `elector.LeaderElector`."""
+"""Leader election by a Lease (`elector.LeaderElector`), and fencing of the leader's writes (`leader_writes`)."""

@@ -1,12 +1,12 @@
-"""Campaigns for a Lease, leads while it can be renewed, and steps down in time.
+"""Leader election: acquires a Lease, leads while it can be renewed, and stops in time.
 
-    elector = LeaderElector(client, Election(name="scheduler", identity=host), clock=clock, chance=chance)
+    elector = LeaderElector(client, Election(name="scheduler", identity=host), clock=clock, rng=rng)
     supervisor.start("leader", lambda: elector.run(lead))
 
-`lead(term)` runs only while we lead. It is cancelled `renew_deadline_s` after the start of the last write that renewed
-the Lease. Other candidates wait for `lease_duration_s` after they have seen that write, which is later; the time
-between is for `lead` to stop. What must not be done by two leaders at any price carries the term as a fencing token,
-since no clock can promise that a process is not asleep.
+`lead(term)` runs only while this process leads. It is cancelled `renew_deadline_s` after the start of the last write
+that renewed the Lease. Other candidates wait for `lease_duration_s` after they have seen that write, which is later;
+the difference is the time for `lead` to stop. Writes that two leaders must never make carry the term as a fencing
+token, since a paused process does not notice the end of its Lease.
 """
 
 import asyncio
@@ -27,21 +27,21 @@ from rota.kit.clock import Clock
 log = logs.get(__name__)
 
 LEASES: Final = ("coordination.k8s.io", "v1", "leases")
-#: Where the Leases of a cluster's own parts are, unless somebody says otherwise.
+#: The default namespace of the Leases of a cluster's components.
 SYSTEM: Final = "kube-system"
-#: The longest pause between two looks is longer than the shortest by this part, so that candidates do not keep step.
+#: Factor between the longest and the shortest retry period, so that candidates do not synchronise.
 _JITTER: Final = 1.2
 
 
 class LeadershipLost(Exception):
-    """The Lease could not be renewed in time, or another has it; campaign again."""
+    """The Lease could not be renewed in time, or another process holds it; campaign again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How patient candidates are; the times are upstream's defaults.
+    """The timing of an election; the defaults are upstream's.
 
-    Of a leader that vanishes the next one knows after `lease_duration_s`, and at most one `retry_period_s` more.
+    After a leader has crashed, the next one leads within `lease_duration_s` plus at most one `retry_period_s`.
     """
 
     lease_duration_s: int = 15
@@ -56,21 +56,21 @@ class Pace:
             )
 
 
-#: For work that somebody waits for, if taking it over costs little: the next one is at it within three seconds.
+#: For work that is waited for and cheap to take over: the next leader works within three seconds.
 PROMPT: Final = Pace(lease_duration_s=2, renew_deadline_s=1.8, retry_period_s=0.4)
-#: For work that takes some reading to take over, and that a pause of some seconds does not harm: a store that is away
-#: for less than five seconds costs no leadership.
+#: For work that needs some reading to take over and tolerates a pause of some seconds: a store outage of less than five
+#: seconds does not cost the leadership.
 STEADY: Final = Pace(lease_duration_s=6, renew_deadline_s=5.0, retry_period_s=1.0)
-#: For who has nobody beside it that could take over.
+#: For a process without competitors.
 UNHURRIED: Final = Pace(lease_duration_s=30, renew_deadline_s=25.0, retry_period_s=5.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Election:
-    """What is campaigned for, by whom, and how patiently.
+    """The Lease, the candidate's identity, and the timing.
 
-    The identity is that of one process at a time. Whoever comes back under the identity of a former one, which it knows
-    to be dead, has its Lease at once.
+    An identity belongs to one process at a time. A process that starts with the identity of a former one, which it
+    knows to be dead, gets its Lease at once.
     """
 
     name: str
@@ -96,7 +96,7 @@ class LeaderElector:
         rng: Rng,
         on_new_leader: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`on_new_leader` is told the identity of every leader that comes to be known, our own included."""
+        """`on_new_leader` is called with the identity of every new leader, our own included."""
         self._client: Final = client.with_settings(timeout_s=election.pace.renew_deadline_s / 2, retry=False)
         self._election: Final = election
         self._clock: Final = clock
@@ -112,16 +112,16 @@ class LeaderElector:
 
     @property
     def leader(self) -> str:
-        """Who led when the Lease was last seen; empty if nobody did."""
+        """The leader when the Lease was last read; empty if there was none."""
         return self._seen.holder if self._seen is not None else ""
 
     @property
     def term(self) -> Term | None:
-        """Our term, if nobody else can have taken over by now."""
+        """Our term, if no other process can have taken over by now."""
         return self._term if self._clock.monotonic() < self._renewed_at + self._election.pace.lease_duration_s else None
 
     async def run(self, lead: Callable[[Term], Awaitable[None]]) -> None:
-        """Wait for our turn and lead until `lead` returns; `LeadershipLost` if it had to be stopped."""
+        """Wait for the Lease and lead until `lead` returns; `LeadershipLost` if it had to be cancelled."""
         self._term = None
         term = await self._acquire()
         self._log.info("leading", transitions=term.transitions)
@@ -144,7 +144,7 @@ class LeaderElector:
 
     async def _acquire(self) -> Term:
         while True:
-            # A Lease whose answer came too late to lead by it is claimed again.
+            # If the answer came too late to lead, the Lease is claimed again.
             if await self._attempt() and self._clock.monotonic() < self._renew_by:
                 assert self._lease is not None
                 self._term = lease_claims.term_of(self._lease)
@@ -157,7 +157,7 @@ class LeaderElector:
         return self._renewed_at + self._election.pace.renew_deadline_s
 
     def _pause(self) -> float:
-        """Until the next look at the Lease: a period at most, and not past the moment at which it runs out."""
+        """The delay until the next attempt: at most a period, and not beyond the Lease's expiry."""
         pause = self._election.pace.retry_period_s * (1 + _JITTER * self._rng.random()) / (1 + _JITTER)
         left = 0.0 if self._seen is None else self._seen.until - self._clock.monotonic()
         return min(pause, left) if left > 0 else pause
@@ -181,11 +181,11 @@ class LeaderElector:
             return False
 
     async def _attempt(self) -> bool:
-        """Acquire or renew once; whether we hold the Lease now."""
+        """Acquire or renew once; returns whether we hold the Lease."""
         try:
             held = await self._claim()
         except (errors.ApiError, TransportError) as error:
-            # What we remember of the Lease may be out of date: the next attempt reads it again.
+            # Our copy of the Lease may be out of date: the next attempt reads it again.
             self._lease = None
             self._log.info("lease not acquired", error=error)
             return False
@@ -219,7 +219,7 @@ class LeaderElector:
             now=self._clock.now(),
             renewing=self._term is not None,
         )
-        # The resourceVersion that was read goes with it: if anyone was faster, this is a conflict.
+        # The write has the resourceVersion that was read: if another candidate was faster, it is a conflict.
         began = self._clock.monotonic()
         self._remember(await self._client.update(LEASES, {**lease, "spec": spec}))
         self._renewed_at = began
@@ -230,7 +230,7 @@ class LeaderElector:
         return self._term is not None and self.leader == self._election.identity
 
     def _succeeded(self) -> bool:
-        """Whether somebody has begun another term since ours, be it under our own identity."""
+        """Whether another term has begun since ours, possibly under our own identity."""
         return self._term is not None and self._seen is not None and self._seen.transitions != self._term.transitions
 
     def _remember(self, lease: Object) -> None:

@@ -1,11 +1,11 @@
-"""The writes of a leader: each carries the term in which it is made, and none is sent after the term.
+"""Fencing of a leader's writes: each carries its term, and none is sent after the term.
 
-incumbent = Incumbent()
-working = client.with_settings(term=incumbent.header)
-await incumbent.run(elector, work)
+    writes = LeaderWrites()
+    working = client.with_settings(term=writes.header)
+    await writes.run(elector, work)
 
-A server of ours refuses the write of a term that is over. A stock server does not know terms: there the own clock,
-which is read before each write, is what stops a leader that has overslept the end of its Lease.
+Rota's server refuses a write of a term that is over. A stock server does not know terms: there the own clock, which is
+read before each write, stops a leader that has overslept the end of its Lease.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,8 +1,8 @@
-"""When a Lease may be claimed, and what is written into it. Pure: times are arguments.
+"""Rules of claiming a Lease, and the resulting spec. Pure: times are arguments.
 
 The rules are client-go's (`tools/leaderelection`, 1.37). The clocks of two machines are never compared: a candidate
-watches the Lease, and only if nothing in it has changed for its whole duration *by the candidate's own monotonic clock*
-the holder counts as gone.
+observes the Lease, and the holder counts as gone only if nothing has changed for the whole duration *by the candidate's
+own monotonic clock*.
 """
 
 from collections.abc import Mapping
@@ -11,20 +11,20 @@ from typing import Any, Final
 
 from rota.api import meta, times
 
-#: For how long a Lease that was given back is still valid; zero is not allowed.
+#: The duration of a released Lease; zero is not allowed.
 _RELEASED_S: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the Lease held when it last changed, and when we saw that, by our monotonic clock."""
+    """The spec of the Lease at its last change, and when we saw that, by our monotonic clock."""
 
     spec: Mapping[str, Any]
     at: float
 
     @property
     def holder(self) -> str:
-        """Who holds it; empty if nobody does."""
+        """The holder; empty if there is none."""
         return str(self.spec.get("holderIdentity") or "")
 
     @property
@@ -34,20 +34,20 @@ class Observation:
 
     @property
     def until(self) -> float:
-        """When the holder's time is over, if nothing changes."""
+        """When the Lease expires, if nothing changes."""
         return self.at + int(self.spec.get("leaseDurationSeconds") or 0)
 
     def valid(self, now: float) -> bool:
-        """Whether the holder must be believed to be alive."""
+        """Whether the Lease has not expired."""
         return bool(self.holder) and now < self.until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """A time of leadership, and its fencing token.
+    """A term of leadership, and its fencing token.
 
-    The `fence` of a later term is higher than those of all terms before it, for as long as the Lease (its uid) is the
-    same. Whoever guards something by a leader's word keeps the highest one seen and refuses lower ones.
+    The `fence` of a later term is higher than those of all earlier terms of the same Lease (uid). A resource that is
+    protected by fencing keeps the highest one seen and refuses lower ones.
     """
 
     identity: str
@@ -61,34 +61,34 @@ class Term:
 
     @property
     def fence(self) -> tuple[int, int]:
-        """What orders terms: how often the Lease was taken, and, should others count otherwise, its version."""
+        """The order of terms: the number of transitions and, in case other clients count differently, the version."""
         version = self.resource_version
         return self.transitions, int(version) if version.isdecimal() else 0
 
     @property
     def header(self) -> str:
-        """What a write in this term says to a server that can refuse it when the term is over."""
+        """The header of a write in this term; Rota's server refuses the write after the term."""
         return f"{self.namespace}/{self.name}/{self.transitions}/{self.identity}"
 
     @property
     def token(self) -> str:
-        """The term as one text, for annotations and logs."""
+        """The term as one string, for annotations and logs."""
         return f"{self.lease_uid}/{self.transitions}/{self.resource_version}"
 
 
 def observe(before: Observation | None, lease: Mapping[str, Any], now: float) -> Observation:
-    """What is known after looking at the Lease: if nothing changed, its time goes on running."""
+    """The observation after reading the Lease: if nothing changed, its time goes on."""
     spec = lease.get("spec") or {}
     return before if before is not None and before.spec == spec else Observation(dict(spec), now)
 
 
 def may_claim(seen: Observation, identity: str, now: float) -> bool:
-    """Whether the Lease is ours already, nobody's, or its holder's time is over."""
+    """Whether the Lease is ours, free, or expired."""
     return seen.holder == identity or not seen.valid(now)
 
 
 def first_claim(identity: str, *, duration_s: int, now: float) -> dict[str, Any]:
-    """The spec of a Lease that we make; `now` is wall time here and below."""
+    """The spec of a new Lease; `now` is wall time here and below."""
     stamp = times.format_micro_time(now)
     return {
         "holderIdentity": identity,
@@ -102,10 +102,10 @@ def first_claim(identity: str, *, duration_s: int, now: float) -> dict[str, Any]
 def next_claim(
     spec: Mapping[str, Any], identity: str, *, duration_s: int, now: float, renewing: bool
 ) -> dict[str, Any]:
-    """The spec of a Lease that we renew or take over; what we do not know in it stays.
+    """The spec of a Lease that we renew or take over; unknown fields are kept.
 
-    Whoever does not renew begins another term, also under the identity that holds the Lease: what its former self
-    still has under way, in a process that has not heard of its end, is then of a term that is over.
+    A claim that is not a renewal begins another term, also under the identity that holds the Lease: writes of the
+    former process with this identity, if it still runs, then belong to a term that is over.
     """
     claim = first_claim(identity, duration_s=duration_s, now=now)
     transitions = int(spec.get("leaseTransitions") or 0)
@@ -118,14 +118,14 @@ def next_claim(
 
 
 def release(spec: Mapping[str, Any], *, now: float) -> dict[str, Any]:
-    """The spec of a Lease that we give back, so that the next one need not wait."""
+    """The spec of a released Lease, so that the next candidate need not wait."""
     stamp = times.format_micro_time(now)
     given_back = {"holderIdentity": "", "leaseDurationSeconds": _RELEASED_S, "acquireTime": stamp, "renewTime": stamp}
     return {**spec, **given_back}
 
 
 def term_of(lease: Mapping[str, Any]) -> Term:
-    """The term that a Lease which we have just acquired stands for."""
+    """The term of a Lease that we have just acquired."""
     spec = lease["spec"]
     return Term(
         identity=spec["holderIdentity"],

@@ -1,1 +1,1 @@
-"""Events about objects, for people: see `recorder.EventRecorder`."""
+"""Kubernetes Events about objects: `recorder.EventRecorder` writes them, `correlation` merges and limits them."""

@@ -1,12 +1,12 @@
-"""Which of the events that a part reports become objects, and which only count. Pure: the time is an argument.
+"""Correlation of events: which become objects, and which only raise a count. Pure: the time is an argument.
 
-Three steps, with upstream's figures (client-go `tools/record`, 1.37):
+Three steps, with upstream's limits (client-go `tools/record`, 1.37):
 
 * an object's events from one source beyond 25 at once and one per five minutes are dropped;
-* more than ten events that differ in their message alone, within ten minutes, become one with a message that says so;
-* an event that was reported before raises the count of the object that it became.
+* more than ten events that differ in their message only, within ten minutes, become one with a message that says so;
+* an event that was reported before raises the count of its object.
 
-Memory is bounded: of events not seen for long, the next one begins anew.
+Memory is bounded: an event that was evicted from memory starts again.
 """
 
 from collections import OrderedDict
@@ -23,7 +23,7 @@ _SPAM_RATE: Final = 1 / 300
 _SIMILAR: Final = 10
 _SIMILAR_S: Final = 600.0
 _COMBINED: Final = "(combined from similar events): "
-#: What the API takes.
+#: The API's limit.
 _LONGEST_MESSAGE: Final = 1024
 
 K = TypeVar("K", bound=Hashable)
@@ -31,7 +31,7 @@ V = TypeVar("V")
 
 
 class Reference(NamedTuple):
-    """The object that an event is about."""
+    """The object of an event."""
 
     api_version: str
     kind: str
@@ -42,7 +42,7 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Something that happened, as it was reported."""
+    """A reported event."""
 
     about: Reference
     type: str
@@ -53,7 +53,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Who reports."""
+    """The reporting component."""
 
     component: str
     host: str = ""
@@ -61,7 +61,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateEvent:
-    """Make a new object."""
+    """Create a new Event."""
 
     report: Report
     event: dict[str, Any]
@@ -69,7 +69,7 @@ class CreateEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountEvent:
-    """Raise the count of an object; if it is gone by now, `event` is to be made in its place."""
+    """Raise the count of an Event; if it no longer exists, create `event` instead."""
 
     report: Report
     name: str
@@ -83,7 +83,7 @@ Instruction = CreateEvent | CountEvent
 
 @dataclass(slots=True)
 class _Group:
-    """Events that differ in their message alone."""
+    """Events that differ in their message only."""
 
     messages: set[str] = field(default_factory=set)
     last_at: float = 0.0
@@ -91,7 +91,7 @@ class _Group:
 
 @dataclass(slots=True)
 class _Known:
-    """An event that became an object."""
+    """An event that has an object."""
 
     name: str
     first_at: float
@@ -99,7 +99,7 @@ class _Known:
 
 
 class Correlator:
-    """Remembers what was reported. `at` is wall time for stamps; `now` monotonic time for everything else."""
+    """Keeps the reported events. `at` is wall time for timestamps; `now` is monotonic time for everything else."""
 
     def __init__(self, source: Source) -> None:
         self._source: Final = source
@@ -109,7 +109,7 @@ class Correlator:
         self._known: Final = _Recent[Report, _Known](_REMEMBERED)
 
     def correlate(self, report: Report, *, at: float, now: float) -> Instruction | None:
-        """What to do about a report; None: nothing, its object has had enough of them."""
+        """The instruction for a report; None if it is dropped by the limit of its object."""
         short = replace(report, message=report.message[:_LONGEST_MESSAGE])
         bucket = self._buckets.get(short.about, lambda: TokenBucket(rate=_SPAM_RATE, burst=_SPAM_BURST, now=now))
         if not bucket.take(now):
@@ -154,7 +154,7 @@ class Correlator:
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            # Events about what has no namespace are kept in the default one.
+            # Events about cluster-scoped objects are in the default namespace.
             "metadata": {"name": known.name, "namespace": about.namespace or "default"},
             "involvedObject": {name: value for name, value in involved.items() if value},
             "reason": report.reason,
@@ -171,7 +171,7 @@ class Correlator:
 
 
 class _Recent(Generic[K, V]):
-    """So many of the values that were asked for last."""
+    """An LRU cache."""
 
     def __init__(self, size: int) -> None:
         self._size: Final = size

@@ -1,10 +1,10 @@
-"""Reports what happens to objects as Events, without ever being in the way.
+"""Records Events about objects without delaying the caller.
 
-`recorder.event(pod, "Warning", "FailedScheduling", "0/3 nodes are available")` puts the report into a bounded queue and
-returns; it neither waits nor raises. `run` turns reports into Event objects (see `correlation`) and tries again for a
-while where the server does not answer. What does not fit into the queue or cannot be written is counted and lost; of
-warnings, though, the latest of each kind about each object waits until there is room again, so that no object is left
-without a word because others had more to say.
+`recorder.event(pod, "Warning", "FailedScheduling", "0/3 nodes are available")` puts the event into a bounded queue and
+returns; it neither waits nor raises. `run` writes Event objects (see `correlation`) and retries for a while if the
+server does not answer. Events that do not fit into the queue or cannot be written are counted and lost. The exception
+are warnings: the latest of each kind about each object waits until there is space, so that no object is left without a
+warning because of the events of others.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ log = logs.get(__name__)
 
 EVENTS: Final = ("", "v1", "events")
 _QUEUED: Final = 1000
-#: Warnings that wait beyond that, one of a kind for each object.
+#: Limit of the warnings that wait beyond that, one of a kind for each object.
 _LATE: Final = 20_000
-#: About five minutes, then other events are more important.
+#: About five minutes of retries.
 _ATTEMPTS: Final = 12
 _BACKOFF: Final = Policy(initial_s=1.0, cap_s=30.0)
 
 
 class EventRecorder:
-    """Reports of one part."""
+    """The Events of one component."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class EventRecorder:
         metrics: Metrics | None = None,
         bucket: TokenBucket | None = None,
     ) -> None:
-        """`bucket` bounds how fast events are written, so that reports never crowd out what they report about."""
+        """`bucket` limits the rate of writes, so that events do not displace other requests."""
         self._bucket: Final = bucket
         self._client: Final = client
         self._clock: Final = clock
@@ -67,7 +67,7 @@ class EventRecorder:
         *,
         action: str = "",
     ) -> None:
-        """Report something about an object, which must carry its apiVersion and kind."""
+        """Record an event about an object, which must have its apiVersion and kind."""
         full = self._reports.full()
         if full and (type != "Warning" or len(self._late) >= _LATE):
             self._overflow.inc()
@@ -103,7 +103,7 @@ class EventRecorder:
             self._reports.task_done()
 
     async def flush(self) -> None:
-        """Wait until everything reported so far has been dealt with; `run` must be running."""
+        """Wait until everything recorded so far is handled; `run` must be running."""
         await self._reports.join()
 
     async def _persist(self, instruction: Instruction) -> str:
@@ -115,7 +115,7 @@ class EventRecorder:
                 # An attempt whose answer was lost had succeeded.
                 return "written"
             except (errors.Forbidden, errors.NotFound, errors.Invalid, errors.BadRequest) as error:
-                # Its namespace is going or gone, or the server does not like it: time will not change that.
+                # Its namespace is terminating or gone, or the event is invalid: a retry would not help.
                 log.info("event refused", error=error, reason=instruction.report.reason)
                 return "refused"
             except (errors.ApiError, TransportError) as error:
@@ -141,7 +141,7 @@ class EventRecorder:
                         namespace=instruction.namespace,
                     )
                 except errors.NotFound:
-                    # Events live for an hour or so.
+                    # Events expire after an hour or so.
                     await self._client.create(EVENTS, instruction.event)
 
     def _count(self, outcome: str) -> None:

@@ -1,1 +1,1 @@
-"""Local copies of what the API holds, kept up to date by watches: see `informer.Informer`."""
+"""Informers: local copies of collections, kept up to date by watches; see `informer.Informer`."""

@@ -1,8 +1,8 @@
-"""The objects that an informer knows, with indexes. Pure: it is told what happened and says what changed by that.
+"""The objects of an informer, with indexes. Pure: it gets events and returns the changes.
 
-What is kept of an object is the informer's choice (`T`: a dict, bytes, a Struct, a few fields). The key, uid and
-resourceVersion are kept beside it, so whatever `T` is, a list can be compared with what is here, and an event that
-comes a second time is known. Readers get `Cache`; only the informer has the `WritableCache`.
+The informer decides what is kept of an object (`T`: a dict, bytes, a Struct, some fields). Key, uid and resourceVersion
+are kept beside it, so that a list can be compared with the cache, and a repeated event is recognised, for any `T`.
+Readers get `Cache`; only the informer has the `WritableCache`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,12 +14,12 @@ from rota.api import meta
 
 T = TypeVar("T")
 
-#: The values under which an index files an object.
+#: The values of an object in an index.
 Indexer: TypeAlias = Callable[[T], Iterable[str]]
 
 
 class Key(NamedTuple):
-    """Which object; the namespace of a cluster-scoped one is empty."""
+    """The key of an object; the namespace of a cluster-scoped one is empty."""
 
     namespace: str
     name: str
@@ -29,16 +29,16 @@ class Key(NamedTuple):
 
 
 class Entry(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """What is known of an object."""
+    """A cached object."""
 
     value: T
     uid: str
-    #: A number where it is one, which it is on every API server since etcd 3; such versions can be compared.
+    #: A number if it is one, as on every API server with etcd 3; such versions can be compared.
     version: int | str
 
 
 class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """What became of an object: both are there for an update, only one for an addition or a removal."""
+    """The change of an object: both states for an update, only one for an addition or a removal."""
 
     key: Key
     old: T | None
@@ -51,28 +51,28 @@ def parse_version(text: str) -> int | str:
 
 
 def by_namespace(obj: Mapping[str, Any]) -> Iterable[str]:
-    """Files an object under its namespace."""
+    """Indexes an object by its namespace."""
     return (meta.namespace(obj),)
 
 
 def by_node(pod: Mapping[str, Any]) -> Iterable[str]:
-    """Files a pod under its node; one that is not bound under none."""
+    """Indexes a pod by its node, if it has one."""
     node = (pod.get("spec") or {}).get("nodeName")
     return (node,) if node else ()
 
 
 def by_owner(obj: Mapping[str, Any]) -> Iterable[str]:
-    """Files an object under the uids of its owners."""
+    """Indexes an object by the uids of its owners."""
     return [reference["uid"] for reference in meta.owner_references(obj)]
 
 
 class Cache(Generic[T]):
-    """Read access. What it hands out is shared: look, do not touch."""
+    """Read access. Its objects are shared: do not change them."""
 
     def __init__(self, indexers: Mapping[str, Indexer[T]] | None = None) -> None:
         self._indexers: Final = dict(indexers or {})
         self._entries: Final[dict[Key, Entry[T]]] = {}
-        #: Index to value to keys. A set is never empty.
+        #: Index to value to keys. Sets are never empty.
         self._indexes: Final[dict[str, dict[str, set[Key]]]] = {name: {} for name in self._indexers}
 
     def get(self, name: str, namespace: str = "") -> T | None:
@@ -81,7 +81,7 @@ class Cache(Generic[T]):
         return None if entry is None else entry.value
 
     def values(self) -> Iterator[T]:
-        """All objects; the cache must not change meanwhile, so do not wait while going through them."""
+        """All objects; the cache must not change meanwhile, so do not await during the iteration."""
         return (entry.value for entry in self._entries.values())
 
     def items(self) -> Iterator[tuple[Key, T]]:
@@ -89,11 +89,11 @@ class Cache(Generic[T]):
         return ((key, entry.value) for key, entry in self._entries.items())
 
     def indexed(self, index: str, value: str) -> list[T]:
-        """The objects that an index files under a value."""
+        """The objects with a value in an index."""
         return [self._entries[key].value for key in self._indexes[index].get(value, ())]
 
     def index_values(self, index: str) -> list[str]:
-        """The values under which an index files anything."""
+        """The values of an index."""
         return list(self._indexes[index])
 
     def __len__(self) -> int:
@@ -104,10 +104,10 @@ class Cache(Generic[T]):
 
 
 class WritableCache(Cache[T]):
-    """A cache and its changes. Each method says what changed, as handlers should be told."""
+    """A cache and its changes. Each method returns the changes for the handlers."""
 
     def add_indexers(self, indexers: Mapping[str, Indexer[T]]) -> None:
-        """File everything by these, too; `ValueError` if a name means something else already."""
+        """Add indexes; `ValueError` if a name is taken by a different one."""
         for name, indexer in indexers.items():
             known = self._indexers.get(name)
             if known is indexer:
@@ -121,23 +121,23 @@ class WritableCache(Cache[T]):
                     index.setdefault(value, set()).add(key)
 
     def entry(self, key: Key) -> Entry[T] | None:
-        """What is known of an object."""
+        """The cached object and its version."""
         return self._entries.get(key)
 
     def put(self, key: Key, new: Entry[T]) -> Iterator[Change[T]]:
-        """An object was added or modified; an event that brings nothing newer changes nothing."""
+        """An object was added or modified; an older event changes nothing."""
         old = self._entries.get(key)
         if old is not None and old.uid == new.uid and not _is_newer(new.version, old.version):
             return
         yield from self._set(key, new)
 
     def remove(self, key: Key, last: Entry[T]) -> Iterator[Change[T]]:
-        """An object was deleted; `last` is its final state. News of an older death changes nothing."""
+        """An object was deleted; `last` is its final state. An older event changes nothing."""
         old = self._entries.get(key)
         if old is None or (_comparable(last.version, old.version) and last.version < old.version):  # type: ignore[operator]
             return
         if old.uid == last.uid:
-            # The indexes forget what they filed; the handlers are told the final state.
+            # The indexes have the cached state; the handlers get the final state.
             self._unfile(key, old)
             del self._entries[key]
             yield Change(key, last.value, None)
@@ -145,14 +145,14 @@ class WritableCache(Cache[T]):
             yield self._drop(key)
 
     def fill(self, listed: Mapping[Key, Entry[T]]) -> None:
-        """This is all there is, and nothing was known before."""
+        """Set the content of an empty cache."""
         self._entries.update(listed)
         if self._indexers:
             for key, entry in listed.items():
                 self._file(key, entry)
 
     def replace(self, listed: Mapping[Key, Entry[T]]) -> Iterator[Change[T]]:
-        """This is all there is; made true step by step, so that whoever looks in between sees what was yielded."""
+        """Set the content; changes are applied one by one, so that a reader in between sees what was yielded."""
         for key in [key for key in self._entries if key not in listed]:
             yield self._drop(key)
         for key, new in listed.items():
@@ -163,7 +163,7 @@ class WritableCache(Cache[T]):
     def _set(self, key: Key, new: Entry[T]) -> Iterator[Change[T]]:
         old = self._entries.get(key)
         if old is not None and old.uid != new.uid:
-            # Deleted and created again unseen: two objects, though of one name.
+            # Deleted and created again unobserved: two objects of one name.
             yield self._drop(key)
             old = None
         if old is not None:

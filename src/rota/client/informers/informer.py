@@ -1,15 +1,15 @@
-"""A local, read-only copy of a collection, and a call for every change of it.
+"""An informer: a local, read-only copy of a collection, with a callback for every change.
 
-    pods = Informer(source, decode=codec.decode, clock=clock, chance=chance, indexers={"node": cache.by_node})
+    pods = Informer(source, decode=codec.decode, clock=clock, rng=rng, indexers={"node": cache.by_node})
     pods.add_handler(lambda key, old, new: queue.add(key))
     supervisor.start("pods", pods.run)
     await pods.wait_synced()
 
-Handlers are called right after the cache has changed, in its order, each change once: what a handler reads in the cache
-is what it is told. They must be quick and not wait; usually they put a key into a work queue. Who has a shorter way to
-take very many objects in brings a `first` handler besides, which gets the first list as a whole. `decode` decides what
-is kept of an object and so what a large collection costs: dicts are handy, bytes are a quarter of them (150,000 pods of
-2 kB: 0.4 GB against 1.6), a function that picks fields is best.
+Handlers are called right after the cache has changed, in order, once per change: the cache is in the state that the
+handler gets. They must be fast and not wait; usually they put a key into a work queue. A component with a faster way to
+load very many objects adds a `first` handler, which gets the initial list as a whole. `decode` decides what is kept of
+an object and so the memory of a large collection: bytes take a quarter of dicts (150,000 pods of 2 kB: 0.4 GB against
+1.6), selected fields the least.
 """
 
 import asyncio
@@ -29,18 +29,18 @@ log = logs.get(__name__)
 
 T = TypeVar("T")
 
-#: Gets the key, the former state (None: the object is new) and the new one (None: it is gone, and this was its last).
+#: Gets the key, the old state (None: the object is new) and the new one (None: it was deleted).
 Handler: TypeAlias = Callable[[Key, T | None, T | None], None]
 
-#: Gets all objects of the first list, and may take its time: no change is told before it is done.
+#: Gets all objects of the initial list, and may take long: no change is delivered before it is done.
 FirstHandler: TypeAlias = Callable[[Collection[tuple[Key, T]]], Awaitable[None]]
 
-#: Changes of a list that are told in one go before others get their turn.
+#: Changes of a list that are delivered before the event loop gets its turn.
 _PORTION: Final = 500
 
 
 class Informer(Generic[T]):
-    """Follows a collection while `run` runs."""
+    """Keeps a copy of a collection while `run` runs."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class Informer(Generic[T]):
         self._clock: Final = clock
         self._cache: Final = WritableCache[T](indexers)
         self._handlers: Final[list[Handler[T]]] = []
-        #: Those of them that take the first list as a whole, and how.
+        #: Handlers with a `first` handler.
         self._first: Final[dict[Handler[T], FirstHandler[T]]] = {}
         self._staged: dict[Key, Entry[T]] = {}
         self._synced: Final = asyncio.Event()
-        #: Since when nothing has been heard though something might have happened; None while a watch runs.
+        #: Since when the cache may be out of date; None while a watch runs.
         self._behind_since: float | None = clock.monotonic()
-        #: Namespaces recur; one string each is enough.
+        #: Interned namespaces, since they repeat.
         self._namespaces: Final[dict[str, str]] = {}
         self._resource: Final = str(source.target)
         self._log: Final = log.bind(resource=self._resource)
@@ -80,12 +80,12 @@ class Informer(Generic[T]):
 
     @property
     def cache(self) -> Cache[T]:
-        """What is known."""
+        """The cached objects."""
         return self._cache
 
     @property
     def synced(self) -> bool:
-        """Whether everything that there was at the start is in the cache and the handlers were told."""
+        """Whether the initial list is in the cache and was delivered to the handlers."""
         return self._synced.is_set()
 
     @property
@@ -98,16 +98,16 @@ class Informer(Generic[T]):
         await self._synced.wait()
 
     async def run(self) -> None:
-        """Follow the collection until cancelled; what is known stays readable, and running again continues it."""
+        """List and watch until cancelled; the cache stays readable, and running again continues it."""
         try:
             await self._reflector.run()
         finally:
             self.connected(False)
 
     def add_handler(self, handler: Handler[T], *, first: FirstHandler[T] | None = None) -> Callable[[], None]:
-        """Have every change told, beginning with what is here now; the function given back ends that.
+        """Call a handler for every change, beginning with the present objects; returns a function that removes it.
 
-        `first` is awaited with the whole of the first list instead, if nothing was known before it.
+        `first` is awaited with the whole initial list instead, if the cache was empty before it.
         """
         for key, value in list(self._cache.items()):
             self._tell(handler, Change(key, None, value))
@@ -122,7 +122,7 @@ class Informer(Generic[T]):
         return end
 
     def add_indexers(self, indexers: Mapping[str, Indexer[T]]) -> None:
-        """Have the cache file objects by these, too."""
+        """Add indexes to the cache."""
         self._cache.add_indexers(indexers)
 
     def begin(self) -> None:
@@ -130,7 +130,7 @@ class Informer(Generic[T]):
         self._staged = {}
 
     def staged(self, items: Sequence[bytes]) -> None:
-        """See `Sink.staged`; what did not change is not decoded again, and stays the same object."""
+        """See `Sink.staged`; an unchanged object is not decoded again."""
         for raw in items:
             found = reflector.identity(raw)
             key, version = self._key(found), found.version
@@ -160,16 +160,16 @@ class Informer(Generic[T]):
         self._events[kind].inc()
         known = self._cache.entry(self._key(identity))
         if known is not None and kind is not EventType.DELETED and known.version == identity.version:
-            return  # as it was learnt
+            return  # learned already from the answer to a write
         entry = Entry(self._decode(raw), identity.uid, identity.version)
         change = self._cache.remove if kind is EventType.DELETED else self._cache.put
         for one in change(self._key(identity), entry):
             self._tell_all(one)
 
     def learn(self, value: T, identity: Identity) -> None:
-        """Take in what the server has answered to a write of one's own, ahead of the news of it.
+        """Apply the server's answer to a write of our own, ahead of its watch event.
 
-        What the watch has passed already is no news, and the object may be gone by now: then this does nothing.
+        If the watch is past that version, or the object is gone by now, nothing happens.
         """
         version, passed = identity.version, parse_version(self._reflector.version)
         if not (isinstance(version, int) and isinstance(passed, int) and version > passed and self._synced.is_set()):

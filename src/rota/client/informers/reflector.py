@@ -1,8 +1,8 @@
-"""Follows a collection without a gap: list, then watch from there, resume where the watch broke, list again on 410.
+"""Lists and watches a collection without gaps: list, watch from there, resume a broken watch, list again on 410.
 
 Lists are consistent reads in pages. A broken watch is resumed from the last revision seen, bookmarks included, so
-nothing is missed and nothing is asked for twice. Only when the server no longer knows that revision everything is
-listed again, after a pause that spreads those who were told so together.
+nothing is missed and nothing is read twice. Only if the server no longer has that revision everything is listed again,
+after a delay that spreads the clients.
 """
 
 import asyncio
@@ -28,18 +28,18 @@ log = logs.get(__name__)
 
 #: The server is asked to end each watch after one to two times this, so that clients spread over servers again.
 _WATCH_S: Final = 300
-#: A watch that ends sooner than this without an event is a failure in disguise.
+#: A watch that ends sooner than this without an event counts as a failure.
 _SHORT_S: Final = 1.0
-#: How often "you know more than I" is believed to be a server that lags; then it is one that was set back.
+#: How often a "resource version too large" is attributed to a lagging server; after that the server was restored.
 _PATIENCE_WITH_LAG: Final = 10
 _BACKOFF: Final = backoff.Policy(initial_s=0.2, cap_s=30.0)
 _TOO_MANY_REQUESTS: Final = 429
-#: Objects of a page that are taken in at once.
+#: Objects of a page that are handled before the event loop gets its turn.
 _PORTION: Final = 250
 
 
 class Identity(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """The part of the metadata that caches need."""
+    """The metadata that caches need."""
 
     name: str = ""
     namespace: str = ""
@@ -48,7 +48,7 @@ class Identity(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     @property
     def key(self) -> Key:
-        """Which object it is."""
+        """The object's key."""
         return Key(self.namespace, self.name)
 
     @property
@@ -65,7 +65,7 @@ _decode: Final = msgspec.json.Decoder(_Identified).decode
 
 
 def identity(raw: bytes) -> Identity:
-    """Which object it is, and which version of it."""
+    """The key and the version of an object."""
     return _decode(raw).metadata
 
 
@@ -73,21 +73,21 @@ class Reason(enum.Enum):
     """Why everything is listed."""
 
     START = "start"
-    #: The revision to continue from is compacted.
+    #: The revision to continue from was compacted.
     EXPIRED = "expired"
-    #: The server does not take the revision: it was set back, or is another one.
+    #: The server does not accept the revision: it was restored, or is another one.
     REFUSED = "refused"
 
 
 class Sink(Protocol):
-    """Where a reflector puts what it learns. Nothing here may fail."""
+    """Receives the objects of a reflector. Its methods must not fail."""
 
     def begin(self) -> None:
-        """A list begins, or begins anew."""
+        """A list begins, or begins again."""
         ...
 
     def staged(self, items: Sequence[bytes]) -> None:
-        """Some objects of the list; `identity` tells them apart."""
+        """Some objects of the list."""
         ...
 
     def listed(self, reason: Reason) -> Awaitable[None]:
@@ -105,7 +105,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What to follow."""
+    """The collection to list and watch."""
 
     client: Client
     target: Target
@@ -115,7 +115,7 @@ class Source:
 
 
 class Reflector:
-    """One collection's follower; `run` never ends by itself."""
+    """Lists and watches one collection; `run` never ends by itself."""
 
     def __init__(self, source: Source, sink: Sink, *, clock: Clock, rng: Rng) -> None:
         self._source: Final = source
@@ -132,7 +132,7 @@ class Reflector:
         return self._version
 
     async def run(self) -> None:
-        """Follow until cancelled. Run again, it starts over with a list."""
+        """Run until cancelled. Running again starts with a list."""
         reason = Reason.START
         while True:
             await self._persist(self._list)
@@ -162,13 +162,13 @@ class Reflector:
                     continue
                 for start in range(0, len(page.items), _PORTION):
                     sink.staged(page.items[start : start + _PORTION])
-                    # So many take milliseconds; then others get their turn.
+                    # This many take milliseconds; then other tasks run.
                     await self._clock.sleep(0)
                 version = page.resource_version
         self._version = version
 
     async def _follow(self) -> Reason:
-        """Watch, and watch again, until only a list can help."""
+        """Watch repeatedly until only a list can help."""
         ahead = 0
         while True:
             began = self._clock.monotonic()
@@ -221,7 +221,7 @@ class Reflector:
 
 
 async def _ahead(pages: AsyncIterator[Page | None]) -> AsyncGenerator[Page | None, None]:
-    """The pages of a list, each asked for while the one before it is being worked on."""
+    """The pages of a list, prefetched by one."""
     coming = asyncio.ensure_future(_next(pages))
     try:
         while (found := await coming) is not _END:

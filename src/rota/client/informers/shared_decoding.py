@@ -1,8 +1,8 @@
-"""Objects read once for all informers of a process.
+"""Decodes an object once for all informers of a process.
 
-The parts of a master each follow pods with an informer of their own, and so get the same bytes one after the other.
-What is remembered here they read once, and have in memory once. Nobody may change what an informer gives, since then
-others would see it.
+The components of a master each watch pods with their own informer, and get the same bytes one after the other. With
+this cache they decode them once and share one copy. Objects of an informer must not be changed, because others see the
+change.
 """
 
 import functools
@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from rota.api import codec
 
-#: As many changes as a slow part may be behind a fast one.
+#: The number of changes by which a slow component may be behind a fast one.
 _REMEMBERED: Final = 256
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
 def shared(raw: bytes) -> dict[str, Any]:
-    """The object of these bytes, the same one for everybody."""
+    """The object of these bytes, one shared copy."""
     return codec.decode(raw)

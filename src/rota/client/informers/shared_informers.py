@@ -1,11 +1,11 @@
-"""Informers that several parts of a process share: each collection is followed once, however many parts look at it.
+"""Shared informers: each collection is watched once per process, for any number of components.
 
-    shared = SharedInformers(client, {PODS, NODES}, clock=clock, chance=chance)
+    shared = SharedInformers(client, {PODS, NODES}, clock=clock, rng=rng)
     jobs = JobController(own_client.with_settings(informers=shared), ...)
     supervisor.start("informers", shared.run)
 
-Parts that are made before `run` hear of everything from the beginning. What they read they read as the user of the
-shared client, who must have the right to; what they write they write as themselves.
+Components that are made before `run` get everything from the beginning. Reads use the permissions of the shared
+client's user, writes those of the component's own client.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -24,7 +24,7 @@ from rota.kit.metrics import Metrics
 
 
 class SharedInformers:
-    """The informers of some collections, each made when it is first asked for."""
+    """The informers of some collections, each created at its first use."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class SharedInformers:
         *,
         indexers: Mapping[str, Indexer[Object]] | None = None,
     ) -> Informer[Object] | None:
-        """The informer of a whole collection, which tells one more handler; None if that one is not shared."""
+        """The informer of a whole collection, with one more handler; None if that collection is not shared."""
         if target not in self._targets:
             return None
         found = self._informers.get(target)
@@ -66,7 +66,7 @@ class SharedInformers:
         return found
 
     async def run(self) -> None:
-        """Follow what was asked for, until cancelled."""
+        """Run the informers until cancelled."""
         async with tasks.Supervisor("shared informers", clock=self._clock, rng=self._rng) as running:
             for target, informer in self._informers.items():
                 running.start(str(target), informer.run)

@@ -1,1 +1,1 @@
-"""Keys that wait to be worked on: see `work.WorkQueue`."""
+"""Work queues of controllers: see `work.WorkQueue`."""

@@ -1,8 +1,9 @@
-"""The rules of a work queue, without waiting. Pure: it is told the time.
+"""The rules of a work queue, without waiting. Pure: the time is an argument.
 
-A key is in the queue once, however often it is added. A key that someone works on is not handed out again before they
-are done; if it was added meanwhile, it then comes once more. So nobody ever works on a key beside another, and the last
-addition is always followed by work that began after it. client-go's `workqueue` has the same rules.
+A key is in the queue once, however often it is added. A key that is being processed is not handed out again before it
+is done; if it was added meanwhile, it is then handed out once more. So no key is processed by two workers at a time,
+and the last addition is always followed by processing that began after it. The rules are those of client-go's
+`workqueue`.
 """
 
 import math
@@ -16,33 +17,33 @@ K = TypeVar("K", bound=Hashable)
 
 
 class QueueCore(Generic[K]):
-    """Keys that are due, delayed, or in someone's hands."""
+    """Keys that are ready, delayed, or being processed."""
 
     def __init__(self) -> None:
-        #: Keys that may be handed out, in the order of their addition; all of them are dirty, none is in work.
+        #: Keys that may be handed out, in the order of their addition; all of them are dirty, none is being processed.
         self._ready: Final[deque[K]] = deque()
-        #: Keys that need work, ready or waiting for the one who has them in hand.
+        #: Keys that need processing, ready or being processed at the moment.
         self._dirty: Final[set[K]] = set()
         self._in_work: Final[set[K]] = set()
-        #: Keys to be added later, by the time.
+        #: Keys to be added later, by time.
         self._delayed: Final[KeyedHeap[K, float]] = KeyedHeap()
 
     def __len__(self) -> int:
-        """Keys that may be handed out now; those that are delayed or in work do not count."""
+        """Ready keys; without delayed ones and those being processed."""
         return len(self._ready)
 
     @property
     def in_work(self) -> int:
-        """Keys that someone has in hand."""
+        """Keys that are being processed."""
         return len(self._in_work)
 
     @property
     def delayed(self) -> int:
-        """Keys whose time has not come."""
+        """Keys that are not due yet."""
         return len(self._delayed)
 
     def add(self, key: K) -> bool:
-        """The key needs work now; False if it waits already."""
+        """Add a key; False if it is queued already."""
         if key in self._dirty:
             return False
         self._dirty.add(key)
@@ -51,16 +52,16 @@ class QueueCore(Generic[K]):
         return True
 
     def add_at(self, key: K, due: float) -> None:
-        """The key needs work at that time; of several times the earliest counts."""
+        """Add a key at a time; of several times the earliest counts."""
         if key not in self._delayed or due < self._delayed.priority(key):
             self._delayed.push(key, due)
 
     def advance(self, now: float) -> list[K]:
-        """Let time pass: add what is due; the keys that did not wait already."""
+        """Advance the time: add keys that are due; returns those that were not queued already."""
         return [key for key, _ in self._delayed.pop_through(now) if self.add(key)]
 
     def next_due(self) -> float:
-        """When the next delayed key is to be added; infinity if there is none."""
+        """When the next delayed key is due; infinity if there is none."""
         return self._delayed.peek()[1] if self._delayed else math.inf
 
     def take(self) -> K | None:
@@ -73,7 +74,7 @@ class QueueCore(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """The work on a key has ended, well or not."""
+        """The processing of a key has ended, successfully or not."""
         if key not in self._in_work:
             raise ValueError(f"nobody works on {key}")
         self._in_work.discard(key)
@@ -81,5 +82,5 @@ class QueueCore(Generic[K]):
             self._ready.append(key)
 
     def drop_delayed(self) -> None:
-        """Forget what is not due."""
+        """Drop the delayed keys."""
         self._delayed.clear()

@@ -1,4 +1,4 @@
-"""The figures of a work queue, under the names that client-go gives them."""
+"""Metrics of a work queue, with client-go's names."""
 
 from collections.abc import Hashable
 from typing import Final
@@ -11,7 +11,7 @@ _BUCKETS_S: Final = tuple(10.0**power for power in range(-8, 2))
 
 
 class QueueMetrics:
-    """What one queue counts; all queues of a registry share the metrics and differ in the label `name`."""
+    """The metrics of one queue; all queues of a registry share them and differ in the label `name`."""
 
     def __init__(self, metrics: Metrics, name: str, *, clock: Clock) -> None:
         shared = metrics.beside("workqueue", prefix="workqueue_")
@@ -33,23 +33,23 @@ class QueueMetrics:
         unfinished.labels(name).set_function(self._unfinished_s)
 
     def added(self, key: Hashable) -> None:
-        """A key waits from now on, if it did not before."""
+        """A key was queued, if it was not before."""
         self._adds.inc()
         self._added.setdefault(key, self._clock.monotonic())
 
     def taken(self, key: Hashable) -> None:
-        """Work on a key begins."""
+        """Processing of a key begins."""
         now = self._clock.monotonic()
         self._waited_s.observe(now - self._added.pop(key, now))
         self._begun[key] = now
 
     def done(self, key: Hashable) -> None:
-        """Work on a key has ended."""
+        """Processing of a key has ended."""
         now = self._clock.monotonic()
         self._worked_s.observe(now - self._begun.pop(key, now))
 
     def retried(self) -> None:
-        """A key failed and comes again."""
+        """A key failed and is retried."""
         self._retries.inc()
 
     def _unfinished_s(self) -> float:

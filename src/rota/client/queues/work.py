@@ -1,11 +1,11 @@
-"""A work queue for tasks: keys come in from handlers, workers take them, failures come back later.
+"""A work queue for asyncio: handlers add keys, workers process them, failures are retried later.
 
-    queue = WorkQueue[Key](clock=clock, chance=chance)
+    queue = WorkQueue[Key](clock=clock, rng=rng)
     informer.add_handler(lambda key, old, new: queue.add(key))
     supervisor.start("worker", lambda: queue.work(reconcile, workers=4))
 
-The rules are in `core`: one worker per key at a time, no addition lost. Failures of a key are answered with growing
-delays of its own; all repetitions together are held to a rate, so that a broken server is not asked without end.
+The rules are in `core`: one worker per key at a time, no addition lost. Each key has its own exponential backoff; all
+retries together are rate limited, so that a failing server is not overloaded.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ log = logs.get(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
-#: Works on a key; may give back the seconds after which it should be looked at again.
+#: Processes a key; may return the seconds after which it should be processed again.
 Process: TypeAlias = Callable[[K], Awaitable[float | None]]
 
 _BACKOFF: Final = backoff.Policy(initial_s=0.005, cap_s=1000.0, jitter=backoff.Jitter.NONE)
-#: Repetitions of all keys together: a hundred at once, ten per second.
+#: Rate limit of all retries: a burst of a hundred, then ten per second.
 _RATE: Final = 10.0
 _BURST: Final = 100
 
 
 class WorkQueue(Generic[K]):
-    """Used by tasks of one event loop. Adding never waits."""
+    """For tasks of one event loop. Adding never waits."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class WorkQueue(Generic[K]):
         return len(self._core)
 
     def add(self, key: K) -> None:
-        """The key needs work."""
+        """Add a key."""
         if self._closed:
             return
         before = len(self._core)
@@ -73,17 +73,17 @@ class WorkQueue(Generic[K]):
         self._wake(len(self._core) - before)
 
     def add_after(self, key: K, delay_s: float) -> None:
-        """The key needs work later."""
+        """Add a key after a delay."""
         if delay_s <= 0:
             self.add(key)
         elif not self._closed:
             due = self._core.next_due()
             self._core.add_at(key, self._clock.monotonic() + delay_s)
-            # Those who sleep until the former first one would oversleep.
+            # Sleeping workers must notice the earlier time.
             self._wake(1 if self._core.next_due() < due else 0)
 
     def retry(self, key: K) -> float:
-        """The work on a key has failed: add it again later, the later the more often it failed; the delay."""
+        """Retry a key that failed after its backoff; returns the delay."""
         self._metrics.retried()
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         own = self._policy.delay(failures, self._rng)
@@ -92,7 +92,7 @@ class WorkQueue(Generic[K]):
         return delay
 
     def forget(self, key: K) -> None:
-        """The work on a key went well: its next failure counts as the first."""
+        """Reset the failures of a key."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
@@ -100,14 +100,14 @@ class WorkQueue(Generic[K]):
         return self._failures.get(key, 0)
 
     async def get(self) -> K | None:
-        """The next key, to be given back with `done`; None when the queue is shut down and empty."""
+        """The next key, which the caller ends with `done`; None when the queue is shut down and empty."""
         while True:
             for due in self._core.advance(self._clock.monotonic()):
                 self._metrics.added(due)
             key = self._core.take()
             if key is not None:
                 self._metrics.taken(key)
-                # One wake-up may have stood for several keys that became due together.
+                # One wake-up may cover several keys that became due together.
                 self._wake(len(self._core))
                 return key
             if self._closed:
@@ -115,7 +115,7 @@ class WorkQueue(Generic[K]):
             await self._wait()
 
     def done(self, key: K) -> None:
-        """The work on a key has ended, well or not; whoever got it must say so."""
+        """The processing of a key has ended, successfully or not; required after `get`."""
         before = len(self._core)
         self._core.done(key)
         self._metrics.done(key)
@@ -123,19 +123,19 @@ class WorkQueue(Generic[K]):
         self._settle()
 
     def shut_down(self) -> None:
-        """Take no more keys and forget the delayed ones; those that are ready are still handed out."""
+        """Accept no more keys and drop the delayed ones; ready keys are still handed out."""
         self._closed = True
         self._core.drop_delayed()
         self._wake(len(self._waiters))
         self._settle()
 
     async def drain(self) -> None:
-        """Shut down, and wait until everything ready has been worked on."""
+        """Shut down, and wait until all ready keys have been processed."""
         self.shut_down()
         await self._idle.wait()
 
     async def work(self, process: Process[K], *, workers: int = 1) -> None:
-        """Work on keys until the queue is shut down and empty; what `process` raises is logged and tried again."""
+        """Process keys until the queue is shut down and empty; exceptions of `process` are logged and retried."""
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
                 group.create_task(self._worker(process))
@@ -145,7 +145,7 @@ class WorkQueue(Generic[K]):
             try:
                 again_after_s = await process(key)
             except asyncio.CancelledError:
-                # Half done is not done: whoever works on this queue next begins the key anew.
+                # The processing was cancelled: the next worker starts the key again.
                 self.add(key)
                 raise
             except Exception as error:  # noqa: BLE001 - one key's failure must not stop the work on the others
@@ -173,7 +173,7 @@ class WorkQueue(Generic[K]):
             pass
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                # Woken and cancelled at once: the key is for someone else.
+                # Woken and cancelled at once: another worker takes the key.
                 self._wake(1)
             raise
         finally:

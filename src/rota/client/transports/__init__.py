@@ -1,1 +1,5 @@
-"""How a call reaches an API server: over HTTP, or straight into an application in this process."""
+"""Transports: how a call reaches an API server, over HTTP or into an application in this process.
+
+`http` and `in_process` carry calls; `retries`, `failover` and `replaceable` wrap other transports; `transport` is their
+interface.
+"""

@@ -1,8 +1,8 @@
-"""Connections for `http`: none is left open because whoever wanted it has gone.
+"""aiohttp's connector with fixes: no connection is left open after its caller was cancelled.
 
-A connection that is cancelled between its socket and the first step of its TLS handshake stays open with nobody to
-close it: event loops do not undo that step. So a caller that leaves does not cancel its connection, which is dropped as
-soon as it is there. And a connection that is not to be used again is cut at once: nobody waits for TLS to say goodbye.
+A connection that is cancelled between its socket and the first step of its TLS handshake stays open: event loops do not
+undo that step. So a cancelled caller does not cancel its connection, which is dropped as soon as it is established. And
+a connection that will not be reused is aborted, without waiting for the TLS shutdown.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from typing import Any, Final
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
-#: How long connections may take that are being made when all is to be closed; then they are cancelled after all.
+#: Timeout of connections that are being established at close; then they are cancelled.
 _LATE_S: Final = 1.0
 
 
 class Connector(aiohttp.TCPConnector):
-    """aiohttp's connector, whose callers may leave at any moment."""
+    """aiohttp's connector, whose callers may be cancelled at any moment."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -24,12 +24,12 @@ class Connector(aiohttp.TCPConnector):
         self._abandoned: Final[set[asyncio.Task[ResponseHandler]]] = set()
 
     async def settle(self) -> None:
-        """Wait until nothing is left of connections that were being made, but not for long."""
+        """Wait, for a limited time, until no connection is being established."""
         if self._making:
             await asyncio.wait(tuple(self._making), timeout=_LATE_S)
         for making in tuple(self._making):
             making.cancel()
-        # What was cut is let go of in the next round of the event loop.
+        # An aborted connection is released in the next iteration of the event loop.
         await asyncio.sleep(0)
 
     async def _create_connection(self, *args: Any, **options: Any) -> ResponseHandler:

@@ -1,10 +1,10 @@
-"""Several servers of one cluster: calls go to one of them, and to the next when that one does not answer.
+"""Failover between the servers of one cluster: calls go to one of them, and to the next when it does not answer.
 
-A call that never left is sent to the next server at once, whatever it is. One that broke off is its caller's to judge,
-as with a single server (`retries` repeats what only reads); but what comes after it goes to the next server. Where a
-server says that it cannot serve, reads ask the next one at once. Streams are resumed by whoever reads them: all
-servers of a cluster have the same revisions, so nothing is missed. A machine that has lost its power says nothing, and
-its streams are just quiet; so those of a server that does not answer are broken off.
+A call that was never sent goes to the next server at once, whatever it is. After a broken connection the caller
+decides, as with a single server (`retries` repeats reads), but later calls go to the next server. If a server is
+unavailable (503), reads go to the next one at once. Readers resume their streams: all servers of a cluster have the
+same revisions, so nothing is missed. A machine without power sends nothing, and its streams are silent; so the streams
+of a server that does not answer are aborted.
 """
 
 import contextlib
@@ -20,10 +20,10 @@ _UNAVAILABLE: Final = 503
 
 
 class FailoverTransport:
-    """A `Transport` over others, each of them to one server."""
+    """A `Transport` over others, each to one server."""
 
     def __init__(self, servers: Sequence[Transport], *, interrupt: Callable[[int], None] = lambda _: None) -> None:
-        """`interrupt` breaks off the streams of a server, by its number."""
+        """`interrupt` aborts the streams of a server, by its index."""
         if not servers:
             raise ValueError("a cluster has at least one server")
         self._servers: Final = tuple(servers)
@@ -32,7 +32,7 @@ class FailoverTransport:
 
     @property
     def current(self) -> int:
-        """The number of the server that calls go to."""
+        """The index of the server in use."""
         return self._current
 
     @contextlib.asynccontextmanager
@@ -56,7 +56,7 @@ class FailoverTransport:
                 answer = await attempt.enter_async_context(self._servers[asked].open(call))
             except TransportError as error:
                 self._leave(asked, error)
-                # a body that streams may have been read from already
+                # a streaming body may have been read in part already
                 if not left or not isinstance(error, Unreachable) or not call.repeatable:
                     raise
                 continue
@@ -69,7 +69,7 @@ class FailoverTransport:
             return answer
 
     def _leave(self, server: int, error: TransportError | None) -> None:
-        """Go on with the next server; many calls may notice at once that one has gone, and move only once."""
+        """Switch to the next server, once, though many calls may fail at the same time."""
         if self._current == server and len(self._servers) > 1:
             self._current = (server + 1) % len(self._servers)
             log.info("going on with the next server", number=self._current, error=error)

@@ -1,7 +1,6 @@
-"""HTTP/1.1 to an API server, by aiohttp: pooled connections, TLS, credentials, streams without end.
+"""HTTP/1.1 to an API server, by aiohttp: pooled connections, TLS, credentials, endless streams.
 
-A call that was refused for its credentials is sent a second time if fresh ones can be had. Whatever else may be worth a
-repetition is for `retries` to judge.
+A call that was refused for its credentials is sent again if there are fresh ones. All other retries are in `retries`.
 """
 
 import contextlib
@@ -18,9 +17,9 @@ from rota.client.transports.connector import Connector
 from rota.client.transports.transport import Call, Interrupted, TimedOut, TransportError, Unreachable
 
 _CONNECT_S: Final = 10.0
-#: Shorter than servers keep idle connections, so that no call meets one that is just being closed.
+#: Shorter than servers keep idle connections, so that no call uses one that is being closed.
 _IDLE_S: Final = 30.0
-#: A peer that vanished without a word is noticed within about a minute, also by a watch on which nothing happens.
+#: A dead peer is detected within about a minute, also by an idle watch.
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 20), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 _CHUNK_BYTES: Final = 256 * 1024
 _UNAUTHORIZED: Final = 401
@@ -35,7 +34,7 @@ class HttpTransport:
         self._tls: Final = endpoint.tls()
         self._session: aiohttp.ClientSession | None = None
         self._connector: Connector | None = None
-        #: Answers under way, and whether they are streams without an end.
+        #: Answers in progress, and whether they are endless streams.
         self._open: Final[dict[aiohttp.ClientResponse, bool]] = {}
         self._closed = False
 
@@ -51,8 +50,8 @@ class HttpTransport:
             yield _Answer(call, response)
         finally:
             self._open.pop(response, None)
-            # Returned to the pool if the body was read to its end, the connection is cut otherwise: at once, for
-            # nobody waits for TLS to say goodbye.
+            # If the body was read to its end the connection returns to the pool; otherwise it is aborted, without
+            # waiting for the TLS shutdown.
             if response.connection is not None and response.connection.transport is not None:
                 response.connection.transport.abort()
             response.close()
@@ -61,7 +60,7 @@ class HttpTransport:
         """See `Transport.close`."""
         self._closed = True
         for response in self._open:
-            # Closing a session does not wake those who wait for more of a body.
+            # Closing a session does not wake readers of a body.
             response.content.set_exception(aiohttp.ClientConnectionError("the transport was closed"))
         if self._session is not None:
             await self._session.close()
@@ -69,7 +68,7 @@ class HttpTransport:
             await self._connector.settle()
 
     def interrupt(self) -> None:
-        """Break off streams: whoever reads them resumes them, perhaps at another server."""
+        """Abort streams: their readers resume them, perhaps at another server."""
         for response, endless in self._open.items():
             if endless:
                 response.content.set_exception(aiohttp.ClientConnectionError("the server does not answer"))
@@ -98,7 +97,7 @@ class HttpTransport:
     def _connect(self) -> aiohttp.ClientSession:
         self._connector = Connector(
             ssl=self._tls if self._tls is not None else True,
-            limit=0,  # every watch holds a connection; how many there are is for the callers to decide
+            limit=0,  # every watch needs a connection; the callers limit their number
             keepalive_timeout=_IDLE_S,
             socket_factory=_socket,
         )
@@ -108,8 +107,8 @@ class HttpTransport:
             skip_auto_headers=("User-Agent", "Content-Type"),
             read_bufsize=_CHUNK_BYTES,
         )
-        # aiohttp would by itself repeat PUT and DELETE on a connection that broke, though they may have taken effect:
-        # the second answer would be a conflict with ourselves. There is no public switch.
+        # aiohttp would by itself repeat PUT and DELETE on a broken connection, though they may have taken effect: the
+        # second answer would be a conflict with ourselves. There is no public option.
         session._retry_connection = False
         return session
 
@@ -147,7 +146,7 @@ class _Answer:
 
 @contextlib.contextmanager
 def _translated(call: Call) -> Any:
-    """aiohttp's errors in our words."""
+    """Translates aiohttp's errors to `TransportError`."""
     try:
         yield
     except TransportError:

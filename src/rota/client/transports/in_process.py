@@ -1,8 +1,8 @@
 """Calls an ASGI application in this process: no socket, no copy of the body, streams in both directions.
 
-The application sees what it would see behind an HTTP server: a disconnect when the caller leaves early, back pressure
-when the caller reads slowly, and no cancellation in the middle of a write because its caller was cancelled. So both
-transports can be used for each other; only the bytes take a shorter way.
+The application sees the same as behind an HTTP server: a disconnect when the caller leaves early, back pressure when
+the caller reads slowly, and no cancellation in the middle of a write because its caller was cancelled. So both
+transports are interchangeable.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ Application: TypeAlias = Callable[
 
 #: Chunks that a streaming application may be ahead of its reader.
 _AHEAD: Final = 64
-#: How long applications get to notice that their callers have gone, when the transport is closed.
+#: How long applications may take to notice the disconnect, when the transport is closed.
 _FAREWELL_S: Final = 5.0
 
 
@@ -36,12 +36,13 @@ class InProcessTransport:
     def __init__(
         self, app: Application, *, clock: Clock, headers: Mapping[str, str] | None = None, user: User | None = None
     ) -> None:
-        """`headers` go with every call, as credentials do; with a `user` none are needed: the application trusts us."""
+        """`headers` go with every call, for example credentials; with a `user` none are needed: the application trusts
+        us."""
         self._app: Final = app
         self._clock: Final = clock
         self._headers: Final = dict(headers or {})
         self._user: Final = user
-        #: Every run of the application that has not ended; those whose callers have gone end here.
+        #: Every call of the application that has not ended, also after its caller has left.
         self._running: Final[set[asyncio.Task[None]]] = set()
         self._exchanges: Final[set[_Exchange]] = set()
         self._closed = False
@@ -65,7 +66,7 @@ class InProcessTransport:
             self._exchanges.discard(exchange)
 
     async def close(self) -> None:
-        """See `Transport.close`; waits for what the application does on its callers' behalf."""
+        """See `Transport.close`; waits for the calls of the application."""
         self._closed = True
         for exchange in tuple(self._exchanges):
             exchange.cut("the transport was closed")
@@ -109,7 +110,7 @@ class _Exchange:
         self._sent = False
         self._gone: Final = asyncio.Event()
         self._begun: Final = asyncio.Event()
-        #: None ends the body, an exception breaks it off.
+        #: None ends the body, an exception aborts it.
         self._chunks: Final[asyncio.Queue[bytes | Interrupted | None]] = asyncio.Queue(_AHEAD)
         self._failure: Interrupted | None = None
         self._ended = False
@@ -141,13 +142,13 @@ class _Exchange:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def leave(self) -> None:
-        """The caller has what it wants: the application is told, and may send into the void."""
+        """The caller leaves: the application sees a disconnect, and its output is dropped."""
         self._gone.set()
         while not self._chunks.empty():
             self._chunks.get_nowait()
 
     def cut(self, why: str) -> None:
-        """Break the exchange off for both sides."""
+        """Abort the exchange for both sides."""
         self._failure = Interrupted(f"{self._call}: {why}")
         self.leave()
         self._chunks.put_nowait(self._failure)
@@ -168,7 +169,7 @@ class _Exchange:
         if not self._begun.is_set():
             self._failure = broken
             self._begun.set()
-        # To a reader that has seen the end already this says nothing new.
+        # A reader that has seen the end ignores this.
         await self._put(broken)
 
     async def _receive(self) -> Message:
@@ -200,13 +201,14 @@ class _Exchange:
 
     async def _put(self, chunk: bytes | Interrupted | None) -> None:
         if self._gone.is_set():
-            # Into the void, but not without end: an application that only ever sends would hold up the loop.
+            # Output is dropped, but other tasks must run: an application that only ever sends would block the event
+            # loop.
             await asyncio.sleep(0)
             return
         if not self._chunks.full():
             self._chunks.put_nowait(chunk)
             return
-        # Full: wait for the reader, but not for one that leaves.
+        # Full: wait for the reader, unless it leaves.
         putting = asyncio.ensure_future(self._chunks.put(chunk))
         leaving = asyncio.ensure_future(self._gone.wait())
         try:

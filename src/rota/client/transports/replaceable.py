@@ -1,7 +1,7 @@
-"""A way to a server that can be exchanged for another while it is used: when a client's certificate is renewed.
+"""A transport that can be replaced while it is in use: when a client certificate is renewed.
 
-Connections are secured once, so what stands goes on with the old certificate until it is closed. Calls under way then
-break off, and are resumed by those who made them, as after any other lost connection.
+TLS connections keep the old certificate until they are closed. Calls in progress then break off, and their callers
+resume them, as after any lost connection.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from rota.client.transports.transport import Answer, Call, Transport
 
 
 class ReplaceableTransport:
-    """A `Transport` that is another one, for the time being."""
+    """A `Transport` that delegates to the current one."""
 
     def __init__(self, first: Transport) -> None:
         self._current = first
@@ -27,6 +27,6 @@ class ReplaceableTransport:
         await self._current.close()
 
     async def replace(self, transport: Transport) -> None:
-        """Send everything from now on by this one, and close the one before."""
+        """Use another transport from now on, and close the previous one."""
         former, self._current = self._current, transport
         await former.close()

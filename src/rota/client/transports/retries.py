@@ -1,11 +1,11 @@
-"""Repeats calls where that helps and cannot do harm; wraps any other transport.
+"""Retries of calls where that helps and is safe; wraps any other transport.
 
-* No connection: any call is tried again, for it never left.
-* A connection that broke before the answer began: only calls that read are tried again.
-* 429 or 503 with `Retry-After`: any call, after that time, for the server says that it did not act. Without the header
-  the answer is the caller's to judge: an eviction that a budget forbids is no overload.
+* No connection: any call is retried, for it was never sent.
+* A connection that broke before the answer began: only reads are retried.
+* 429 or 503 with `Retry-After`: any call, after that time, for the server did not act on it. Without the header
+  the caller decides: an eviction that a budget forbids is not an overload.
 
-An answer that has begun is never repeated: whoever reads a stream resumes it, which only they can.
+An answer that has begun is never repeated: only the reader of a stream can resume it.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ _POLICY: Final = backoff.Policy(initial_s=0.1, cap_s=5.0)
 
 
 class RetryingTransport:
-    """A `Transport` that does not give up at once."""
+    """A `Transport` with retries."""
 
     def __init__(
         self, inner: Transport, *, clock: Clock, rng: Rng, attempts: int = 5, longest_wait_s: float = 30.0
     ) -> None:
-        """A server that wants to be left alone for longer than `longest_wait_s` is taken at its word."""
+        """A `Retry-After` of more than `longest_wait_s` is not waited for."""
         self._inner: Final = inner
         self._clock: Final = clock
         self._rng: Final = rng
@@ -64,17 +64,17 @@ class RetryingTransport:
                 if not left or wait is None or wait > self._longest_wait_s:
                     exits.push_async_exit(attempt.pop_all())
                     return answer
-                # Read to its end, the answer leaves a connection that can be used again.
+                # Reading the answer to its end lets the connection be reused.
                 with contextlib.suppress(TransportError):
                     await answer.read()
                 await attempt.aclose()
-                # Those who were sent away together should not return together.
+                # Clients that were refused together should not return together.
                 delay = wait + self._rng.random() * min(1.0, wait)
                 log.debug("server is busy", call=str(call), code=answer.code, delay_s=round(delay, 3))
             await self._clock.sleep(delay)
 
 
 def _retry_after(answer: Answer) -> float | None:
-    """Seconds, if the server asks to be asked again; dates, which no API server sends, count as no answer."""
+    """The seconds of `Retry-After`; dates, which no API server sends, count as absent."""
     given = answer.headers.get("retry-after", "") if answer.code in _BUSY else ""
     return float(given) if given.isdecimal() else None

@@ -1,7 +1,7 @@
-"""What every transport offers: one call goes out, one answer begins, its body comes in chunks.
+"""The interface of transports: a call goes out, an answer begins, its body comes in chunks.
 
-A transport moves bytes and knows nothing of Kubernetes. A refusal of the server is an ordinary answer here; only when
-there is no answer a `TransportError` is raised, and it says whether the server may have acted on the call.
+A transport carries bytes and knows nothing of Kubernetes. An error status is an ordinary answer here; a
+`TransportError` is raised only without an answer, and says whether the server may have acted on the call.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-#: Long enough for a list of everything, short enough to notice a server that hangs.
+#: Long enough for a large list, short enough to notice a server that hangs.
 DEFAULT_TIMEOUT_S: Final = 60.0
 
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -20,12 +20,12 @@ class TransportError(Exception):
 
     def __init__(self, message: str, *, uncertain: bool) -> None:
         super().__init__(message)
-        #: Whether the server may have got the call, and acted on it.
+        #: Whether the server may have received the call and acted on it.
         self.uncertain: Final = uncertain
 
 
 class Unreachable(TransportError):
-    """The call never left: no connection could be made."""
+    """The call was not sent: no connection could be established."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, uncertain=False)
@@ -39,7 +39,7 @@ class Interrupted(TransportError):
 
 
 class TimedOut(TransportError):
-    """The answer took longer than the call allows."""
+    """The answer took longer than the timeout of the call."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, uncertain=True)
@@ -54,14 +54,14 @@ class Call:
     query: tuple[tuple[str, str], ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | AsyncIterable[bytes] = b""
-    #: For everything up to the end of the body; None for streams that may go on for ever.
+    #: For everything up to the end of the body; None for endless streams.
     timeout_s: float | None = DEFAULT_TIMEOUT_S
-    #: Whether a transport may repeat the call where that cannot do harm; see `retries`.
+    #: Whether a transport may retry the call where that is safe; see `retries`.
     retry: bool = True
 
     @property
     def only_reads(self) -> bool:
-        """Whether the call can be repeated without changing anything."""
+        """Whether the call changes nothing, so that it can be repeated."""
         return self.method in _READING
 
     @property
@@ -92,7 +92,7 @@ class Answer(Protocol):
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives; `TransportError` if it breaks off."""
+        """The body as it arrives; `TransportError` if it is interrupted."""
         ...
 
     async def read(self) -> bytes:
@@ -101,12 +101,12 @@ class Answer(Protocol):
 
 
 class Transport(Protocol):
-    """A way to a server."""
+    """Carries calls to a server."""
 
     def open(self, call: Call) -> AbstractAsyncContextManager[Answer]:
-        """Send the call; the block begins when the answer does, and leaving it gives up the rest of the body."""
+        """Send the call; the block begins with the answer, and leaving it drops the rest of the body."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections; calls under way end with a `TransportError`."""
+        """Close connections; calls in progress end with a `TransportError`."""
         ...
