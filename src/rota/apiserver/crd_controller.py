@@ -139,7 +139,9 @@ class CrdController:
             if change(stored.object) != stored.object:
                 await self._registry.rewrite(at, stored, change)
         except (errors.NotFound, errors.Conflict) as error:
-            log.info("a definition changed in the meantime", definition=at.name, error=error.message)
+            log.info(
+                "a CustomResourceDefinition changed meanwhile, trying again", definition=at.name, error=error.message
+            )
 
     def _attributes(self, *, name: str) -> Attributes:
         return Attributes(

@@ -80,6 +80,6 @@ def for_this_machine(page: Page) -> Page:
     async def answered(request: web.Request) -> web.Response:
         if is_loopback(request.remote or ""):
             return await page(request)
-        return web.Response(status=403, text="only for who asks from this machine; in a pod: kubectl port-forward")
+        return web.Response(status=403, text="only for clients on this machine; in a pod: kubectl port-forward")
 
     return answered

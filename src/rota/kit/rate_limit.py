@@ -11,7 +11,7 @@ class TokenBucket:
     def __init__(self, *, rate: float, burst: int, now: float) -> None:
         """`rate` is in tokens per second, `burst` the size of the bucket."""
         if rate <= 0 or burst < 1:
-            raise ValueError(f"a bucket needs a rate above 0 and room for a token, got {rate} and {burst}")
+            raise ValueError(f"a bucket needs a rate above 0 and a burst of at least 1, got {rate} and {burst}")
         self._rate: Final = rate
         self._burst: Final = burst
         #: Negative by the tokens that were taken in advance.

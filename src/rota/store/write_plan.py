@@ -102,9 +102,9 @@ def plan(work: Sequence[Work], rows: Mapping[str, Row], leases: Mapping[int, Lea
 
     `floor` tells which records history still holds: a heartbeat older than it has no record left to supersede.
     """
-    ledger = _WritePlanner(rows, leases, head, floor)
-    verdicts = [ledger.end(item) if isinstance(item, RevokeLease) else ledger.transact(item) for item in work]
-    return Plan(verdicts, ledger.changed, ledger.records, ledger.ended, ledger.revision)
+    planner = _WritePlanner(rows, leases, head, floor)
+    verdicts = [planner.end(item) if isinstance(item, RevokeLease) else planner.transact(item) for item in work]
+    return Plan(verdicts, planner.changed, planner.records, planner.ended, planner.revision)
 
 
 class _WritePlanner:

@@ -144,7 +144,7 @@ def test_a_file_that_went_wrong_leaves_the_known_keys_in_use(path: Path, caplog:
     path.unlink()
     assert not keys.look()
     assert keys.vault is before
-    assert caplog.messages == ["the encryption keys stay as they were"] * 2
+    assert caplog.messages == ["cannot read the key file, keeping the known encryption keys"] * 2
 
 
 def test_resources_are_those_of_the_start(path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -154,7 +154,7 @@ def test_resources_are_those_of_the_start(path: Path, caplog: pytest.LogCaptureF
     path.write_text(configuration.render((Rule(resources=("configmaps",), keys=rule.keys),)))
     assert not keys.look()
     assert keys.vault is before
-    assert caplog.messages == ["the encryption keys stay as they were"]
+    assert caplog.messages == ["cannot read the key file, keeping the known encryption keys"]
     fresh = (Key("fresh", bytes(32)), *rule.keys)
     path.write_text(configuration.render((Rule(resources=("secrets", "configmaps"), keys=fresh),)))
     assert keys.look()

@@ -110,7 +110,7 @@ def _at(**changes: Any) -> Attributes:
     return Attributes(**{**about, **changes})
 
 
-STANDING = AdmissionFingerprint((), 0)
+FINGERPRINT = AdmissionFingerprint((), 0)
 STORED = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -125,8 +125,8 @@ def _remembered(body: bytes, stored: dict[str, Any]) -> bool:
     if create_template is None:
         return False
     for _ in range(2):
-        create_templates.learn(create_template, STANDING, json.dumps(stored, separators=(",", ":")).encode())
-    return create_templates.cast(create_template, STANDING, uid="u-2", now=0.0) is not None
+        create_templates.learn(create_template, FINGERPRINT, json.dumps(stored, separators=(",", ":")).encode())
+    return create_templates.fill_template(create_template, FINGERPRINT, uid="u-2", now=0.0) is not None
 
 
 def test_only_the_name_of_the_object_itself_may_differ() -> None:
@@ -152,12 +152,12 @@ def test_another_standing_namespace_or_manager_is_another_matter() -> None:
     create_template = create_templates.create_template(_at(), body, "application/json")
     assert create_template is not None
     for _ in range(2):
-        create_templates.learn(create_template, STANDING, json.dumps(STORED, separators=(",", ":")).encode())
-    assert create_templates.cast(create_template, AdmissionFingerprint((), 1), uid="u", now=0.0) is None
+        create_templates.learn(create_template, FINGERPRINT, json.dumps(STORED, separators=(",", ":")).encode())
+    assert create_templates.fill_template(create_template, AdmissionFingerprint((), 1), uid="u", now=0.0) is None
     for other in (_at(namespace="other"), _at(field_manager="other")):
         elsewhere = create_templates.create_template(other, body, "application/json")
         assert elsewhere is not None
-        assert create_templates.cast(elsewhere, STANDING, uid="u", now=0.0) is None
+        assert create_templates.fill_template(elsewhere, FINGERPRINT, uid="u", now=0.0) is None
 
 
 @given(name=st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True), text=st.text(max_size=20))
@@ -169,12 +169,12 @@ def test_whatever_is_around_the_name_stays_as_it_is(name: str, text: str) -> Non
     assert create_template is not None
     value = json.dumps(stored, separators=(",", ":"), ensure_ascii=False).encode()
     for _ in range(2):
-        create_templates.learn(create_template, STANDING, value)
+        create_templates.learn(create_template, FINGERPRINT, value)
     other = create_templates.create_template(
         _at(), body.replace(b'"name":"p"', f'"name":"{name}"'.encode()), "application/json"
     )
     assert other is not None
-    made = create_templates.cast(other, STANDING, uid="u-2", now=1.0)
+    made = create_templates.fill_template(other, FINGERPRINT, uid="u-2", now=1.0)
     if made is not None:
         metadata = {"name": name, "uid": "u-2", "creationTimestamp": "1970-01-01T00:00:01Z"}
         assert json.loads(made) == stored | {"metadata": metadata}

@@ -106,12 +106,12 @@ async def test_a_lease_that_is_given_back_or_deleted_ends_the_term(client: Clien
     a = in_term(client, "a", 0)
     await a.create(MAPS, note("n1"))
     await give(client, "", 0)
-    with pytest.raises(errors.Conflict, match="nobody holds it"):
+    with pytest.raises(errors.Conflict, match="it has no holder"):
         await a.create(MAPS, note("n2"))
     await give(client, "a", 0)
     await a.create(MAPS, note("n3"))
     await client.delete(LEASES, "duty", namespace="kube-system")
-    with pytest.raises(errors.Conflict, match="nobody holds it"):
+    with pytest.raises(errors.Conflict, match="it has no holder"):
         await a.create(MAPS, note("n4"))
 
 

@@ -56,7 +56,7 @@ async def test_a_refusal_names_the_collision_and_the_nodes_fresh_state(server: S
     assert error is not None
     assert (error.code, error.reason) == (409, "Conflict")
     assert error.message == (
-        'Operation cannot be fulfilled on pods/binding "b": node "n1" has no room: '
+        'Operation cannot be fulfilled on pods/binding "b": node "n1" has insufficient capacity: '
         "Insufficient cpu: requested 500m, free 300m; Insufficient example.com/gpu: requested 3, free 2"
     )
     assert _cause(error, "InsufficientResource", "cpu") == "Insufficient cpu: requested 500m, free 300m"
@@ -127,7 +127,7 @@ async def test_a_pod_created_with_a_node_takes_its_share_of_it(server: Server) -
     await server.add_pod("a", {"cpu": "500m"})
     (error,) = await server.bind(("a", "n1"))
     assert _cause(error, "NodeFree", "cpu") == "200m"
-    with pytest.raises(errors.Conflict, match='pods "late": node "n1" has no room: Insufficient cpu'):
+    with pytest.raises(errors.Conflict, match='pods "late": node "n1" has insufficient capacity: Insufficient cpu'):
         await server.add_pod("late", {"cpu": "300m"}, node="n1")
 
 

@@ -25,7 +25,7 @@ FOLLOWED: Final = (NAMESPACES, RANGES, CLASSES, RUNTIMES, QUOTAS)
 def mutating(
     registry: Registry,
     copies: Mapping[GroupResource, WatchCache],
-    ledger: OvercommitGuard | None,
+    overcommit_guard: OvercommitGuard | None,
     network: IPv4Network,
     *,
     taint_nodes: bool,
@@ -44,6 +44,6 @@ def mutating(
         DefaultTolerations(),
         RuntimeClasses(registry, copies[RUNTIMES]),
         ServiceAddresses(registry, network),
-        *((NodeCapacity(registry, ledger),) if ledger is not None else ()),
+        *((NodeCapacity(registry, overcommit_guard),) if overcommit_guard is not None else ()),
         ResourceQuota(registry, copies[QUOTAS]),
     )

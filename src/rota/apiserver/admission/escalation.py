@@ -68,10 +68,10 @@ class Escalation:
         if not missing:
             return
         user = at.user
-        told = "\n".join(sorted({str(rule) for rule in rules.joined(missing)}))
+        listing = "\n".join(sorted({str(rule) for rule in rules.joined(missing)}))
         why = (
             f"user {gotext.quote(user.name)} (groups={rules.quoted(user.groups)}) is attempting to grant RBAC "
-            f"permissions not currently held:\n{told}"
+            f"permissions not currently held:\n{listing}"
         )
         _, problems = self._authorization.policy.rules_for(user, at.namespace)
         if problems:

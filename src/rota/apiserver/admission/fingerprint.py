@@ -39,7 +39,7 @@ class AdmissionFingerprints:
             classes.subscribe(self._note)
 
     def of(self, at: Attributes) -> AdmissionFingerprint | None:
-        """See `Kinds.standing`: namespaces with limits or quotas, and what nodes create, are looked at each time."""
+        """See `Kinds.admission_fingerprint`: None for namespaces with limits or quotas, and for what nodes create."""
         if at.resource.group_resource != _PODS or at.subresource or at.fresh or identity.node_of(at.user) is not None:
             return None
         if not all(one.following for one in (self._ranges, self._quotas, *self._classes)):

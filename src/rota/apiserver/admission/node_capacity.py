@@ -19,9 +19,9 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 class NodeCapacity:
     """Admits new pods with a node. Runs last: by then the pod's requests are final."""
 
-    def __init__(self, registry: Registry, ledger: OvercommitGuard) -> None:
+    def __init__(self, registry: Registry, overcommit_guard: OvercommitGuard) -> None:
         self._registry: Final = registry
-        self._ledger: Final = ledger
+        self._overcommit_guard: Final = overcommit_guard
 
     async def admit(self, at: Attributes, new: Object | None, old: Object | None, /) -> TransactionExtras | None:
         """Ensure that the pod fits when it is written, and that no other pod gets the same resources."""
@@ -31,14 +31,14 @@ class NodeCapacity:
         if not name:
             return None
         node = await self._registry.find(self._registry.resource(NODES), "", name)
-        view = await self._ledger.view((name,))
+        view = await self._overcommit_guard.view((name,))
         guards = view.guards((name,))
         if node is not None:
             guards += (Precondition(node.key, created=node.created),)
             if MIRROR not in (new["metadata"].get("annotations") or {}):
                 share, allocatable = pod_shares.of_pod({**new, "status": {}}), resources.node_allocatable(node.object)
                 if pod_shares.collisions(share, allocatable, view.usage[name]):
-                    view = await self._ledger.view((name,), newest=True)
+                    view = await self._overcommit_guard.view((name,), newest=True)
                     found = pod_shares.collisions(share, allocatable, view.usage[name])
                     if found:
                         left = pod_shares.free(allocatable, view.usage[name])

@@ -90,12 +90,12 @@ class NodeRestriction:
                 raise forbidden(at, new, why)
 
     async def _whole_pod(self, node: str, at: Attributes, new: Object | None, old: Object | None) -> None:
-        told = gotext.quote(node)
+        quoted = gotext.quote(node)
         if new is None:
             if _node_of(old) != node:
-                raise forbidden(at, new, f"node {told} can only delete pods with spec.nodeName set to itself")
+                raise forbidden(at, new, f"node {quoted} can only delete pods with spec.nodeName set to itself")
         elif old is not None:
-            why = f'unexpected operation "UPDATE", node {told} can only create and delete mirror pods'
+            why = f'unexpected operation "UPDATE", node {quoted} can only create and delete mirror pods'
             raise forbidden(at, new, why)
         else:
             why = _wrong_mirror(node, new) or await self._wrong_owner(node, new) or _references(node, new)
@@ -103,17 +103,17 @@ class NodeRestriction:
                 raise forbidden(at, new, why)
 
     async def _wrong_owner(self, node: str, pod: Object) -> str:
-        told = f"node {gotext.quote(node)}"
+        quoted = f"node {gotext.quote(node)}"
         owners = meta.owner_references(pod)
         if len(owners) > 1:
-            return f"{told} can only create pods with a single owner reference set to itself"
+            return f"{quoted} can only create pods with a single owner reference set to itself"
         owner = owners[0] if owners else {}
         if (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) != ("v1", "Node", node):
-            return f"{told} can only create pods with an owner reference set to itself"
+            return f"{quoted} can only create pods with an owner reference set to itself"
         if not owner.get("controller"):
-            return f"{told} can only create pods with a controller owner reference set to itself"
+            return f"{quoted} can only create pods with a controller owner reference set to itself"
         if owner.get("blockOwnerDeletion"):
-            return f"{told} must not set blockOwnerDeletion on an owner reference"
+            return f"{quoted} must not set blockOwnerDeletion on an owner reference"
         live = await self._registry.read(self._registry.resource(NODES), "", node)
         if owner.get("uid") != meta.uid(live.object):
             return f"node {node} UID mismatch: expected {owner.get('uid', '')} got {meta.uid(live.object)}"
@@ -153,12 +153,12 @@ def _node_of(pod: Object | None) -> str:
 
 
 def _wrong_mirror(node: str, pod: Object) -> str:
-    told = gotext.quote(node)
+    quoted = gotext.quote(node)
     if references.MIRROR not in meta.annotations(pod):
         annotation = gotext.quote(references.MIRROR)
-        return f"pod does not have {annotation} annotation, node {told} can only create mirror pods"
+        return f"pod does not have {annotation} annotation, node {quoted} can only create mirror pods"
     if _node_of(pod) != node:
-        return f"node {told} can only create pods with spec.nodeName set to itself"
+        return f"node {quoted} can only create pods with spec.nodeName set to itself"
     return ""
 
 
@@ -179,40 +179,40 @@ def _references(node: str, pod: Object) -> str:
 
 
 def _pod_status(node: str, at: Attributes, new: Object | None, old: Object | None) -> None:
-    told = f"node {gotext.quote(node)}"
+    quoted = f"node {gotext.quote(node)}"
     if new is None or old is None:
         raise forbidden(at, new, "unexpected operation")
     if _node_of(old) != node:
         why = "can only update pod status for pods with spec.nodeName set to itself"
-        raise forbidden(at, new, f"{told} {why}")
+        raise forbidden(at, new, f"{quoted} {why}")
     if meta.labels(new) != meta.labels(old):
-        raise forbidden(at, new, f"{told} cannot update labels through pod status")
+        raise forbidden(at, new, f"{quoted} cannot update labels through pod status")
     claims = [((one.get("status") or {}).get("resourceClaimStatuses") or []) for one in (new, old)]
     if claims[0] != claims[1]:
-        raise forbidden(at, new, f"{told} cannot update resource claim statues")
+        raise forbidden(at, new, f"{quoted} cannot update resource claim statues")
 
 
 async def _node(node: str, at: Attributes, new: Object | None, old: Object | None) -> None:
-    told = gotext.quote(node)
+    quoted = gotext.quote(node)
     name = at.name or meta.name(new or {})
     if name != node:
-        raise forbidden(at, new, f"node {told} is not allowed to modify node {gotext.quote(name)}")
+        raise forbidden(at, new, f"node {quoted} is not allowed to modify node {gotext.quote(name)}")
     if new is None:
         return
     spec, before = new.get("spec") or {}, (old or {}).get("spec") or {}
     labels = _foreign_labels(meta.labels(new), meta.labels(old) if old is not None else {})
     if old is None:
         if spec.get("configSource"):
-            raise forbidden(at, new, f"node {told} is not allowed to create pods with a non-nil configSource")
+            raise forbidden(at, new, f"node {quoted} is not allowed to create pods with a non-nil configSource")
         if labels:
-            raise forbidden(at, new, f"node {told} is not allowed to set the following labels: {', '.join(labels)}")
+            raise forbidden(at, new, f"node {quoted} is not allowed to set the following labels: {', '.join(labels)}")
         return
     if spec.get("configSource") and spec["configSource"] != before.get("configSource"):
-        raise forbidden(at, new, f"node {told} is not allowed to update configSource to a new non-nil configSource")
+        raise forbidden(at, new, f"node {quoted} is not allowed to update configSource to a new non-nil configSource")
     if (spec.get("taints") or []) != (before.get("taints") or []):
-        raise forbidden(at, new, f"node {told} is not allowed to modify taints")
+        raise forbidden(at, new, f"node {quoted} is not allowed to modify taints")
     if list(meta.owner_references(new)) != list(meta.owner_references(old)):
-        raise forbidden(at, new, f"node {told} is not allowed to modify ownerReferences")
+        raise forbidden(at, new, f"node {quoted} is not allowed to modify ownerReferences")
     if labels:
         raise forbidden(at, new, f"is not allowed to modify labels: {', '.join(labels)}")
 
@@ -240,8 +240,8 @@ async def _claim(node: str, at: Attributes, new: Object | None, old: Object | No
     if new is None or old is None:
         raise forbidden(at, new, "unexpected operation")
     if _but_sizes(new) != _but_sizes(old):
-        told = gotext.quote(node)
-        why = f"node {told} is not allowed to update fields other than status.quantity and status.conditions"
+        quoted = gotext.quote(node)
+        why = f"node {quoted} is not allowed to update fields other than status.quantity and status.conditions"
         raise forbidden(at, new, why)
 
 

@@ -161,7 +161,7 @@ ROWS: Final = (
     ),
     Row(
         GroupResource("", "services"),
-        "services that stand for an external name do not resolve for tasks: use that name itself",
+        "services of type ExternalName do not resolve for tasks: use the external name itself",
         _is_of_type("ExternalName"),
     ),
     Row(

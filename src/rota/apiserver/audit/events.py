@@ -180,9 +180,9 @@ def _made(answer: responses.Answer) -> str:
 def _status(answer: responses.Answer, *, hidden: bool) -> _Status:
     if not isinstance(answer, responses.Response) or answer.code < 400:
         return _Status(metadata={}, code=answer.code)
-    told = errors.from_wire(answer.body, code=answer.code)
-    message = "" if hidden else told.message
-    return _Status(metadata={}, status="Failure", message=message, reason=told.reason, code=answer.code)
+    error = errors.from_wire(answer.body, code=answer.code)
+    message = "" if hidden else error.message
+    return _Status(metadata={}, status="Failure", message=message, reason=error.reason, code=answer.code)
 
 
 def _object(facts: Facts) -> msgspec.Raw | None:

@@ -174,7 +174,7 @@ class AuditLog:
 
     def _gap(self, count: int) -> bytes:
         """A line that reports dropped ones."""
-        told = {
+        event = {
             "kind": "Event",
             "apiVersion": "audit.k8s.io/v1",
             "level": "Metadata",
@@ -182,4 +182,4 @@ class AuditLog:
             "stageTimestamp": times.format_micro_time(self._clock.now()),
             "annotations": {"rota.dev/dropped-events": str(count)},
         }
-        return msgspec.json.encode(told) + b"\n"
+        return msgspec.json.encode(event) + b"\n"

@@ -113,7 +113,7 @@ class OidcTokens:
                 self._keys = await self._clock.wait_for(self._fetch(), _FETCH_S)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
                 # known keys stay valid while the provider cannot be reached
-                log.warning("the OpenID provider's keys cannot be had", issuer=self._provider.issuer_url, error=error)
+                log.warning("cannot fetch the OpenID provider's keys", issuer=self._provider.issuer_url, error=error)
 
     async def _fetch(self) -> dict[str, Any]:
         connector = aiohttp.TCPConnector(ssl=self._tls)

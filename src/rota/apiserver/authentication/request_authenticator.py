@@ -33,7 +33,7 @@ class RequestAuthenticator:
         self._clock: Final = clock
         self._told_at: float | None = None
         #: Refusals since the last one that was logged.
-        self._untold = 0
+        self._unlogged = 0
 
     async def authenticate(self, credentials: Credentials, /) -> User:
         """See `Authenticator.authenticate`."""
@@ -49,10 +49,10 @@ class RequestAuthenticator:
         """Log a refusal, unless one was logged a moment ago: guessing tokens must not fill a disk."""
         now = self._clock.monotonic()
         if self._told_at is not None and now - self._told_at < _TELL_EVERY_S:
-            self._untold += 1
+            self._unlogged += 1
             return
-        log.warning("credentials refused", why=str(reason), client=address, untold_before=self._untold)
-        self._told_at, self._untold = now, 0
+        log.warning("credentials refused", why=str(reason), client=address, refusals_not_logged=self._unlogged)
+        self._told_at, self._unlogged = now, 0
 
     async def _identified(self, credentials: Credentials) -> User | None:
         flaw: Rejected | None = None

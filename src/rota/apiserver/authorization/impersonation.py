@@ -62,17 +62,17 @@ async def acting_user(
             break
     else:
         return asker
-    wishes = list(_impersonated_attributes([(name.lower(), value.decode("latin-1")) for name, value in headers]))
-    if not wishes:
+    attributes = list(_impersonated_attributes([(name.lower(), value.decode("latin-1")) for name, value in headers]))
+    if not attributes:
         return asker
-    if not any(wish.kind in {"User", "ServiceAccount"} for wish in wishes):
-        raise errors.bad_request(f"requested {_as_go(wishes)} without impersonating a user name")
-    for wish in wishes:
-        question = wish.question(asker)
+    if not any(attribute.kind in {"User", "ServiceAccount"} for attribute in attributes):
+        raise errors.bad_request(f"requested {_as_go(attributes)} without impersonating a user name")
+    for attribute in attributes:
+        question = attribute.question(asker)
         verdict = await authorizer.authorize(question)
         if not verdict.allowed:
             raise request_attributes.refusal(question, verdict)
-    return _user(wishes)
+    return _user(attributes)
 
 
 def _impersonated_attributes(headers: list[tuple[bytes, str]]) -> Iterator[_ImpersonatedAttribute]:
@@ -92,21 +92,21 @@ def _impersonated_attributes(headers: list[tuple[bytes, str]]) -> Iterator[_Impe
         yield _ImpersonatedAttribute("UID", uid)
 
 
-def _user(wishes: list[_ImpersonatedAttribute]) -> User:
+def _user(attributes: list[_ImpersonatedAttribute]) -> User:
     name, uid, groups, extra = "", "", list[str](), dict[str, tuple[str, ...]]()
-    for wish in wishes:
-        match wish.kind:
+    for attribute in attributes:
+        match attribute.kind:
             case "ServiceAccount":
-                name = f"{_ACCOUNT}{wish.namespace}:{wish.name}"
+                name = f"{_ACCOUNT}{attribute.namespace}:{attribute.name}"
             case "User":
-                name = wish.name
+                name = attribute.name
             case "Group":
-                groups.append(wish.name)
+                groups.append(attribute.name)
             case "UserExtra":
-                extra[wish.key] = (*extra.get(wish.key, ()), wish.name)
+                extra[attribute.key] = (*extra.get(attribute.key, ()), attribute.name)
             case "UID":
-                uid = wish.name
-    account = wishes[0]
+                uid = attribute.name
+    account = attributes[0]
     if account.kind == "ServiceAccount" and not groups:
         groups = [_ACCOUNTS, f"{_ACCOUNTS}:{account.namespace}"]
     if name == users.ANONYMOUS.name:
@@ -117,18 +117,18 @@ def _user(wishes: list[_ImpersonatedAttribute]) -> User:
     return User(name=name, uid=uid, groups=tuple(groups), extra=extra)
 
 
-def _as_go(wishes: list[_ImpersonatedAttribute]) -> str:
+def _as_go(attributes: list[_ImpersonatedAttribute]) -> str:
     """The attributes that were requested without a user, as Go's `%#v` prints them."""
     extra: dict[str, list[str]] = {}
-    for wish in wishes:
-        if wish.kind == "UserExtra":
-            extra.setdefault(wish.key, []).append(wish.name)
-    groups = [wish.name for wish in wishes if wish.kind == "Group"]
-    uid = next((wish.name for wish in wishes if wish.kind == "UID"), "")
-    told = ", ".join(f"{gotext.quote(key)}:{_slice(values)}" for key, values in sorted(extra.items()))
+    for attribute in attributes:
+        if attribute.kind == "UserExtra":
+            extra.setdefault(attribute.key, []).append(attribute.name)
+    groups = [attribute.name for attribute in attributes if attribute.kind == "Group"]
+    uid = next((attribute.name for attribute in attributes if attribute.kind == "UID"), "")
+    entries = ", ".join(f"{gotext.quote(key)}:{_slice(values)}" for key, values in sorted(extra.items()))
     return (
         f'&user.DefaultInfo{{Name:"", UID:{gotext.quote(uid)}, Groups:{_slice(groups)}, '
-        f"Extra:map[string][]string{f'{{{told}}}' if told else '(nil)'}}}"
+        f"Extra:map[string][]string{f'{{{entries}}}' if entries else '(nil)'}}}"
     )
 
 

@@ -144,8 +144,8 @@ class Policy:
         for place in ("", namespace) if namespace else ("",):
             bound = {name: one for subject in who for name, one in self._by_subject.get((subject, place), {}).items()}
             for _, binding in sorted(bound.items()):
-                told = next(told for subject, told in binding.subjects if subject in who)
-                yield _Held(_source(binding, told), binding.role, self.rules_of(binding.role, place))
+                description = next(description for subject, description in binding.subjects if subject in who)
+                yield _Held(_source(binding, description), binding.role, self.rules_of(binding.role, place))
 
     def _forget(self) -> None:
         self._held.clear()
@@ -181,10 +181,10 @@ def _subject(subject: Mapping[str, Any], namespace: str) -> tuple[_Subject, str]
     return ("User", f"system:serviceaccount:{home}:{name}"), f"{kind} {gotext.quote(f'{name}/{home}')}"
 
 
-def _source(binding: _Binding, told: str) -> str:
+def _source(binding: _Binding, description: str) -> str:
     kind = "RoleBinding" if binding.namespace else "ClusterRoleBinding"
     which = f"{binding.name}/{binding.namespace}" if binding.namespace else binding.name
-    return f"{kind} {gotext.quote(which)} of {binding.role.kind} {gotext.quote(binding.role.name)} to {told}"
+    return f"{kind} {gotext.quote(which)} of {binding.role.kind} {gotext.quote(binding.role.name)} to {description}"
 
 
 def _aggregate(problems: list[str]) -> str:

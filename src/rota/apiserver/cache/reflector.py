@@ -133,7 +133,7 @@ class StoreReflector:
         try:
             self._sink.add(entry)
         except _DAMAGE as problem:
-            log.error("a damaged object is not followed", key=entry.key, problem=str(problem))
+            log.error("a damaged object is left out of the cache", key=entry.key, problem=str(problem))
 
     def _take(self, batch: Batch) -> None:
         try:
@@ -143,7 +143,9 @@ class StoreReflector:
                 try:
                     self._sink.take(Batch((event,), batch.revision))
                 except _DAMAGE as problem:
-                    log.error("a change of a damaged object is not followed", key=event.key, problem=str(problem))
+                    log.error(
+                        "a change of a damaged object is left out of the cache", key=event.key, problem=str(problem)
+                    )
 
 
 async def listed(store: Store, prefix: str) -> AsyncIterator[tuple[Entry | None, int]]:

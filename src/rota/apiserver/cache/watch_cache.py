@@ -101,7 +101,7 @@ class WatchCache:
         self._coming.setdefault(namespace, {})[name] = known if known and same else self._decoded(entry)
 
     def begun(self, revision: int, /) -> None:
-        """See `Sink.begun`: what changed while nobody looked is told as changes."""
+        """See `Sink.begun`: reports what changed without a watch as changes."""
         before, self._objects, self._coming = self._objects, self._coming, {}
         for old in _each(before):
             if self.find(*_place(old.key)) is None:

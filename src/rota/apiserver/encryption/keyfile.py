@@ -51,10 +51,10 @@ class KeyFile:
             vault = configuration.vault(read(self.path), source=str(self.path))
             self.vault = self._of_the_same_resources(vault)
         except ConfigurationError as error:
-            log.error("the encryption keys stay as they were", error=error)
+            log.error("cannot read the key file, keeping the known encryption keys", error=error)
             return False
         names = sorted({name for ring in self.vault.rings.values() for name in ring.names})
-        log.info("the encryption keys have changed", keys=names)
+        log.info("encryption keys reloaded", keys=names)
         return True
 
     def _of_the_same_resources(self, vault: Vault) -> Vault:

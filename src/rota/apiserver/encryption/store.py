@@ -139,7 +139,7 @@ class EncryptedStore(Verbs):
         try:
             return self._opened(entry)
         except Unopenable as problem:
-            log.error("a sealed value does not open; lists leave it out", problem=str(problem))
+            log.error("cannot decrypt a value, lists leave it out", problem=str(problem))
             return Entry(entry.key, b"", entry.revision, entry.created, entry.lease)
 
     def open(self, place: str, value: bytes) -> bytes:

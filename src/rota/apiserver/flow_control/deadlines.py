@@ -46,8 +46,8 @@ class Deadlines:
 
     def begin(self, request: Request) -> Deadline:
         """Start a request's time; `end` must follow. BadRequest if the requested timeout is invalid."""
-        wish = request.query.get("timeout")
-        limit = durations.limit(wish, self._request_s) if wish else self._request_s
+        timeout = request.query.get("timeout")
+        limit = durations.limit(timeout, self._request_s) if timeout else self._request_s
         task = asyncio.current_task()
         assert task is not None, "requests are answered in tasks"
         deadline = Deadline(task, self._clock.monotonic() + limit)

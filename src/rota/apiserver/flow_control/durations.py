@@ -10,13 +10,13 @@ _PART: Final = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _WHOLE: Final = re.compile(rf"[-+]?(?:0|(?:{_PART.pattern})+)")
 
 
-def limit(wish: str, most_s: float) -> float:
+def limit(timeout: str, most_s: float) -> float:
     """The time limit of a request with this `timeout`; BadRequest if it is not a duration.
 
     It is at most `most_s`, which zero and no value also mean.
     """
-    if len(wish) > 64 or not _WHOLE.fullmatch(wish):
-        why = f"time: invalid duration {gotext.quote(wish)}"
+    if len(timeout) > 64 or not _WHOLE.fullmatch(timeout):
+        why = f"time: invalid duration {gotext.quote(timeout)}"
         raise errors.bad_request(f"invalid timeout specified in the request URL - {why}")
-    seconds = sum(float(number) * _UNITS_S[unit] for number, unit in _PART.findall(wish))
-    return min(seconds, most_s) if seconds > 0 and not wish.startswith("-") else most_s
+    seconds = sum(float(number) * _UNITS_S[unit] for number, unit in _PART.findall(timeout))
+    return min(seconds, most_s) if seconds > 0 and not timeout.startswith("-") else most_s

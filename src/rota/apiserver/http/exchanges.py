@@ -114,7 +114,7 @@ class Exchange:
         try:
             await application(self._scope, self.receive, self.send)
         except Exception as error:  # the application handles all known errors; this is a bug, or the end of the loop
-            log.exception("request broke off", error=error, path=self._scope["path"])
+            log.exception("request failed without a response", error=error, path=self._scope["path"])
             self._break_off()
         except asyncio.CancelledError:
             self._break_off()

@@ -121,7 +121,7 @@ class PodIndex:
         self._state.take(batch)
 
     def lost(self) -> None:
-        """See `Sink.lost`: bindings are not sold against a guess."""
+        """See `Sink.lost`: bindings need a complete index."""
         self._state = None
 
 

@@ -26,7 +26,7 @@ _DRY_RUN: Final = _query(
 _FIELD_MANAGER: Final = _query(
     "fieldManager",
     "string",
-    "Who makes the change, for the managed fields of the object: up to 128 printable characters. Required to apply.",
+    "The field manager that is recorded in managedFields: up to 128 printable characters. Required to apply.",
 )
 _FIELD_VALIDATION: Final = _query(
     "fieldValidation",

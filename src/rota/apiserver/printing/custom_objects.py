@@ -43,7 +43,7 @@ def _column(definition: Mapping[str, Any]) -> Column:
         name=definition.get("name") or "",
         type=definition.get("type") or "string",
         format=definition.get("format") or "",
-        description=definition.get("description") or f"What stands at {definition.get('jsonPath')} of the object.",
+        description=definition.get("description") or f"The value at {definition.get('jsonPath')} of the object.",
         priority=definition.get("priority") or 0,
     )
 

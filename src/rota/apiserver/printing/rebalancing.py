@@ -33,7 +33,7 @@ PRINTERS: Final[Printers] = {
     GroupResource("rota.dev", "rebalancepolicies"): Printer(
         columns=columns("""
             Name      | string name | The name of the policy.
-            Mode      | string      | Whether pods are moved, or only told about.
+            Mode      | string      | Whether pods are moved, or only reported.
             Last Run  | string      | How long ago the latest plan was made.
             Moved     | integer     | How many pods have moved within an hour.
             Misplaced | integer     | Pods that the latest plan found where no scheduler would put them.

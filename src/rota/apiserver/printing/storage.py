@@ -196,7 +196,7 @@ PRINTERS: Final[Printers] = {
         columns=columns("""
             Name              | string name | The name of the driver.
             AttachRequired    | boolean     | Whether a volume must be attached before it is mounted.
-            PodInfoOnMount    | boolean     | Whether it is told about the pod.
+            PodInfoOnMount    | boolean     | Whether it gets information about the pod.
             StorageCapacity   | boolean     | Whether it reports how much room there is.
             TokenRequests     | string      | The audiences that it needs tokens for.
             RequiresRepublish | boolean     | Whether it is called again and again while a volume is mounted.

@@ -88,14 +88,14 @@ class CreateTemplateCache:
             return None
         return CreateTemplate((at.namespace, at.field_manager, content_type, body[:start], body[end:]), name)
 
-    def cast(
+    def fill_template(
         self, create_template: CreateTemplate, admission_fingerprint: AdmissionFingerprint, *, uid: str, now: float
     ) -> bytes | None:
         """The stored bytes of the pod; None if there is no template."""
-        casting = self._known.get(create_template.key)
-        if casting is None or casting.admission_fingerprint != admission_fingerprint:
+        template = self._known.get(create_template.key)
+        if template is None or template.admission_fingerprint != admission_fingerprint:
             return None
-        return casting.filled(name=create_template.name, uid=uid.encode(), time=times.format_time(now).encode())
+        return template.filled(name=create_template.name, uid=uid.encode(), time=times.format_time(now).encode())
 
     def learn(self, create_template: CreateTemplate, admission_fingerprint: AdmissionFingerprint, value: bytes) -> None:
         """A pod was stored as `value` under this fingerprint, by the usual path and without warnings."""
@@ -107,11 +107,11 @@ class CreateTemplateCache:
                     self._once.clear()
                 self._once.add(number)
                 return
-        casting = _cached_template(create_template, admission_fingerprint, value)
-        if casting is not None:
+        template = _cached_template(create_template, admission_fingerprint, value)
+        if template is not None:
             if len(self._known) >= _MOST:
                 self._known.clear()
-            self._known[key] = casting
+            self._known[key] = template
 
 
 def _cached_template(
@@ -132,9 +132,9 @@ def _cached_template(
     metadata |= {"name": "@@rota:name@@", "uid": "@@rota:uid@@", "creationTimestamp": "@@rota:time@@"}
     for owner in owners:
         owner["time"] = "@@rota:time@@"
-    casting = _CachedTemplate(_encode(obj), admission_fingerprint)
-    same = casting.filled(name=name.encode(), uid=uid.encode(), time=time.encode())
-    return casting if same == value else None
+    template = _CachedTemplate(_encode(obj), admission_fingerprint)
+    same = template.filled(name=name.encode(), uid=uid.encode(), time=time.encode())
+    return template if same == value else None
 
 
 def _is_name_of_metadata(create_template: CreateTemplate) -> bool:

@@ -94,8 +94,8 @@ class LeaderFencing:
 def _over(fence: LeaderFence, known: tuple[LeaseHolder, int] | None) -> errors.Conflict:
     holder = known[0].holder if known is not None else ""
     lease = f"{fence.namespace}/{fence.name}"
-    log.warning("late write refused", lease=lease, writer=fence.holder, leader=holder)
-    says = f"{holder} holds it" if holder else "nobody holds it"
+    log.warning("write of a former leader refused", lease=lease, writer=fence.holder, leader=holder)
+    says = f"{holder} holds it" if holder else "it has no holder"
     return errors.Conflict(f"the term of {fence.holder} as the holder of the lease {lease} is over: {says}")
 
 

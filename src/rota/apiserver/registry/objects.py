@@ -216,7 +216,7 @@ class ObjectRegistry:
         self, at: Attributes, create_template: CreateTemplate, admission_fingerprint: AdmissionFingerprint
     ) -> WrittenBytes | None:
         """Store a new object from a template; None if there is none."""
-        value = self.cast(create_template, admission_fingerprint, now=at.now)
+        value = self.fill_template(create_template, admission_fingerprint, now=at.now)
         if value is None:
             return None
         key = self._key(at, create_template.name.decode())
@@ -225,11 +225,11 @@ class ObjectRegistry:
         # the usual path finds the reason again, and has the messages
         return WrittenBytes(value, outcome.revision) if isinstance(outcome, Committed) else None
 
-    def cast(
+    def fill_template(
         self, create_template: CreateTemplate, admission_fingerprint: AdmissionFingerprint, *, now: float
     ) -> bytes | None:
         """The bytes of such an object, for a caller that stores many in one transaction."""
-        return self.create_templates.cast(create_template, admission_fingerprint, uid=self._uid(), now=now)
+        return self.create_templates.fill_template(create_template, admission_fingerprint, uid=self._uid(), now=now)
 
     async def update(self, at: Attributes, edit: Edit) -> Written:
         """Change the object that `at` names."""
@@ -280,7 +280,7 @@ class ObjectRegistry:
             except (Damaged, Unopenable) as problem:
                 return await self._remove_damaged(at, problem)
             deletion.check_preconditions(stored.object, options, at)
-            riders = await self._admit(at, None, stored.object)
+            extras = await self._admit(at, None, stored.object)
             plan = deletion.plan(json_values.copy(stored.object), options, at)
             # an object that was stored without a size limit must be deletable
             value = stored_form.encode(plan.object, at.resource, limited=False)
@@ -289,7 +289,7 @@ class ObjectRegistry:
                 return Written(stored.object, value, stored.revision)
             write = Delete(stored.key) if removed else Put(stored.key, value)
             guard = Precondition(stored.key, revision=stored.revision)
-            outcome = await self.commit(at, writes.transaction(write, guard, riders))
+            outcome = await self.commit(at, writes.transaction(write, guard, extras))
             if isinstance(outcome, Committed):
                 revision = stored.revision if at.dry_run else outcome.revision
                 plan.object["metadata"]["resourceVersion"] = str(revision)
@@ -324,12 +324,12 @@ class ObjectRegistry:
             _refuse_invalid(at, new, strategy.validate_create(new, at))
 
         new = await offload.run(complete, size_bytes)
-        riders = await self._admit(at, new, None)
+        extras = await self._admit(at, new, None)
         await offload.run(check, size_bytes)
         await self._vet(at, new, None)
         value = stored_form.encode(new, at.resource)
         key = self._key(at, new["metadata"]["name"])
-        outcome = await self.commit(at, writes.transaction(Put(key, value), Precondition(key, revision=0), riders))
+        outcome = await self.commit(at, writes.transaction(Put(key, value), Precondition(key, revision=0), extras))
         if isinstance(outcome, Refused):
             return outcome
         if not at.dry_run:
@@ -366,7 +366,7 @@ class ObjectRegistry:
             )
 
         new = await offload.run(change, size_bytes)
-        riders = await self._admit(at, new, live)
+        extras = await self._admit(at, new, live)
         # a projection shows part of the object, which changes by the rules of the whole
         inside = replace(at, subresource="") if at.subresource in self.kinds.projections else at
 
@@ -384,7 +384,7 @@ class ObjectRegistry:
             return Written(live, value, stored.revision)
         guard = Precondition(stored.key, revision=stored.revision)
         write = Delete(stored.key) if finished else Put(stored.key, value, heartbeat=writes.is_heartbeat(new, live, at))
-        outcome = await self.commit(at, writes.transaction(write, guard, riders))
+        outcome = await self.commit(at, writes.transaction(write, guard, extras))
         if isinstance(outcome, Refused):
             return None
         revision = stored.revision if at.dry_run else outcome.revision
@@ -392,12 +392,12 @@ class ObjectRegistry:
         return Written(new, value, revision, removed=finished)
 
     async def _admit(self, at: Attributes, new: Object | None, old: Object | None) -> Sequence[TransactionExtras]:
-        riders = []
+        extras = []
         for admission in self.kinds.mutating:
             transaction_extras = await admission.admit(at, new, old)
             if transaction_extras is not None:
-                riders.append(transaction_extras)
-        return riders
+                extras.append(transaction_extras)
+        return extras
 
     async def _vet(self, at: Attributes, new: Object, old: Object | None) -> None:
         for admission in self.kinds.validating:

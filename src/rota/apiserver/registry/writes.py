@@ -12,11 +12,11 @@ _NODES: Final = GroupResource("", "nodes")
 _RENEWED: Final = frozenset({"renewTime", "leaseTransitions"})
 
 
-def transaction(write: Put | Delete, guard: Precondition, riders: Iterable[TransactionExtras]) -> Transaction:
+def transaction(write: Put | Delete, guard: Precondition, extras: Iterable[TransactionExtras]) -> Transaction:
     """The object's write, and the extras of admission."""
     writes: list[Put | Delete] = [write]
     guards = [guard]
-    for transaction_extras in riders:
+    for transaction_extras in extras:
         writes += transaction_extras.writes
         guards += transaction_extras.guards
     return Transaction(tuple(writes), tuple(guards))

@@ -158,7 +158,7 @@ class App:
         only.
         """
         user = seen.user
-        assert user is not None, "nobody gets here unknown"
+        assert user is not None, "the request is authenticated"
         seat_request = self._flow_controller.enter(user, route, request.path)
         try:
             if seat_request.state is State.WAITING:
@@ -231,7 +231,7 @@ class App:
 
 
 def _store_refusal(error: store_errors.StoreError) -> errors.ApiError:
-    log.warning("the store refused", error=str(error))
+    log.warning("store request failed", error=str(error))
     match error:
         case store_errors.Expired():
             return errors.expired(f"too old resource version: {error.revision} ({error.floor})")

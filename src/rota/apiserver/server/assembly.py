@@ -104,7 +104,7 @@ async def server(
         known.add(usages.NODE_METRICS)
         known.add(usages.POD_METRICS)
     catalog, index = CustomKindCatalog(known), PodIndex(store, clock)
-    ledger = OvercommitGuard(store, index) if conflict_check else None
+    overcommit_guard = OvercommitGuard(store, index) if conflict_check else None
     copies = _copies(store, known, clock)
     entrance = authentication_config.AuthenticationConfig(
         signing_in or authentication_config.Settings(),
@@ -113,11 +113,11 @@ async def server(
         removals=Removals(store, clock),
     )
     authorization = Authorization(store, known, clock)
-    actions = {**entrance.handlers, **table.handlers(ledger, logs, explainer, worker_streams), **measured}
+    actions = {**entrance.handlers, **table.handlers(overcommit_guard, logs, explainer, worker_streams), **measured}
     kinds = _kinds(
         catalog,
         copies,
-        ledger,
+        overcommit_guard,
         actions,
         authorization,
         unenforced,
@@ -149,7 +149,7 @@ async def server(
         beside.start("deadlines", deadlines.run)
         if encryption is not None:
             beside.start("encryption keys", encryption.run)
-        if ledger is not None:
+        if overcommit_guard is not None:
             beside.start("occupancy", index.run)
         for which, copy in copies.items():
             beside.start(f"copy of {which}", copy.run)
@@ -172,7 +172,7 @@ def _copies(store: Store, known: scheme.Scheme, clock: Clock) -> dict[GroupResou
 def _kinds(
     catalog: CustomKindCatalog,
     copies: Mapping[GroupResource, WatchCache],
-    ledger: OvercommitGuard | None,
+    overcommit_guard: OvercommitGuard | None,
     actions: Mapping[tuple[GroupResource, str], SubresourceHandler],
     authorization: Authorization,
     unenforced: Mode,
@@ -188,7 +188,7 @@ def _kinds(
             custom_schema=catalog.version,
             mutating=(
                 restriction,
-                *chain.mutating(registry, copies, ledger, network, taint_nodes=taint_nodes),
+                *chain.mutating(registry, copies, overcommit_guard, network, taint_nodes=taint_nodes),
                 Escalation(authorization),
                 LeaderRecords(),
                 removals,

@@ -56,7 +56,7 @@ async def ensure(store: Store, *, now: float, provided: ProvidedCa | None = None
     if entry is None:
         await store.create(KEY, msgspec.json.encode(_make(now)))  # the first server wins
         entry = await store.get(KEY)
-        assert entry is not None, "nobody deletes it"
+        assert entry is not None, "it is never deleted"
     material = msgspec.json.decode(entry.value, type=_StoredCa)
     own = keys.from_pem(material.account_key.encode(), source="the store's key for service account tokens")
     if provided is not None:

@@ -163,8 +163,8 @@ def _validate_signer(name: str) -> list[fields.FieldError]:
 
 
 def _validate_label(label: str, complaints: Sequence[str], whole: str, path: fields.Path) -> list[fields.FieldError]:
-    told = [f"validating label {gotext.quote(label)}: {complaint}" for complaint in complaints]
-    return checks.messages(told, whole, path)
+    errors_found = [f"validating label {gotext.quote(label)}: {complaint}" for complaint in complaints]
+    return checks.messages(errors_found, whole, path)
 
 
 def _validate_conditions(conditions: Sequence[Mapping[str, Any]]) -> list[fields.FieldError]:

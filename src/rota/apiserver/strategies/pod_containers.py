@@ -104,10 +104,10 @@ def _validate_any(one: Container, path: fields.Path, volumes: Collection[str]) -
     found += _validate_environment_sources(one.get("envFrom") or (), path.child("envFrom"))
     found += _validate_mounts(one.get("volumeMounts") or (), path.child("volumeMounts"), volumes)
     found += checks.one_of(one.get("imagePullPolicy"), _PULL_POLICIES, path.child("imagePullPolicy"))
-    told = one.get("terminationMessagePath") or "/"
-    if not told.startswith("/"):
+    message_path = one.get("terminationMessagePath") or "/"
+    if not message_path.startswith("/"):
         # a relative one would depend on the worker's working directory
-        found.append(fields.invalid(path.child("terminationMessagePath"), told, "must be an absolute path"))
+        found.append(fields.invalid(path.child("terminationMessagePath"), message_path, "must be an absolute path"))
     found += validate_resources(one.get("resources"), path.child("resources"))
     return found
 

@@ -95,13 +95,13 @@ class _Plan:
 class Binder:
     """Binds pods to nodes."""
 
-    def __init__(self, ledger: OvercommitGuard | None) -> None:
+    def __init__(self, overcommit_guard: OvercommitGuard | None) -> None:
         """Without a guard nodes are not checked."""
-        self._ledger: Final = ledger
+        self._overcommit_guard: Final = overcommit_guard
         self._nodes: Final[dict[str, Node]] = {}
 
     async def bind(
-        self, at: Attributes, wishes: Sequence[BindRequest], registry: Registry, *, atomic: bool = False
+        self, at: Attributes, bind_requests: Sequence[BindRequest], registry: Registry, *, atomic: bool = False
     ) -> list[Verdict]:
         """A result for each request, in order. Every pod occurs once; a later request sees the earlier ones.
 
@@ -109,71 +109,74 @@ class Binder:
         does not fit is refused (see `most_keys`).
         """
         verdicts: list[Verdict] = []
-        for chunk in [list(wishes)] if atomic else _chunks(wishes):
+        for chunk in [list(bind_requests)] if atomic else _chunks(bind_requests):
             verdicts += await self._bind_together(at, chunk, registry, atomic=atomic)
         return verdicts
 
     async def _bind_together(
-        self, at: Attributes, wishes: Sequence[BindRequest], registry: Registry, *, atomic: bool
+        self, at: Attributes, bind_requests: Sequence[BindRequest], registry: Registry, *, atomic: bool
     ) -> list[Verdict]:
-        if self._ledger is None:
-            return await self._settle(at, wishes, registry, atomic=atomic)
-        async with self._ledger.turn({wish.node for wish in wishes}):
-            return await self._settle(at, wishes, registry, atomic=atomic)
+        if self._overcommit_guard is None:
+            return await self._settle(at, bind_requests, registry, atomic=atomic)
+        async with self._overcommit_guard.turn({bind_request.node for bind_request in bind_requests}):
+            return await self._settle(at, bind_requests, registry, atomic=atomic)
 
     async def _settle(
-        self, at: Attributes, wishes: Sequence[BindRequest], registry: Registry, *, atomic: bool
+        self, at: Attributes, bind_requests: Sequence[BindRequest], registry: Registry, *, atomic: bool
     ) -> list[Verdict]:
         newest = False
         for _ in range(_TRIES):
-            plan = await self._plan(at, wishes, registry, newest=newest)
+            plan = await self._plan(at, bind_requests, registry, newest=newest)
             if plan.crowded and not newest:
                 newest = True
                 continue
             newest = False
             if atomic and any(plan.verdicts):
                 return [
-                    verdict or _refusal(wish, _IN_COMPANY) for wish, verdict in zip(wishes, plan.verdicts, strict=True)
+                    verdict or _refusal(bind_request, _IN_COMPANY)
+                    for bind_request, verdict in zip(bind_requests, plan.verdicts, strict=True)
                 ]
             if not plan.writes:
                 return plan.verdicts
             outcome = await registry.commit(at, Transaction(tuple(plan.writes), tuple(plan.guards)))
             if isinstance(outcome, Committed):
-                if self._ledger is not None and not at.dry_run:
-                    self._ledger.learn(outcome.revision, plan.bound)
+                if self._overcommit_guard is not None and not at.dry_run:
+                    self._overcommit_guard.learn(outcome.revision, plan.bound)
                 return plan.verdicts
-        return [_refusal(wish, errors.OBJECT_MODIFIED) for wish in wishes]
+        return [_refusal(bind_request, errors.OBJECT_MODIFIED) for bind_request in bind_requests]
 
-    async def _plan(self, at: Attributes, wishes: Sequence[BindRequest], registry: Registry, *, newest: bool) -> _Plan:
-        entries, nodes, view = await self._look(wishes, registry, newest=newest)
+    async def _plan(
+        self, at: Attributes, bind_requests: Sequence[BindRequest], registry: Registry, *, newest: bool
+    ) -> _Plan:
+        entries, nodes, view = await self._look(bind_requests, registry, newest=newest)
         resource = registry.resource(PODS)
         plan = _Plan()
         used: set[str] = set()
-        for wish, entry in zip(wishes, entries, strict=True):
-            free = None if entry is None or not wish.is_plain else bind_template.assignable(entry.value)
+        for bind_request, entry in zip(bind_requests, entries, strict=True):
+            free = None if entry is None or not bind_request.is_plain else bind_template.assignable(entry.value)
             pod: Object | None = None
-            if free is not None and wish.uid in {"", free.uid}:
+            if free is not None and bind_request.uid in {"", free.uid}:
                 verdict, share = None, free.share
             else:
                 free, share = None, None
                 pod = None if entry is None else stored_form.entry_object(entry, resource)
-                verdict = _refuse_pod(wish, pod)
+                verdict = _refuse_pod(bind_request, pod)
             if verdict is None and view is not None:
                 assert entry is not None, "a pod that is not there is refused"
                 share = share or pod_shares.wanted(entry.value)
-                verdict = _refuse_node(wish, nodes[wish.node], share, view, plan)
+                verdict = _refuse_node(bind_request, nodes[bind_request.node], share, view, plan)
                 if verdict is None:
-                    view.usage[wish.node].add(share)
-                    plan.bound.append((entry.key, wish.node, share))
+                    view.usage[bind_request.node].add(share)
+                    plan.bound.append((entry.key, bind_request.node, share))
             plan.verdicts.append(verdict)
             if verdict is None:
                 assert entry is not None, "a pod that is not there is refused"
-                used.add(wish.node)
+                used.add(bind_request.node)
                 if free is not None:
-                    value = free.assigned(wish.node, at.now)
+                    value = free.assigned(bind_request.node, at.now)
                 else:
                     assert pod is not None, "a pod that is not there is refused"
-                    value = registry.encode(_bound(pod, wish, at.now))
+                    value = registry.encode(_bound(pod, bind_request, at.now))
                 plan.writes.append(Put(entry.key, value))
                 plan.guards.append(Precondition(entry.key, revision=entry.revision))
         if view is not None and used:
@@ -185,25 +188,25 @@ class Binder:
         return plan
 
     async def _look(
-        self, wishes: Sequence[BindRequest], registry: Registry, *, newest: bool
+        self, bind_requests: Sequence[BindRequest], registry: Registry, *, newest: bool
     ) -> tuple[list[Entry | None], dict[str, Node | None], View | None]:
         """The pods, their nodes and what is bound there, with one read of the store."""
         resource = registry.resource(PODS)
-        keys = [stored_form.key(resource, wish.namespace, wish.name) for wish in wishes]
+        keys = [stored_form.key(resource, bind_request.namespace, bind_request.name) for bind_request in bind_requests]
         names: list[str] = []
         ledger_keys: list[str] = []
-        if self._ledger is not None:
-            names = sorted({wish.node for wish in wishes})
+        if self._overcommit_guard is not None:
+            names = sorted({bind_request.node for bind_request in bind_requests})
             ledger_keys = keys_of(names)
             node_resource = registry.resource(NODES)
             keys += [stored_form.key(node_resource, "", name) for name in names]
         found = await registry.store.get_many([*keys, *ledger_keys])
-        pods = found[: len(wishes)]
-        if self._ledger is None:
+        pods = found[: len(bind_requests)]
+        if self._overcommit_guard is None:
             return pods, {}, None
-        there = zip(names, found[len(wishes) : len(keys)], strict=True)
+        there = zip(names, found[len(bind_requests) : len(keys)], strict=True)
         nodes = {name: None if one is None else self._node(one) for name, one in there}
-        view = await self._ledger.view_at(names, ledger_keys, found[len(keys) :], newest=newest)
+        view = await self._overcommit_guard.view_at(names, ledger_keys, found[len(keys) :], newest=newest)
         return pods, nodes, view
 
     def _node(self, entry: Entry) -> Node:
@@ -216,63 +219,65 @@ class Binder:
         return known
 
 
-def most_keys(wishes: Sequence[BindRequest]) -> int:
+def most_keys(bind_requests: Sequence[BindRequest]) -> int:
     """How many keys a transaction that binds all of them reads; the limit is `MOST_KEYS`.
 
     These are the pods, the nodes and the nodes' ledger keys.
     """
-    nodes = {wish.node for wish in wishes}
-    return len(wishes) + len(nodes) + len(keys_of(nodes))
+    nodes = {bind_request.node for bind_request in bind_requests}
+    return len(bind_requests) + len(nodes) + len(keys_of(nodes))
 
 
-def _chunks(wishes: Sequence[BindRequest]) -> Iterator[list[BindRequest]]:
+def _chunks(bind_requests: Sequence[BindRequest]) -> Iterator[list[BindRequest]]:
     """The requests in order, as many together as one transaction can hold."""
     chunk: list[BindRequest] = []
     size, nodes = 0, set[str]()
-    for wish in wishes:
-        more = 1 if wish.node in nodes else 3
+    for bind_request in bind_requests:
+        more = 1 if bind_request.node in nodes else 3
         if size + more > MOST_KEYS:
             yield chunk
             chunk, size, nodes, more = [], 0, set(), 3
-        chunk.append(wish)
-        nodes.add(wish.node)
+        chunk.append(bind_request)
+        nodes.add(bind_request.node)
         size += more
     if chunk:
         yield chunk
 
 
-def _refuse_pod(wish: BindRequest, pod: Object | None) -> Verdict:
+def _refuse_pod(bind_request: BindRequest, pod: Object | None) -> Verdict:
     if pod is None:
-        return errors.not_found(PODS, wish.name)
+        return errors.not_found(PODS, bind_request.name)
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     for what, expected, actual in (
-        ("UID", wish.uid, metadata["uid"]),
-        ("ResourceVersion", wish.resource_version, metadata["resourceVersion"]),
+        ("UID", bind_request.uid, metadata["uid"]),
+        ("ResourceVersion", bind_request.resource_version, metadata["resourceVersion"]),
     ):
         if expected and expected != actual:
             why = f"Precondition failed: {what} in precondition: {expected}, {what} in object meta: {actual}"
-            return errors.conflict(PODS, wish.name, why)
+            return errors.conflict(PODS, bind_request.name, why)
     if metadata.get("deletionTimestamp"):
-        return _refusal(wish, f"pod {wish.name} is being deleted, cannot be assigned to a host")
+        return _refusal(bind_request, f"pod {bind_request.name} is being deleted, cannot be assigned to a host")
     if spec.get("nodeName"):
-        return _refusal(wish, f"pod {wish.name} is already assigned to node {gotext.quote(spec['nodeName'])}")
+        return _refusal(
+            bind_request, f"pod {bind_request.name} is already assigned to node {gotext.quote(spec['nodeName'])}"
+        )
     if spec.get("schedulingGates"):
-        return _refusal(wish, f"pod {wish.name} has non-empty .spec.schedulingGates")
+        return _refusal(bind_request, f"pod {bind_request.name} has non-empty .spec.schedulingGates")
     return None
 
 
 def _refuse_node(
-    wish: BindRequest, node: Node | None, share: pod_shares.PodAllocation, view: View, plan: _Plan
+    bind_request: BindRequest, node: Node | None, share: pod_shares.PodAllocation, view: View, plan: _Plan
 ) -> Verdict:
     if node is None:
-        cause = errors.Cause(type="NodeNotFound", message=wish.node)
-        return _refusal(wish, f"node {gotext.quote(wish.node)} does not exist", (cause,))
-    usage = view.usage[wish.node]
+        cause = errors.Cause(type="NodeNotFound", message=bind_request.node)
+        return _refusal(bind_request, f"node {gotext.quote(bind_request.node)} does not exist", (cause,))
+    usage = view.usage[bind_request.node]
     found = pod_shares.collisions(share, node.allocatable, usage)
     if not found:
         return None
     plan.crowded = True
-    return insufficient_capacity(_BINDING, wish.name, node, found, pod_shares.free(node.allocatable, usage))
+    return insufficient_capacity(_BINDING, bind_request.name, node, found, pod_shares.free(node.allocatable, usage))
 
 
 def insufficient_capacity(
@@ -289,12 +294,12 @@ def insufficient_capacity(
         errors.Cause(type="NodeFree", message=resources.shown(resource, amount), field=resource)
         for resource, amount in sorted(free.items())
     ]
-    why = f"node {gotext.quote(node.name)} has no room: {'; '.join(one.message for one in collisions)}"
+    why = f"node {gotext.quote(node.name)} has insufficient capacity: {'; '.join(one.message for one in collisions)}"
     return _conflict(what, name, why, causes)
 
 
-def _refusal(wish: BindRequest, why: str, causes: Sequence[errors.Cause] = ()) -> errors.Conflict:
-    return _conflict(_BINDING, wish.name, why, causes)
+def _refusal(bind_request: BindRequest, why: str, causes: Sequence[errors.Cause] = ()) -> errors.Conflict:
+    return _conflict(_BINDING, bind_request.name, why, causes)
 
 
 def _conflict(what: GroupResource, name: str, why: str, causes: Sequence[errors.Cause]) -> errors.Conflict:
@@ -303,9 +308,14 @@ def _conflict(what: GroupResource, name: str, why: str, causes: Sequence[errors.
     return errors.Conflict(plain.message, details=details)
 
 
-def _bound(pod: Object, wish: BindRequest, now: float) -> Object:
+def _bound(pod: Object, bind_request: BindRequest, now: float) -> Object:
     metadata, status = dict(pod["metadata"]), bind_template.scheduled(pod.get("status") or {}, now)
-    for name, added in (("labels", wish.labels), ("annotations", wish.annotations)):
+    for name, added in (("labels", bind_request.labels), ("annotations", bind_request.annotations)):
         if added:
             metadata[name] = {**(metadata.get(name) or {}), **added}
-    return {**pod, "metadata": metadata, "spec": {**(pod.get("spec") or {}), "nodeName": wish.node}, "status": status}
+    return {
+        **pod,
+        "metadata": metadata,
+        "spec": {**(pod.get("spec") or {}), "nodeName": bind_request.node},
+        "status": status,
+    }

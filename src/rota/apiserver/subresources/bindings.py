@@ -70,22 +70,22 @@ class BindingBatches:
         assert batch is not None, "batches are posted"
         bindings, atomic = batch.get("bindings") or [], bool(batch.get("atomic"))
         _refuse_malformed(bindings)
-        wishes = [_bind_request(one, one["metadata"]["namespace"]) for one in bindings]
-        if atomic and (keys := binder.most_keys(wishes)) > binder.MOST_KEYS:
+        bind_requests = [_bind_request(one, one["metadata"]["namespace"]) for one in bindings]
+        if atomic and (keys := binder.most_keys(bind_requests)) > binder.MOST_KEYS:
             most = binder.MOST_KEYS
             why = f"an atomic batch has at most {most} keys (pods, and two for each node), this one has {keys}"
             raise errors.invalid(_BATCH, "", [fields.invalid(fields.Path("bindings"), len(bindings), why)])
-        verdicts = await self._binder.bind(request.at, wishes, registry, atomic=atomic)
+        verdicts = await self._binder.bind(request.at, bind_requests, registry, atomic=atomic)
         answer = {
             **batch,
             "bound": verdicts.count(None),
             "verdicts": [
                 {
-                    "namespace": wish.namespace,
-                    "name": wish.name,
+                    "namespace": bind_request.namespace,
+                    "name": bind_request.name,
                     "status": dict(SUCCESS) if verdict is None else verdict.to_wire(),
                 }
-                for wish, verdict in zip(wishes, verdicts, strict=True)
+                for bind_request, verdict in zip(bind_requests, verdicts, strict=True)
             ],
         }
         return Reply(object=answer, code=201)

@@ -175,10 +175,10 @@ def _is_ready(pod: Object) -> bool:
 
 
 def _dry_run(at: Attributes, given: Object) -> bool:
-    wish = given.get("dryRun") or []
-    if at.dry_run and wish and wish != ["All"]:
-        raise errors.internal_error(f"Non-matching dry-run options in request and content: [All] and {wish}")
-    return at.dry_run or wish == ["All"]
+    dry_run = given.get("dryRun") or []
+    if at.dry_run and dry_run and dry_run != ["All"]:
+        raise errors.internal_error(f"Non-matching dry-run options in request and content: [All] and {dry_run}")
+    return at.dry_run or dry_run == ["All"]
 
 
 def _options(given: Object) -> DeleteOptions:

@@ -38,16 +38,18 @@ class LateBoundExplainer:
 class PodExplain:
     """Forwards to the explainer."""
 
-    def __init__(self, door: LateBoundExplainer) -> None:
-        self._door: Final = door
+    def __init__(self, late_bound: LateBoundExplainer) -> None:
+        self._late_bound: Final = late_bound
 
     async def handle(self, request: SubresourceRequest, registry: Registry, /) -> Reply:
         """An Explanation."""
         pod = (await registry.read(registry.resource(PODS), request.at.namespace, request.at.name)).object
-        if self._door.explainer is None:
+        if self._late_bound.explainer is None:
             raise errors.ServiceUnavailable("no scheduler runs here, or not yet; ask again in a moment")
         limit = _limit(request.query.get("limit", ""))
-        return Reply(object=await self._door.explainer.explain(pod, node=request.query.get("node", ""), limit=limit))
+        return Reply(
+            object=await self._late_bound.explainer.explain(pod, node=request.query.get("node", ""), limit=limit)
+        )
 
 
 def with_explain(known: Scheme) -> Scheme:

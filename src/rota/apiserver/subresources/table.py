@@ -15,13 +15,13 @@ from rota.apiserver.subresources.streaming import PodPortForward, PodStream, Wor
 
 
 def handlers(
-    ledger: OvercommitGuard | None,
+    overcommit_guard: OvercommitGuard | None,
     logs: LogSource | None = None,
     explainer: LateBoundExplainer | None = None,
     worker_streams: WorkerStreams | None = None,
 ) -> Mapping[tuple[GroupResource, str], SubresourceHandler]:
     """By resource and subresource; without a guard, bindings are not checked against nodes."""
-    binder = Binder(ledger)
+    binder = Binder(overcommit_guard)
     explained = {} if explainer is None else {(PODS, explain.SUBRESOURCE): PodExplain(explainer)}
     return {
         **explained,

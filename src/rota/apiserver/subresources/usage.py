@@ -102,7 +102,7 @@ class Usages:
             async with self._places:
                 return await self._clock.wait_for(self._source.usage(node, address), _PATIENCE_S)
         except (errors.ApiError, TimeoutError) as problem:
-            log.info("a worker does not tell what it uses", node=node, error=str(problem) or "no answer in time")
+            log.info("cannot read the usage of a node", node=node, error=str(problem) or "no answer in time")
             return None
 
 
@@ -160,15 +160,15 @@ class PodMetrics:
         items = []
         for pod in placed:
             node_name = pod["spec"]["nodeName"]
-            told = known.get((node_name, pod["metadata"]["uid"]))
+            reported = known.get((node_name, pod["metadata"]["uid"]))
             used = [
                 {"name": one.name, "usage": usage}
-                for one in (told.containers if told is not None else ())
+                for one in (reported.containers if reported is not None else ())
                 if (usage := _usage(one)) is not None
             ]
-            if told is not None and used:
+            if reported is not None and used:
                 head = _head(pod, "PodMetrics", said[node_name], at=at.now)
-                items.append({**head, "containers": used, "usage": _beside(told.disk, told.network)})
+                items.append({**head, "containers": used, "usage": _beside(reported.disk, reported.network)})
         return _reply(request, POD_METRICS, items)
 
 

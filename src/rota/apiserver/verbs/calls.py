@@ -173,16 +173,16 @@ _WITH_BODY: Final = frozenset({"create", "update"})
 
 def wrong_options(query: Mapping[str, str], *, with_body: bool) -> list[fields.FieldError]:
     """The errors in the parameters that writes share, in upstream's order."""
-    wish = query.get("dryRun", "")
-    wrong = _wrong_manager(query.get("fieldManager", "")) + wrong_dry_run([wish] if wish else [])
+    value = query.get("dryRun", "")
+    wrong = _wrong_manager(query.get("fieldManager", "")) + wrong_dry_run([value] if value else [])
     return wrong + (bodies.wrong_strictness(query.get("fieldValidation", "")) if with_body else [])
 
 
-def wrong_dry_run(wishes: Sequence[str]) -> list[fields.FieldError]:
+def wrong_dry_run(values: Sequence[str]) -> list[fields.FieldError]:
     """The errors in the `dryRun` parameter, a list with only one allowed value."""
-    if all(wish == "All" for wish in wishes):
+    if all(value == "All" for value in values):
         return []
-    return [fields.not_supported(fields.Path("dryRun"), list(wishes), ["All"])]
+    return [fields.not_supported(fields.Path("dryRun"), list(values), ["All"])]
 
 
 def _wrong_manager(manager: str) -> list[fields.FieldError]:

@@ -19,9 +19,9 @@ async def create(call: Call) -> responses.Whole:
     create_template = registry.create_templates.create_template(at, body, call.request.header(b"content-type"))
     if create_template is None:
         return _answer(call, await work_out(call, body))
-    cast = await registry.create_alike(at, create_template, admission_fingerprint)
+    filled = await registry.create_alike(at, create_template, admission_fingerprint)
     return _answer(
-        call, cast if cast is not None else await work_out(call, body, create_template, admission_fingerprint)
+        call, filled if filled is not None else await work_out(call, body, create_template, admission_fingerprint)
     )
 
 

@@ -77,7 +77,7 @@ async def create_many(call: Call) -> responses.Whole:
     if len(found.items) > MOST:
         wrong = fields.too_many(fields.Path("items"), len(found.items), MOST)
         raise errors.invalid(call.resource.group_kind, "", [wrong])
-    create_templates, may_cast = (
+    create_templates, may_filled = (
         call.registry.create_templates,
         call.registry.kinds.admission_fingerprint(call.at) is not None,
     )
@@ -85,7 +85,7 @@ async def create_many(call: Call) -> responses.Whole:
         _Item(
             replace(call, at=replace(call.at, warnings=[])),
             body := bytes(raw),
-            create_templates.create_template(call.at, body, content_type) if may_cast else None,
+            create_templates.create_template(call.at, body, content_type) if may_filled else None,
         )
         for raw in found.items
     ]
@@ -122,25 +122,27 @@ async def _put_together(
     """Store those that are built from templates, all or none of them."""
     if admission_fingerprint is None:
         return {}
-    cast: dict[str, tuple[_Item, bytes]] = {}
+    filled: dict[str, tuple[_Item, bytes]] = {}
     for one in left:
         registry, at = one.call.registry, one.call.at
         value = (
             None
             if one.create_template is None
-            else registry.cast(one.create_template, admission_fingerprint, now=at.now)
+            else registry.fill_template(one.create_template, admission_fingerprint, now=at.now)
         )
         if value is not None and one.create_template is not None:
-            cast.setdefault(stored_form.key(at.resource, at.namespace, one.create_template.name.decode()), (one, value))
-    if not cast:
+            filled.setdefault(
+                stored_form.key(at.resource, at.namespace, one.create_template.name.decode()), (one, value)
+            )
+    if not filled:
         return {}
     call = left[0].call
-    puts = tuple(Put(key, value) for key, (_, value) in cast.items())
-    guards = (*(Precondition(key, revision=0) for key in cast), *admission_fingerprint.guards)
+    puts = tuple(Put(key, value) for key, (_, value) in filled.items())
+    guards = (*(Precondition(key, revision=0) for key in filled), *admission_fingerprint.guards)
     outcome = await call.registry.commit(call.at, Transaction(puts, guards))
     if not isinstance(outcome, Committed):
         return {}  # the usual path finds the reason for one of them
-    return {one: _made(one, value, outcome.revision) for one, value in cast.values()}
+    return {one: _made(one, value, outcome.revision) for one, value in filled.values()}
 
 
 def _examples(left: Sequence[_Item]) -> list[_Item]:

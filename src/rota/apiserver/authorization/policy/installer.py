@@ -46,7 +46,9 @@ async def install(registry: Registry, rng: random.Random) -> None:
         ]
         if not any(isinstance(outcome, Refused) for outcome in outcomes):
             return
-    log.warning("default roles not put right", remedy="others change them at the same time; start the server again")
+    log.warning(
+        "default roles not reconciled", remedy="another client changes them at the same time; restart the server"
+    )
 
 
 def _step(

@@ -99,7 +99,7 @@ class Keyspace:
         if not event.prev_kv.mod_revision and (deleted or kv.create_revision != kv.mod_revision):
             # etcd looks up the previous state when it sends the event; a compaction may have removed it before.
             raise faults.Compacted(
-                f"{self.where} compacted what {key} held before revision {self.ours(kv.mod_revision)}"
+                f"{self.where} compacted the value of {key} before revision {self.ours(kv.mod_revision)}"
             )
         return self.event(key, kv.mod_revision + self.base, None if deleted else kv.value, event.prev_kv)
 

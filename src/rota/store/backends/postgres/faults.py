@@ -36,7 +36,7 @@ _ERRORS: dict[str, tuple[type[errors.StoreError], str, str]] = {
         "create the schema, or name another",
     ),
     "42P01": (errors.Corrupt, "a table of {place} is missing: {detail}", "restore a backup into an empty database"),
-    "42703": (errors.Corrupt, "a table of {place} is not ours: {detail}", "name another database or schema"),
+    "42703": (errors.Corrupt, "a table of {place} is not Rota's: {detail}", "name another database or schema"),
     "XX": (errors.Corrupt, "{place} is damaged: {detail}", "restore a backup into an empty database"),
     # Statements that the server aborted: out of memory or locks, deadlock, cancelled by an administrator.
     "53": (errors.Unavailable, "{place} is short of resources: {detail}", "relieve the server, or wait"),

@@ -53,7 +53,7 @@ _SETTINGS = {
 }
 _SET_UP = f"""
 SELECT {", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())},
-  -- An acknowledged write is durable; whoever waits for replicas as well goes on doing so.
+  -- An acknowledged write is durable; a setting that also waits for replicas is kept.
   CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
 """
 

@@ -98,7 +98,7 @@ def _commit(*, one: bool, all_new: bool, parts: tuple[str, ...]) -> str:
       ON CONFLICT (writer) DO UPDATE SET batch = excluded.batch, seen_at = excluded.seen_at
     ),
     {", ".join(f"{name} AS ({_PARTS[name]})" for name in parts)}
-    -- Announced only where somebody else is: hearing of one's own commits costs as much as a good part of them.
+    -- Announced only if there are other processes: receiving one's own notifications is expensive.
     SELECT (SELECT pg_notify('{schema.CHANNEL}', '') FROM rota_writers WHERE writer <> %(writer)b LIMIT 1) FROM turn
     """
 
